@@ -1,0 +1,208 @@
+"""The one error tree. Each leaf has a stable code and the HTTP status it is answered with.
+
+::
+
+    HoldfastError
+    ├── CallerError                  the caller must change the request
+    │   ├── BadRequest        400    invalid_request
+    │   ├── ConfigError       400    config_invalid
+    │   ├── Unauthorized      401    unauthorized
+    │   ├── Forbidden         403    forbidden
+    │   ├── NotFound          404    not_found (session_not_found, run_not_found, …)
+    │   ├── Conflict          409    conflict (run_id_reused, run_joined, not_queued, …)
+    │   ├── NoModel           409    no_model
+    │   ├── WorkspaceClosing  409    workspace_closing
+    │   ├── ChildSession      409    child_session
+    │   ├── Gone              410    session_deleted
+    │   ├── TooLarge          413    too_large
+    │   └── TooMany           429    too_many
+    ├── ServerError                  the caller may try again later
+    │   ├── Internal          500    internal
+    │   ├── Stopping          503    stopping
+    │   └── StoreUnwritable   507    store_unwritable
+    ├── StoreError                   the person must look at the database
+    │   ├── StoreLocked       503    store_locked
+    │   ├── StoreDamaged      500    store_damaged
+    │   ├── StoreNewer        500    store_newer
+    │   └── StoreConflict     409    store_conflict: a conditional write found another state
+    ├── ModelError                   a provider said no; ``retryable`` per class
+    │   ├── ModelAuth         502    auth
+    │   ├── ModelRateLimit    502    rate_limit
+    │   ├── ModelOverloaded   502    overloaded
+    │   ├── ModelContext      502    context
+    │   ├── ModelRefused      502    refused
+    │   ├── ModelInvalid      502    invalid_request_to_model
+    │   ├── ModelNetwork      502    network
+    │   ├── ModelStall        502    stall
+    │   └── ModelGarbage      502    garbage: bytes that are not the wire's
+    └── ToolError                    the model is told, the run goes on
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class HoldfastError(Exception):
+    """Base of everything we raise on purpose."""
+
+    code: ClassVar[str] = "error"
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, code: str | None = None, detail: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.error_code = code or self.code
+        """The stable code; a leaf may be refined (``session_not_found``) without a class of its own."""
+        self.detail = detail or {}
+
+
+class CallerError(HoldfastError):
+    status = 400
+
+
+class BadRequest(CallerError):
+    code, status = "invalid_request", 400
+
+
+class ConfigError(CallerError):
+    code, status = "config_invalid", 400
+
+
+class Unauthorized(CallerError):
+    code, status = "unauthorized", 401
+
+
+class Forbidden(CallerError):
+    code, status = "forbidden", 403
+
+
+class NotFound(CallerError):
+    code, status = "not_found", 404
+
+
+class Conflict(CallerError):
+    code, status = "conflict", 409
+
+
+class NoModel(CallerError):
+    code, status = "no_model", 409
+
+
+class WorkspaceClosing(CallerError):
+    code, status = "workspace_closing", 409
+
+
+class ChildSession(CallerError):
+    code, status = "child_session", 409
+
+
+class Gone(CallerError):
+    code, status = "session_deleted", 410
+
+
+class TooLarge(CallerError):
+    code, status = "too_large", 413
+
+
+class TooMany(CallerError):
+    code, status = "too_many", 429
+
+
+class ServerError(HoldfastError):
+    status = 500
+
+
+class Internal(ServerError):
+    code, status = "internal", 500
+
+
+class Stopping(ServerError):
+    code, status = "stopping", 503
+
+
+class StoreUnwritable(ServerError):
+    """The ledger refused a commit (disk full, read-only, I/O error): nothing of it happened."""
+
+    code, status = "store_unwritable", 507
+
+
+class StoreError(HoldfastError):
+    status = 500
+
+
+class StoreLocked(StoreError):
+    code, status = "store_locked", 503
+
+
+class StoreDamaged(StoreError):
+    code, status = "store_damaged", 500
+
+
+class StoreNewer(StoreError):
+    code, status = "store_newer", 500
+
+
+class StoreConflict(StoreError):
+    code, status = "store_conflict", 409
+
+
+class ModelError(HoldfastError):
+    """A model request failed. ``retryable`` and ``retry_after`` feed the retry policy."""
+
+    status = 502
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        detail: dict[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, code=code, detail=detail)
+        self.retry_after = retry_after
+        """Seconds the provider asked us to wait, if it did."""
+
+
+class ModelAuth(ModelError):
+    code = "auth"
+
+
+class ModelRateLimit(ModelError):
+    code, retryable = "rate_limit", True
+
+
+class ModelOverloaded(ModelError):
+    code, retryable = "overloaded", True
+
+
+class ModelContext(ModelError):
+    code = "context"
+
+
+class ModelRefused(ModelError):
+    code = "refused"
+
+
+class ModelInvalid(ModelError):
+    code = "invalid_request_to_model"
+
+
+class ModelNetwork(ModelError):
+    code, retryable = "network", True
+
+
+class ModelStall(ModelError):
+    code, retryable = "stall", True
+
+
+class ModelGarbage(ModelError):
+    code, retryable = "garbage", True
+
+
+class ToolError(HoldfastError):
+    """A tool could not do what it was asked; becomes an error result, never the end of the run."""
+
+    code, status = "tool_error", 400

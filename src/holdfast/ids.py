@@ -1,0 +1,53 @@
+"""Prefixed ids and the clock. Ids sort roughly by age for people's eyes; nothing in the system orders by them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+Prefix = Literal["wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "evt", "cli", "snp"]
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_TIME_CHARS = 9
+_RANDOM_BYTES = 10
+_GIVEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
+
+
+class Clock(Protocol):
+    """Wall time in seconds since the epoch. Only for showing and for deadlines, never for order."""
+
+    def __call__(self) -> float: ...
+
+
+class Ids:
+    """Makes ids; the clock and the randomness can be given, so that tests are repeatable."""
+
+    def __init__(self, *, clock: Clock = time.time, random: Callable[[int], bytes] = os.urandom) -> None:
+        self._clock = clock
+        self._random = random
+
+    def new(self, prefix: Prefix) -> str:
+        stamp = _base32(int(self._clock() * 1000), _TIME_CHARS)
+        return f"{prefix}_{stamp}{_base32(int.from_bytes(self._random(_RANDOM_BYTES)), 16)}"
+
+
+def is_valid_given_id(text: str) -> bool:
+    """Whether a client-chosen id may be used: 1–128 plain characters, so that it is safe in paths, URLs and logs."""
+    return _GIVEN.fullmatch(text) is not None
+
+
+def rfc3339(seconds: float) -> str:
+    """UTC with milliseconds: ``2026-01-02T03:04:05.678Z``."""
+    millis = int(seconds * 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(millis // 1000)) + f".{millis % 1000:03d}Z"
+
+
+def _base32(number: int, width: int) -> str:
+    chars = []
+    for _ in range(width):
+        number, digit = divmod(number, 32)
+        chars.append(_ALPHABET[digit])
+    return "".join(reversed(chars))

@@ -1,0 +1,253 @@
+"""Events: what every client's stream is made of. Kinds are only ever added."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.schema.approvals import Approval, Question
+from holdfast.schema.base import TaggedReader, Unknown, Word
+from holdfast.schema.messages import Message, read_message
+from holdfast.schema.runs import Now, Queue, Run
+from holdfast.schema.sessions import Client, Job, Session, Todo
+
+
+class _SessionEvent(Word, frozen=True, tag_field="kind"):
+    at: str
+    session_id: str
+
+
+class SessionCreated(_SessionEvent, frozen=True, tag="session.created"):
+    session: Session
+
+
+class SessionUpdated(_SessionEvent, frozen=True, tag="session.updated"):
+    session: Session
+
+
+class SessionDeleted(_SessionEvent, frozen=True, tag="session.deleted"):
+    pass
+
+
+class RunAccepted(_SessionEvent, frozen=True, tag="run.accepted"):
+    run: Run
+
+
+class RunStarted(_SessionEvent, frozen=True, tag="run.started"):
+    run: Run
+
+
+class RunJoined(_SessionEvent, frozen=True, tag="run.joined"):
+    run: Run
+
+
+class RunStopping(_SessionEvent, frozen=True, tag="run.stopping"):
+    run: Run
+
+
+class RunUpdated(_SessionEvent, frozen=True, tag="run.updated"):
+    run: Run
+
+
+class RunRetrying(_SessionEvent, frozen=True, tag="run.retrying"):
+    run_id: str
+    attempt: int
+    cause: str
+    message: str
+    wait: float
+    """Seconds until the next attempt."""
+
+
+class RunFinished(_SessionEvent, frozen=True, tag="run.finished"):
+    run: Run
+
+
+class QueueChanged(_SessionEvent, frozen=True, tag="queue.changed"):
+    queue: Queue
+
+
+class MessageCreated(_SessionEvent, frozen=True, tag="message.created"):
+    message: Message
+
+
+class MessageUpdated(_SessionEvent, frozen=True, tag="message.updated"):
+    message: Message
+
+
+class MessageFinished(_SessionEvent, frozen=True, tag="message.finished"):
+    message: Message
+
+
+class ApprovalRequested(_SessionEvent, frozen=True, tag="approval.requested"):
+    approval: Approval
+
+
+class ApprovalResolved(_SessionEvent, frozen=True, tag="approval.resolved"):
+    approval: Approval
+
+
+class QuestionAsked(_SessionEvent, frozen=True, tag="question.asked"):
+    question: Question
+
+
+class QuestionResolved(_SessionEvent, frozen=True, tag="question.resolved"):
+    question: Question
+
+
+class JobStarted(_SessionEvent, frozen=True, tag="job.started"):
+    job: Job
+
+
+class JobFinished(_SessionEvent, frozen=True, tag="job.finished"):
+    job: Job
+
+
+class FileChanged(_SessionEvent, frozen=True, tag="file.changed"):
+    run_id: str
+    path: str
+    change: Literal["created", "modified", "deleted", "restored"]
+    diff: str = ""
+
+
+class TodoChanged(_SessionEvent, frozen=True, tag="todo.changed"):
+    todos: tuple[Todo, ...]
+
+
+class ConfigChanged(Word, frozen=True, tag_field="kind", tag="config.changed"):
+    at: str
+    workspace_id: str | None = None
+    keys: tuple[str, ...] = ()
+
+
+class ExtensionChanged(Word, frozen=True, tag_field="kind", tag="extension.changed"):
+    at: str
+    workspace_id: str
+    name: str
+    state: str
+    detail: str = ""
+
+
+KnownDurable: TypeAlias = (
+    SessionCreated
+    | SessionUpdated
+    | SessionDeleted
+    | RunAccepted
+    | RunStarted
+    | RunJoined
+    | RunStopping
+    | RunUpdated
+    | RunRetrying
+    | RunFinished
+    | QueueChanged
+    | MessageCreated
+    | MessageUpdated
+    | MessageFinished
+    | ApprovalRequested
+    | ApprovalResolved
+    | QuestionAsked
+    | QuestionResolved
+    | JobStarted
+    | JobFinished
+    | FileChanged
+    | TodoChanged
+    | ConfigChanged
+    | ExtensionChanged
+)
+Durable: TypeAlias = KnownDurable | Unknown
+
+DeltaKind = Literal["text", "reasoning", "arguments", "output"]
+
+
+class Delta(_SessionEvent, frozen=True, tag="delta"):
+    """A hint: text that will be stored soon. ``offset`` counts code points within the part's attempt (`E3`)."""
+
+    message_id: str
+    part: int
+    attempt: int
+    of: DeltaKind
+    """``kind`` is the event's tag, so the delta's own kind is called ``of``."""
+    offset: int
+    text: str
+
+
+class OpenPart(Word, frozen=True):
+    part: int
+    attempt: int
+    of: DeltaKind
+    text: str
+    call_id: str | None = None
+    name: str | None = None
+
+
+class Snapshot(_SessionEvent, frozen=True, tag="snapshot"):
+    """The open parts of a message as they stand; deltas continue at their lengths."""
+
+    message_id: str
+    parts: tuple[OpenPart, ...]
+
+
+class RunProgress(_SessionEvent, frozen=True, tag="run.progress"):
+    run_id: str
+    now: Now
+
+
+class ClientAttached(Word, frozen=True, tag_field="kind", tag="client.attached"):
+    at: str
+    client: Client
+    session_id: str | None = None
+
+
+class ClientDetached(Word, frozen=True, tag_field="kind", tag="client.detached"):
+    at: str
+    client: Client
+    session_id: str | None = None
+
+
+class Heartbeat(Word, frozen=True, tag_field="kind", tag="heartbeat"):
+    at: str
+
+
+class Hello(Word, frozen=True, tag_field="kind", tag="hello"):
+    at: str
+    cursor: str
+    heartbeat_seconds: float
+
+
+class Reset(Word, frozen=True, tag_field="kind", tag="reset"):
+    """The stream goes on after ``cursor``; what the client knew before must be read again."""
+
+    at: str
+    cursor: str
+    reason: Literal["foreign", "future", "pruned"]
+
+
+KnownLive: TypeAlias = Delta | Snapshot | RunProgress | ClientAttached | ClientDetached | Heartbeat | Hello | Reset
+Live: TypeAlias = KnownLive | Unknown
+Event: TypeAlias = KnownDurable | KnownLive | Unknown
+
+_events = TaggedReader(KnownDurable | KnownLive, "kind")
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+_MESSAGE_KINDS: dict[str, type[MessageCreated | MessageUpdated | MessageFinished]] = {
+    "message.created": MessageCreated,
+    "message.updated": MessageUpdated,
+    "message.finished": MessageFinished,
+}
+
+
+def read_event(raw: bytes) -> Event:
+    """An event's JSON; a kind this version does not know becomes `Unknown`, an unknown part stays within its message."""
+    event: Event = _events.read(raw)
+    if isinstance(event, Unknown) and (kind := _MESSAGE_KINDS.get(event.tag)):
+        fields = _fields.decode(raw)
+        message = read_message(fields["message"])
+        return kind(at=msgspec.json.decode(fields["at"], type=str), session_id=message.session_id, message=message)
+    return event
+
+
+def event_kind(event: KnownDurable | KnownLive) -> str:
+    """The word in the stream's ``event:`` line."""
+    tag: Any = type(event).__struct_config__.tag
+    return str(tag)

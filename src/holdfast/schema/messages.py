@@ -1,0 +1,160 @@
+"""Messages and their parts, as stored and as sent to clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.schema.base import TaggedReader, Unknown, Word, encode
+from holdfast.schema.usage import Usage
+
+Role = Literal["user", "assistant", "tool"]
+
+FinishReason = Literal["end_turn", "tool_use", "max_tokens", "cancelled", "interrupted", "error", "refused", "limit"]
+
+ResultStatus = Literal["ok", "error", "denied", "cancelled", "unknown"]
+"""``cancelled``: stopped by a cancel; ``unknown``: a crash cut it off, it may have run."""
+
+
+class Text(Word, frozen=True, tag_field="type", tag="text", omit_defaults=True):
+    text: str
+
+
+class Reasoning(Word, frozen=True, tag_field="type", tag="reasoning", omit_defaults=True):
+    """What the model thought. ``opaque`` goes back to the same wire unchanged and is never sent to clients."""
+
+    text: str = ""
+    wire: str = ""
+    """The wire that made ``opaque``; another wire leaves the part out."""
+    opaque: dict[str, Any] | None = None
+
+
+class File(Word, frozen=True, tag_field="type", tag="file", omit_defaults=True):
+    """An attachment or an image a tool returned."""
+
+    name: str
+    media_type: str
+    text: str | None = None
+    """The content of a text file."""
+    data: str | None = None
+    """The content of any other file, base64."""
+
+
+class ToolCall(Word, frozen=True, tag_field="type", tag="tool_call", omit_defaults=True):
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    malformed: str | None = None
+    """The arguments as the model sent them, where they are no JSON object."""
+    provider_id: str | None = None
+    """The provider's own id for the call, sent back to it."""
+    opaque: dict[str, Any] | None = None
+    """Provider data that must go back with the call (thought signatures)."""
+    wire: str = ""
+    title: str = ""
+    """How the call is shown: its tool's main argument."""
+    child_session_id: str | None = None
+
+
+class ToolResult(Word, frozen=True, tag_field="type", tag="tool_result", omit_defaults=True):
+    call_id: str
+    name: str
+    status: ResultStatus = "ok"
+    text: str = ""
+    """What the model is told."""
+    files: tuple[File, ...] = ()
+    """Images for models that can see."""
+    display: dict[str, Any] = {}
+    """What clients show beside the text (diff, exit code, path), never sent to a model."""
+    duration: float | None = None
+
+
+class Shell(Word, frozen=True, tag_field="type", tag="shell", omit_defaults=True):
+    """A person's own command and what it printed."""
+
+    command: str
+    output: str = ""
+    exit_code: int | None = None
+
+
+class Summary(Word, frozen=True, tag_field="type", tag="summary", omit_defaults=True):
+    """Stands for everything before it in requests; the originals stay in the session."""
+
+    text: str
+
+
+class Notice(Word, frozen=True, tag_field="type", tag="notice", omit_defaults=True):
+    """Something the person should see; sent to the model only if ``for_model``."""
+
+    code: str
+    text: str
+    for_model: bool = False
+
+
+class Finish(Word, frozen=True, tag_field="type", tag="finish", omit_defaults=True):
+    reason: FinishReason
+    detail: str = ""
+
+
+KnownPart: TypeAlias = Text | Reasoning | File | ToolCall | ToolResult | Shell | Summary | Notice | Finish
+Part: TypeAlias = KnownPart | Unknown
+
+if TYPE_CHECKING:
+    Parts: TypeAlias = tuple[Part, ...]
+else:  # msgspec reads known parts only; `read_message` falls back for the others
+    Parts = tuple[KnownPart, ...]
+
+_parts = TaggedReader(KnownPart, "type")
+
+
+class Message(Word, frozen=True):
+    id: str
+    session_id: str
+    run_id: str
+    role: Role
+    seq: int
+    """Place in the session; only grows."""
+    created_at: str
+    parts: Parts = ()
+    unsent: bool = False
+    """A record of a run that never started: shown, but never sent to a model."""
+    usage: Usage | None = None
+    """Of the step that made it (assistant messages)."""
+    model: str | None = None
+
+
+_message = msgspec.json.Decoder(Message)
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_part_list = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
+
+
+def read_parts(raw: bytes | msgspec.Raw) -> tuple[Part, ...]:
+    """A JSON list of parts; what this version does not know becomes `Unknown`."""
+    return tuple(_parts.read(part) for part in _part_list.decode(raw))
+
+
+def read_message(raw: bytes | msgspec.Raw) -> Message:
+    """A message's JSON; unknown parts and fields never make it unreadable."""
+    try:
+        return _message.decode(raw)
+    except msgspec.ValidationError:
+        fields = _fields.decode(raw)
+        parts = read_parts(fields.pop("parts", msgspec.Raw(b"[]")))
+        return msgspec.structs.replace(_message.decode(encode(fields)), parts=parts)
+
+
+def public_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Parts as clients may see them: without the providers' opaque data."""
+    return tuple(_public(part) for part in parts)
+
+
+def _public(part: Part) -> Part:
+    if isinstance(part, Reasoning | ToolCall) and part.opaque is not None:
+        return msgspec.structs.replace(part, opaque=None)
+    return part
+
+
+def text_of(parts: tuple[Part, ...]) -> str:
+    """The plain text of a message."""
+    return "".join(part.text for part in parts if isinstance(part, Text))

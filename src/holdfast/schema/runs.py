@@ -1,0 +1,190 @@
+"""Runs: one accepted prompt (or lane command) from acceptance to its single end."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from holdfast.schema.base import Word
+from holdfast.schema.messages import File
+from holdfast.schema.usage import Usage
+
+RunKind = Literal["prompt", "compact", "shell", "undo", "redo", "delete"]
+Delivery = Literal["queue", "steer"]
+After = Literal["any", "success"]
+Mode = Literal["ask", "accept_edits", "plan", "auto"]
+Verdict = Literal["started", "queued", "steered"]
+
+LiveState = Literal["queued", "waiting", "joined", "active", "stopping"]
+EndState = Literal["completed", "cancelled", "failed", "interrupted"]
+RunState: TypeAlias = LiveState | EndState
+
+END_STATES: frozenset[str] = frozenset({"completed", "cancelled", "failed", "interrupted"})
+
+EndReason = Literal[
+    "end_turn",
+    "max_tokens",
+    "refused",
+    "limit_steps",
+    "limit_time",
+    "limit_cost",
+    "loop",
+    "denied",
+    "auth",
+    "no_model",
+    "rate_limit",
+    "provider",
+    "network",
+    "stall",
+    "context",
+    "tool",
+    "user_cancel",
+    "user_remove",
+    "session_deleted",
+    "parent_ended",
+    "server_stop",
+    "server_crash",
+    "store",
+    "internal",
+]
+
+PauseReason = Literal["user", "server_stop", "predecessor"]
+
+Phase = Literal[
+    "starting", "first_token", "streaming", "tool", "approval", "question", "retry", "compacting", "stopping", "store"
+]
+
+
+class Limits(Word, frozen=True, omit_defaults=True):
+    """Per run; ``None`` means as configured."""
+
+    max_steps: int | None = None
+    max_seconds: float | None = None
+    max_cost: float | None = None
+
+
+class RunSettings(Word, frozen=True, omit_defaults=True):
+    """What was asked for this run only. A steer joins only a host with equal settings (`R6`)."""
+
+    model: str | None = None
+    mode: Mode = "ask"
+    interactive: bool = True
+    limits: Limits = Limits()
+    effort: str | None = None
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema of the final answer."""
+    agent: str | None = None
+    """The named agent of a child run."""
+
+
+class RunRequest(Word, frozen=True, omit_defaults=True):
+    """The body of a POST as first sent; its hash decides what a repeated ``run_id`` means (`R3`)."""
+
+    prompt: str = ""
+    run_id: str | None = None
+    attachments: tuple[File, ...] = ()
+    delivery: Delivery = "queue"
+    after: After = "any"
+    settings: RunSettings = RunSettings()
+    kind: RunKind = "prompt"
+    arguments: dict[str, Any] = {}
+    """Of a run that is no prompt: the shell command, the message to undo to."""
+
+
+class RunError(Word, frozen=True, omit_defaults=True):
+    code: str
+    message: str
+
+
+class Now(Word, frozen=True, omit_defaults=True):
+    """What an active run is waiting for, and since when."""
+
+    phase: Phase
+    what: str = ""
+    since: str = ""
+
+
+class Run(Word, frozen=True):
+    """A run as clients see it."""
+
+    id: str
+    session_id: str
+    seq: int
+    kind: RunKind = "prompt"
+    state: RunState = "queued"
+    reason: EndReason | None = None
+    rank: int = 0
+    delivery: Delivery = "queue"
+    after: After = "any"
+    prompt: str = ""
+    attachments: tuple[File, ...] = ()
+    arguments: dict[str, Any] = {}
+    client: str = ""
+    settings: RunSettings = RunSettings()
+    host_run_id: str | None = None
+    parent_run_id: str | None = None
+    """The run whose `agent` call made this child run."""
+    created_at: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+    now: Now | None = None
+    text: str = ""
+    """The final text, when ended."""
+    message_id: str | None = None
+    usage: Usage = Usage()
+    steps: int = 0
+    error: RunError | None = None
+    left_running: tuple[str, ...] = ()
+    """Background jobs that outlive it and processes that would not die, named."""
+
+
+class Outcome(Word, frozen=True, omit_defaults=True):
+    """How a turn ended, as its driver reports it."""
+
+    state: EndState
+    reason: EndReason
+    text: str = ""
+    message_id: str | None = None
+    error: RunError | None = None
+    left_running: tuple[str, ...] = ()
+
+
+class CoveredRun(Word, frozen=True):
+    """One line of a cancel receipt (`C3`)."""
+
+    run_id: str
+    session_id: str
+    was: LiveState | EndState
+    doing: Now | None = None
+    ended_as: EndState | None = None
+    reason: EndReason | None = None
+    prompt: str = ""
+    """So that a client can put it back into its editor (`C10`)."""
+    killed: tuple[str, ...] = ()
+    left_running: tuple[str, ...] = ()
+
+
+class Receipt(Word, frozen=True):
+    """What a cancel covered, truthfully."""
+
+    mark: int
+    runs: tuple[CoveredRun, ...] = ()
+
+
+class Accepted(Word, frozen=True):
+    """The answer to a POST of a run."""
+
+    run: Run
+    decision: Verdict
+    position: int | None = None
+    host_run_id: str | None = None
+
+
+class Queue(Word, frozen=True):
+    """A lane as clients see it."""
+
+    session_id: str
+    run_ids: tuple[str, ...] = ()
+    """Queued runs in start order."""
+    waiting: tuple[str, ...] = ()
+    active: str | None = None
+    paused: PauseReason | None = None

@@ -1,0 +1,67 @@
+"""Sessions, workspaces, clients and background jobs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.schema.base import Word
+from holdfast.schema.usage import Usage
+
+
+class Session(Word, frozen=True):
+    id: str
+    workspace_id: str
+    parent_id: str | None = None
+    """The session whose run made this child session."""
+    forked_from: str | None = None
+    title: str = ""
+    archived: bool = False
+    busy: bool = False
+    queued: int = 0
+    clients: int = 0
+    usage: Usage = Usage()
+    created_at: str = ""
+    updated_at: str = ""
+
+
+class Workspace(Word, frozen=True):
+    id: str
+    path: str
+    """The resolved directory."""
+    trusted: bool = False
+    created_at: str = ""
+
+
+class Client(Word, frozen=True):
+    """Who is attached: ``name/version id`` as the client called itself."""
+
+    id: str
+    name: str = ""
+    session_id: str | None = None
+    since: str = ""
+
+
+JobState = Literal["running", "exited", "killed", "lost"]
+"""``lost``: the server that owned it is gone."""
+
+
+class Job(Word, frozen=True):
+    id: str
+    workspace_id: str
+    session_id: str
+    run_id: str
+    command: str
+    call_id: str | None = None
+    state: JobState = "running"
+    exit_code: int | None = None
+    output_path: str = ""
+    started_at: str = ""
+    finished_at: str | None = None
+
+
+TodoStatus = Literal["pending", "in_progress", "completed"]
+
+
+class Todo(Word, frozen=True):
+    text: str
+    status: TodoStatus = "pending"
