@@ -66,7 +66,8 @@ class RunSettings(Word, frozen=True, omit_defaults=True):
     """What was asked for this run only. A steer joins only a host with equal settings (`R6`)."""
 
     model: str | None = None
-    mode: Mode = "ask"
+    """``provider/model``; ``None`` means as configured when the run starts."""
+    mode: Mode | None = None
     interactive: bool = True
     limits: Limits = Limits()
     effort: str | None = None
@@ -76,7 +77,7 @@ class RunSettings(Word, frozen=True, omit_defaults=True):
     """The named agent of a child run."""
 
 
-class RunRequest(Word, frozen=True, omit_defaults=True):
+class RunRequest(RunSettings, frozen=True, omit_defaults=True):
     """The body of a POST as first sent; its hash decides what a repeated ``run_id`` means (`R3`)."""
 
     prompt: str = ""
@@ -84,7 +85,6 @@ class RunRequest(Word, frozen=True, omit_defaults=True):
     attachments: tuple[File, ...] = ()
     delivery: Delivery = "queue"
     after: After = "any"
-    settings: RunSettings = RunSettings()
     kind: RunKind = "prompt"
     arguments: dict[str, Any] = {}
     """Of a run that is no prompt: the shell command, the message to undo to."""
@@ -103,7 +103,7 @@ class Now(Word, frozen=True, omit_defaults=True):
     since: str = ""
 
 
-class Run(Word, frozen=True):
+class Run(RunSettings, frozen=True, kw_only=True, omit_defaults=False):
     """A run as clients see it."""
 
     id: str
@@ -119,7 +119,6 @@ class Run(Word, frozen=True):
     attachments: tuple[File, ...] = ()
     arguments: dict[str, Any] = {}
     client: str = ""
-    settings: RunSettings = RunSettings()
     host_run_id: str | None = None
     parent_run_id: str | None = None
     """The run whose `agent` call made this child run."""
@@ -135,6 +134,11 @@ class Run(Word, frozen=True):
     error: RunError | None = None
     left_running: tuple[str, ...] = ()
     """Background jobs that outlive it and processes that would not die, named."""
+
+
+def settings_of(run: RunSettings) -> RunSettings:
+    """Only the settings of a request or run, for comparing two of them."""
+    return RunSettings(**{name: getattr(run, name) for name in RunSettings.__struct_fields__})
 
 
 class Outcome(Word, frozen=True, omit_defaults=True):
