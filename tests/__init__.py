@@ -1,0 +1,1 @@
+"""Tests mirror the tree under `src/holdfast`; shared parts are in `tests.support`."""

@@ -1,0 +1,59 @@
+"""The rules that hold for every test: no network, no blocking on the loop, nobody's home, reproducible properties."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.support.blocking import no_blocking_on_the_loop
+from tests.support.environment import isolated_environment, leaks_into_tests
+from tests.support.network import NetworkGuard
+
+hypothesis.settings.register_profile("local", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+_guard = pytest.StashKey[NetworkGuard]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_guard] = guard = NetworkGuard()
+    guard.install()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_blocking() -> Iterator[None]:
+    with no_blocking_on_the_loop():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def network_guard(pytestconfig: pytest.Config) -> Iterator[NetworkGuard]:
+    """Fails the test if anything tried to leave the machine, also when the refusal was swallowed."""
+    guard = pytestconfig.stash[_guard]
+    guard.take_uses()
+    yield guard
+    if uses := guard.take_uses():
+        pytest.fail(f"the network was used: {', '.join(uses)}")
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home of its own for each test; its path is short, so that a Unix socket below it fits the kernel's limit."""
+    directory = Path(tempfile.mkdtemp(prefix="hf-"))
+    for name in [name for name in os.environ if leaks_into_tests(name)]:
+        monkeypatch.delenv(name)
+    for name, value in isolated_environment(directory).items():
+        monkeypatch.setenv(name, value)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def holdfast_home(home: Path) -> Path:
+    """Where Holdfast keeps everything during this test (`HOLDFAST_HOME`); not created yet."""
+    return home / "holdfast"
