@@ -63,3 +63,22 @@ class Question(Word, frozen=True):
     created_at: str = ""
     deadline_at: str | None = None
     resolved_at: str | None = None
+
+
+Effect = Literal["reads", "writes", "runs", "network", "none"]
+"""What a tool does to the world: reads files, writes files, runs code, reaches the network, or none of these."""
+
+
+class Subject(Word, frozen=True):
+    """What a tool call wants to do, in the terms that approval rules speak of."""
+
+    tool: str
+    effect: Effect
+    title: str
+    """The exact command, path or URL, as a person is shown it."""
+    command: str | None = None
+    """The shell line, for tools that run code."""
+    cwd: str = ""
+    paths: tuple[str, ...] = ()
+    """Absolute, symlinks resolved: the files it reads or writes."""
+    url: str | None = None

@@ -1,0 +1,122 @@
+"""What a model is: a request in, a stream of typed deltas out, closed at once when its task is cancelled.
+
+A failure is raised from the stream as one of `errors.ModelError`'s leaves. A model knows nothing of runs, sessions,
+stores or retries; `retry.py` decides, purely, whether and when the turn asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Literal, Protocol, TypeAlias
+
+from holdfast.schema.base import Word
+from holdfast.schema.messages import Message
+from holdfast.schema.usage import Usage
+
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "refused"]
+
+
+class ToolSpec(Word, frozen=True):
+    """A tool as the model is told of it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of an object."""
+
+
+class Request(Word, frozen=True):
+    """One step's question. The prefix (system, tools, earlier messages) is byte-stable, so that caches hold."""
+
+    system: tuple[str, ...] = ()
+    """Fixed blocks in a fixed order; the wire marks the end of the stable prefix for caching."""
+    messages: tuple[Message, ...] = ()
+    """Already valid (`agent.history`): every call answered, no result without a call, nothing unsent."""
+    tools: tuple[ToolSpec, ...] = ()
+    max_output: int | None = None
+    effort: str | None = None
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema the final answer must have, where the wire can."""
+    cache_key: str | None = None
+    """Stable per session; a hint for providers that route by it."""
+
+
+class TextDelta(Word, frozen=True):
+    text: str
+
+
+class ReasoningDelta(Word, frozen=True):
+    text: str
+
+
+class ReasoningEnd(Word, frozen=True):
+    """Closes the open reasoning part, with what must go back to the same wire."""
+
+    opaque: dict[str, Any] | None = None
+    wire: str = ""
+
+
+class CallStart(Word, frozen=True):
+    index: int
+    """Which call of this answer; calls may be interleaved."""
+    name: str
+    provider_id: str | None = None
+
+
+class CallArguments(Word, frozen=True):
+    index: int
+    text: str
+
+
+class CallEnd(Word, frozen=True):
+    """The call's arguments are complete (not necessarily well formed)."""
+
+    index: int
+    opaque: dict[str, Any] | None = None
+    wire: str = ""
+
+
+class UsageReport(Word, frozen=True):
+    """Replaces earlier reports of the same answer. Cost is not the wire's business."""
+
+    usage: Usage
+
+
+class Stop(Word, frozen=True):
+    """The answer is complete. Always the last delta; a stream that ends without it was cut off (`ModelNetwork`)."""
+
+    reason: StopReason
+    detail: str = ""
+
+
+ModelDelta: TypeAlias = (
+    TextDelta | ReasoningDelta | ReasoningEnd | CallStart | CallArguments | CallEnd | UsageReport | Stop
+)
+
+
+class Price(Word, frozen=True):
+    """US dollars per million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+class ModelInfo(Word, frozen=True):
+    name: str
+    """``provider/model``."""
+    context_window: int = 0
+    """0: unknown."""
+    max_output: int = 0
+    images: bool = False
+    reasoning: tuple[str, ...] = ()
+    price: Price | None = None
+
+
+class Model(Protocol):
+    @property
+    def info(self) -> ModelInfo: ...
+
+    def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+        """Ask once. Closing the generator, or cancelling the task that reads it, closes the connection at once."""

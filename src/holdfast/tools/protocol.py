@@ -1,0 +1,134 @@
+"""What a tool is, and what it is given. The turn drives every tool the same way:
+
+arguments (validated against the tool's struct) → `plan` (no side effects: what will be done, shown to the person and to
+the approval rules) → approval → `run`. Between plan and run time may pass, so `run` checks again what it relies on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
+
+from holdfast.config import Settings
+from holdfast.schema.approvals import Effect, QuestionItem, Subject
+from holdfast.schema.base import Word
+from holdfast.schema.messages import File, ResultStatus
+from holdfast.schema.runs import Outcome
+from holdfast.schema.sessions import Job, Todo
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+
+class Plan(Word, frozen=True):
+    """What a call will do, before it does it."""
+
+    subject: Subject
+    display: dict[str, Any] = {}
+    """For the approval and the transcript: for example ``{"diff": …}``."""
+
+
+class Output(Word, frozen=True):
+    """What a call did. An error is raised as `ToolError`; its message goes to the model."""
+
+    text: str
+    status: ResultStatus = "ok"
+    files: tuple[File, ...] = ()
+    display: dict[str, Any] = {}
+    killed: tuple[str, ...] = ()
+    left_running: tuple[str, ...] = ()
+
+
+class FileLedger(Protocol):
+    """What this session knows of files: which content it has read, and what was there before it wrote."""
+
+    async def last_read(self, path: Path) -> str | None:
+        """The hash of the content this session last read or wrote, or None."""
+
+    async def record_read(self, path: Path, content_hash: str) -> None: ...
+
+    async def before_write(self, path: Path, old: bytes | None) -> None:
+        """Keep the old content (None: the file did not exist), durably, before the write happens."""
+
+    async def after_write(self, path: Path, new: bytes | None, *, diff: str) -> None:
+        """The write happened: the session knows this content now, and everyone is told (`file.changed`)."""
+
+
+class Jobs(Protocol):
+    """The workspace's background processes."""
+
+    async def adopt(self, job: Job, process: Any) -> None:
+        """Take over a running process; from now on it belongs to the workspace, not to the call."""
+
+    async def read(self, job_id: str, *, wait: float = 0.0) -> tuple[Job, str]:
+        """The job and its output that this session has not been shown yet."""
+
+    async def kill(self, job_id: str) -> Job: ...
+
+    def list(self) -> tuple[Job, ...]: ...
+
+
+class Asker(Protocol):
+    """Puts questions to the person."""
+
+    async def ask(self, items: tuple[QuestionItem, ...]) -> tuple[tuple[str, ...], ...] | None:
+        """One tuple of answers per item, or None when dismissed."""
+
+
+class Todos(Protocol):
+    async def read(self) -> tuple[Todo, ...]: ...
+
+    async def write(self, todos: tuple[Todo, ...]) -> None: ...
+
+
+class Children(Protocol):
+    """Starts sub-agents; the child run itself belongs to the engine."""
+
+    async def run(self, *, agent: str, prompt: str, title: str) -> Outcome: ...
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a call may touch. Made by the turn, one per call."""
+
+    workspace: Path
+    """The resolved directory; relative paths start here."""
+    session_id: str
+    run_id: str
+    call_id: str
+    workspace_id: str
+    settings: Settings
+    environment: Mapping[str, str]
+    """For child processes: provider keys already removed."""
+    outputs: Path
+    """The directory for whole outputs of calls, outside the workspace."""
+    can_see_images: bool
+    interactive: bool
+    emit: Callable[[str], None]
+    """Live output, shown to people as it comes."""
+    redact: Callable[[str], str]
+    """Removes known secrets; every text that leaves a tool passes through it."""
+    new_id: Callable[[str], str]
+    """Makes an id with this prefix."""
+    now: Callable[[], str]
+    files: FileLedger
+    jobs: Jobs
+    asker: Asker
+    todos: Todos
+    children: Children
+
+
+class Tool(Protocol, Generic[P]):
+    name: ClassVar[str]
+    description: ClassVar[str]
+    """For the model: ours, short."""
+    arguments: ClassVar[type[Any]]
+    """A msgspec struct; its JSON Schema is what the model is given, its field docs the parameters' descriptions."""
+    effect: ClassVar[Effect]
+    parallel: ClassVar[bool]
+    """Whether it may run beside its siblings of the same step."""
+
+    async def plan(self, arguments: P, context: Context) -> Plan: ...
+
+    async def run(self, arguments: P, context: Context, plan: Plan) -> Output: ...
