@@ -1,0 +1,162 @@
+"""The house of docs/architecture.md as data, and readers of a source tree that find what breaks its rules.
+
+Imports are read from the syntax tree, wherever they stand: at the top, in a function, under `TYPE_CHECKING`, or as a
+literal given to `import_module`.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = "holdfast"
+"""The package itself: its version, and nothing else."""
+
+WORDS = frozenset({"schema", "errors", "ids"})
+_CORE = WORDS | {"config", "store", "events", "models", "tools", "approvals"}
+_FACE = WORDS | {"client"}
+
+MAY_IMPORT: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(WORDS, WORDS),
+    "config": WORDS,
+    "store": WORDS,
+    "events": WORDS | {"store"},
+    "models": WORDS | {"config"},
+    "tools": WORDS | {"config"},
+    "approvals": WORDS | {"store", "events"},
+    "agent": _CORE,
+    "runs": _CORE | {"agent"},
+    "workspace": _CORE | {"agent", "runs"},
+    "extend": WORDS | {"config", "tools"},
+    "server": _CORE | {"agent", "runs", "workspace"},
+    "client": WORDS,
+    "cli": _FACE,
+    "tui": _FACE,
+    "web": _FACE,
+    "acp": _FACE,
+    "testing": WORDS | {"models"},
+    "__main__": frozenset({"cli"}),
+}
+"""What each package may import besides itself and the version."""
+
+COMPOSITION_ROOT = "app"
+"""Wires the server together, so it may import everything; nothing imports it but the two commands below."""
+
+STARTS_THE_SERVER = frozenset({"serve", "demo"})
+"""The modules of `cli` that may import the composition root."""
+
+PURE = ("runs/lane.py", "agent/history.py", "agent/fold.py", "tui/state.py")
+"""Modules without I/O, clock or framework: what they decide follows from what they are given."""
+
+_PURE_LIBRARIES = frozenset(
+    {
+        *{"__future__", "abc", "bisect", "collections", "copy", "dataclasses", "datetime", "difflib", "enum"},
+        *{"functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "string", "textwrap"},
+        *{"types", "typing", "unicodedata", "msgspec"},
+    }
+)
+_IMPURE_BUILTINS = frozenset({"open", "print", "input", "exec", "eval", "__import__", "breakpoint"})
+_CLOCKS = frozenset({"now", "utcnow", "today"})
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One import: the dotted name that is asked for, and the line that asks."""
+
+    name: str
+    line: int
+
+    @property
+    def package(self) -> str | None:
+        """The part of the house that is imported; None for the outside world."""
+        parts = self.name.split(".")
+        if parts[0] != ROOT:
+            return None
+        return parts[1] if len(parts) > 1 else ROOT
+
+
+def broken_layers(source: Path) -> Iterator[str]:
+    """Each import below `source` (the package's directory) that its row does not allow, as a sentence."""
+    parts = {path.stem if path.suffix == ".py" else path.name for path in source.iterdir()}
+    for path in sorted(source.rglob("*.py")):
+        module = _dotted(path, source)
+        package = module.split(".")[1] if "." in module else ROOT
+        if package == COMPOSITION_ROOT:
+            continue
+        if package != ROOT and package not in MAY_IMPORT:
+            yield f"{module}: {package!r} has no row in the table; say what it may import"
+            continue
+        allowed = {ROOT, package} | (MAY_IMPORT[package] if package != ROOT else frozenset())
+        if package == "cli" and module.rpartition(".")[2] in STARTS_THE_SERVER:
+            allowed |= {COMPOSITION_ROOT}
+        for found in imports_of(path, source):
+            if found.package is None or found.package in allowed:
+                continue
+            if found.package in parts | MAY_IMPORT.keys() | {COMPOSITION_ROOT}:
+                yield f"{module}:{found.line}: {package!r} may not import {found.name!r}"
+
+
+def impurities(path: Path, source: Path, *, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
+    """What makes a module depend on more than its arguments; modules of ours that it imports must be pure as well."""
+    where = path.relative_to(source)
+    for found in imports_of(path, source):
+        if found.package is None:
+            if found.name.split(".")[0] not in _PURE_LIBRARIES:
+                yield f"{where}:{found.line}: imports {found.name!r}"
+        elif (target := _module_file(found.name, source)) and target not in seen | {path}:
+            yield from impurities(target, source, seen=seen | {path})
+    for node in ast.walk(_parse(path)):
+        match node:
+            case ast.AsyncFunctionDef(name=name):
+                yield f"{where}:{node.lineno}: {name!r} is async"
+            case ast.Call(func=ast.Name(id=name)) if name in _IMPURE_BUILTINS:
+                yield f"{where}:{node.lineno}: calls {name!r}"
+            case ast.Call(func=ast.Attribute(attr=name)) if name in _CLOCKS:
+                yield f"{where}:{node.lineno}: reads a clock with {name!r}"
+
+
+def imports_of(path: Path, source: Path) -> Iterator[Import]:
+    """Every import in a file; of `from x import y`, `x.y` where that is a module of ours, else `x`."""
+    for node in ast.walk(_parse(path)):
+        match node:
+            case ast.Import(names=names):
+                yield from (Import(alias.name, node.lineno) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = ".".join([*_parents(path, source, level=level), *([module] if module else [])])
+                for alias in names:
+                    inner = f"{base}.{alias.name}"
+                    yield Import(inner if base == ROOT or _module_file(inner, source) else base, node.lineno)
+            case ast.Call(args=[ast.Constant(value=str(name)), *_]) if _called(node) in {"import_module", "__import__"}:
+                yield Import(name, node.lineno)
+
+
+def _called(call: ast.Call) -> str | None:
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None
+
+
+def _parents(path: Path, source: Path, *, level: int) -> list[str]:
+    """The package that a relative import of this level starts from; nothing for an absolute one."""
+    if not level:
+        return []
+    package = [ROOT, *path.relative_to(source).parent.parts]
+    return package[: len(package) - (level - 1)]
+
+
+def _dotted(path: Path, source: Path) -> str:
+    parts = [ROOT, *path.relative_to(source).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _module_file(name: str, source: Path) -> Path | None:
+    root, *parts = name.split(".")
+    if root != ROOT or not parts:
+        return None
+    base = source.joinpath(*parts)
+    return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
+
+
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
