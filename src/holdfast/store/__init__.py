@@ -1,0 +1,49 @@
+"""The ledger: every change of state is a row, and the event that tells it is written in the same transaction.
+
+`Store` is the role. Writing is one call with data, `Store.commit(Batch(…))`: it
+returns when the batch is on the disk, or raises and nothing of it happened. Batches that wait are committed together,
+yet one that conflicts does not hurt the others. Event numbers are given in commit order inside the transaction, and
+listeners are told on the loop in that order, exactly once, before the commit's caller goes on.
+
+All SQL lives here. The ledger knows states, not rules: which change is allowed when is the lane's to decide; here a
+condition only closes races (`StoreConflict`).
+"""
+
+from __future__ import annotations
+
+from holdfast.store.protocol import Listener, LogPage, Store
+from holdfast.store.records import (
+    CallOutput,
+    FileSnapshot,
+    Grant,
+    Hit,
+    Lane,
+    LaneRows,
+    Page,
+    RunRecord,
+    StoredAnswer,
+    ToolRow,
+    UsageRow,
+)
+from holdfast.store.writes import Batch, Committed, Logged, run_after
+
+__all__ = [
+    "Batch",
+    "CallOutput",
+    "Committed",
+    "FileSnapshot",
+    "Grant",
+    "Hit",
+    "Lane",
+    "LaneRows",
+    "Listener",
+    "LogPage",
+    "Logged",
+    "Page",
+    "RunRecord",
+    "Store",
+    "StoredAnswer",
+    "ToolRow",
+    "UsageRow",
+    "run_after",
+]

@@ -1,0 +1,135 @@
+"""What the ledger keeps besides the words: rows that no client sees as they are, and pages of what they do see."""
+
+from __future__ import annotations
+
+from typing import Generic, Literal, TypeVar
+
+from holdfast.schema.base import Word
+from holdfast.schema.runs import EndState, PauseReason, Run, Verdict
+from holdfast.schema.usage import Usage
+
+T = TypeVar("T")
+
+
+class Lane(Word, frozen=True):
+    """What a session's lane remembers besides its unfinished runs."""
+
+    session_id: str
+    next_seq: int = 1
+    mark: int = 0
+    """Everything accepted at or below it is covered by a cancel."""
+    paused: PauseReason | None = None
+    last_end: EndState | None = None
+    """How the last turn ended: decides a successor that asked for ``after: "success"``."""
+
+
+class LaneRows(Word, frozen=True):
+    """A lane as it stands in the ledger: its row and every run that has not ended, in ``seq`` order."""
+
+    lane: Lane
+    runs: tuple[Run, ...] = ()
+    workspace_id: str = ""
+
+
+class RunRecord(Word, frozen=True):
+    """A run and what a repeat of its POST needs to know (`R3`)."""
+
+    run: Run
+    workspace_id: str
+    body_hash: str
+    verdict: Verdict
+    position: int | None = None
+    host_run_id: str | None = None
+    """As decided at acceptance; ``run.host_run_id`` is as it is now."""
+    deleted: bool = False
+    """The session is gone; of the run only id, body hash and end are kept."""
+
+
+class Page(Word, Generic[T], frozen=True):
+    """Part of a list, and the event number it is true at (`E7`)."""
+
+    items: tuple[T, ...]
+    at: int
+    next: int | None = None
+    """Give it as ``after`` or ``before`` for the rest in the same direction; ``None`` at the end."""
+
+
+class Hit(Word, frozen=True):
+    """A message that a search found."""
+
+    workspace_id: str
+    session_id: str
+    session_title: str
+    message_id: str
+    role: str
+    created_at: str
+    excerpt: str
+
+
+class Grant(Word, frozen=True):
+    """A remembered approval: for a session, or (``session_id`` is ``None``) for the workspace."""
+
+    id: str
+    workspace_id: str
+    rule: str
+    session_id: str | None = None
+    created_at: str = ""
+    created_by: str = ""
+
+
+class CallOutput(Word, frozen=True):
+    call_id: str
+    session_id: str
+    path: str
+    size: int = 0
+
+
+SnapshotState = Literal["applied", "undone"]
+
+
+class FileSnapshot(Word, frozen=True):
+    """One change of one file by the agent; contents lie outside, by their hash. ``None``: the file was not there."""
+
+    id: str
+    session_id: str
+    run_id: str
+    path: str
+    before: str | None
+    after: str | None
+    call_id: str = ""
+    message_id: str = ""
+    mode: int | None = None
+    """Permission bits before the change."""
+    state: SnapshotState = "applied"
+    seq: int = 0
+    created_at: str = ""
+
+
+class StoredAnswer(Word, frozen=True):
+    """What a mutation with an ``Idempotency-Key`` answered."""
+
+    key: str
+    request_hash: str
+    """Of method, path and body: the same key for something else is the caller's mistake."""
+    status: int
+    body: bytes
+    created_at: str
+
+
+class UsageRow(Word, frozen=True):
+    """Statistics of one day and model."""
+
+    day: str
+    model: str
+    usage: Usage
+    runs: int = 0
+    steps: int = 0
+
+
+class ToolRow(Word, frozen=True):
+    """Statistics of one day and tool."""
+
+    day: str
+    tool: str
+    calls: int = 0
+    failed: int = 0
