@@ -1,0 +1,51 @@
+# Everything runs in .venv, which is made from the hashed lock when it is first needed and when the lock changes.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+KEY    := $(shell cat lock/dev.txt pyproject.toml | cksum | tr ' ' '-')
+READY  := $(VENV)/ready-$(KEY)
+COMPILE = $(PY) -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+          --python-version 3.11 pyproject.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check promises bench stress lock
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## show the main job, without an account and without a network
+	@$(PY) -m holdfast demo
+
+test: $(READY) ## run the tests on two cores
+	@$(PY) -m pytest -n 2 -q
+
+check: $(READY) ## format, lint, types, layers, unused dependencies, locks
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+	@$(PY) -m pytest -q tests/test_layers.py
+	@$(PY) -m deptry src
+	@$(PY) -m tools.check_lock
+
+promises: $(READY) ## print the tests that prove each row of docs/promises.md
+	@$(PY) -m tools.promises
+
+bench: $(READY) ## run the programs under bench/ and print what they measure
+	@for program in $(wildcard bench/*.py); do echo "== $$program" && $(PY) $$program || exit 1; done
+
+stress: $(READY) ## run the long tests and print what they counted
+	@$(PY) -m pytest -m stress -s
+
+lock: $(READY) ## make the lock files again, after dependencies in pyproject.toml changed
+	@$(PY) -m uv --version >/dev/null 2>&1 || $(PY) -m pip install --quiet uv
+	@$(COMPILE) --group dev -o lock/dev.txt
+	@$(COMPILE) --group oracles --constraint lock/dev.txt -o lock/oracles.txt
+
+$(READY):
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3")'
+	@test -x $(PY) || "$(PYTHON)" -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r lock/dev.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/ready-* && touch $@

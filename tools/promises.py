@@ -1,0 +1,89 @@
+"""Prints, per promise of docs/promises.md, the tests that prove it.
+
+Run by `make promises`. A test proves a promise by naming it: `@pytest.mark.promise("R1", "C3")`. A promise that no test
+names is printed as such, one line each. Exits with 1 if a test names an id that is not in the document, or if the
+tests cannot be collected.
+"""
+
+import argparse
+import contextlib
+import io
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+_ROW = re.compile(r"^\|\s*([A-Z]\d+)\s*\|", re.MULTILINE)
+_ABSENT = "MISSING"
+
+
+class Collector:
+    """A pytest plugin that notes which test names which promise; parameters of one test count as cases of it."""
+
+    def __init__(self) -> None:
+        self.cases: Counter[tuple[str, str]] = Counter()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            test = item.nodeid.partition("[")[0]
+            ids = {str(id_) for marker in item.iter_markers("promise") for id_ in marker.args}
+            self.cases.update((id_, test) for id_ in ids)
+
+
+def promised_ids(document: str) -> list[str]:
+    """The ids of the document's rows, in its order."""
+    return _ROW.findall(document)
+
+
+def report(promised: Iterable[str], cases: Mapping[tuple[str, str], int]) -> tuple[list[str], list[str]]:
+    """The lines to print, and a complaint per test that names an unknown id."""
+    promised = list(promised)
+    lines = []
+    for id_ in promised:
+        tests = sorted(test for known, test in cases if known == id_)
+        lines.append(_plain(id_) if tests else f"{_ABSENT} {id_}")
+        lines.extend(f"  {_plain(test)}{_times(cases[id_, test])}" for test in tests)
+    unknown = sorted((test, id_) for id_, test in cases if id_ not in promised)
+    return lines, [_plain(f"{test} names {id_!r}, which is no promise of the document") for test, id_ in unknown]
+
+
+def collect(directory: Path) -> tuple[Collector, str | None]:
+    """All tests of a project, the long ones too; with what pytest said if it could not collect them."""
+    collector, said = Collector(), io.StringIO()
+    arguments = ["--collect-only", "-q", "-m", "", "-p", "no:cacheprovider", str(directory)]
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        status = pytest.main(arguments, plugins=[collector])
+    fine = status in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
+    return collector, None if fine else said.getvalue()
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--document", type=Path, default=Path("docs/promises.md"))
+    parser.add_argument("--tests", type=Path, default=Path("tests"))
+    options = parser.parse_args(argv)
+    collector, trouble = collect(options.tests)
+    if trouble is not None:
+        print(_plain(trouble), file=sys.stderr)
+        return 1
+    lines, complaints = report(promised_ids(options.document.read_text(encoding="utf-8")), collector.cases)
+    print("\n".join(lines))
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if complaints else 0
+
+
+def _times(cases: int) -> str:
+    return f" ({cases} cases)" if cases > 1 else ""
+
+
+def _plain(text: str) -> str:
+    """Text in which the word that tells of an unproven promise cannot appear by chance, as in a test's name."""
+    return text.replace(_ABSENT, _ABSENT.lower())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
