@@ -19,7 +19,7 @@ demo: $(READY) ## show the main job, without an account and without a network
 	@$(PY) -m holdfast demo
 
 test: $(READY) ## run the tests on two cores
-	@$(PY) -m pytest -n 2 -q
+	@$(PY) -m pytest -n 2 -q --inline-snapshot=disable
 
 check: $(READY) ## format, lint, types, layers, unused dependencies, locks
 	@$(PY) -m ruff format --check .
