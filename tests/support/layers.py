@@ -96,15 +96,23 @@ def broken_layers(source: Path) -> Iterator[str]:
                 yield f"{module}:{found.line}: {package!r} may not import {found.name!r}"
 
 
-def impurities(path: Path, source: Path, *, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
+def impurities(path: Path, source: Path) -> Iterator[str]:
     """What makes a module depend on more than its arguments; modules of ours that it imports must be pure as well."""
+    seen, waiting = {path}, [path]
+    while waiting:
+        module = waiting.pop()
+        yield from _own_impurities(module, source)
+        for found in imports_of(module, source):
+            if (target := _module_file(found.name, source)) and target not in seen:
+                seen.add(target)
+                waiting.append(target)
+
+
+def _own_impurities(path: Path, source: Path) -> Iterator[str]:
     where = path.relative_to(source)
     for found in imports_of(path, source):
-        if found.package is None:
-            if found.name.split(".")[0] not in _PURE_LIBRARIES:
-                yield f"{where}:{found.line}: imports {found.name!r}"
-        elif (target := _module_file(found.name, source)) and target not in seen | {path}:
-            yield from impurities(target, source, seen=seen | {path})
+        if found.package is None and found.name.split(".")[0] not in _PURE_LIBRARIES:
+            yield f"{where}:{found.line}: imports {found.name!r}"
     for node in ast.walk(_parse(path)):
         match node:
             case ast.AsyncFunctionDef(name=name):
