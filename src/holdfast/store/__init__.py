@@ -1,6 +1,6 @@
 """The ledger: every change of state is a row, and the event that tells it is written in the same transaction.
 
-`Store` is the role. Writing is one call with data, `Store.commit(Batch(…))`: it
+`Store` is the role; `open_store` gives the SQLite one. Writing is one call with data, `Store.commit(Batch(…))`: it
 returns when the batch is on the disk, or raises and nothing of it happened. Batches that wait are committed together,
 yet one that conflicts does not hurt the others. Event numbers are given in commit order inside the transaction, and
 listeners are told on the loop in that order, exactly once, before the commit's caller goes on.
@@ -25,6 +25,7 @@ from holdfast.store.records import (
     ToolRow,
     UsageRow,
 )
+from holdfast.store.sqlite import SqliteStore, open_store
 from holdfast.store.writes import Batch, Committed, Logged, run_after
 
 __all__ = [
@@ -41,9 +42,11 @@ __all__ = [
     "Logged",
     "Page",
     "RunRecord",
+    "SqliteStore",
     "Store",
     "StoredAnswer",
     "ToolRow",
     "UsageRow",
+    "open_store",
     "run_after",
 ]

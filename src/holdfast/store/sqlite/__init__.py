@@ -1,0 +1,7 @@
+"""The ledger in one SQLite file: WAL, one writer thread with group commit, a few reading threads."""
+
+from __future__ import annotations
+
+from holdfast.store.sqlite.store import SqliteStore, open_store
+
+__all__ = ["SqliteStore", "open_store"]

@@ -1,0 +1,168 @@
+"""Runs and lanes. A run's row holds the whole word; its columns repeat what conditions and indexes need."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Gone, NotFound
+from holdfast.schema.base import encode
+from holdfast.schema.runs import END_STATES, Run, RunState
+from holdfast.store.records import Lane, LaneRows, Page, RunRecord
+from holdfast.store.sqlite import log
+from holdfast.store.sqlite.lookup import require_session
+from holdfast.store.sqlite.transaction import Transaction, conflict
+from holdfast.store.writes import EndRun, InsertRun, UpdateRun, run_after
+
+_run = msgspec.json.Decoder(Run)
+
+
+def insert(tx: Transaction, write: InsertRun) -> None:
+    run = write.run
+    tx.require_session(run.session_id)
+    tx.sql.execute(
+        "INSERT INTO runs (id, session_id, seq, state, live, floor, body_hash, verdict, position, host_run_id, body) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            run.id,
+            run.session_id,
+            run.seq,
+            run.state,
+            run.state not in END_STATES,
+            tx.first,
+            write.body_hash,
+            write.verdict,
+            write.position,
+            write.host_run_id,
+            encode(run),
+        ),
+    )
+    tx.sql.execute("UPDATE sessions SET activity = ? WHERE id = ?", (tx.next_activity(), run.session_id))
+
+
+def update(tx: Transaction, write: UpdateRun) -> None:
+    _write(tx, run_after(_expected(tx, write), write))
+
+
+def end(tx: Transaction, write: EndRun) -> None:
+    _write(tx, run_after(_expected(tx, write), write))
+
+
+def _expected(tx: Transaction, write: UpdateRun | EndRun) -> Run:
+    row = tx.sql.execute("SELECT state, live, body FROM runs WHERE id = ?", (write.run_id,)).fetchone()
+    if row is None:
+        raise conflict(f"run {write.run_id!r} does not exist", run_id=write.run_id, state=None)
+    state, live, body = row
+    if not live or state not in write.expect:
+        raise conflict(
+            f"run {write.run_id!r} is {state}, not {' or '.join(write.expect)}", run_id=write.run_id, state=state
+        )
+    return _run.decode(body)
+
+
+def _write(tx: Transaction, run: Run) -> None:
+    tx.sql.execute(
+        "UPDATE runs SET state = ?, live = ?, body = ? WHERE id = ?",
+        (run.state, run.state not in END_STATES, encode(run), run.id),
+    )
+
+
+def set_lane(tx: Transaction, lane: Lane) -> None:
+    tx.require_session(lane.session_id)
+    tx.sql.execute(
+        "UPDATE lanes SET next_seq = ?, mark = ?, paused = ?, last_end = ? WHERE session_id = ?",
+        (lane.next_seq, lane.mark, lane.paused, lane.last_end, lane.session_id),
+    )
+
+
+def live_ids(sql: sqlite3.Connection, session_id: str) -> list[str]:
+    return [row[0] for row in sql.execute("SELECT id FROM runs WHERE session_id = ? AND live = 1", (session_id,))]
+
+
+def strip(tx: Transaction, session_id: str) -> None:
+    """Of each run only what a repeated id and a later question need: no text of anybody."""
+    for (body,) in tx.sql.execute("SELECT body FROM runs WHERE session_id = ?", (session_id,)).fetchall():
+        run = _run.decode(body)
+        kept = Run(
+            id=run.id,
+            session_id=run.session_id,
+            seq=run.seq,
+            kind=run.kind,
+            state=run.state,
+            reason=run.reason,
+            created_at=run.created_at,
+            finished_at=run.finished_at,
+        )
+        tx.sql.execute("UPDATE runs SET body = ? WHERE id = ?", (encode(kept), run.id))
+
+
+def run(sql: sqlite3.Connection, run_id: str) -> Run:
+    record = run_record(sql, run_id)
+    if record is None:
+        raise NotFound(f"run {run_id!r} does not exist", code="run_not_found")
+    if record.deleted:
+        raise Gone(f"the session of run {run_id!r} was deleted")
+    return record.run
+
+
+def run_record(sql: sqlite3.Connection, run_id: str) -> RunRecord | None:
+    row = sql.execute(
+        "SELECT runs.body, workspace_id, body_hash, verdict, position, host_run_id, deleted_at IS NOT NULL "
+        "FROM runs JOIN sessions ON sessions.id = session_id WHERE runs.id = ?",
+        (run_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    return RunRecord(
+        run=_run.decode(row[0]),
+        workspace_id=row[1],
+        body_hash=row[2],
+        verdict=row[3],
+        position=row[4],
+        host_run_id=row[5],
+        deleted=bool(row[6]),
+    )
+
+
+def runs(
+    sql: sqlite3.Connection, session_id: str, *, limit: int, before: int | None, states: Iterable[RunState] | None
+) -> Page[Run]:
+    require_session(sql, session_id)
+    wanted = None if states is None else encode(list(states)).decode()
+    rows = sql.execute(
+        "SELECT body FROM runs WHERE session_id = :session AND (:before IS NULL OR seq < :before) "
+        "AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states))) ORDER BY seq DESC LIMIT :limit",
+        {"session": session_id, "before": before, "states": wanted, "limit": limit + 1},
+    ).fetchall()
+    found = tuple(_run.decode(body) for (body,) in rows[:limit])
+    return Page(items=found, at=log.last_number(sql), next=found[-1].seq if len(rows) > limit else None)
+
+
+def lane(sql: sqlite3.Connection, session_id: str) -> LaneRows:
+    require_session(sql, session_id)
+    next_seq, mark, paused, last_end, workspace_id = sql.execute(
+        "SELECT next_seq, mark, paused, last_end, workspace_id FROM lanes JOIN sessions ON sessions.id = session_id "
+        "WHERE session_id = ?",
+        (session_id,),
+    ).fetchone()
+    return LaneRows(
+        lane=Lane(session_id=session_id, next_seq=next_seq, mark=mark, paused=paused, last_end=last_end),
+        runs=unfinished(sql, workspace_id=None, session_id=session_id),
+        workspace_id=workspace_id,
+    )
+
+
+def unfinished(sql: sqlite3.Connection, *, workspace_id: str | None, session_id: str | None) -> tuple[Run, ...]:
+    rows: Iterable[Any]
+    if session_id is not None:
+        rows = sql.execute("SELECT body FROM runs WHERE session_id = ? AND live = 1 ORDER BY seq", (session_id,))
+    else:
+        rows = sql.execute(
+            "SELECT runs.body FROM runs JOIN sessions ON sessions.id = session_id "
+            "WHERE live = 1 AND (:workspace IS NULL OR workspace_id = :workspace) ORDER BY session_id, seq",
+            {"workspace": workspace_id},
+        )
+    return tuple(_run.decode(body) for (body,) in rows)

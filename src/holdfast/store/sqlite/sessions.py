@@ -1,0 +1,193 @@
+"""Workspaces and sessions."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from holdfast.errors import NotFound
+from holdfast.schema.base import encode
+from holdfast.schema.sessions import Session, Workspace
+from holdfast.schema.usage import Usage
+from holdfast.store.records import Page
+from holdfast.store.sqlite import log, messages, runs
+from holdfast.store.sqlite.lookup import require_session
+from holdfast.store.sqlite.transaction import Transaction, conflict
+from holdfast.store.writes import DeleteSession, UpdateSession
+
+_workspace = msgspec.json.Decoder(Workspace)
+_usage = msgspec.json.Decoder(Usage)
+
+_TREE = """WITH RECURSIVE tree (id) AS (
+    SELECT ? UNION SELECT sessions.id FROM sessions JOIN tree ON sessions.parent_id = tree.id) SELECT id FROM tree"""
+
+
+def put_workspace(tx: Transaction, workspace: Workspace) -> None:
+    tx.sql.execute(
+        "INSERT INTO workspaces (id, path, body) VALUES (?, ?, ?) "
+        "ON CONFLICT (id) DO UPDATE SET path = excluded.path, body = excluded.body",
+        (workspace.id, workspace.path, encode(workspace)),
+    )
+
+
+def put(tx: Transaction, session: Session) -> None:
+    root_id = session.id if session.parent_id is None else tx.require_session(session.parent_id).root_id
+    tx.sql.execute(
+        "INSERT INTO sessions (id, workspace_id, parent_id, root_id, forked_from, activity, title, folded_title, "
+        "archived, usage, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            session.id,
+            session.workspace_id,
+            session.parent_id,
+            root_id,
+            session.forked_from,
+            tx.next_activity(),
+            session.title,
+            session.title.casefold(),
+            session.archived,
+            encode(session.usage),
+            session.created_at,
+            session.updated_at,
+        ),
+    )
+    tx.sql.execute("INSERT INTO lanes (session_id, next_seq, mark) VALUES (?, 1, 0)", (session.id,))
+
+
+def update(tx: Transaction, write: UpdateSession) -> None:
+    tx.require_session(write.session_id)
+    given: dict[str, Any] = {"id": write.session_id}
+    for name in ("title", "archived", "updated_at"):
+        value = getattr(write, name)
+        given[name] = None if value is UNSET else value
+    given["folded"] = None if write.title is UNSET else write.title.casefold()
+    tx.sql.execute(
+        "UPDATE sessions SET title = coalesce(:title, title), folded_title = coalesce(:folded, folded_title), "
+        "archived = coalesce(:archived, archived), updated_at = coalesce(:updated_at, updated_at) WHERE id = :id",
+        given,
+    )
+
+
+def add_usage(tx: Transaction, session_id: str, usage: Usage) -> None:
+    tx.require_session(session_id)
+    (stored,) = tx.sql.execute("SELECT usage FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    tx.sql.execute("UPDATE sessions SET usage = ? WHERE id = ?", (encode(_usage.decode(stored) + usage), session_id))
+
+
+def delete(tx: Transaction, write: DeleteSession) -> None:
+    """The whole tree at once; what stays is a grave per session and per run what `R3` and `R9` still need."""
+    tx.require_session(write.session_id)
+    for session_id in _tree(tx.sql, write.session_id):
+        if live := runs.live_ids(tx.sql, session_id):
+            raise conflict(f"session {session_id!r} still has live runs: {', '.join(live)}", run_ids=live)
+        runs.strip(tx, session_id)
+        messages.delete_of_session(tx, session_id)
+        for statement in _EMPTY:
+            tx.sql.execute(statement, (session_id,))
+        tx.sql.execute(
+            "UPDATE sessions SET deleted_at = ?, title = '', folded_title = '' WHERE id = ? AND deleted_at IS NULL",
+            (write.at, session_id),
+        )
+    tx.forget_homes()
+
+
+_EMPTY = (
+    "DELETE FROM events WHERE session_id = ?",
+    "DELETE FROM approvals WHERE session_id = ?",
+    "DELETE FROM questions WHERE session_id = ?",
+    "DELETE FROM grants WHERE session_id = ?",
+    "DELETE FROM jobs WHERE session_id = ? AND state <> 'running'",
+    "DELETE FROM todos WHERE session_id = ?",
+    "DELETE FROM reads WHERE session_id = ?",
+    "DELETE FROM call_outputs WHERE session_id = ?",
+    "DELETE FROM snapshots WHERE session_id = ?",
+)
+
+
+def workspace(sql: sqlite3.Connection, workspace_id: str) -> Workspace:
+    row = sql.execute("SELECT body FROM workspaces WHERE id = ?", (workspace_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"workspace {workspace_id!r} does not exist", code="workspace_not_found")
+    return _workspace.decode(row[0])
+
+
+def workspace_at(sql: sqlite3.Connection, path: str) -> Workspace | None:
+    row = sql.execute("SELECT body FROM workspaces WHERE path = ?", (path,)).fetchone()
+    return None if row is None else _workspace.decode(row[0])
+
+
+def workspaces(sql: sqlite3.Connection) -> tuple[Workspace, ...]:
+    return tuple(_workspace.decode(body) for (body,) in sql.execute("SELECT body FROM workspaces ORDER BY rowid"))
+
+
+_SESSION = """SELECT id, workspace_id, parent_id, forked_from, title, archived, usage, created_at, updated_at,
+    EXISTS (SELECT 1 FROM runs WHERE session_id = sessions.id AND state IN ('active', 'stopping')),
+    (SELECT count(*) FROM runs WHERE session_id = sessions.id AND live = 1 AND state = 'queued'),
+    activity, deleted_at
+    FROM sessions"""
+
+
+def _session(row: tuple[Any, ...]) -> Session:
+    return Session(
+        id=row[0],
+        workspace_id=row[1],
+        parent_id=row[2],
+        forked_from=row[3],
+        title=row[4],
+        archived=bool(row[5]),
+        usage=_usage.decode(row[6]),
+        created_at=row[7],
+        updated_at=row[8],
+        busy=bool(row[9]),
+        queued=row[10],
+    )
+
+
+def session(sql: sqlite3.Connection, session_id: str) -> Session:
+    require_session(sql, session_id)
+    return _session(sql.execute(f"{_SESSION} WHERE id = ?", (session_id,)).fetchone())
+
+
+_FILTER = """(:q IS NULL OR instr(folded_title, :q)) AND (:archived IS NULL OR archived = :archived)
+    AND (:before IS NULL OR activity < :before) AND deleted_at IS NULL ORDER BY activity DESC LIMIT :limit"""
+
+
+def sessions(
+    sql: sqlite3.Connection,
+    workspace_id: str,
+    *,
+    limit: int,
+    before: int | None,
+    q: str | None,
+    archived: bool | None,
+    parent_id: str | None,
+) -> Page[Session]:
+    place = "parent_id IS NULL" if parent_id is None else "parent_id = :parent"
+    rows = sql.execute(
+        f"{_SESSION} WHERE workspace_id = :workspace AND {place} AND {_FILTER}",
+        {
+            "workspace": workspace_id,
+            "parent": parent_id,
+            "q": q.casefold() if q else None,
+            "archived": archived,
+            "before": before,
+            "limit": limit + 1,
+        },
+    ).fetchall()
+    shown = rows[:limit]
+    return Page(
+        items=tuple(_session(row) for row in shown),
+        at=log.last_number(sql),
+        next=shown[-1][11] if len(rows) > limit else None,
+    )
+
+
+def descendants(sql: sqlite3.Connection, session_id: str) -> tuple[str, ...]:
+    return _tree(sql, session_id)[1:]
+
+
+def _tree(sql: sqlite3.Connection, session_id: str) -> tuple[str, ...]:
+    """The session first, then all below it."""
+    return tuple(row[0] for row in sql.execute(_TREE, (session_id,)))

@@ -1,0 +1,181 @@
+"""The tables, as migrations: one transaction each, forwards only, never edited once released."""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x486F6C64
+"""``Hold``: tells our database from any other SQLite file."""
+
+_LOG = (
+    """CREATE TABLE log (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        id TEXT NOT NULL,
+        last INTEGER NOT NULL,
+        pruned INTEGER NOT NULL)""",
+    """CREATE TABLE events (
+        number INTEGER PRIMARY KEY,
+        workspace_id TEXT,
+        session_id TEXT,
+        root_id TEXT,
+        kind TEXT NOT NULL,
+        at TEXT NOT NULL,
+        body BLOB NOT NULL)""",
+    "CREATE INDEX events_of_root ON events (root_id)",
+    "CREATE INDEX events_of_workspace ON events (workspace_id)",
+)
+
+_SESSIONS = (
+    "CREATE TABLE workspaces (id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, body BLOB NOT NULL)",
+    """CREATE TABLE sessions (
+        id TEXT PRIMARY KEY,
+        workspace_id TEXT NOT NULL REFERENCES workspaces,
+        parent_id TEXT REFERENCES sessions,
+        root_id TEXT NOT NULL REFERENCES sessions,
+        forked_from TEXT,
+        activity INTEGER NOT NULL,
+        title TEXT NOT NULL,
+        folded_title TEXT NOT NULL,
+        archived INTEGER NOT NULL,
+        usage BLOB NOT NULL,
+        created_at TEXT NOT NULL,
+        updated_at TEXT NOT NULL,
+        deleted_at TEXT)""",
+    "CREATE INDEX sessions_newest ON sessions (workspace_id, activity) WHERE parent_id IS NULL AND deleted_at IS NULL",
+    "CREATE INDEX sessions_of_parent ON sessions (parent_id, activity) WHERE parent_id IS NOT NULL",
+)
+
+_RUNS = (
+    """CREATE TABLE runs (
+        id TEXT PRIMARY KEY,
+        session_id TEXT NOT NULL REFERENCES sessions,
+        seq INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        live INTEGER NOT NULL,
+        floor INTEGER NOT NULL,
+        body_hash TEXT NOT NULL,
+        verdict TEXT NOT NULL,
+        position INTEGER,
+        host_run_id TEXT,
+        body BLOB NOT NULL,
+        UNIQUE (session_id, seq))""",
+    "CREATE INDEX runs_live ON runs (session_id, seq) WHERE live = 1",
+    # R4 as the database sees it: whatever the code above does, two can never be active.
+    "CREATE UNIQUE INDEX runs_one_active ON runs (session_id) WHERE state IN ('active', 'stopping')",
+    """CREATE TABLE lanes (
+        session_id TEXT PRIMARY KEY REFERENCES sessions,
+        next_seq INTEGER NOT NULL,
+        mark INTEGER NOT NULL,
+        paused TEXT,
+        last_end TEXT)""",
+)
+
+_MESSAGES = (
+    """CREATE TABLE messages (
+        n INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        session_id TEXT NOT NULL REFERENCES sessions,
+        seq INTEGER NOT NULL,
+        summary INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        UNIQUE (session_id, seq))""",
+    "CREATE INDEX messages_summaries ON messages (session_id, seq) WHERE summary = 1",
+    "CREATE TABLE message_text (n INTEGER PRIMARY KEY REFERENCES messages ON DELETE CASCADE, text TEXT NOT NULL)",
+)
+
+_ASKS = (
+    """CREATE TABLE approvals (
+        n INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        workspace_id TEXT NOT NULL,
+        session_id TEXT NOT NULL REFERENCES sessions,
+        run_id TEXT NOT NULL,
+        state TEXT NOT NULL,
+        body BLOB NOT NULL)""",
+    "CREATE INDEX approvals_open ON approvals (workspace_id) WHERE state = 'open'",
+    "CREATE INDEX approvals_of_session ON approvals (session_id)",
+    """CREATE TABLE questions (
+        n INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        workspace_id TEXT NOT NULL,
+        session_id TEXT NOT NULL REFERENCES sessions,
+        run_id TEXT NOT NULL,
+        state TEXT NOT NULL,
+        body BLOB NOT NULL)""",
+    "CREATE INDEX questions_open ON questions (workspace_id) WHERE state = 'open'",
+    "CREATE INDEX questions_of_session ON questions (session_id)",
+    """CREATE TABLE grants (
+        n INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        workspace_id TEXT NOT NULL,
+        session_id TEXT,
+        rule TEXT NOT NULL,
+        body BLOB NOT NULL)""",
+    "CREATE UNIQUE INDEX grants_once ON grants (workspace_id, coalesce(session_id, ''), rule)",
+)
+
+_WORK = (
+    """CREATE TABLE jobs (
+        n INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        workspace_id TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        state TEXT NOT NULL,
+        body BLOB NOT NULL)""",
+    "CREATE INDEX jobs_of_workspace ON jobs (workspace_id, state)",
+    "CREATE INDEX jobs_of_session ON jobs (session_id)",
+    "CREATE TABLE todos (session_id TEXT PRIMARY KEY REFERENCES sessions, body BLOB NOT NULL)",
+    """CREATE TABLE reads (
+        session_id TEXT NOT NULL REFERENCES sessions,
+        path TEXT NOT NULL,
+        content_hash TEXT NOT NULL,
+        PRIMARY KEY (session_id, path)) WITHOUT ROWID""",
+    """CREATE TABLE call_outputs (
+        call_id TEXT PRIMARY KEY,
+        session_id TEXT NOT NULL REFERENCES sessions,
+        path TEXT NOT NULL,
+        size INTEGER NOT NULL)""",
+    "CREATE INDEX call_outputs_of_session ON call_outputs (session_id)",
+    """CREATE TABLE snapshots (
+        id TEXT PRIMARY KEY,
+        session_id TEXT NOT NULL REFERENCES sessions,
+        seq INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        before TEXT,
+        after TEXT,
+        state TEXT NOT NULL,
+        body BLOB NOT NULL,
+        UNIQUE (session_id, seq))""",
+    "CREATE INDEX snapshots_before ON snapshots (before)",
+    "CREATE INDEX snapshots_after ON snapshots (after)",
+    """CREATE TABLE answers (
+        key TEXT PRIMARY KEY,
+        request_hash TEXT NOT NULL,
+        status INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        created_at TEXT NOT NULL)""",
+    "CREATE INDEX answers_by_age ON answers (created_at)",
+    """CREATE TABLE usage_days (
+        day TEXT NOT NULL,
+        model TEXT NOT NULL,
+        input INTEGER NOT NULL,
+        output INTEGER NOT NULL,
+        cache_read INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL,
+        cost REAL NOT NULL,
+        estimated INTEGER NOT NULL,
+        runs INTEGER NOT NULL,
+        steps INTEGER NOT NULL,
+        PRIMARY KEY (day, model)) WITHOUT ROWID""",
+    """CREATE TABLE tool_days (
+        day TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        calls INTEGER NOT NULL,
+        failed INTEGER NOT NULL,
+        PRIMARY KEY (day, tool)) WITHOUT ROWID""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = ((*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_ASKS, *_WORK),)
+"""``MIGRATIONS[n]`` brings version n to n + 1."""
+
+SEARCH_INDEX = """CREATE VIRTUAL TABLE IF NOT EXISTS search USING fts5(
+    text, content='message_text', content_rowid='n', tokenize='unicode61 remove_diacritics 2')"""
+"""Derived from ``message_text``, so it is no migration: a SQLite without FTS5 does without it."""
