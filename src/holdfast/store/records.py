@@ -5,28 +5,34 @@ from __future__ import annotations
 from typing import Generic, Literal, TypeVar
 
 from holdfast.schema.base import Word
-from holdfast.schema.runs import EndState, PauseReason, Run, Verdict
+from holdfast.schema.runs import EndState, Run, Verdict
 from holdfast.schema.usage import Usage
 
 T = TypeVar("T")
 
 
-class Lane(Word, frozen=True):
+Hold = Literal["user", "server_stop"]
+Lifecycle = Literal["open", "closed", "deleting", "deleted"]
+
+
+class LaneRow(Word, frozen=True):
     """What a session's lane remembers besides its unfinished runs."""
 
     session_id: str
     next_seq: int = 1
     mark: int = 0
     """Everything accepted at or below it is covered by a cancel."""
-    paused: PauseReason | None = None
+    hold: Hold | None = None
+    """A pause that somebody made."""
     last_end: EndState | None = None
     """How the last turn ended: decides a successor that asked for ``after: "success"``."""
+    lifecycle: Lifecycle = "open"
 
 
 class LaneRows(Word, frozen=True):
     """A lane as it stands in the ledger: its row and every run that has not ended, in ``seq`` order."""
 
-    lane: Lane
+    lane: LaneRow
     runs: tuple[Run, ...] = ()
     workspace_id: str = ""
 

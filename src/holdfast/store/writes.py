@@ -16,10 +16,10 @@ from holdfast.schema.approvals import Approval, ApprovalState, Decision, Questio
 from holdfast.schema.base import Word
 from holdfast.schema.events import KnownDurable
 from holdfast.schema.messages import File, Message
-from holdfast.schema.runs import LiveState, Outcome, Run, Verdict
+from holdfast.schema.runs import EndReason, LiveState, Outcome, Run, Verdict
 from holdfast.schema.sessions import Job, Session, Todo, Workspace
 from holdfast.schema.usage import Usage
-from holdfast.store.records import CallOutput, FileSnapshot, Grant, Lane, SnapshotState, StoredAnswer
+from holdfast.store.records import CallOutput, FileSnapshot, Grant, LaneRow, SnapshotState, StoredAnswer
 
 LIVE: tuple[LiveState, ...] = ("queued", "waiting", "joined", "active", "stopping")
 
@@ -54,6 +54,7 @@ class DeleteSession(Write, frozen=True):
 
     Per run its id, body hash and end stay, and the session's row as a grave (`Gone`, not `NotFound`). A run of them
     that is still live is a `StoreConflict`: end it before, at the latest by an `EndRun` earlier in the same batch.
+    Events of the batch itself are told without anybody's text.
     """
 
     session_id: str
@@ -79,6 +80,8 @@ class UpdateRun(Write, frozen=True, kw_only=True):
     run_id: str
     expect: tuple[LiveState, ...] = LIVE
     state: LiveState | UnsetType = UNSET
+    reason: EndReason | UnsetType | None = UNSET
+    """Why it is stopping, already before its end."""
     rank: int | UnsetType = UNSET
     prompt: str | UnsetType = UNSET
     attachments: tuple[File, ...] | UnsetType = UNSET
@@ -104,7 +107,7 @@ class EndRun(Write, frozen=True, kw_only=True):
 class SetLane(Write, frozen=True):
     """What a session's lane remembers besides its runs."""
 
-    lane: Lane
+    lane: LaneRow
 
 
 class PutMessage(Write, frozen=True):

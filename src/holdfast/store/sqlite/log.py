@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 
-import msgspec
-
 from holdfast.schema.base import encode
-from holdfast.schema.events import KnownDurable, MessageCreated, MessageFinished, MessageUpdated, event_kind
-from holdfast.schema.messages import Reasoning, ToolCall, public_parts
+from holdfast.schema.events import KnownDurable, event_kind
 from holdfast.store.protocol import LogPage
 from holdfast.store.sqlite.transaction import Transaction
+from holdfast.store.telling import told
 from holdfast.store.writes import Logged
 
 PRUNE_AT_ONCE = 2000
@@ -39,7 +37,7 @@ def _logged(tx: Transaction, event: KnownDurable) -> Logged:
     else:
         home = tx.home(session_id)
         workspace_id, root_id = home.workspace_id, home.root_id
-    body = encode(_as_told(tx, event))
+    body = encode(told(event, seqs=tx.seqs, deleted=tx.deleted))
     tx.counters.last += 1
     return Logged(
         number=tx.counters.last,
@@ -49,21 +47,6 @@ def _logged(tx: Transaction, event: KnownDurable) -> Logged:
         kind=event_kind(event),
         body=body,
     )
-
-
-def _as_told(tx: Transaction, event: KnownDurable) -> KnownDurable:
-    """A message with the number it was given, and without what only its provider may read."""
-    if not isinstance(event, MessageCreated | MessageUpdated | MessageFinished):
-        return event
-    message = event.message
-    seq = tx.seqs.get(message.id, message.seq)
-    if any(isinstance(part, Reasoning | ToolCall) and part.opaque is not None for part in message.parts):
-        message = msgspec.structs.replace(message, seq=seq, parts=public_parts(message.parts))
-    elif seq != message.seq:
-        message = msgspec.structs.replace(message, seq=seq)
-    else:
-        return event
-    return msgspec.structs.replace(event, message=message)
 
 
 def last_number(sql: sqlite3.Connection) -> int:

@@ -11,10 +11,11 @@ import msgspec
 from holdfast.errors import Gone, NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.runs import END_STATES, Run, RunState
-from holdfast.store.records import Lane, LaneRows, Page, RunRecord
+from holdfast.store.records import LaneRow, LaneRows, Page, RunRecord
 from holdfast.store.sqlite import log
 from holdfast.store.sqlite.lookup import require_session
 from holdfast.store.sqlite.transaction import Transaction, conflict
+from holdfast.store.telling import bare
 from holdfast.store.writes import EndRun, InsertRun, UpdateRun, run_after
 
 _run = msgspec.json.Decoder(Run)
@@ -70,11 +71,11 @@ def _write(tx: Transaction, run: Run) -> None:
     )
 
 
-def set_lane(tx: Transaction, lane: Lane) -> None:
-    tx.require_session(lane.session_id)
+def set_lane(tx: Transaction, lane: LaneRow) -> None:
+    tx.home(lane.session_id)
     tx.sql.execute(
-        "UPDATE lanes SET next_seq = ?, mark = ?, paused = ?, last_end = ? WHERE session_id = ?",
-        (lane.next_seq, lane.mark, lane.paused, lane.last_end, lane.session_id),
+        "UPDATE lanes SET next_seq = ?, mark = ?, hold = ?, last_end = ?, lifecycle = ? WHERE session_id = ?",
+        (lane.next_seq, lane.mark, lane.hold, lane.last_end, lane.lifecycle, lane.session_id),
     )
 
 
@@ -85,18 +86,8 @@ def live_ids(sql: sqlite3.Connection, session_id: str) -> list[str]:
 def strip(tx: Transaction, session_id: str) -> None:
     """Of each run only what a repeated id and a later question need: no text of anybody."""
     for (body,) in tx.sql.execute("SELECT body FROM runs WHERE session_id = ?", (session_id,)).fetchall():
-        run = _run.decode(body)
-        kept = Run(
-            id=run.id,
-            session_id=run.session_id,
-            seq=run.seq,
-            kind=run.kind,
-            state=run.state,
-            reason=run.reason,
-            created_at=run.created_at,
-            finished_at=run.finished_at,
-        )
-        tx.sql.execute("UPDATE runs SET body = ? WHERE id = ?", (encode(kept), run.id))
+        kept = bare(_run.decode(body))
+        tx.sql.execute("UPDATE runs SET body = ? WHERE id = ?", (encode(kept), kept.id))
 
 
 def run(sql: sqlite3.Connection, run_id: str) -> Run:
@@ -143,13 +134,13 @@ def runs(
 
 def lane(sql: sqlite3.Connection, session_id: str) -> LaneRows:
     require_session(sql, session_id)
-    next_seq, mark, paused, last_end, workspace_id = sql.execute(
-        "SELECT next_seq, mark, paused, last_end, workspace_id FROM lanes JOIN sessions ON sessions.id = session_id "
-        "WHERE session_id = ?",
+    *fields, workspace_id = sql.execute(
+        "SELECT session_id, next_seq, mark, hold, last_end, lifecycle, workspace_id FROM lanes "
+        "JOIN sessions ON sessions.id = session_id WHERE session_id = ?",
         (session_id,),
     ).fetchone()
     return LaneRows(
-        lane=Lane(session_id=session_id, next_seq=next_seq, mark=mark, paused=paused, last_end=last_end),
+        lane=LaneRow(*fields),
         runs=unfinished(sql, workspace_id=None, session_id=session_id),
         workspace_id=workspace_id,
     )

@@ -53,7 +53,7 @@ def put(tx: Transaction, session: Session) -> None:
             session.updated_at,
         ),
     )
-    tx.sql.execute("INSERT INTO lanes (session_id, next_seq, mark) VALUES (?, 1, 0)", (session.id,))
+    tx.sql.execute("INSERT INTO lanes (session_id, next_seq, mark, lifecycle) VALUES (?, 1, 0, 'open')", (session.id,))
 
 
 def update(tx: Transaction, write: UpdateSession) -> None:
@@ -80,6 +80,7 @@ def delete(tx: Transaction, write: DeleteSession) -> None:
     """The whole tree at once; what stays is a grave per session and per run what `R3` and `R9` still need."""
     tx.require_session(write.session_id)
     for session_id in _tree(tx.sql, write.session_id):
+        tx.deleted.add(session_id)
         if live := runs.live_ids(tx.sql, session_id):
             raise conflict(f"session {session_id!r} still has live runs: {', '.join(live)}", run_ids=live)
         runs.strip(tx, session_id)

@@ -64,8 +64,9 @@ _RUNS = (
         session_id TEXT PRIMARY KEY REFERENCES sessions,
         next_seq INTEGER NOT NULL,
         mark INTEGER NOT NULL,
-        paused TEXT,
-        last_end TEXT)""",
+        hold TEXT,
+        last_end TEXT,
+        lifecycle TEXT NOT NULL)""",
 )
 
 _MESSAGES = (

@@ -32,7 +32,7 @@ class Counters:
 class Transaction:
     """What the writes and events of one batch share."""
 
-    __slots__ = ("_homes", "counters", "first", "has_search", "seqs", "sql")
+    __slots__ = ("_homes", "counters", "deleted", "first", "has_search", "seqs", "sql")
 
     def __init__(self, sql: sqlite3.Connection, *, counters: Counters, has_search: bool) -> None:
         self.sql = sql
@@ -41,6 +41,8 @@ class Transaction:
         """The number that the batch's first event gets."""
         self.has_search = has_search
         self.seqs: dict[str, int] = {}
+        self.deleted: set[str] = set()
+        """Sessions that this batch deletes."""
         self._homes: dict[str, Home] = {}
 
     def home(self, session_id: str) -> Home:
