@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = "holdfast"
 """The package itself: its version, and nothing else."""
 
-WORDS = frozenset({"schema", "errors", "ids"})
+WORDS = frozenset({"schema", "errors", "ids", "locations"})
 _CORE = WORDS | {"config", "store", "events", "models", "tools", "approvals"}
 _FACE = WORDS | {"client"}
 
@@ -26,9 +26,9 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "approvals": WORDS | {"store", "events"},
     "agent": _CORE,
     "runs": _CORE | {"agent"},
-    "workspace": _CORE | {"agent", "runs"},
+    "workspace": _CORE | {"agent", "runs", "extend"},
     "extend": WORDS | {"config", "tools"},
-    "server": _CORE | {"agent", "runs", "workspace"},
+    "server": _CORE | {"agent", "runs", "workspace", "extend"},
     "client": WORDS,
     "cli": _FACE,
     "tui": _FACE,

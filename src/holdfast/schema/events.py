@@ -238,7 +238,7 @@ _MESSAGE_KINDS: dict[str, type[MessageCreated | MessageUpdated | MessageFinished
 
 
 def read_event(raw: bytes) -> Event:
-    """An event's JSON; a kind this version does not know becomes `Unknown`, an unknown part stays within its message."""
+    """An event's JSON; a kind this version does not know becomes `Unknown`, an unknown part stays in its message."""
     event: Event = _events.read(raw)
     if isinstance(event, Unknown) and (kind := _MESSAGE_KINDS.get(event.tag)):
         fields = _fields.decode(raw)

@@ -92,12 +92,26 @@ class Notice(Word, frozen=True, tag_field="type", tag="notice", omit_defaults=Tr
     for_model: bool = False
 
 
+class Context(Word, frozen=True, tag_field="type", tag="context", omit_defaults=True):
+    """What a turn told the model of its surroundings: the head once, then only what changed since.
+
+    The head stays byte for byte as it was first sent, so that providers' caches hold.
+    """
+
+    blocks: tuple[str, ...] = ()
+    """The system prompt, where it was first sent or sent anew after a summary; not sent to clients."""
+    changed: str = ""
+    """What the model was told of changes since."""
+    facts: dict[str, str] = {}
+    """Digests of what is known to the model now, by subject."""
+
+
 class Finish(Word, frozen=True, tag_field="type", tag="finish", omit_defaults=True):
     reason: FinishReason
     detail: str = ""
 
 
-KnownPart: TypeAlias = Text | Reasoning | File | ToolCall | ToolResult | Shell | Summary | Notice | Finish
+KnownPart: TypeAlias = Text | Reasoning | File | ToolCall | ToolResult | Shell | Summary | Notice | Context | Finish
 Part: TypeAlias = KnownPart | Unknown
 
 if TYPE_CHECKING:
@@ -145,13 +159,15 @@ def read_message(raw: bytes | msgspec.Raw) -> Message:
 
 
 def public_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Parts as clients may see them: without the providers' opaque data."""
+    """Parts as clients may see them: without the providers' opaque data and the system prompt."""
     return tuple(_public(part) for part in parts)
 
 
 def _public(part: Part) -> Part:
     if isinstance(part, Reasoning | ToolCall) and part.opaque is not None:
         return msgspec.structs.replace(part, opaque=None)
+    if isinstance(part, Context) and part.blocks:
+        return msgspec.structs.replace(part, blocks=())
     return part
 
 

@@ -1,0 +1,74 @@
+"""Compaction: when to make a summary, and what is asked for. Pure; the turn makes the request (`R12`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
+from holdfast.schema.sessions import Todo
+
+SUMMARY_REQUEST = """\
+The conversation is about to outgrow your window. Write the summary that will stand in its place, for yourself: you \
+will see nothing else of it. Plain Markdown, no preamble, with these headings:
+
+## Task
+What the person asked for, in their own words where they matter, and every later wish or correction.
+## Decisions
+What was decided and why; what was tried and did not work.
+## Files
+Each file that was read or changed and matters still: its path, what is in it, what was changed.
+## State
+What is done and verified, what is broken, commands and their results that matter.
+## Next
+What remains to be done, in order, starting with what you were about to do.
+
+Call no tools."""
+
+_RESERVE = 0.12
+_MIN_RESERVE = 8_000
+_CHARS_PER_TOKEN = 3.6
+_TOKENS_PER_IMAGE = 1_500
+
+
+def threshold(context_window: int, max_output: int) -> int | None:
+    """The number of tokens from which a summary is made; None when the window is unknown."""
+    if context_window <= 0:
+        return None
+    reserve = max(int(context_window * _RESERVE), min(max_output, context_window // 4), _MIN_RESERVE)
+    return max(context_window - reserve, context_window // 2)
+
+
+def is_due(tokens: int, *, context_window: int, max_output: int) -> bool:
+    """Whether the next request might not fit any more."""
+    limit = threshold(context_window, max_output)
+    return limit is not None and tokens >= limit
+
+
+def estimated_tokens(messages: Sequence[Message]) -> int:
+    """A rough count, for models that tell no usage."""
+    return sum(_size(message) for message in messages)
+
+
+def _size(message: Message) -> int:
+    total = 4.0
+    for part in message.parts:
+        match part:
+            case Text(text) | Reasoning(text=text):
+                total += len(text) / _CHARS_PER_TOKEN
+            case ToolCall():
+                total += (len(part.name) + len(str(part.arguments))) / _CHARS_PER_TOKEN
+            case ToolResult():
+                total += len(part.text) / _CHARS_PER_TOKEN + _TOKENS_PER_IMAGE * len(part.files)
+            case File():
+                total += _TOKENS_PER_IMAGE if part.data else len(part.text or "") / _CHARS_PER_TOKEN
+            case _:
+                pass
+    return int(total)
+
+
+def with_todos(summary: str, todos: Sequence[Todo]) -> str:
+    """The summary with the task list as it is stored, which a model must not have to remember."""
+    if not todos:
+        return summary
+    lines = "\n".join(f"- [{todo.status}] {todo.text}" for todo in todos)
+    return f"{summary.rstrip()}\n\n## Task list (as stored)\n{lines}"

@@ -1,0 +1,37 @@
+"""A summary is made before the window is full, and never too early."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.agent.compaction import estimated_tokens, is_due, threshold, with_todos
+from holdfast.schema.messages import Message, Text, ToolCall, ToolResult
+from holdfast.schema.sessions import Todo
+
+
+@pytest.mark.promise("R12")
+@given(st.integers(1, 2_000_000), st.integers(0, 200_000))
+def test_the_threshold_leaves_room_and_uses_at_least_half_the_window(window: int, output: int) -> None:
+    limit = threshold(window, output)
+    assert limit is not None
+    assert window // 2 <= limit <= window
+    assert not is_due(limit - 1, context_window=window, max_output=output)
+    assert is_due(limit, context_window=window, max_output=output)
+
+
+def test_an_unknown_window_is_never_due() -> None:
+    assert not is_due(10**9, context_window=0, max_output=0)
+
+
+def test_an_estimate_grows_with_what_is_sent() -> None:
+    small = [Message("m", "s", "r", "user", 1, "", (Text("x" * 100),))]
+    large = [*small, Message("m", "s", "r", "tool", 2, "", (ToolResult("c", "n", text="y" * 10_000),))]
+    large.append(Message("m", "s", "r", "assistant", 3, "", (ToolCall("c", "n", {"a": "z" * 1_000}),)))
+    assert 0 < estimated_tokens(small) < estimated_tokens(large)
+
+
+def test_the_stored_task_list_is_told_as_it_is() -> None:
+    assert with_todos("s", []) == "s"
+    assert with_todos("s", [Todo("write it", "in_progress")]).endswith("- [in_progress] write it")
