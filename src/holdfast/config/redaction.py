@@ -1,0 +1,152 @@
+"""Takes known secrets out of text. Pure, and quick enough for every delta and every log line.
+
+A secret is found as it is, and in the forms it takes inside JSON and addresses. Overlapping finds become one mark.
+Secrets shorter than `SHORTEST` are left alone: taking out every ``"none"`` would destroy text and protect nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import AnyStr
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+from holdfast.config.values import Secret
+
+MARK = "[redacted]"
+SHORTEST = 8
+
+
+class Redactor:
+    """Replaces every known secret by a mark. Immutable; make a new one when a secret becomes known."""
+
+    __slots__ = ("_bytes", "_texts")
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        forms = {form for secret in secrets if len(secret.reveal()) >= SHORTEST for form in _forms(secret.reveal())}
+        self._texts = tuple(sorted(forms, key=lambda form: (-len(form), form)))
+        self._bytes = tuple(form.encode("utf-8", "surrogatepass") for form in self._texts)
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._texts)} forms)"
+
+    def redact(self, text: str) -> str:
+        return _replace(text, _spans(text, self._texts), MARK)
+
+    def redact_bytes(self, data: bytes) -> bytes:
+        """The same for encoded text, such as a JSON document on its way out."""
+        return _replace(data, _spans(data, self._bytes), MARK.encode())
+
+    def stream(self) -> StreamRedactor:
+        return StreamRedactor(self._texts)
+
+
+class StreamRedactor:
+    """Redacts text that comes in pieces: what could be the start of a secret is held back until it is known.
+
+    All pieces together are exactly what `Redactor.redact` makes of the whole.
+    """
+
+    __slots__ = ("_by_first", "_held", "_marked", "_texts")
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self._texts = texts
+        self._by_first: dict[str, list[str]] = {}
+        """Secrets by their first character, the longest first."""
+        for text in texts:
+            self._by_first.setdefault(text[0], []).append(text)
+        self._held = ""
+        self._marked = 0
+        """Characters at the start of what is held that belong to a find whose mark was already given out."""
+
+    def feed(self, piece: str) -> str:
+        """What can be shown after this piece."""
+        if not self._texts:
+            return piece
+        text = self._held + piece
+        spans = self._find(text)
+        hold = self._first_open(text)
+        if not hold:
+            self._held = text
+            return ""
+        shown = self._show(text, [span for span in spans if span[0] < hold], upto=hold)
+        self._marked = next((end - hold for start, end in spans if start < hold < end), 0)
+        self._held = text[hold:]
+        return shown
+
+    def flush(self) -> str:
+        """What was held back and turned out to be no secret. Call it once, at the end."""
+        text = self._held
+        shown = self._show(text, self._find(text), upto=len(text))
+        self._held, self._marked = "", 0
+        return shown
+
+    def _find(self, text: str) -> list[tuple[int, int]]:
+        spans = _spans(text, self._texts)
+        return _join([(0, self._marked), *spans]) if self._marked else spans
+
+    def _show(self, text: str, spans: list[tuple[int, int]], *, upto: int) -> str:
+        if self._marked and spans:
+            text, cut = text[spans[0][1] : upto], spans[0][1]
+            return _replace(text, [(start - cut, end - cut) for start, end in spans[1:]], MARK)
+        return _replace(text[:upto], spans, MARK)
+
+    def _first_open(self, text: str) -> int:
+        """Where the first beginning of a secret stands that the end of the text cuts off."""
+        size = best = len(text)
+        for first, forms in self._by_first.items():
+            at = text.find(first, max(0, size - len(forms[0]) + 1), best)
+            while at >= 0:
+                tail = text[at:]
+                if any(form.startswith(tail) and len(form) > len(tail) for form in forms):
+                    best = at
+                    break
+                at = text.find(first, at + 1, best)
+        return best
+
+
+def _forms(value: str) -> set[str]:
+    """A secret as it is, as JSON writes it, and as an address does."""
+    try:
+        escaped = msgspec.json.encode(value).decode()[1:-1]
+        return {value, escaped, quote(value, safe=""), quote_plus(value)}
+    except UnicodeEncodeError:
+        return {value}
+
+
+def _spans(text: AnyStr, forms: tuple[AnyStr, ...]) -> list[tuple[int, int]]:
+    """Where secrets are, in order, overlapping ones joined."""
+    found = []
+    for form in forms:
+        at = text.find(form)
+        while at >= 0:
+            found.append((at, at + len(form)))
+            at = text.find(form, at + 1)
+    return _join(sorted(found)) if len(found) > 1 else found
+
+
+def _join(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined = [spans[0]]
+    for start, end in spans[1:]:
+        last_start, last_end = joined[-1]
+        if start < last_end:
+            joined[-1] = (last_start, max(last_end, end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _replace(text: AnyStr, spans: list[tuple[int, int]], mark: AnyStr) -> AnyStr:
+    if not spans:
+        return text
+    pieces = []
+    position = 0
+    for start, end in spans:
+        pieces += [text[position:start], mark]
+        position = end
+    pieces.append(text[position:])
+    return mark[:0].join(pieces)

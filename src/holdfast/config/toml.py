@@ -1,0 +1,141 @@
+"""TOML with places: parse a text, name the line a key stands in, read and write dotted keys."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+KeyPath: TypeAlias = tuple[str, ...]
+
+_DEEPEST_KEY = 32
+_LONGEST_KEY = 500
+_EQUALS_IN_KEY = 4
+_LONGEST_SEARCHED = 1 << 18
+_LONG_KEY = re.compile(
+    r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){""" + f"{_DEEPEST_KEY}}}", re.ASCII
+)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_POSITION = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
+_OPENING = re.compile(r'"""|\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#.*')
+
+
+class TomlError(ValueError):
+    """The text is no TOML; `line` if it is known."""
+
+    def __init__(self, message: str, *, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The document as plain values. Never shows a value in its error."""
+    if found := _LONG_KEY.search(text):  # the parser's memory grows with the square of a key's depth
+        raise TomlError(f"a key has more than {_DEEPEST_KEY} parts", line=text.count("\n", 0, found.start()) + 1)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise TomlError("lists or tables are nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        position = _POSITION.search(message)
+        line = int(position[1]) if position and position[1] else None
+        reason = _POSITION.sub("", message).strip() or "unexpected text"
+        raise TomlError(f"is not valid TOML: {reason}", line=line) from None
+    except ValueError:
+        raise TomlError("is not valid TOML: a number or date is out of range") from None
+
+
+def parse_key(text: str) -> KeyPath:
+    """The parts of a dotted key, quoted as in TOML: ``providers.openai.models."gpt-5.5".price``."""
+    path = _key_of(text)
+    if path is None:
+        raise ValueError(f"{text!r} is no key; write it like limits.max_steps, and quote a part with dots in it")
+    return path
+
+
+def format_key(path: KeyPath) -> str:
+    """A key path as TOML writes it."""
+    return ".".join(part if _BARE_KEY.fullmatch(part) else _quoted(part) for part in path)
+
+
+class KeyLines:
+    """Which line of a text sets which key. Best effort, for messages."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = tuple(_keys_with_lines(text)) if len(text) <= _LONGEST_SEARCHED else ()
+
+    def of(self, path: KeyPath) -> int | None:
+        """The line of a key, or of the nearest of its parents that is written down."""
+        inside = [(len(key), -line) for key, line in self._lines if path[: len(key)] == key]
+        return -max(inside)[1] if inside else None
+
+
+def _keys_with_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
+    table: KeyPath = ()
+    closing = ""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if closing:
+            closing = "" if closing in line else closing
+            continue
+        stripped = line.strip()[:_LONGEST_KEY]
+        if stripped.startswith("["):
+            if (header := _header_of(stripped)) is not None:
+                table = header
+                yield header, number
+        elif (key := _key_before_equals(stripped)) is not None:
+            yield table + key, number
+        closing = _left_open(line)
+
+
+def _header_of(line: str) -> KeyPath | None:
+    inner = line.split("#", 1)[0].strip() if '"' not in line and "'" not in line else line
+    return _key_of(inner.strip().lstrip("[").rstrip("]"))
+
+
+def _key_before_equals(line: str) -> KeyPath | None:
+    end = line.find("=")
+    for _ in range(_EQUALS_IN_KEY):
+        if end < 0:
+            return None
+        if (key := _key_of(line[:end])) is not None:
+            return key
+        end = line.find("=", end + 1)
+    return None
+
+
+def _key_of(text: str) -> KeyPath | None:
+    text = text.strip()
+    if not text or text.startswith("#") or "\n" in text or _LONG_KEY.search(text):
+        return None
+    try:
+        found: Any = tomllib.loads(f"{text} = 0")
+    except (ValueError, RecursionError):
+        return None
+    path = []
+    while isinstance(found, dict):
+        if len(found) != 1:
+            return None
+        [(part, found)] = found.items()
+        path.append(part)
+    return tuple(path) if found == 0 else None
+
+
+def _left_open(line: str) -> str:
+    """The quotes of a multi-line text that this line opens and does not close."""
+    position = 0
+    while found := _OPENING.search(line, position):
+        quotes = found[0]
+        position = found.end()
+        if quotes in ('"""', "'''"):
+            end = line.find(quotes, position)
+            if end < 0:
+                return quotes
+            position = end + len(quotes)
+    return ""
+
+
+def _quoted(part: str) -> str:
+    escaped = part.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", escaped) + '"'

@@ -1,0 +1,75 @@
+"""Which directories a person has trusted.
+
+Opening a directory runs none of its code and reads none of its settings until its owner said so once (W1). Trusting a
+directory covers what is below it. Places are real paths, so that a link cannot borrow another's trust.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from holdfast.config.files import WRITABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_atomic
+from holdfast.errors import ConfigError
+
+
+class _Document(msgspec.Struct):
+    directories: list[str] = []
+    version: int = 1
+
+
+class TrustStore:
+    """The list of trusted directories as a file. Its methods block: call them in a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def directories(self) -> tuple[Path, ...]:
+        """What is trusted, sorted."""
+        data = read_bytes(self._path, forbidden_mode=WRITABLE_BY_OTHERS)
+        if data is None:
+            return ()
+        try:
+            document = msgspec.json.decode(data, type=_Document)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise problem_with(self._path, "is damaged; remove it and trust your directories again") from None
+        return tuple(sorted(Path(directory) for directory in document.directories))
+
+    def is_trusted(self, directory: Path) -> bool:
+        return self.covering(directory) is not None
+
+    def covering(self, directory: Path) -> Path | None:
+        """The trusted directory that this one is, or is below."""
+        real = _real(directory)
+        return next((root for root in self.directories() if real.is_relative_to(root)), None)
+
+    def trust(self, directory: Path) -> Path:
+        """Trust a directory and what is below it; its real path is returned."""
+        real = _real(directory)
+        if not real.is_dir():
+            raise ConfigError(f"cannot trust {str(directory)!r}: it is not a directory")
+        if real == Path(real.anchor):
+            raise ConfigError(f"cannot trust {str(real)!r}: that would cover every directory there is")
+        with exclusive(self._path):
+            self._write({*self.directories(), real})
+        return real
+
+    def revoke(self, directory: Path) -> Path | None:
+        """Stop trusting a directory and what is below it. Returns the trusted directory above that still covers it."""
+        real = _real(directory)
+        with exclusive(self._path):
+            before = set(self.directories())
+            left = {root for root in before if not root.is_relative_to(real)}
+            if left != before:
+                self._write(left)
+        return next((root for root in sorted(left) if real.is_relative_to(root)), None)
+
+    def _write(self, directories: set[Path]) -> None:
+        document = _Document(directories=sorted(str(directory) for directory in directories))
+        write_atomic(self._path, msgspec.json.encode(document) + b"\n")
+
+
+def _real(directory: Path) -> Path:
+    return Path(os.path.realpath(directory))
