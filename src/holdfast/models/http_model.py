@@ -1,0 +1,170 @@
+"""A model behind HTTP: one wire's body and reader, with the bytes in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast import __version__
+from holdfast.config.redaction import Redactor
+from holdfast.config.values import Secret
+from holdfast.errors import ModelAuth, ModelGarbage
+from holdfast.models import failures
+from holdfast.models.address import address
+from holdfast.models.patience import Deadlines, Patience
+from holdfast.models.protocol import ModelDelta, ModelInfo, Request, UsageReport
+from holdfast.models.reading import cut_off
+from holdfast.models.transport import Answer, Transport
+from holdfast.models.wire import Reader, Target, Wire
+from holdfast.schema.sse import SseEvent, SseParser, SseTooLong
+from holdfast.schema.text import repaired
+
+MAX_ANSWER = 256 * 1024 * 1024
+"""Bytes of one answer; more is no answer."""
+_PINGS = frozenset({"ping", "keepalive"})
+_OK = range(200, 300)
+
+KeyGetter = Callable[[], Awaitable[Secret | None]]
+
+
+async def no_key() -> Secret | None:
+    return None
+
+
+class HttpModel:
+    """Implements `Model`. ``key`` is asked for each request and never kept."""
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        *,
+        wire: Wire,
+        base_url: str,
+        transport: Transport,
+        model: str | None = None,
+        key: KeyGetter = no_key,
+        on_auth_failure: Callable[[], None] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        self._info = info
+        self._wire = wire
+        self._transport = transport
+        self._key = key
+        self._on_auth_failure = on_auth_failure
+        self._headers = dict(headers or {})
+        self._secrets = [Secret(value) for value in self._headers.values()]
+        self._extra = dict(body or {})
+        self._deadlines = deadlines or Deadlines()
+        provider, _, own_name = info.name.partition("/")
+        host = address(base_url).host
+        self._target = Target(model or own_name, info, host=host, origin=f"{wire.name}:{provider}")
+        self._address = address(base_url, wire.path(self._target))
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    def __repr__(self) -> str:
+        return f"HttpModel({self._info.name!r}, wire={self._wire.name!r}, host={self._target.host!r})"
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+        content = encoded(merged(self._wire.body(request, self._target), self._extra))
+        secret = await self._key()
+        redact = Redactor([*self._secrets, *([secret] if secret else ())]).redact
+        target = msgspec.structs.replace(self._target, redact=redact)
+        patience = Patience(self._deadlines, clock=asyncio.get_running_loop().time)
+        reader, parser = self._wire.reader(target), SseParser()
+        sent = self._transport.send(
+            "POST",
+            self._address,
+            headers=self._all_headers(secret, target),
+            content=content,
+            patience=patience,
+            redact=redact,
+        )
+        async with sent as answer:
+            await self._check(answer, patience, redact)
+            size = 0
+            while not reader.done and (chunk := await answer.read(patience)) is not None:
+                size += len(chunk)
+                for event in _events(parser, chunk, size, target):
+                    found = reader.feed(event)
+                    if event.event not in _PINGS:
+                        patience.progress(token=any(type(delta) is not UsageReport for delta in found))
+                    for delta in found:
+                        yield delta
+            if reader.done:
+                await answer.drain()
+            else:
+                for delta in _ending(parser, reader, target):
+                    yield delta
+
+    def _all_headers(self, secret: Secret | None, target: Target) -> dict[str, str]:
+        """Ours, the wire's, then the user's, which win whatever their case."""
+        headers = {
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "content-type": "application/json",
+            "user-agent": f"holdfast/{__version__}",
+            **({"authorization": self._address.authorization} if self._address.authorization else {}),
+            **self._wire.headers(secret.reveal() if secret else None, target),
+        }
+        return headers | {name.lower(): value for name, value in self._headers.items()}
+
+    async def _check(self, answer: Answer, patience: Patience, redact: failures.Redact) -> None:
+        """Anything but a stream of events is an error, if only of its content type."""
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if answer.status in _OK and kind in {"text/event-stream", ""}:
+            return
+        host = self._target.host
+        body = await answer.body(patience, most=failures.MAX_BODY)
+        if answer.status in _OK and failures.error_in(body) is None:
+            shown = failures.shown(kind)[:60]
+            raise ModelGarbage(f"{host} answered with {shown!r} instead of a stream of events; check base_url")
+        failure = self._transport.error(answer, body, host=host, redact=redact)
+        if isinstance(failure, ModelAuth) and self._on_auth_failure:
+            self._on_auth_failure()
+        raise failure
+
+
+def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The wire's body with the user's own keys in it; tables are merged, everything else is replaced."""
+    result = dict(body)
+    for key, value in extra.items():
+        mine = result.get(key)
+        result[key] = merged(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else value
+    return result
+
+
+def encoded(body: dict[str, Any]) -> bytes:
+    """JSON. Text was repaired where it entered; should some have slipped by, it is repaired here, not fatal."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return repaired(json.dumps(body, ensure_ascii=False, separators=(",", ":"))).encode()
+
+
+def _events(parser: SseParser, chunk: bytes, size: int, target: Target) -> list[SseEvent]:
+    if size > MAX_ANSWER:
+        raise ModelGarbage(f"{target.host} sent more than {MAX_ANSWER >> 20} MB for one answer")
+    try:
+        return parser.feed(chunk)
+    except SseTooLong as error:
+        raise ModelGarbage(f"{target.host} sent a stream that is no answer: {error}") from None
+
+
+def _ending(parser: SseParser, reader: Reader, target: Target) -> list[ModelDelta]:
+    """The stream is over. An event without its closing blank line counts if it can be read; half of one does not."""
+    deltas: list[ModelDelta] = []
+    try:
+        for event in parser.end():
+            deltas += reader.feed(event)
+    except ModelGarbage:
+        raise cut_off(target.host) from None
+    return deltas + reader.end()

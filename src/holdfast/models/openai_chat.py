@@ -1,0 +1,182 @@
+"""OpenAI Chat Completions, and the many servers that are compatible with it to a degree."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from holdfast.models.openai_chat_reader import ChatReader
+from holdfast.models.parts import Piece, arguments, call_ids, data_url, joined, pieces, result_pieces
+from holdfast.models.protocol import Request, ToolSpec
+from holdfast.models.reading import as_json
+from holdfast.models.strict import is_strict
+from holdfast.models.wire import Target
+from holdfast.schema.base import Word
+from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
+
+_MARK = {"type": "ephemeral"}
+
+
+class Quirks(Word, frozen=True):
+    """Where a compatible server differs in what it accepts."""
+
+    max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    usage_option: bool = True
+    """Whether it has to be asked for usage (and lets itself be asked)."""
+    effort: Literal["reasoning_effort", "reasoning"] = "reasoning_effort"
+    cache_key: bool = False
+    short_ids: bool = False
+    markers: bool = False
+    """Whether it passes cache markers on to models that want them."""
+
+
+_OPENAI = Quirks(max_tokens="max_completion_tokens", cache_key=True)
+_BY_HOST = {
+    "api.openai.com": _OPENAI,
+    "openai.azure.com": _OPENAI,
+    "services.ai.azure.com": _OPENAI,
+    "openrouter.ai": Quirks(effort="reasoning", markers=True),
+    "mistral.ai": Quirks(usage_option=False, short_ids=True),
+    "groq.com": Quirks(max_tokens="max_completion_tokens"),
+}
+
+
+def quirks_of(host: str) -> Quirks:
+    """By the server's name; what is unknown gets what nearly all accept."""
+    name = host.partition(":")[0]
+    return next((quirks for end, quirks in _BY_HOST.items() if name == end or name.endswith(f".{end}")), Quirks())
+
+
+class OpenAIChat:
+    name = "openai-chat"
+
+    def path(self, target: Target) -> str:
+        return "/chat/completions"
+
+    def headers(self, key: str | None, target: Target) -> dict[str, str]:
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def body(self, request: Request, target: Target) -> dict[str, Any]:
+        quirks = quirks_of(target.host)
+        markers = quirks.markers and target.model.startswith("anthropic/")
+        body: dict[str, Any] = {"model": target.model, "stream": True}
+        body["messages"] = _system(request, markers=markers) + _messages(request, target, quirks)
+        if markers:
+            _mark_last(body["messages"])
+        if request.tools:
+            body["tools"] = [_tool(tool) for tool in request.tools]
+        if quirks.usage_option:
+            body["stream_options"] = {"include_usage": True}
+        if request.max_output:
+            body[quirks.max_tokens] = request.max_output
+        if request.effort:
+            body |= _effort(request.effort, quirks)
+        if request.output_schema is not None:
+            body["response_format"] = {"type": "json_schema", "json_schema": _format(request.output_schema)}
+        if request.cache_key and quirks.cache_key:
+            body["prompt_cache_key"] = request.cache_key
+        return body
+
+    def reader(self, target: Target) -> ChatReader:
+        return ChatReader(target)
+
+
+def _effort(effort: str, quirks: Quirks) -> dict[str, Any]:
+    if quirks.effort == "reasoning":
+        return {"reasoning": {"enabled": False} if effort == "none" else {"effort": effort}}
+    return {"reasoning_effort": effort}
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def _format(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "answer", "schema": schema, "strict": is_strict(schema)}
+
+
+def _system(request: Request, *, markers: bool) -> list[dict[str, Any]]:
+    """One message: the templates of local models know no second."""
+    text = "\n\n".join(block for block in request.system if block.strip())
+    if not text:
+        return []
+    content = [{"type": "text", "text": text, "cache_control": _MARK}] if markers else text
+    return [{"role": "system", "content": content}]
+
+
+def _messages(request: Request, target: Target, quirks: Quirks) -> list[dict[str, Any]]:
+    """Images of tools follow their results as a message of the user: a result can only be text on this wire."""
+    ids = call_ids(request.messages, short=quirks.short_ids)
+    messages: list[dict[str, Any]] = []
+    seen: list[Piece] = []
+    for message in request.messages:
+        if message.role == "tool":
+            for part in message.parts:
+                if isinstance(part, ToolResult):
+                    text, files = result_pieces(part, images=target.info.images)
+                    call_id = ids.get(part.call_id, part.call_id)
+                    messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
+                    seen += [f"What {part.name} returned:", *files] if files else []
+            continue
+        messages += _user(seen)
+        seen = []
+        if message.role == "assistant":
+            messages += _assistant(message, ids, target)
+        else:
+            messages += _user(pieces(message.parts, images=target.info.images))
+    return messages + _user(seen)
+
+
+def _user(found: list[Piece]) -> list[dict[str, Any]]:
+    if not found:
+        return []
+    if all(isinstance(piece, str) for piece in found):
+        return [{"role": "user", "content": joined(found)}]
+    return [{"role": "user", "content": [_part(piece) for piece in found]}]
+
+
+def _part(piece: Piece) -> dict[str, Any]:
+    match piece:
+        case str():
+            return {"type": "text", "text": piece}
+        case File():
+            return {"type": "image_url", "image_url": {"url": data_url(piece)}}
+
+
+def _assistant(message: Message, ids: dict[str, str], target: Target) -> list[dict[str, Any]]:
+    text = "".join(part.text for part in message.parts if isinstance(part, Text))
+    calls = [_call(part, ids, target) for part in message.parts if isinstance(part, ToolCall)]
+    if not text.strip() and not calls:
+        return []
+    made: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
+    if calls:
+        made["tool_calls"] = calls
+    return [made | _thoughts(message, target, with_text=bool(calls))]
+
+
+def _call(call: ToolCall, ids: dict[str, str], target: Target) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": as_json(arguments(call))}
+    made: dict[str, Any] = {"id": ids[call.id], "type": "function", "function": function}
+    if call.opaque and call.wire == target.origin:
+        made["extra_content"] = call.opaque["extra_content"]
+    return made
+
+
+def _thoughts(message: Message, target: Target, *, with_text: bool) -> dict[str, Any]:
+    """Reasoning as the same provider sent it. Plain text goes back only beside calls, where such models expect it."""
+    own = [part for part in message.parts if isinstance(part, Reasoning) and part.opaque and part.wire == target.origin]
+    details = [detail for part in own for detail in (part.opaque or {}).get("details", ())]
+    if details:
+        return {"reasoning_details": details}
+    field = next((part.opaque["field"] for part in own if part.opaque and "field" in part.opaque), None)
+    return {field: "".join(part.text for part in own)} if field and with_text else {}
+
+
+def _mark_last(messages: list[dict[str, Any]]) -> None:
+    """Cache marker at the end of the last message of the user."""
+    for message in reversed(messages):
+        if message["role"] == "user":
+            content = message["content"]
+            parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            message["content"] = [*parts[:-1], {**parts[-1], "cache_control": _MARK}]
+            return
