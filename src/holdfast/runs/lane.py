@@ -243,7 +243,6 @@ def _end(draft: _Draft, host: LaneRun, state: EndState, reason: EndReason) -> En
 def _cancel_session(draft: _Draft, why: StopWhy) -> Covered:
     covered = draft.lane.runs
     _end_all(draft, why)
-    draft.set(hold=None)
     return Covered(draft.lane.next_seq - 1, covered)
 
 
@@ -314,13 +313,12 @@ def _recover(draft: _Draft) -> Done:
 
 
 def _end_all(draft: _Draft, why: StopWhy) -> None:
-    """Ends what has not started and stops what has; everything that was accepted until now is covered."""
+    """Ends what has not started, stops what has, and ends any pause: everything accepted until now is covered."""
     lane = draft.lane
     draft.finish([run for run in lane.runs if run.state in ("queued", "waiting")], _ENDS_AS[why], why)
     if lane.active is not None:
         _stop(draft, lane.active, why)
-    if lane.runs:
-        draft.set(mark=lane.next_seq - 1)
+    draft.set(hold=None, mark=lane.next_seq - 1 if lane.runs else lane.mark)
 
 
 def _stop(draft: _Draft, run: LaneRun, why: StopWhy) -> None:

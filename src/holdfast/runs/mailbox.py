@@ -1,0 +1,172 @@
+"""One session's mailbox: one command at a time is planned, committed and applied; the next one only then.
+
+Everything that is written about a session's runs and messages passes here, so its events have one order, nothing is
+decided on a state that is not committed, and a refused commit leaves everything as it was. A commit belongs to the
+mailbox, not to the caller: whoever gives up waiting changes nothing.
+
+An end that cannot be written stays at the head and is tried again, with back-off and whenever a command comes; the
+commands meanwhile are refused with the same error (`R14`). A mailbox without work and without unfinished runs goes
+away; the next command makes a new one from the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from holdfast.errors import StoreUnwritable
+from holdfast.runs.bounds import Bounds
+from holdfast.runs.ledger_writes import LaneState, Plan
+from holdfast.runs.tasks import Tasks
+from holdfast.store import Batch, Store
+
+A = TypeVar("A")
+
+_logger = logging.getLogger(__name__)
+
+Planner: TypeAlias = Callable[[LaneState], Awaitable[Plan[A]]]
+"""Decides on the lane as it is. It may read the ledger; nothing else of the session is written meanwhile."""
+
+
+class MailboxOwner(Protocol):
+    async def load(self, mailbox: Mailbox) -> Plan[None]:
+        """The lane from the ledger, and what must be committed before anything else (recovery)."""
+        ...
+
+    def applied(self, mailbox: Mailbox, plan: Plan[Any]) -> None:
+        """The plan is committed: start, stop and tell what follows from it."""
+        ...
+
+    def idle(self, mailbox: Mailbox) -> None:
+        """Nothing to do and nothing unfinished: forget it."""
+        ...
+
+
+class _Letter(Generic[A]):
+    __slots__ = ("answer", "insists", "planner")
+
+    def __init__(self, planner: Planner[A], *, insists: bool) -> None:
+        self.planner = planner
+        self.insists = insists
+        self.answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self.answer.add_done_callback(_seen)
+
+    def succeed(self, answer: A) -> None:
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Mailbox:
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        store: Store,
+        owner: MailboxOwner,
+        tasks: Tasks,
+        bounds: Bounds,
+        state: LaneState | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.state = state
+        """As committed; ``None`` before it is loaded."""
+        self.stuck: StoreUnwritable | None = None
+        """Why the end at the head cannot be written."""
+        self._store = store
+        self._owner = owner
+        self._tasks = tasks
+        self._bounds = bounds
+        self._letters: deque[_Letter[Any]] = deque()
+        self._worker: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()
+        self._giving_up = False
+
+    def post(self, planner: Planner[A], *, insists: bool = False) -> asyncio.Future[A]:
+        """The answer comes when the plan is committed. ``insists``: a refused commit is tried until it succeeds."""
+        letter = _Letter(planner, insists=insists)
+        self._letters.append(letter)
+        self._arrived.set()
+        if self._worker is None:
+            self._worker = self._tasks.spawn(self._work(), name=f"lane:{self.session_id}")
+        return letter.answer
+
+    def give_up(self) -> None:
+        """An end that cannot be written is left to the next start's recovery."""
+        self._giving_up = True
+        self._arrived.set()
+
+    async def _work(self) -> None:
+        try:
+            while self._letters:
+                await self._handle(self._letters[0])
+        finally:
+            self._worker = None
+            for letter in self._letters:  # only when this task was cancelled from outside
+                letter.answer.cancel()
+            self._letters.clear()
+            if self.state is None or not self.state.lane.runs:
+                self._owner.idle(self)
+
+    async def _handle(self, letter: _Letter[Any]) -> None:
+        delay = self._bounds.retry_first_seconds
+        while True:
+            try:
+                answer = await self._obey(letter)
+            except StoreUnwritable as error:
+                if letter.insists and not self._giving_up:
+                    await self._wait_for_room(error, seconds=delay)
+                    delay = min(delay * 2, self._bounds.retry_most_seconds)
+                    continue
+                letter.fail(error)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with a command is its sender's to hear
+                letter.fail(error)
+            else:
+                letter.succeed(answer)
+            self.stuck = None
+            self._letters.popleft()
+            return
+
+    async def _obey(self, letter: _Letter[A]) -> A:
+        if self.state is None:
+            await self._carry_out(await self._owner.load(self))
+        assert self.state is not None
+        plan = await letter.planner(self.state)
+        await self._carry_out(plan)
+        return plan.answer
+
+    async def _carry_out(self, plan: Plan[Any]) -> None:
+        if plan.batch != _NOTHING:
+            await self._store.commit(plan.batch)
+        self.state = plan.state
+        try:
+            self._owner.applied(self, plan)
+        except Exception:
+            _logger.exception("what follows from a commit of session %s failed; the commit stands", self.session_id)
+
+    async def _wait_for_room(self, error: StoreUnwritable, *, seconds: float) -> None:
+        """Nothing else of this lane moves meanwhile."""
+        self.stuck = error
+        while len(self._letters) > 1:
+            self._letters.pop().fail(error)
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._arrived.wait()
+        except TimeoutError:
+            pass
+
+
+_NOTHING = Batch()
+
+
+def _seen(answer: asyncio.Future[Any]) -> None:
+    """A caller that left does not make its answer an error of the loop's."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,440 @@
+"""What a right decision of the lane is, said a second time and in another way than the lane says it.
+
+From the state before, the command and the list of changes, so that neither can hide a mistake of the other; not even
+the lane's own accessors are trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.errors import BadRequest, Conflict, Gone, HoldfastError
+from holdfast.errors import Stopping as ServerStopping
+from holdfast.runs.lane_state import Lane, LaneRun, Stopping, lane_run
+from holdfast.runs.lane_words import (
+    Accept,
+    Boundary,
+    CancelActive,
+    CancelRun,
+    CancelSession,
+    Change,
+    Command,
+    Covered,
+    Decision,
+    Delete,
+    Done,
+    Edit,
+    End,
+    Ended,
+    GoOn,
+    Move,
+    Open,
+    Pause,
+    QueueChanged,
+    QueuedAt,
+    Recover,
+    Remove,
+    Repeated,
+    Resume,
+    RunAccepted,
+    RunEdited,
+    RunFellBack,
+    RunFinished,
+    RunJoined,
+    RunMoved,
+    RunStarted,
+    RunStopping,
+    ServerStop,
+    SessionDeleted,
+    Started,
+    Steered,
+    StopNow,
+)
+from holdfast.schema.runs import Outcome, Queue, Run
+
+Decide = Callable[[Lane, Command], Decision[Any]]
+
+COMPLETED = Outcome("completed", "end_turn")
+FAILED = Outcome("failed", "provider")
+
+_ENDS_BY = {
+    "user_cancel": ("cancelled", "user_cancel"),
+    "parent_ended": ("cancelled", "parent_ended"),
+    "session_deleted": ("cancelled", "session_deleted"),
+    "server_stop": ("interrupted", "server_stop"),
+}
+_WHEN_NOT_OPEN: dict[str, tuple[type[HoldfastError], str] | None] = {
+    "open": None,
+    "closed": (ServerStopping, "stopping"),
+    "deleting": (Gone, "session_deleted"),
+    "deleted": (Gone, "session_deleted"),
+}
+
+
+class BrokenPromiseError(AssertionError):
+    """A state or a decision that must never be."""
+
+
+def must(holds: bool, promise: str) -> None:
+    if not holds:
+        raise BrokenPromiseError(promise)
+
+
+def runs_in(lane: Lane, *states: str) -> tuple[LaneRun, ...]:
+    return tuple(run for run in lane.runs if run.state in states)
+
+
+def turn_of(lane: Lane) -> LaneRun | None:
+    return next(iter(runs_in(lane, "active", "stopping")), None)
+
+
+def queue_of(lane: Lane) -> tuple[LaneRun, ...]:
+    return tuple(sorted(runs_in(lane, "queued"), key=lambda run: run.rank))
+
+
+def check_state(lane: Lane, *, covered: frozenset[str]) -> None:
+    """What holds in every state; ``covered`` are the runs that a cancel has covered."""
+    _check_numbers(lane)
+    _check_pause(lane)
+    turns = runs_in(lane, "active", "stopping")
+    must(len(turns) <= 1, "R4: two runs have the turn")
+    turn = turn_of(lane)
+    for run in runs_in(lane, "waiting", "joined"):
+        must(turn is not None and turn.id == run.host, "R6: a steer's host does not have the turn")
+    for run in runs_in(lane, "waiting"):
+        must(turn is not None and turn.state == "active", "R6: a steer waits for a stopping run")
+        must(turn is not None and turn.settings == run.settings, "R6: a steer waits for a run with other settings")
+        must(turn is not None and turn.kind == run.kind == "prompt", "R6: only prompts steer, and only into prompts")
+    for run in lane.runs:
+        stops_with_host = run.state == "joined" and turn is not None and turn.state == "stopping"
+        settled = run.state == "stopping" or stops_with_host
+        must(settled or run.id not in covered, "C1: a covered run is neither ended nor stopping")
+    if lane.lifecycle == "closed":
+        must(turn is None or turn.state == "stopping", "W5: a run is active while the server stops")
+    if lane.lifecycle == "deleting":
+        must(turn is not None and turn.state == "stopping", "a session's deletion waits for nothing")
+        must(not runs_in(lane, "queued", "waiting"), "a run is left in a session that is being deleted")
+    if lane.lifecycle == "deleted":
+        must(not lane.runs, "a run is left in a deleted session")
+
+
+def _check_numbers(lane: Lane) -> None:
+    seqs = [run.seq for run in lane.runs]
+    must(seqs == sorted(set(seqs)) and all(seq < lane.next_seq for seq in seqs), "a seq is used twice or out of order")
+    ranks = [run.rank for run in queue_of(lane)]
+    must(len(ranks) == len(set(ranks)) and all(rank < lane.next_seq for rank in ranks), "R5: ranks are not an order")
+
+
+def _check_pause(lane: Lane) -> None:
+    turn, queue = turn_of(lane), queue_of(lane)
+    if turn is None and queue and lane.lifecycle == "open":
+        must(lane.paused is not None, "R5: queued runs are stranded in a lane that is not paused")
+    if lane.paused == "predecessor":
+        must(turn is None and bool(queue) and queue[0].after == "success", "R5: no run asked for this pause")
+        must(lane.last_end in ("failed", "cancelled", "interrupted"), "R5: the predecessor did complete")
+    if lane.hold is not None:
+        must(lane.paused == lane.hold, "R5: a pause does not say who made it")
+    if lane.hold == "server_stop":
+        must(bool(queue), "W5: a server stop holds an empty queue")
+
+
+def check_drain(decide: Decide, lane: Lane) -> None:
+    """From here every run can reach its end, and gets exactly one."""
+    left = [run.id for run in lane.runs]
+    ends: list[str] = []
+    for _ in range(2 * len(left) + 3):
+        turn = turn_of(lane)
+        if turn is not None:
+            command: Command = End(turn.id, FAILED)
+        elif lane.runs:
+            command = Open() if lane.lifecycle == "closed" else Resume()
+        else:
+            break
+        try:
+            decision = decide(lane, command)
+        except HoldfastError as error:
+            raise BrokenPromiseError(f"R5: {command} is refused with {error!r}") from None
+        ends += [change.run_id for change in decision.changes if isinstance(change, RunFinished)]
+        lane = decision.lane
+    must(sorted(ends) == sorted(left), f"R7: of {left} these ended: {ends}")
+
+
+def check_decision(before: Lane, command: Command, decision: Decision[Any], *, covered_before: frozenset[str]) -> None:
+    """What holds for every decision; ``covered_before`` are the runs that an earlier cancel has covered."""
+    _check_told(before, decision)
+    _check_ends(before, command, decision)
+    _check_order(before, command, decision)
+    _check_cover(before, command, decision, covered_before=covered_before)
+    _check_effect(before, command, decision)
+
+
+def _check_told(before: Lane, decision: Decision[Any]) -> None:
+    """The changes alone, written to rows, make the new lane: nothing that was decided is left untold."""
+    after = decision.lane
+    rows = {run.id: _row(run) for run in before.runs}
+    for change in decision.changes:
+        _write(rows, change)
+    restored = tuple(sorted((lane_run(row) for row in rows.values()), key=lambda run: run.seq))
+    must(restored == after.runs, "the changes and the new lane differ")
+    deleted = before.lifecycle != "deleted" and after.lifecycle == "deleted"
+    must(deleted == (SessionDeleted() in decision.changes), "a deletion is told wrongly")
+    must(after.next_seq >= before.next_seq and after.mark >= before.mark, "a number goes back")
+    must(
+        (_shown(before) != _shown(after)) == (QueueChanged() in decision.changes), "the queue's change is told wrongly"
+    )
+    if before.lifecycle == "deleted":
+        must(after == before, "a deleted session changes")
+
+
+def _shown(lane: Lane) -> Queue:
+    return Queue(
+        session_id="s",
+        run_ids=tuple(run.id for run in queue_of(lane)),
+        waiting=tuple(run.id for run in runs_in(lane, "waiting")),
+        paused=lane.paused,
+    )
+
+
+def _check_ends(before: Lane, command: Command, decision: Decision[Any]) -> None:
+    """Each end is the one that the run had to get, and is told once."""
+    finished = [change for change in decision.changes if isinstance(change, RunFinished)]
+    ends = {change.run_id: change for change in finished}
+    must(len(ends) == len(finished), "R7: two ends of one run")
+    for change in finished:
+        run = next(run for run in before.runs if run.id == change.run_id)
+        must(change.was == run.state, "C3: an end says wrongly what the run was")
+        must((change.state, change.reason) == _right_end(before, command, run), f"R7: a {run.state} run ends: {change}")
+        must(change.host == (run.host if run.state == "joined" else None), "R7: a joined run does not name its host")
+        must(run.state != "joined" or run.host in ends, "R7: a joined run ends without its host")
+    turn = turn_of(before)
+    if turn is not None and turn.id in ends:
+        must(all(run.id in ends for run in runs_in(before, "joined")), "R7: a host ends without those who joined it")
+        must(decision.lane.last_end == ends[turn.id].state, "R5: the last end is not remembered")
+    else:
+        must(decision.lane.last_end == before.last_end, "R5: another last end is remembered")
+
+
+def _right_end(before: Lane, command: Command, run: LaneRun) -> tuple[str, str] | None:
+    """How this command may end this run; `None`: not at all."""
+    turn = turn_of(before)
+    in_turn = run.state in ("active", "stopping", "joined")
+    match command:
+        case Remove(run_id) if run_id == run.id and run.state == "queued":
+            return "cancelled", "user_remove"
+        case CancelSession(why) if not in_turn:
+            return "cancelled", why
+        case CancelRun(run_id, why) if not in_turn and run_id == run.id:
+            return "cancelled", why
+        case Delete() if not in_turn:
+            return "cancelled", "session_deleted"
+        case End() | Boundary() | Recover() if turn is not None and isinstance(turn.phase, Stopping) and in_turn:
+            return _ENDS_BY[turn.phase.why]
+        case Recover() if in_turn:
+            return "interrupted", "server_crash"
+        case End(_, Outcome(state, reason)) | Boundary(_, Outcome(state, reason)) if in_turn:
+            return state, reason
+        case _:
+            return None
+
+
+def _check_order(before: Lane, command: Command, decision: Decision[Any]) -> None:
+    """The queue keeps its order but for one moved run, steers fall back to its head, new ones go to its end."""
+    changes, after = decision.changes, decision.lane
+    waiting = [run.id for run in runs_in(before, "waiting")]
+    fell_back = [change.run_id for change in changes if isinstance(change, RunFellBack)]
+    must(fell_back in ([], waiting), "R6: steers fall back in part or out of order")
+    order = [run.id for run in queue_of(before)]
+    if isinstance(command, Move):
+        order.remove(command.run_id)
+        order.insert(command.position - 1, command.run_id)
+    accepted = [change.run for change in changes if isinstance(change, RunAccepted)]
+    order = fell_back + order + [run.id for run in accepted if run.state == "queued"]
+    ended = {change.run_id for change in changes if isinstance(change, RunFinished)}
+    order = [run_id for run_id in order if run_id not in ended]
+    started = [change.run_id for change in changes if isinstance(change, RunStarted)]
+    if started:
+        must(started == order[:1], f"R5: {started} started, not {order[:1]}")
+        must(after.lifecycle == "open", "a run starts in a lane that is not open")
+        must(after.hold is None, "R5: a run starts in a paused lane")
+    must(order[len(started) :] == [run.id for run in queue_of(after)], "R5: the queue is not in its order")
+
+
+def right_cover(before: Lane, command: Command) -> tuple[LaneRun, ...]:
+    """What a cancel covers: by what was accepted, not by what the lane does about it."""
+    match command:
+        case CancelSession() | Delete():
+            return before.runs
+        case CancelActive():
+            return runs_in(before, "active", "stopping", "joined")
+        case CancelRun(run_id):
+            turn = turn_of(before)
+            if turn is not None and run_id == turn.id:
+                return runs_in(before, "active", "stopping", "joined")
+            return tuple(run for run in before.runs if run.id == run_id)
+        case _:
+            return ()
+
+
+def _check_cover(before: Lane, command: Command, decision: Decision[Any], *, covered_before: frozenset[str]) -> None:
+    """What is covered ends or stops and never goes on; what is not covered is not touched."""
+    after, ids = decision.lane, {run.id for run in right_cover(before, command)}
+    still = {run.id: run for run in after.runs}
+    for change in decision.changes:
+        if isinstance(change, RunStarted | RunJoined | RunFellBack):
+            must(change.run_id not in covered_before | ids, f"C1: a covered run goes on: {change}")
+        if isinstance(change, RunStopping):
+            must(change.run_id in ids or isinstance(command, ServerStop), "C1: a run stops that nobody stopped")
+    for run in before.runs:
+        if run.id in ids and run.state in ("queued", "waiting"):
+            must(run.id not in still, "C1: a covered run that has not started does not end at once")
+        if isinstance(command, CancelSession | CancelActive | CancelRun) and run.id not in ids:
+            must(run.id in still, "C1: a cancel ends a run that it does not cover")
+        if isinstance(run.phase, Stopping) and run.id in still:
+            must(still[run.id].phase == run.phase, "C1: a stopping run is given another reason, or goes on")
+    everything = isinstance(command, CancelSession | Delete) and bool(before.runs)
+    must(after.mark == (before.next_seq - 1 if everything else before.mark), "C1: the mark is wrong")
+
+
+def _check_effect(before: Lane, command: Command, decision: Decision[Any]) -> None:
+    """The caller is told what happened, and that is what should have happened."""
+    after, answer, turn = decision.lane, decision.answer, turn_of(before)
+    match command:
+        case Accept():
+            _check_accept(before, command, decision)
+        case Boundary():
+            _check_boundary(before, command, decision)
+        case End(run_id):
+            must(answer == Ended() and run_id not in [run.id for run in after.runs], "R7: an end does not end")
+        case CancelSession() | CancelActive() | CancelRun() | Delete():
+            must(isinstance(answer, Covered), "C3: no receipt")
+            must(set(answer.runs) == set(right_cover(before, command)), "C3: the receipt is untrue")
+            if isinstance(command, CancelSession):
+                must(after.hold is None, "R5: a cancelled session stays paused")
+            elif before.hold == "user" and not isinstance(command, Delete):
+                must(after.hold == "user", "R5: a cancel of one run ends the user's pause")
+        case Pause():
+            must(after.paused == "user" and after == replace(before, hold="user"), "a pause is more than a pause")
+        case Resume():
+            must(after.paused is None, "R5: resume leaves the lane paused")
+            must(turn is not None or turn_of(after) is not None or not before.runs, "R5: resume starts nothing")
+        case ServerStop():
+            must(not queue_of(after) or after.paused is not None, "W5: a queue outlives a stop without a pause")
+            must(before.hold != "user" or after.hold == "user", "W5: a server stop forgets the user's pause")
+            must(after.lifecycle != "open", "W5: a lane is open while the server stops")
+        case Recover():
+            must(not runs_in(after, "active", "stopping", "waiting", "joined"), "W6: something is left of the crash")
+            must(after.hold == before.hold or not after.runs, "W6: a crash pauses or resumes a queue")
+        case Open():
+            must(after.lifecycle != "closed", "W6: an opened lane is closed")
+        case Edit():
+            must(after == before and decision.changes == (RunEdited(command.run_id),), "an edit is more than an edit")
+        case Move() | Remove():
+            must(answer == Done(), "no answer")
+
+
+def _check_accept(before: Lane, command: Accept, decision: Decision[Any]) -> None:
+    after, answer = decision.lane, decision.answer
+    if command.run_id in [run.id for run in before.runs]:
+        must(answer == Repeated(command.run_id), "R3: a repeated run is not told as such")
+        must(after == before and not decision.changes, "R3: a repeated run changes the lane")
+        return
+    must(answer == _right_verdict(before, command), f"R2: the verdict is {answer}")
+    run = after.runs[-1]
+    must((run.id, run.seq) == (command.run_id, before.next_seq), "C1: an accepted run has no number of its own")
+    told_as: dict[Any, str] = {Started: "active", QueuedAt: "queued", Steered: "waiting"}
+    must(run.state == told_as[type(answer)], "R2: the verdict is untrue")
+
+
+def _right_verdict(before: Lane, command: Accept) -> object:
+    turn, queue = turn_of(before), queue_of(before)
+    if turn is None:
+        last_was_good = before.last_end in (None, "completed")
+        free = before.hold is None and not queue and (command.after == "any" or last_was_good)
+        return Started() if free else QueuedAt(len(queue) + 1)
+    fits = turn.state == "active" and turn.kind == command.kind == "prompt" and turn.settings == command.settings
+    return Steered(turn.id) if command.delivery == "steer" and fits else QueuedAt(len(queue) + 1)
+
+
+def _check_boundary(before: Lane, command: Boundary, decision: Decision[Any]) -> None:
+    turn = turn_of(before)
+    waiting = tuple(run.id for run in runs_in(before, "waiting"))
+    if turn is not None and isinstance(turn.phase, Stopping):
+        right: object = StopNow(turn.phase.why)
+        must(decision.lane == before, "a stopping run's boundary changes something")
+    elif waiting or command.proposed is None:
+        right = GoOn(waiting)
+    else:
+        right = Ended()
+    must(decision.answer == right, f"R6: the boundary's answer is {decision.answer}, not {right}")
+    joined = tuple(change.run_id for change in decision.changes if isinstance(change, RunJoined))
+    must(joined == (waiting if isinstance(right, GoOn) else ()), "R6: not all waiting steers join, in order")
+
+
+def right_refusal(lane: Lane, command: Command) -> tuple[type[HoldfastError], str] | None:
+    """The error that this command must get in this lane."""
+    states = {run.id: run.state for run in lane.runs}
+    match command:
+        case Accept():
+            return None if command.run_id in states else _WHEN_NOT_OPEN[lane.lifecycle]
+        case Pause() | Resume():
+            return _WHEN_NOT_OPEN[lane.lifecycle]
+        case Edit(run_id) | Move(run_id) | Remove(run_id) if states.get(run_id) != "queued":
+            return Conflict, "not_queued"
+        case Move(_, position) if position < 1:
+            return BadRequest, "invalid_request"
+        case Boundary(run_id) | End(run_id) if states.get(run_id) not in ("active", "stopping"):
+            return Conflict, "not_active"
+        case CancelRun(run_id) if states.get(run_id) == "joined":
+            return Conflict, "run_joined"
+        case Delete() if lane.lifecycle == "deleted":
+            return Gone, "session_deleted"
+        case _:
+            return None
+
+
+def _row(run: LaneRun) -> Run:
+    """A run's row as the ledger keeps it."""
+    return Run(
+        id=run.id,
+        session_id="s",
+        seq=run.seq,
+        rank=run.rank,
+        kind=run.kind,
+        delivery=run.delivery,
+        after=run.after,
+        model=run.settings.model,
+        state=run.state,
+        host_run_id=run.host,
+        reason=run.why,
+    )
+
+
+def _write(rows: dict[str, Run], change: Change) -> None:
+    """One change, as a ledger would write it that knows nothing but the change."""
+    match change:
+        case RunAccepted(run):
+            must(run.id not in rows, "R7: a run is accepted twice")
+            rows[run.id] = _row(run)
+        case RunStarted(run_id):
+            must(rows[run_id].state == "queued", "a run starts that is not queued")
+            rows[run_id] = replace(rows[run_id], state="active")
+        case RunJoined(run_id, host):
+            must(rows[run_id].state == "waiting", "R6: a run joins that did not wait")
+            rows[run_id] = replace(rows[run_id], state="joined", host_run_id=host)
+        case RunFellBack(run_id, rank):
+            must(rows[run_id].state == "waiting", "R6: a run falls back that did not wait")
+            rows[run_id] = replace(rows[run_id], state="queued", rank=rank, host_run_id=None)
+        case RunMoved(run_id, rank):
+            must(rows[run_id].state == "queued", "a run is moved that is not queued")
+            rows[run_id] = replace(rows[run_id], rank=rank)
+        case RunStopping(run_id, why):
+            must(rows[run_id].state == "active", "a run stops that is not active")
+            rows[run_id] = replace(rows[run_id], state="stopping", reason=why)
+        case RunFinished(run_id):
+            must(run_id in rows, "R7: a run ends that is not there, or twice")
+            del rows[run_id]
+        case RunEdited() | QueueChanged() | SessionDeleted():
+            pass

@@ -1,0 +1,69 @@
+"""The lane, explored to a fixed point: no order of commands breaks a promise, and a broken lane is noticed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.runs.lane import decide
+from tests.runs.lane_explorer import Bound, Node, essence, explore, next_commands, step, whole
+from tests.runs.lane_promises import check_drain, check_state
+
+_EVERY_COMMAND = {
+    "Accept",
+    "Edit",
+    "Move",
+    "Remove",
+    "Boundary",
+    "End",
+    "CancelSession",
+    "CancelActive",
+    "CancelRun",
+    "Pause",
+    "Resume",
+    "Delete",
+    "ServerStop",
+    "Recover",
+    "Open",
+}
+
+
+@pytest.mark.promise("R2", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "C4", "W5", "W6")
+def test_no_order_of_commands_breaks_a_promise(capfd: pytest.CaptureFixture[str]) -> None:
+    found = explore(decide, Bound(runs=3, cancels=2, crashes=1))
+    with capfd.disabled():
+        print(f"\nlane, three runs, two cancels, one crash: {found}")
+    assert set(found.obeyed) == _EVERY_COMMAND
+    assert len(found.states) > 1000
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+@pytest.mark.promise("R2", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "C4", "W5", "W6")
+def test_no_order_of_commands_with_five_runs_breaks_a_promise(capfd: pytest.CaptureFixture[str]) -> None:
+    found = explore(decide, Bound(runs=5, cancels=2, crashes=1))
+    with capfd.disabled():
+        print(f"\nlane, five runs, two cancels, one crash: {found}")
+    assert set(found.obeyed) == _EVERY_COMMAND
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+def test_the_essence_of_states_leaves_nothing_out(capfd: pytest.CaptureFixture[str]) -> None:
+    bound = Bound(runs=2, cancels=1, crashes=1)
+    reached = set()
+    found = explore(decide, bound, key=whole, visit=lambda node: reached.add(essence(node, bound)))
+    with capfd.disabled():
+        print(f"\nlane, two runs, one cancel, one crash, nothing left out: {found}")
+    assert reached == explore(decide, bound).states
+
+
+@pytest.mark.promise("R4", "R5", "R6", "R7", "C1")
+@given(choices=st.lists(st.integers(min_value=0, max_value=10**6), min_size=10, max_size=80))
+def test_no_long_life_breaks_a_promise(choices: list[int]) -> None:
+    bound = Bound(runs=30, cancels=10, crashes=5)
+    node = Node()
+    for choice in choices:
+        commands = list(next_commands(node, bound))
+        node = step(decide, node, commands[choice % len(commands)]) or node
+        check_state(node.lane, covered=node.covered)
+    check_drain(decide, node.lane)

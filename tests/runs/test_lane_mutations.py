@@ -1,0 +1,126 @@
+"""Each of these one-line mistakes in the lane is noticed by the exploration: its checks can fail."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from holdfast.runs import lane, lane_state
+from holdfast.runs.lane_state import Lane
+from tests.runs.lane_explorer import Bound, explore
+from tests.runs.lane_promises import BrokenPromiseError
+
+_BOUND = Bound(runs=3, cancels=1, crashes=1)
+
+_IN_DECIDE = {
+    "a number is given twice": ("next_seq=run.seq + 1", "next_seq=run.seq"),
+    "a steer waits for a stopping run": ('alike = host.state == "active" and host.kind', "alike = host.kind"),
+    "a steer waits for a run of other settings": (" and host.settings == command.settings", ""),
+    "a steer waits for a compaction": (' and host.kind == "prompt"', ""),
+    "a compaction steers": ('or command.kind != "prompt" or host is None', "or host is None"),
+    "a repeated run is accepted again": ("if lane.find(command.run_id) is not None:", "if lane is None:"),
+    "a run is accepted while the session is being deleted": ('case "open":\n', 'case "open" | "deleting":\n'),
+    "a last step takes no steers": (
+        "if command.proposed is not None and not waiting:",
+        "if command.proposed is not None:",
+    ),
+    "only the first steer joins": (
+        "    for run in waiting:\n        draft.put(run, RunJ",
+        "    for run in waiting[:1]:\n        draft.put(run, RunJ",
+    ),
+    "a stopping turn goes on": ("        return StopNow(host.phase.why)", "        pass"),
+    "a stopping run ends as its turn says": (
+        "        state, reason = _ENDS_AS[host.phase.why], host.phase.why",
+        "        pass",
+    ),
+    "a host ends alone": ("draft.finish([host, *draft.lane.joined],", "draft.finish([host],"),
+    "the last end is forgotten": ("    draft.set(last_end=state)\n", ""),
+    "waiting steers are stranded by an end": ("last_end=state)\n    _fall_back(draft)", "last_end=state)"),
+    "the next run does not start": ("    _fall_back(draft)\n    _settle(draft)\n", "    _fall_back(draft)\n"),
+    "a cancel forgets waiting steers": ('if run.state in ("queued", "waiting")]', 'if run.state == "queued"]'),
+    "a cancel does not stop the active run": (
+        "        _stop(draft, lane.active, why)\n    draft.set(hold",
+        "        pass\n    draft.set(hold",
+    ),
+    "a cancel sets no mark": ("mark=lane.next_seq - 1 if lane.runs else lane.mark", "mark=lane.mark"),
+    "a cancelled session stays paused": ("draft.set(hold=None, mark=", "draft.set(mark="),
+    "a cancel of the active run takes the queue along": (
+        "    _stop(draft, lane.active, why)\n    _fall_back",
+        "    _end_all(draft, why)\n    _fall_back",
+    ),
+    "a cancel of the active run strands waiting steers": (
+        "lane.active, why)\n    _fall_back(draft)",
+        "lane.active, why)",
+    ),
+    "a cancel of a joined run stops its host": (
+        "case Active() | Stopping():",
+        "case Active() | Stopping() | Joined():",
+    ),
+    "a later reason replaces the first": ("    if isinstance(run.phase, Active):", "    if run.phase:"),
+    "steers fall back behind the queue": (
+        "enumerate(waiting, head - len(waiting))",
+        "enumerate(waiting, draft.lane.next_seq)",
+    ),
+    "steers fall back among the queue": ("enumerate(waiting, head - len(waiting))", "enumerate(waiting, head)"),
+    "a moved run goes one place too far": ("order.insert(position - 1, run)", "order.insert(position, run)"),
+    "a run starts in a closed lane": ('lane.lifecycle == "open" and lane.active is None', "lane.active is None"),
+    "a run starts while another has the turn": (" and lane.active is None and lane.paused", " and lane.paused"),
+    "a run starts in a paused lane": (" and lane.paused is None and lane.queue", " and lane.queue"),
+    "the last one starts first": (
+        "lane.queue:\n        _start(draft, lane.queue[0])",
+        "lane.queue:\n        _start(draft, lane.queue[-1])",
+    ),
+    "resume waits for a success": ("        _start(draft, draft.lane.queue[0])", "        _settle(draft)"),
+    "a server stop leaves no pause": ('hold=draft.lane.hold or "server_stop"', "hold=draft.lane.hold"),
+    "a server stop replaces the user's pause": ('hold=draft.lane.hold or "server_stop"', 'hold="server_stop"'),
+    "a server stop holds nothing for ever": (
+        'if lane.hold == "server_stop" and not lane.queue:',
+        "if lane.queue is None:",
+    ),
+    "a recovered lane starts before it is opened": ('draft.set(lifecycle="closed")\n', "pass\n"),
+    "a crash leaves a run active": (
+        '        _end(draft, draft.lane.active, "interrupted", "server_crash")',
+        "        pass",
+    ),
+    "a deletion is never completed": (
+        'if lane.lifecycle == "deleting" and not lane.runs:',
+        "if lane.lifecycle is None:",
+    ),
+}
+
+_IN_STATE = {
+    "the queue goes by seq": ("queue", "key=lambda run: run.rank", "key=lambda run: run.seq"),
+    "a success pauses what asked for it": ("paused", "self.last_end not in", "self.last_end in"),
+    "whoever is next asked for success": ("paused", 'queue[0].after == "success"', 'queue[-1].after == "success"'),
+    "a stopping run has no turn": ("active", "Active | Stopping)), None)", "Active)), None)"),
+}
+
+
+def _mutated(module: ModuleType, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    path = Path(str(module.__file__))
+    source = path.read_text()
+    assert source.count(old) == 1, f"the text to be changed must be there exactly once: {old!r}"
+    mutant = ModuleType(f"{module.__name__}_mutant")
+    monkeypatch.setitem(sys.modules, mutant.__name__, mutant)
+    exec(compile(source.replace(old, new), path, "exec"), vars(mutant))
+    return mutant
+
+
+@pytest.mark.parametrize(("old", "new"), _IN_DECIDE.values(), ids=_IN_DECIDE)
+def test_a_mistake_in_a_decision_is_noticed(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = _mutated(lane, old, new, monkeypatch)
+    with pytest.raises(BrokenPromiseError):
+        explore(mutant.decide, _BOUND)
+
+
+@pytest.mark.parametrize(("name", "old", "new"), _IN_STATE.values(), ids=_IN_STATE)
+def test_a_mistake_in_reading_the_state_is_noticed(
+    name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant = _mutated(lane_state, old, new, monkeypatch)
+    monkeypatch.setattr(Lane, name, vars(mutant.Lane)[name])
+    for phase in ("Queued", "Waiting", "Joined", "Active", "Stopping"):
+        setattr(mutant, phase, getattr(lane_state, phase))
+    with pytest.raises(BrokenPromiseError):
+        explore(lane.decide, _BOUND)
