@@ -11,9 +11,11 @@ _MILLION = 1_000_000
 
 
 def cost(usage: Usage, price: Price | None) -> float:
-    """US dollars; 0 where no price is known."""
+    """US dollars of one request; 0 where no price is known. Sums of several would cross the line for long prompts."""
     if price is None:
         return 0.0
+    if price.long and usage.input + usage.cache_read + usage.cache_write > price.above:
+        price = price.long
     return (
         usage.input * price.input
         + usage.output * price.output

@@ -50,10 +50,14 @@ class ReasoningDelta(Word, frozen=True):
 
 
 class ReasoningEnd(Word, frozen=True):
-    """Closes the open reasoning part, with what must go back to the same wire."""
+    """Closes the open reasoning part, with what must go back to the same wire.
+
+    Without an open part and with opaque data it is reasoning that has no words (redacted, or only encrypted).
+    """
 
     opaque: dict[str, Any] | None = None
     wire: str = ""
+    """``wire:provider``: whoever can read ``opaque`` again."""
 
 
 class CallStart(Word, frozen=True):
@@ -101,6 +105,9 @@ class Price(Word, frozen=True):
     output: float = 0.0
     cache_read: float = 0.0
     cache_write: float = 0.0
+    above: int = 0
+    """Prompt tokens above which ``long`` holds for the whole request."""
+    long: Price | None = None
 
 
 class ModelInfo(Word, frozen=True):
