@@ -57,6 +57,8 @@ class Job(Word, frozen=True):
     output_path: str = ""
     started_at: str = ""
     finished_at: str | None = None
+    left_running: tuple[str, ...] = ()
+    """Processes of it that would not die."""
 
 
 TodoStatus = Literal["pending", "in_progress", "completed"]

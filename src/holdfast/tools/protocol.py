@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from holdfast.config import Settings
 from holdfast.schema.approvals import Effect, QuestionItem, Subject
@@ -28,6 +29,8 @@ class Plan(Word, frozen=True):
     subject: Subject
     display: dict[str, Any] = {}
     """For the approval and the transcript: for example ``{"diff": …}``."""
+    basis: dict[str, str] = {}
+    """By path, the hash of each file that the plan was made from; `run` refuses when one is another now."""
 
 
 class Output(Word, frozen=True):
@@ -49,18 +52,25 @@ class FileLedger(Protocol):
 
     async def record_read(self, path: Path, content_hash: str) -> None: ...
 
-    async def before_write(self, path: Path, old: bytes | None) -> None:
-        """Keep the old content (None: the file did not exist), durably, before the write happens."""
+    async def before_write(self, path: Path, old: bytes | None, *, new: bytes | UnsetType | None = UNSET) -> None:
+        """Keep the old content (None: the file did not exist), durably, before the write happens.
+
+        Who knows the new content already gives it, so that undo also works after a crash in mid-write.
+        """
 
     async def after_write(self, path: Path, new: bytes | None, *, diff: str) -> None:
         """The write happened: the session knows this content now, and everyone is told (`file.changed`)."""
+
+    async def drop_write(self, path: Path) -> None:
+        """The write that `before_write` announced did not happen; undo has nothing to do for it."""
 
 
 class Jobs(Protocol):
     """The workspace's background processes."""
 
-    async def adopt(self, job: Job, process: Any) -> None:
-        """Take over a running process; from now on it belongs to the workspace, not to the call."""
+    async def adopt(self, job: Job, process: Any, *, shown: int = 0) -> None:
+        """Take over a running command (`commands.LiveCommand`); from now on it belongs to the workspace, not to the
+        call. ``shown``: how many bytes of its output this session has been given already."""
 
     async def read(self, job_id: str, *, wait: float = 0.0) -> tuple[Job, str]:
         """The job and its output that this session has not been shown yet."""
@@ -131,4 +141,7 @@ class Tool(Protocol, Generic[P]):
 
     async def plan(self, arguments: P, context: Context) -> Plan: ...
 
-    async def run(self, arguments: P, context: Context, plan: Plan) -> Output: ...
+    async def run(self, arguments: P, context: Context, plan: Plan) -> Output:
+        """Do it. Cancelled, a tool that started processes ends them (bounded, see `processes`) and then *returns* an
+        output of status ``cancelled`` that names what was killed and what lives on; others let the cancel through. So
+        the turn runs each call in a task of its own, cancels that, and takes its result if there is one."""

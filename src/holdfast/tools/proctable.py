@@ -1,0 +1,136 @@
+"""The process table: who descends from whom, and signals that cannot reach the wrong process.
+
+Read by the keeper program too, so it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import NamedTuple
+
+IS_LINUX = sys.platform == "linux"
+
+
+class Process(NamedTuple):
+    """One line of the process table. `pid` and `started` together are never reused."""
+
+    pid: int
+    parent: int
+    group: int
+    state: str
+    started: str
+
+    @property
+    def alive(self) -> bool:
+        return not self.state.startswith(("Z", "X"))
+
+
+def process_table() -> list[Process]:
+    """Everything that runs on this machine, as far as it can be seen."""
+    if not IS_LINUX:
+        return _table_of_ps()
+    found = (_read_stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
+    return [process for process in found if process]
+
+
+def tree_below(root: int, *, group: int = 0) -> list[Process]:
+    """All descendants of a process, and the members of a group if one is given; parents before children."""
+    table = process_table()
+    children: dict[int, list[Process]] = {}
+    for process in table:
+        children.setdefault(process.parent, []).append(process)
+    members = [process for process in table if group and process.group == group]
+    found: dict[int, Process] = {}
+    waiting = [*members, *children.get(root, ())]
+    while waiting:
+        process = waiting.pop()
+        if process.pid not in found and process.pid != root:
+            found[process.pid] = process
+            waiting += children.get(process.pid, ())
+    return list(found.values())
+
+
+def process_of(pid: int) -> Process | None:
+    """The process that has this number now."""
+    if IS_LINUX:
+        return _read_stat(pid)
+    return next((process for process in _table_of_ps() if process.pid == pid), None)
+
+
+def marked(variable: str) -> list[Process]:
+    """Living processes that were started with this ``NAME=value`` in their environment (Linux only)."""
+    wanted = os.fsencode(variable)
+    found = []
+    for process in process_table() if IS_LINUX else ():
+        try:
+            with open(f"/proc/{process.pid}/environ", "rb") as file:
+                variables = file.read().split(b"\0")
+        except OSError:
+            continue
+        if wanted in variables and process.alive:
+            found.append(process)
+    return found
+
+
+def send(process: Process, number: int) -> bool:
+    """Signal exactly this process, never one that got its number later. False: we may not, and it lives on."""
+    try:
+        if sys.platform == "linux":
+            descriptor = os.pidfd_open(process.pid)
+            try:
+                if _is_still(process):
+                    signal.pidfd_send_signal(descriptor, number)
+            finally:
+                os.close(descriptor)
+        else:
+            os.kill(process.pid, number)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def name_of(process: Process) -> str:
+    """``123 sleep 1000``, on one line and not too long."""
+    text = ""
+    if IS_LINUX:
+        try:
+            with open(f"/proc/{process.pid}/cmdline", "rb") as file:
+                text = os.fsdecode(file.read(400).rstrip(b"\0").replace(b"\0", b" "))
+            if not text:
+                with open(f"/proc/{process.pid}/comm", encoding="utf-8", errors="replace") as file:
+                    text = f"[{file.read().strip()}]"
+        except OSError:
+            text = ""
+    words = " ".join(text.encode("utf-8", "replace").decode().split())
+    return f"{process.pid} {words if len(words) <= 80 else words[:79] + '…'}".strip()
+
+
+def _is_still(process: Process) -> bool:
+    now = _read_stat(process.pid)
+    return now is not None and now.started == process.started
+
+
+def _read_stat(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].decode("ascii").split()
+    except OSError:
+        return None
+    return Process(pid, int(fields[1]), int(fields[2]), fields[0], fields[19]) if len(fields) > 19 else None
+
+
+def _table_of_ps() -> list[Process]:
+    done = subprocess.run(
+        ["ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="], stdout=subprocess.PIPE, env={"LC_ALL": "C"}, check=False
+    )
+    table = []
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        fields = line.split(None, 4)
+        if len(fields) == 5 and fields[0].isdigit():
+            table.append(Process(int(fields[0]), int(fields[1]), int(fields[2]), fields[3], fields[4]))
+    return table

@@ -1,0 +1,109 @@
+"""Processes that do not want to end. Each says ``ready PID`` for every process that a kill has to reach."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.tools.processes import MARK, Command, Running
+from holdfast.tools.proctable import Process, marked, process_of
+
+
+class Animal(NamedTuple):
+    script: str
+    ready: int = 1
+    """How many processes it is, as far as they say."""
+
+
+def _python(source: str) -> str:
+    return f"exec {sys.executable} -c '{source}'"
+
+
+_STAY = "echo ready $BASHPID; exec sleep 1000"
+
+ZOO: Mapping[str, Animal] = {
+    "plain": Animal(_STAY),
+    "ignores_signals": Animal('trap "" INT TERM HUP QUIT; echo ready $$; sleep 1000; sleep 1000'),
+    "own_session": Animal(f"setsid -f bash -c '{_STAY}'; {_STAY}", ready=2),
+    "own_group": Animal(f"set -m; ({_STAY}) & {_STAY}", ready=2),
+    "double_fork": Animal(f"( ( ({_STAY}) & ) & ); {_STAY}", ready=2),
+    "clears_its_environment": Animal(f"env -i setsid -f bash -c '{_STAY}'; {_STAY}", ready=2),
+    "daemon": Animal(
+        _python(
+            "import os, signal\n"
+            "if os.fork(): os._exit(0)\n"
+            "os.setsid()\n"
+            "if os.fork(): os._exit(0)\n"
+            'os.chdir("/"); signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))\n'
+            'os.write(1, b"ready %d\\n" % os.getpid()); os.closerange(0, 100); signal.pause()'
+        )
+    ),
+    "holds_the_pipe": Animal(f"({_STAY}) & exit 3"),
+    "closes_its_output": Animal("echo ready $$; exec >&- 2>&-; sleep 1000; sleep 1000"),
+    "fifty": Animal(f"for i in $(seq 50); do (trap '' INT; {_STAY}) & done; wait", ready=50),
+    "keeps_forking": Animal('trap "" INT; echo ready $$; while :; do true & wait; done'),
+    "forks_when_interrupted": Animal(
+        "trap 'for i in 1 2 3 4 5; do setsid -f sleep 1000; done' INT; echo ready $$; while :; do sleep 1000; done"
+    ),
+    "stopped": Animal(
+        _python(
+            "import os, signal\n"
+            "pid = os.fork()\n"
+            "if not pid: os.kill(os.getpid(), signal.SIGSTOP); signal.pause()\n"
+            "os.waitpid(pid, os.WUNTRACED)\n"
+            'os.write(1, b"ready %d\\nready %d\\n" % (pid, os.getpid())); signal.pause()'
+        ),
+        ready=2,
+    ),
+    "zombie_maker": Animal(
+        _python(
+            "import os, signal\n"
+            "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            "pids = [os.fork() or os._exit(0) for _ in range(20)]\n"
+            'for pid in pids: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT); os.write(1, b"ready %d\\n" % pid)\n'
+            'os.write(1, b"ready %d\\n" % os.getpid()); signal.pause()'
+        ),
+        ready=21,
+    ),
+    "subreaper": Animal(
+        _python(
+            "import ctypes, os, signal\n"
+            "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"
+            "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            "if not os.fork():\n"
+            "    if os.fork(): os._exit(0)\n"
+            '    os.setsid(); os.write(1, b"ready %d\\n" % os.getpid()); signal.pause()\n'
+            'os.write(1, b"ready %d\\n" % os.getpid()); signal.pause()'
+        ),
+        ready=2,
+    ),
+}
+
+
+def command(script: str, mark: str, *, directory: Path = Path("/")) -> Command:
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(directory)}
+    return Command(("bash", "-c", script), directory, environment, mark)
+
+
+async def until_ready(running: Running, count: int = 1) -> list[Process]:
+    """The processes that said they are ready, as the process table has them."""
+    found = []
+    while len(found) < count:
+        line = await running.output.readline()
+        assert line, f"the output ended after {len(found)} of {count}"
+        if line.startswith(b"ready "):
+            process = await asyncio.to_thread(process_of, int(line.split()[1]))
+            assert process, line
+            found.append(process)
+    return found
+
+
+async def still_there(processes: list[Process], mark: str | None = None) -> list[Process]:
+    """Those that are in the process table, dead but not reaped ones included, and whatever has the mark."""
+    return await asyncio.to_thread(_still_there, processes, mark)
+
+
+def _still_there(processes: list[Process], mark: str | None) -> list[Process]:
+    found = [p for p in processes if (now := process_of(p.pid)) is not None and now.started == p.started]
+    return found + (marked(f"{MARK}={mark}") if mark else [])
