@@ -123,10 +123,10 @@ def _explain(kind: Any, value: object, error: msgspec.ValidationError) -> str:
         return unknown(value, cast("tuple[str, ...]", get_args(kind)), what="value")
     if inside:
         return "each value in it must be text that is not empty"
-    if found := _AT_LEAST.search(reason):
-        return f"expected at least {found[1]}, got {shown(value)}"
     if "length" in reason:
         return "expected text that is not empty"
+    if found := _AT_LEAST.search(reason):
+        return f"expected at least {found[1]}, got {shown(value)}"
     return f"expected {_EXPECTED.get(get_origin(kind) or kind, 'another value')}, got {type_name(value)}"
 
 

@@ -27,15 +27,18 @@ def read_bytes(path: Path, *, forbidden_mode: int = 0) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():
+            raise problem_with(path, "is a link to nothing") from None
         return None
     except OSError as error:
         raise unreadable(path, error) from None
-    with open(descriptor, "rb", buffering=0) as file:
+    try:
         _check(path, os.fstat(descriptor), forbidden_mode=forbidden_mode)
-        try:
-            data = _read_up_to(file.fileno(), LARGEST + 1)
-        except OSError as error:
-            raise unreadable(path, error) from None
+        data = _read_up_to(descriptor, LARGEST + 1)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    finally:
+        os.close(descriptor)
     if len(data) > LARGEST:
         raise problem_with(path, f"is larger than {LARGEST >> 20} MiB; a file of this kind never needs to be")
     return data

@@ -40,7 +40,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         position = _POSITION.search(message)
-        line = int(position[1]) if position and position[1] else None
+        last = text.rstrip().count("\n") + 1
+        line = (int(position[1]) if position[1] else last) if position else None
         reason = _POSITION.sub("", message).strip() or "unexpected text"
         raise TomlError(f"is not valid TOML: {reason}", line=line) from None
     except ValueError:
@@ -67,9 +68,11 @@ class KeyLines:
         self._lines = tuple(_keys_with_lines(text)) if len(text) <= _LONGEST_SEARCHED else ()
 
     def of(self, path: KeyPath) -> int | None:
-        """The line of a key, or of the nearest of its parents that is written down."""
-        inside = [(len(key), -line) for key, line in self._lines if path[: len(key)] == key]
-        return -max(inside)[1] if inside else None
+        """The line of a key, or of the nearest of its parents that is written down, or of the first key in it."""
+        above = [(len(key), -line) for key, line in self._lines if path[: len(key)] == key]
+        if above:
+            return -max(above)[1]
+        return next((line for key, line in self._lines if key[: len(path)] == path), None)
 
 
 def _keys_with_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
