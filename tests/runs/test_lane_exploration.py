@@ -1,5 +1,7 @@
 """The lane, explored to a fixed point: no order of commands breaks a promise, and a broken lane is noticed."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,11 +29,16 @@ _EVERY_COMMAND = {
 }
 
 
+def _tell(capfd: pytest.CaptureFixture[str], counts: str) -> None:
+    """On stderr, which reaches the terminal from a worker process too."""
+    with capfd.disabled():
+        print(f"\n{counts}", file=sys.stderr)
+
+
 @pytest.mark.promise("R2", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "C4", "W5", "W6")
 def test_no_order_of_commands_breaks_a_promise(capfd: pytest.CaptureFixture[str]) -> None:
     found = explore(decide, Bound(runs=3, cancels=2, crashes=1))
-    with capfd.disabled():
-        print(f"\nlane, three runs, two cancels, one crash: {found}")
+    _tell(capfd, f"lane, three runs, two cancels, one crash: {found}")
     assert set(found.obeyed) == _EVERY_COMMAND
     assert len(found.states) > 1000
 
@@ -41,8 +48,7 @@ def test_no_order_of_commands_breaks_a_promise(capfd: pytest.CaptureFixture[str]
 @pytest.mark.promise("R2", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "C4", "W5", "W6")
 def test_no_order_of_commands_with_five_runs_breaks_a_promise(capfd: pytest.CaptureFixture[str]) -> None:
     found = explore(decide, Bound(runs=5, cancels=2, crashes=1))
-    with capfd.disabled():
-        print(f"\nlane, five runs, two cancels, one crash: {found}")
+    _tell(capfd, f"lane, five runs, two cancels, one crash: {found}")
     assert set(found.obeyed) == _EVERY_COMMAND
 
 
@@ -52,8 +58,7 @@ def test_the_essence_of_states_leaves_nothing_out(capfd: pytest.CaptureFixture[s
     bound = Bound(runs=2, cancels=1, crashes=1)
     reached = set()
     found = explore(decide, bound, key=whole, visit=lambda node: reached.add(essence(node, bound)))
-    with capfd.disabled():
-        print(f"\nlane, two runs, one cancel, one crash, nothing left out: {found}")
+    _tell(capfd, f"lane, two runs, one cancel, one crash, nothing left out: {found}")
     assert reached == explore(decide, bound).states
 
 
