@@ -38,6 +38,8 @@ class LogPage(Word, frozen=True):
     events: tuple[Logged, ...]
     passed: int
     """Every event up to this number is in the page, was filtered out, or was removed."""
+    pruned: int = 0
+    """Events up to this number are gone, as of this very read."""
 
 
 class Commits(Protocol):
@@ -99,9 +101,10 @@ class Log(Protocol):
         workspace_id: str | None = None,
         session_id: str | None = None,
         limit: int = 256,
+        max_bytes: int = 1 << 20,
     ) -> LogPage:
         """In order, above ``number`` and at most ``upto``. A session's filter includes its descendants; events of no
-        workspace are in every workspace's."""
+        workspace are in every workspace's. The page ends with the event that reaches ``max_bytes``."""
         ...
 
 

@@ -102,12 +102,26 @@ _OF_SESSION = """WITH RECURSIVE tree (id) AS (
 
 
 def events_after(
-    sql: sqlite3.Connection, number: int, *, upto: int, workspace_id: str | None, session_id: str | None, limit: int
+    sql: sqlite3.Connection,
+    number: int,
+    *,
+    upto: int,
+    workspace_id: str | None,
+    session_id: str | None,
+    limit: int,
+    max_bytes: int,
 ) -> LogPage:
     """A session's filter wins over a workspace's: the session is in one."""
     query = _OF_SESSION if session_id is not None else _OF_WORKSPACE if workspace_id is not None else _ALL
     rows = sql.execute(
         query, {"after": number, "upto": upto, "limit": limit, "workspace": workspace_id, "session": session_id}
-    ).fetchall()
-    events = tuple(Logged(*row) for row in rows)
-    return LogPage(events=events, passed=events[-1].number if len(events) == limit else max(upto, number))
+    )
+    (pruned,) = sql.execute("SELECT pruned FROM log").fetchone()
+    events: list[Logged] = []
+    size = 0
+    for row in rows:
+        events.append(Logged(*row))
+        size += len(events[-1].body)
+        if len(events) == limit or size >= max_bytes:
+            return LogPage(events=tuple(events), passed=events[-1].number, pruned=pruned)
+    return LogPage(events=tuple(events), passed=max(upto, number), pruned=pruned)

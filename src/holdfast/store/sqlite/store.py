@@ -182,6 +182,7 @@ class SqliteStore:
         workspace_id: str | None = None,
         session_id: str | None = None,
         limit: int = 256,
+        max_bytes: int = 1 << 20,
     ) -> LogPage:
         return await self._read(
             partial(
@@ -191,6 +192,7 @@ class SqliteStore:
                 workspace_id=workspace_id,
                 session_id=session_id,
                 limit=limit,
+                max_bytes=max_bytes,
             )
         )
 

@@ -1,0 +1,1 @@
+"""The client: how the faces talk to the server."""

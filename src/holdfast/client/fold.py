@@ -1,0 +1,156 @@
+"""Events folded into what a person sees: stored messages, with the text that is on its way laid over them.
+
+Pure: no I/O, no clock. Every client does it this way, so that text is exact whatever was cut, lagged or retried (`E3`):
+a durable message replaces what was known of it and closes the open parts it tells; a snapshot replaces a message's open
+parts; a delta continues one at its offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.schema.events import (
+    Delta,
+    DeltaKind,
+    Event,
+    Hello,
+    MessageCreated,
+    MessageFinished,
+    MessageUpdated,
+    OpenPart,
+    Reset,
+    SessionDeleted,
+    Snapshot,
+)
+from holdfast.schema.messages import Message, Text, ToolResult
+
+
+class _Open:
+    """An open part; its pieces are joined when somebody looks."""
+
+    __slots__ = ("attempt", "call_id", "length", "name", "of", "pieces")
+
+    def __init__(
+        self, *, attempt: int, of: DeltaKind, text: str, call_id: str | None = None, name: str | None = None
+    ) -> None:
+        self.attempt = attempt
+        self.of = of
+        self.call_id = call_id
+        self.name = name
+        self.pieces = [text]
+        self.length = len(text)
+
+    @property
+    def text(self) -> str:
+        if len(self.pieces) > 1:
+            self.pieces = ["".join(self.pieces)]
+        return self.pieces[0]
+
+    def continue_at(self, offset: int, text: str) -> bool:
+        if offset > self.length:
+            return False
+        if offset < self.length:
+            self.pieces = [self.text[:offset]]
+        self.pieces.append(text)
+        self.length = offset + len(text)
+        return True
+
+
+class Transcript:
+    """Messages by id, of one session or of many, as far as the events went."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, Message] = {}
+        self._open: dict[str, dict[int, _Open]] = {}
+
+    def load(self, messages: Iterable[Message]) -> None:
+        """Messages that were read, to go on from the cursor they are true at."""
+        self.messages.update((message.id, message) for message in messages)
+
+    def apply(self, event: Event) -> bool:
+        """False if the event continues text that is not here: reconnect, and a snapshot comes."""
+        match event:
+            case Delta():
+                return self._continue(event)
+            case Snapshot():
+                self._replace_open(event)
+            case MessageCreated() | MessageUpdated():
+                self._told(event.message)
+            case MessageFinished():
+                self._told(event.message)
+                self._open.pop(event.message.id, None)
+            case SessionDeleted():
+                self._forget(event.session_id)
+            case Hello():
+                self._open.clear()
+            case Reset():
+                self._open.clear()
+                self.messages.clear()
+            case _:
+                pass
+        return True
+
+    def open_parts(self, message_id: str) -> tuple[OpenPart, ...]:
+        """What is on its way, as it stands."""
+        return tuple(
+            OpenPart(
+                part=number, attempt=part.attempt, of=part.of, text=part.text, call_id=part.call_id, name=part.name
+            )
+            for number, part in sorted(self._open.get(message_id, {}).items())
+        )
+
+    def text(self, message_id: str) -> str:
+        """The message's plain text, stored and on its way."""
+        texts: dict[int, str] = {}
+        message = self.messages.get(message_id)
+        for number, part in enumerate(message.parts if message else ()):
+            if isinstance(part, Text):
+                texts[number] = part.text
+        for number, live in self._open.get(message_id, {}).items():
+            if live.of == "text":
+                texts[number] = live.text
+        return "".join(text for _, text in sorted(texts.items()))
+
+    def output(self, call_id: str) -> str | None:
+        """What a running call has printed; ``None`` once its result is stored."""
+        for parts in self._open.values():
+            for part in parts.values():
+                if part.of == "output" and part.call_id == call_id:
+                    return part.text
+        return None
+
+    def _continue(self, delta: Delta) -> bool:
+        parts = self._open.setdefault(delta.message_id, {})
+        part = parts.get(delta.part)
+        if part is not None and delta.attempt < part.attempt:
+            return True
+        if part is None or delta.attempt > part.attempt:
+            if delta.offset > 0:
+                return False
+            parts[delta.part] = _Open(attempt=delta.attempt, of=delta.of, text=delta.text)
+            return True
+        return part.continue_at(delta.offset, delta.text)
+
+    def _replace_open(self, snapshot: Snapshot) -> None:
+        self._open.pop(snapshot.message_id, None)
+        if snapshot.parts:
+            self._open[snapshot.message_id] = {
+                part.part: _Open(attempt=part.attempt, of=part.of, text=part.text, call_id=part.call_id, name=part.name)
+                for part in snapshot.parts
+            }
+
+    def _told(self, message: Message) -> None:
+        self.messages[message.id] = message
+        parts = self._open.get(message.id, {})
+        for number in [n for n, part in parts.items() if n < len(message.parts) and part.of != "output"]:
+            del parts[number]
+        answered = {part.call_id for part in message.parts if isinstance(part, ToolResult)}
+        if answered:
+            for parts in self._open.values():
+                for number in [n for n, part in parts.items() if part.of == "output" and part.call_id in answered]:
+                    del parts[number]
+
+    def _forget(self, session_id: str) -> None:
+        for message_id in [m.id for m in self.messages.values() if m.session_id == session_id]:
+            del self.messages[message_id]
+            self._open.pop(message_id, None)
