@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,10 +17,6 @@ from holdfast.config.files import READABLE_BY_OTHERS, exclusive, problem_with, r
 from holdfast.config.redaction import Redactor
 from holdfast.config.values import KeySource, Secret
 from holdfast.errors import ConfigError, ModelAuth
-
-if TYPE_CHECKING:
-    from asyncio import StreamReader
-    from asyncio.subprocess import Process
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _LARGEST_KEY = 1 << 16
@@ -140,7 +134,9 @@ class Keyring:
                 key = (await asyncio.to_thread(self._store.read)).get(source.argument)
                 return key.reveal() if key else ""
             case "cmd":
-                return await _run_key_command(source.argument, env=self._env, timeout=self._command_timeout)
+                from holdfast.config.command import run_key_command
+
+                return await run_key_command(source.argument, env=self._env, timeout=self._command_timeout)
 
 
 def clean_key(text: str) -> str:
@@ -185,42 +181,3 @@ def _read_key_file(path: Path, env: Mapping[str, str]) -> str:
     if data is None:
         raise ModelAuth(f"the key file {str(path)!r} does not exist")
     return data.decode("utf-8", "replace")
-
-
-async def _run_key_command(command: str, *, env: Mapping[str, str], timeout: float) -> str:
-    """A command's output, off the loop and bounded in time and size. It is dead when this call ends early."""
-    import asyncio
-
-    process = await asyncio.create_subprocess_exec(
-        *("/bin/sh", "-c", command),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=dict(env),
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(timeout):
-            output = await _read_some(process.stdout)
-            status = await process.wait() if len(output) <= _LARGEST_KEY else 0
-    except TimeoutError:
-        raise ModelAuth(f"the key command {command!r} took longer than {timeout:g} s") from None
-    finally:
-        await _end(process)
-    if status != 0:
-        raise ModelAuth(f"the key command {command!r} ended with status {status}; run it in a shell to see why")
-    return output.decode("utf-8", "replace")
-
-
-async def _read_some(stream: StreamReader) -> bytes:
-    data = b""
-    while len(data) <= _LARGEST_KEY and (chunk := await stream.read(1 << 12)):
-        data += chunk
-    return data
-
-
-async def _end(process: Process) -> None:
-    if process.returncode is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
