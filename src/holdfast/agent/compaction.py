@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
+from msgspec.structs import replace
+
+from holdfast.schema.messages import File, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from holdfast.schema.sessions import Todo
 
 SUMMARY_REQUEST = """\
@@ -28,6 +30,7 @@ _RESERVE = 0.12
 _MIN_RESERVE = 8_000
 _CHARS_PER_TOKEN = 3.6
 _TOKENS_PER_IMAGE = 1_500
+_RESULT_CHARACTERS = 2_000
 
 
 def threshold(context_window: int, max_output: int) -> int | None:
@@ -64,6 +67,38 @@ def _size(message: Message) -> int:
             case _:
                 pass
     return int(total)
+
+
+def shortened(messages: Sequence[Message], *, level: int) -> tuple[Message, ...]:
+    """The same conversation with less in it: long results cut, then the older half left out, and again."""
+    if level == 0:
+        return tuple(messages)
+    kept = tuple(messages)
+    for _ in range(level - 1):
+        kept = _newer_half(kept)
+    limit = _RESULT_CHARACTERS // level
+    return tuple(replace(message, parts=tuple(_cut(part, limit) for part in message.parts)) for message in kept)
+
+
+def _newer_half(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """From a prompt on, so that no result loses its call."""
+    starts = [place for place, message in enumerate(messages) if message.role == "user"]
+    later = [place for place in starts if place >= len(messages) // 2]
+    return messages[later[0] :] if later else messages[starts[-1] :] if starts else messages
+
+
+def _cut(part: Part, limit: int) -> Part:
+    if isinstance(part, ToolResult):
+        return replace(part, text=_shorter(part.text, limit), files=())
+    if isinstance(part, Text):
+        return replace(part, text=_shorter(part.text, limit * 4))
+    return part
+
+
+def _shorter(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n[… {len(text) - limit} characters left out …]\n{text[-limit // 2 :]}"
 
 
 def with_todos(summary: str, todos: Sequence[Todo]) -> str:

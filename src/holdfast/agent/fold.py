@@ -146,10 +146,10 @@ class Fold:
             if slot in self._done or not isinstance(open_part, _OpenCall)
         )
 
-    def call_id(self, slot: int) -> tuple[str, str] | None:
+    def call(self, slot: int) -> tuple[str, str] | tuple[None, None]:
         """The id and the tool's name of a part that is a call."""
         found = self._slots[slot]
-        return (found.id, found.name) if isinstance(found, _OpenCall) else None
+        return (found.id, found.name) if isinstance(found, _OpenCall) else (None, None)
 
     def _write(
         self, kind: type[_OpenText] | type[_OpenReasoning], of: DeltaKind, text: str

@@ -1,0 +1,52 @@
+"""The turn of a person's own command: run as `bash` runs it, without approval, and recorded in the session."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast.agent.kit import Bench
+from holdfast.agent.protocol import Ending, Seat
+from holdfast.schema.events import MessageCreated
+from holdfast.schema.messages import Message, Shell, ToolCall
+from holdfast.schema.runs import Outcome
+from holdfast.store.writes import PutMessage
+from holdfast.tools.bash import Bash, BashArguments
+
+
+class ShellTurn:
+    """The command and what it printed become a message, which the model sees with the next prompt."""
+
+    def __init__(self, bench: Bench, bash: Bash, command: str) -> None:
+        self._bench = bench
+        self._bash = bash
+        self._command = command
+
+    async def run(self, seat: Seat) -> Ending:
+        message = Message(
+            id=seat.new_id("msg"),
+            session_id=seat.run.session_id,
+            run_id=seat.run.id,
+            role="user",
+            seq=0,
+            created_at=seat.now(),
+            parts=(Shell(self._command),),
+        )
+        created = MessageCreated(at=seat.now(), session_id=message.session_id, message=replace(message, parts=()))
+        await seat.commit([PutMessage(message)], [created])
+        seat.progress("tool", f"bash: {self._command}")
+        call = ToolCall(id=seat.new_id("call"), name="bash", arguments={"command": self._command})
+        context = self._bench.context(
+            seat,
+            call,
+            emit=lambda text: seat.delta(message.id, 0, text=text, of="output", call_id=call.id, name="bash"),
+            progress=lambda phase: seat.progress(phase, self._command),
+            adopted=lambda _: None,
+        )
+        arguments = BashArguments(self._command)
+        output = await self._bash.run(arguments, context, await self._bash.plan(arguments, context))
+        seat.report(killed=output.killed, left_running=output.left_running)
+        shell = Shell(self._command, self._bench.redact(output.text), output.display.get("exit_code"))
+        done = replace(message, parts=(shell,))
+        if seat.stopping is not None:
+            return Ending(Outcome("cancelled", seat.stopping, message_id=message.id), messages=(done,))
+        return Ending(Outcome("completed", "end_turn", text=shell.output, message_id=message.id), messages=(done,))

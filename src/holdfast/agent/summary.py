@@ -1,0 +1,85 @@
+"""Making the summary that takes the place of a conversation too long for the window. The originals stay stored."""
+
+from __future__ import annotations
+
+from holdfast.agent.answer import Asking
+from holdfast.agent.compaction import SUMMARY_REQUEST, shortened, with_todos
+from holdfast.agent.conversation import Conversation
+from holdfast.agent.fold import Fold
+from holdfast.agent.kit import Kit
+from holdfast.agent.protocol import Seat, Spent
+from holdfast.errors import ModelContext, ModelGarbage
+from holdfast.models.pricing import priced
+from holdfast.models.protocol import ModelDelta, Request
+from holdfast.schema.messages import Message, Part, Summary, Text, text_of
+
+SHORTENINGS = 3
+"""How often a conversation that does not even fit for being summarized is cut down further."""
+
+
+class Summarizer:
+    """One compaction inside a run (`R12`); cancelled with it, and retried like any request."""
+
+    def __init__(self, seat: Seat, kit: Kit, talk: Conversation) -> None:
+        self._seat = seat
+        self._kit = kit
+        self._talk = talk
+
+    async def run(self) -> str:
+        """Ask for the summary, store it, and let the conversation go on from it."""
+        self._seat.progress("compacting")
+        collector = await self._ask()
+        text = text_of(collector.fold.parts()).strip()
+        if not text:
+            raise ModelGarbage("the model gave no summary of the conversation; try again or start a new session")
+        text = with_todos(text, await self._kit.store.todos(self._seat.run.session_id))
+        head = await self._talk.new_head()
+        message = self._message((head, Summary(text)))
+        usage = priced(collector.fold.usage or self._talk.estimated_usage((Text(text),)), self._kit.model.info.price)
+        await self._talk.store(message, spent=Spent(self._kit.model.info.name, usage, steps=0))
+        self._talk.restart(message)
+        self._talk.head = head.blocks
+        return text
+
+    async def _ask(self) -> Collector:
+        messages = self._talk.request_messages()
+        for level in range(SHORTENINGS + 1):
+            request = Request(
+                system=self._talk.head,
+                messages=(*shortened(messages, level=level), self._message((Text(SUMMARY_REQUEST),))),
+                tools=self._kit.toolbox.specs,
+                cache_key=self._seat.run.session_id,
+            )
+            collector = Collector()
+            try:
+                await Asking(self._seat, self._kit.model, phase="compacting").ask(collector, request)
+            except ModelContext:
+                continue
+            return collector
+        raise ModelContext("the conversation does not fit the model's window, not even to be summarized")
+
+    def _message(self, parts: tuple[Part, ...]) -> Message:
+        return Message(
+            id=self._seat.new_id("msg"),
+            session_id=self._seat.run.session_id,
+            run_id=self._seat.run.id,
+            role="user",
+            seq=0,
+            created_at=self._seat.now(),
+            parts=parts,
+        )
+
+
+class Collector:
+    """Takes an answer in without showing it to anyone."""
+
+    def __init__(self) -> None:
+        self.attempt = 0
+        self.fold = Fold(lambda: "call_ignored")
+
+    async def begin_attempt(self) -> None:
+        self.attempt += 1
+        self.fold = Fold(lambda: "call_ignored")
+
+    async def add(self, delta: ModelDelta) -> None:
+        self.fold.add(delta)
