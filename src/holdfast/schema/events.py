@@ -241,9 +241,12 @@ def read_event(raw: bytes) -> Event:
     """An event's JSON; a kind this version does not know becomes `Unknown`, an unknown part stays in its message."""
     event: Event = _events.read(raw)
     if isinstance(event, Unknown) and (kind := _MESSAGE_KINDS.get(event.tag)):
-        fields = _fields.decode(raw)
-        message = read_message(fields["message"])
-        return kind(at=msgspec.json.decode(fields["at"], type=str), session_id=message.session_id, message=message)
+        try:
+            fields = _fields.decode(raw)
+            message = read_message(fields["message"])
+            return kind(at=msgspec.json.decode(fields["at"], type=str), session_id=message.session_id, message=message)
+        except (KeyError, msgspec.ValidationError):  # another shape altogether: kept as it is
+            return event
     return event
 
 

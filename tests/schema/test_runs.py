@@ -1,0 +1,85 @@
+"""Runs and requests: flat in JSON, comparable by their settings."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from holdfast.schema.base import builtins, encode
+from holdfast.schema.runs import (
+    END_STATES,
+    Accepted,
+    EndReason,
+    EndState,
+    Limits,
+    LiveState,
+    Outcome,
+    Run,
+    RunRequest,
+    RunSettings,
+    settings_of,
+)
+
+_SETTINGS: dict[str, Any] = {
+    "model": "p/m",
+    "mode": "plan",
+    "interactive": False,
+    "limits": Limits(max_steps=3),
+    "effort": "high",
+    "output_schema": {"type": "object"},
+    "agent": "reader",
+}
+
+
+def test_a_request_is_read_as_the_interface_shows_it() -> None:
+    body = b'{"prompt": "hi", "delivery": "steer", "after": "success", "model": "p/m", "limits": {"max_steps": 3}}'
+    request = msgspec.json.decode(body, type=RunRequest)
+    assert request == RunRequest(
+        prompt="hi", delivery="steer", after="success", model="p/m", limits=Limits(max_steps=3)
+    )
+    assert builtins(request) == msgspec.json.decode(body)
+
+
+@pytest.mark.parametrize(
+    "body", ['{"delivery": "later"}', '{"after": 1}', '{"mode": "yolo"}', '{"limits": {"max_steps": "3"}}']
+)
+def test_a_request_with_a_wrong_value_is_no_request(body: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(body, type=RunRequest)
+
+
+def test_a_run_carries_its_requests_settings_and_nothing_of_the_prompt_differs_them() -> None:
+    request = RunRequest(prompt="one", run_id="run_1", delivery="steer", **_SETTINGS)
+    run = Run(id="run_2", session_id="ses_1", seq=7, prompt="another", **_SETTINGS)
+    assert settings_of(request) == settings_of(run) == RunSettings(**_SETTINGS)
+    assert type(settings_of(run)) is RunSettings
+
+
+@pytest.mark.parametrize("name", RunSettings.__struct_fields__)
+def test_every_setting_tells_two_runs_apart(name: str) -> None:
+    assert set(_SETTINGS) == set(RunSettings.__struct_fields__)
+    assert settings_of(RunRequest(**{name: _SETTINGS[name]})) != settings_of(RunRequest())
+
+
+def test_a_run_shows_all_its_fields_and_is_read_again() -> None:
+    run = Run(id="run_1", session_id="ses_1", seq=41, rank=41, prompt="hi", client="tui/0.1 c_1", **_SETTINGS)
+    assert set(builtins(run)) == set(Run.__struct_fields__)
+    assert msgspec.json.decode(encode(run), type=Run) == run
+    answer = Accepted(run=run, decision="queued", position=2)
+    assert msgspec.json.decode(encode(answer), type=Accepted) == answer
+
+
+def test_a_run_of_a_newer_version_with_more_fields_is_read() -> None:
+    run = Run(id="run_1", session_id="ses_1", seq=1)
+    assert msgspec.json.decode(encode({**builtins(run), "mood": "good"}), type=Run) == run
+
+
+def test_a_state_is_live_or_an_end() -> None:
+    assert set(get_args(EndState)) == END_STATES
+    assert not END_STATES & set(get_args(LiveState))
+
+
+@pytest.mark.parametrize("reason", get_args(EndReason))
+def test_every_reason_can_be_written_and_read(reason: EndReason) -> None:
+    outcome = Outcome("failed", reason)
+    assert msgspec.json.decode(encode(outcome), type=Outcome) == outcome

@@ -1,0 +1,57 @@
+"""The error tree: stable codes and statuses, and a drawing that is true."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from holdfast import errors
+
+
+def _leaves(cls: type[errors.HoldfastError]) -> list[type[errors.HoldfastError]]:
+    children = cls.__subclasses__()
+    return [leaf for child in children for leaf in _leaves(child)] if children else [cls]
+
+
+_LEAVES = [leaf for leaf in _leaves(errors.HoldfastError) if leaf.__module__ == errors.__name__]
+_DRAWN = {
+    name: (int(status), code)
+    for name, status, code in re.findall(r"── (\w+) +(\d{3}) +([a-z_]+)", errors.__doc__ or "")
+}
+
+
+def test_the_drawing_shows_every_leaf_with_its_status_and_code() -> None:
+    made = {leaf.__name__: (leaf.status, leaf.code) for leaf in _LEAVES if leaf is not errors.ToolError}
+    assert made == _DRAWN
+
+
+@pytest.mark.parametrize("leaf", _LEAVES)
+def test_a_leafs_code_and_status_fit_who_must_act(leaf: type[errors.HoldfastError]) -> None:
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", leaf.code)
+    is_callers = issubclass(leaf, errors.CallerError | errors.ToolError | errors.StoreConflict)
+    assert (400 <= leaf.status < 500) == is_callers
+
+
+def test_codes_are_not_shared() -> None:
+    codes = [leaf.code for leaf in _LEAVES]
+    assert len(codes) == len(set(codes))
+
+
+def test_a_leaf_can_be_refined_without_a_class_of_its_own() -> None:
+    error = errors.NotFound("session 'ses_1' does not exist", code="session_not_found", detail={"session_id": "ses_1"})
+    assert (error.error_code, error.status, error.detail) == ("session_not_found", 404, {"session_id": "ses_1"})
+    assert str(error) == error.message == "session 'ses_1' does not exist"
+    assert errors.NotFound.code == "not_found"
+
+
+def test_a_plain_leaf_has_its_own_code_and_no_detail() -> None:
+    error = errors.Gone("deleted")
+    assert (error.error_code, error.detail) == ("session_deleted", {})
+
+
+def test_a_model_error_says_whether_to_try_again_and_when() -> None:
+    retryable = {leaf.__name__ for leaf in _leaves(errors.ModelError) if leaf.retryable}
+    assert retryable == {"ModelRateLimit", "ModelOverloaded", "ModelNetwork", "ModelStall", "ModelGarbage"}
+    assert errors.ModelRateLimit("slow down", retry_after=2.5).retry_after == 2.5
+    assert errors.ModelAuth("no key").retry_after is None

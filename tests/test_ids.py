@@ -1,0 +1,68 @@
+"""Ids are prefixed, repeatable in tests, and safe where a client chooses them."""
+
+import re
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.ids import Ids, Prefix, is_valid_given_id, rfc3339
+
+
+@pytest.mark.parametrize("prefix", get_args(Prefix))
+def test_an_id_shows_what_it_is_the_id_of(prefix: Prefix) -> None:
+    made = Ids().new(prefix)
+    assert re.fullmatch(rf"{prefix}_[0-9a-hjkmnp-tv-z]{{25}}", made)
+    assert is_valid_given_id(made)
+
+
+def test_ids_are_repeatable_with_a_given_clock_and_randomness() -> None:
+    def ids() -> Ids:
+        return Ids(clock=lambda: 1_767_323_045.678, random=lambda size: bytes(range(size)))
+
+    assert ids().new("run") == ids().new("run") == "run_1kdyak3se000g40r40m30e209"
+
+
+def test_ids_of_one_moment_differ() -> None:
+    ids = Ids(clock=lambda: 1.0)
+    assert len({ids.new("msg") for _ in range(1000)}) == 1000
+
+
+@given(earlier=st.integers(0, 10**12), later=st.integers(0, 10**12))
+def test_ids_sort_by_age_for_peoples_eyes(earlier: int, later: int) -> None:
+    first, second = (Ids(clock=lambda at=at: at / 1000, random=bytes).new("run") for at in (earlier, later))
+    assert (first < second) == (int(earlier / 1000 * 1000) < int(later / 1000 * 1000))
+
+
+@pytest.mark.parametrize("text", ["a", "run_1", "A-b.c:d_e", "0" * 128])
+def test_ids_that_a_client_may_choose(text: str) -> None:
+    assert is_valid_given_id(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0" * 129, ".", "../x", "_a", "-a", "a/b", "a b", "a\n", "ä", "a?b", "a%2f", "a\0"]
+)
+def test_ids_that_a_client_may_not_choose(text: str) -> None:
+    assert not is_valid_given_id(text)
+
+
+@given(text=st.text())
+def test_a_chosen_id_is_safe_in_paths_addresses_and_logs(text: str) -> None:
+    if is_valid_given_id(text):
+        assert text.isascii()
+        assert text.isprintable()
+        assert not set(text) & set("/\\?#%&\"' ")
+        assert text not in (".", "..")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_767_323_045.678, "2026-01-02T03:04:05.678Z"),
+        (1_767_323_045.9999, "2026-01-02T03:04:05.999Z"),
+    ],
+)
+def test_times_are_shown_in_utc_with_milliseconds(seconds: float, shown: str) -> None:
+    assert rfc3339(seconds) == shown
