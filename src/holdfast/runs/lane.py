@@ -111,12 +111,11 @@ def _obey(draft: _Draft, command: Command) -> Answer:
             return _accept(draft, command)
         case Edit(run_id):
             draft.changes.append(RunEdited(_queued(draft.lane, run_id).id))
-            return Done()
         case Move(run_id, position):
-            return _move(draft, _queued(draft.lane, run_id), position=position)
+            _move(draft, _queued(draft.lane, run_id), position=position)
         case Remove(run_id):
             draft.finish([_queued(draft.lane, run_id)], "cancelled", "user_remove")
-            return _settle(draft)
+            _settle(draft)
         case Boundary():
             return _boundary(draft, command)
         case End(run_id, outcome):
@@ -130,21 +129,21 @@ def _obey(draft: _Draft, command: Command) -> Answer:
         case Pause():
             _refuse_unless_open(draft.lane)
             draft.set(hold="user")
-            return Done()
         case Resume():
-            return _resume(draft)
+            _resume(draft)
         case Delete():
             return _delete(draft)
         case ServerStop():
-            return _server_stop(draft)
+            _server_stop(draft)
         case Recover():
-            return _recover(draft)
+            _recover(draft)
         case Open():
             if draft.lane.lifecycle == "closed":
                 draft.set(lifecycle="open")
-            return _settle(draft)
+            _settle(draft)
         case never:
             assert_never(never)
+    return Done()
 
 
 class _Draft:
@@ -204,7 +203,7 @@ def _host_for(lane: Lane, command: Accept) -> LaneRun | None:
     return host if alike else None
 
 
-def _move(draft: _Draft, run: LaneRun, *, position: int) -> Done:
+def _move(draft: _Draft, run: LaneRun, *, position: int) -> None:
     if position < 1:
         raise BadRequest(f"position {position!r} is no place in a queue; 1 is the next to start")
     queue = draft.lane.queue
@@ -214,7 +213,7 @@ def _move(draft: _Draft, run: LaneRun, *, position: int) -> Done:
     for old, new in zip(queue, order, strict=True):
         if old.id != new.id:
             draft.put(new, RunMoved(new.id, old.rank), rank=old.rank)
-    return _settle(draft)
+    _settle(draft)
 
 
 def _boundary(draft: _Draft, command: Boundary) -> BoundaryAnswer:
@@ -276,12 +275,11 @@ def _cancel_run(draft: _Draft, run: LaneRun | None, why: StopWhy) -> Covered:
             assert_never(never)
 
 
-def _resume(draft: _Draft) -> Done:
+def _resume(draft: _Draft) -> None:
     _refuse_unless_open(draft.lane)
     draft.set(hold=None)
     if draft.lane.active is None and draft.lane.queue:
         _start(draft, draft.lane.queue[0])
-    return Done()
 
 
 def _delete(draft: _Draft) -> Covered:
@@ -294,22 +292,21 @@ def _delete(draft: _Draft) -> Covered:
     return Covered(draft.lane.next_seq - 1, covered)
 
 
-def _server_stop(draft: _Draft) -> Done:
+def _server_stop(draft: _Draft) -> None:
     if draft.lane.lifecycle in ("deleting", "deleted"):
-        return Done()
+        return
     if draft.lane.active is not None:
         _stop(draft, draft.lane.active, "server_stop")
         _fall_back(draft)
     draft.set(lifecycle="closed", hold=draft.lane.hold or "server_stop")
-    return _settle(draft)
+    _settle(draft)
 
 
-def _recover(draft: _Draft) -> Done:
+def _recover(draft: _Draft) -> None:
     if draft.lane.lifecycle == "open":
         draft.set(lifecycle="closed")
     if draft.lane.active is not None:
         _end(draft, draft.lane.active, "interrupted", "server_crash")
-    return _settle(draft)
 
 
 def _end_all(draft: _Draft, why: StopWhy) -> None:
@@ -334,7 +331,7 @@ def _fall_back(draft: _Draft) -> None:
         draft.put(run, RunFellBack(run.id, rank), phase=Queued(), rank=rank)
 
 
-def _settle(draft: _Draft) -> Done:
+def _settle(draft: _Draft) -> None:
     """What follows from every change: a delete is completed, a needless hold ends, the next run starts."""
     lane = draft.lane
     if lane.lifecycle == "deleting" and not lane.runs:
@@ -344,7 +341,6 @@ def _settle(draft: _Draft) -> Done:
         draft.set(hold=None)
     if lane.lifecycle == "open" and lane.active is None and lane.paused is None and lane.queue:
         _start(draft, lane.queue[0])
-    return Done()
 
 
 def _start(draft: _Draft, run: LaneRun) -> None:
