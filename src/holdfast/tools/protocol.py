@@ -6,21 +6,21 @@ the approval rules) → approval → `run`. Between plan and run time may pass, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast.config import Settings
+from holdfast.config import KeySource, Secret, Settings
 from holdfast.schema.approvals import Effect, QuestionItem, Subject
 from holdfast.schema.base import Word
 from holdfast.schema.messages import File, ResultStatus
 from holdfast.schema.runs import Outcome
 from holdfast.schema.sessions import Job, Todo
 
-P = TypeVar("P", bound=msgspec.Struct)
+P_contra = TypeVar("P_contra", bound=msgspec.Struct, contravariant=True)
 
 
 class Plan(Word, frozen=True):
@@ -99,6 +99,19 @@ class Children(Protocol):
     async def run(self, *, agent: str, prompt: str, title: str) -> Outcome: ...
 
 
+class KeyFinder(Protocol):
+    """Finds a service's key: as configured, in one of its usual variables, or in our own file."""
+
+    async def __call__(
+        self, name: str, *, configured: KeySource | None, variables: Collection[str]
+    ) -> Secret | None: ...
+
+
+async def no_keys(name: str, *, configured: KeySource | None, variables: Collection[str]) -> Secret | None:
+    """A finder that finds nothing."""
+    return None
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a call may touch. Made by the turn, one per call."""
 
@@ -127,9 +140,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     asker: Asker
     todos: Todos
     children: Children
+    find_key: KeyFinder = no_keys
+    """For tools that talk to a service of their own (`web_search`)."""
 
 
-class Tool(Protocol, Generic[P]):
+class Tool(Protocol, Generic[P_contra]):
     name: ClassVar[str]
     description: ClassVar[str]
     """For the model: ours, short."""
@@ -139,9 +154,9 @@ class Tool(Protocol, Generic[P]):
     parallel: ClassVar[bool]
     """Whether it may run beside its siblings of the same step."""
 
-    async def plan(self, arguments: P, context: Context) -> Plan: ...
+    async def plan(self, arguments: P_contra, context: Context) -> Plan: ...
 
-    async def run(self, arguments: P, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: P_contra, context: Context, plan: Plan) -> Output:
         """Do it. Cancelled, a tool that started processes ends them (bounded, see `processes`) and then *returns* an
         output of status ``cancelled`` that names what was killed and what lives on; others let the cancel through. So
         the turn runs each call in a task of its own, cancels that, and takes its result if there is one."""

@@ -1,0 +1,182 @@
+"""What a command prints: shown live, kept whole in a file, told to the model with its middle cut out.
+
+Memory stays bounded whatever comes: the head and the tail are held, the file has a largest size, and live text stops
+after a while with a notice. Secrets are removed before anything is kept or shown, also where one arrives in pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+ANSWER_LIMIT = 30_000
+"""Characters of an output that a model is told."""
+LIVE_LIMIT = 400_000
+"""Characters that are shown as they come."""
+FILE_LIMIT = 100 << 20
+"""Bytes of the largest file."""
+
+_LONGEST_SECRET = 4_096
+_GAP = re.compile(r"\s(?=\S*\Z)")
+
+
+class StreamRedactor:
+    """Redacts text that comes in pieces. Secrets are taken to have no white space in them, as keys and tokens have."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._held = ""
+
+    def push(self, text: str, *, final: bool = False) -> str:
+        """What can be shown now; an unfinished word is held back until it ends."""
+        text = self._held + text
+        cut = len(text) if final else self._safe_cut(text)
+        self._held = text[cut:]
+        return self._redact(text[:cut]) if cut else ""
+
+    def _safe_cut(self, text: str) -> int:
+        gap = _GAP.search(text, max(0, len(text) - _LONGEST_SECRET))
+        if gap:
+            return gap.end()
+        cut = len(text) - _LONGEST_SECRET
+        while cut > 0 and self._redact(text[:cut]) + self._redact(text[cut:]) != self._redact(text):
+            cut -= _LONGEST_SECRET // 4
+        return max(0, cut)
+
+
+class Capture:
+    """One command's output. The file is made when the output outgrows an answer, or when it is asked for."""
+
+    def __init__(self, path: Path, *, redact: Callable[[str], str], emit: Callable[[str], None]) -> None:
+        self.path = path
+        self.size = 0
+        """Bytes so far, as UTF-8."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._redactor = StreamRedactor(redact)
+        self._emit = emit
+        self._live = 0
+        self._head = ""
+        self._tail = ""
+        self._characters = 0
+        self._lines = 0
+        self._file: int | None = None
+        self._stored = 0
+        self._problem = ""
+
+    async def feed(self, data: bytes, *, final: bool = False) -> None:
+        text = self._redactor.push(self._decoder.decode(data, final=final), final=final)
+        if text:
+            await self._keep(text)
+            self._show(text)
+        if final and self._file is not None:
+            await asyncio.to_thread(os.close, self._file)
+            self._file = None
+
+    async def keep_in_file(self) -> None:
+        """From now on everything is in the file, what came before included."""
+        if self._file is None and not self._stored:
+            await self._store(b"", head=self._head)
+
+    def answer(self) -> str:
+        """The whole output if it is short, else its head and tail with a line that says what is missing."""
+        if self._characters <= ANSWER_LIMIT:
+            return self._head
+        head, tail = cut_head(self._head), cut_tail(self._tail)
+        missing = self._characters - len(head) - len(tail)
+        lines = self._lines - head.count("\n") - tail.count("\n")
+        return f"{head}\n[… {missing:,} characters in {lines:,} lines cut here; {self._where()} …]\n{tail}"
+
+    async def since(self, start: int) -> tuple[str, int]:
+        """What came after this position (in bytes), cut like an answer, and the position after it. Needs the file."""
+        size, stored = self.size, self._stored
+        text = await asyncio.to_thread(_read_cut, self.path, start, stored) if start < stored else ""
+        if stored < size and start < size:
+            text += f"\n[… {self._where()}; the output ends with: …]\n{self._tail}"
+        return text, size
+
+    def _where(self) -> str:
+        if self._problem:
+            return f"the rest could not be kept in {self.path}: {self._problem}"
+        if self._stored < self.size:
+            return f"only its first {FILE_LIMIT >> 20} MiB are in {self.path}"
+        return f"the whole output is in {self.path}"
+
+    def _show(self, text: str) -> None:
+        room = LIVE_LIMIT - self._live
+        if room <= 0:
+            return
+        self._live += len(text)
+        self._emit(text if len(text) <= room else text[:room] + "\n[… too much to show live; the command goes on …]\n")
+
+    async def _keep(self, text: str) -> None:
+        encoded = text.encode("utf-8", "replace")
+        if self._file is not None:
+            await self._store(encoded)
+        elif self._characters + len(text) > ANSWER_LIMIT and not self._stored:
+            await self._store(encoded, head=self._head)
+        self._head += text[: max(0, ANSWER_LIMIT - len(self._head))]
+        self._tail = (self._tail + text[-ANSWER_LIMIT // 2 :])[-ANSWER_LIMIT // 2 :]
+        self._characters += len(text)
+        self._lines += text.count("\n")
+        self.size += len(encoded)
+
+    async def _store(self, data: bytes, *, head: str = "") -> None:
+        """Into the file, as far as it may grow. A full disk ends the file, not the command."""
+        if self._problem:
+            return
+        data = head.encode("utf-8", "replace") + data
+        try:
+            if self._file is None:
+                self._file = await asyncio.to_thread(_open, self.path)
+            data = data[: max(0, FILE_LIMIT - self._stored)]
+            if data:
+                await asyncio.to_thread(_write, self._file, data)
+                self._stored += len(data)
+        except OSError as error:
+            self._problem = error.strerror or str(error)
+
+
+def cut_head(text: str) -> str:
+    """The first half of an answer, up to a line's end if one is near."""
+    head = text[: ANSWER_LIMIT // 2]
+    end = head.rfind("\n", len(head) * 9 // 10)
+    return head[:end] if end > 0 else head
+
+
+def cut_tail(text: str) -> str:
+    """The last half of an answer, from a line's start if one is near."""
+    tail = text[-ANSWER_LIMIT // 2 :]
+    start = tail.find("\n", 0, len(tail) // 10)
+    return tail[start + 1 :]
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _read_cut(path: Path, start: int, stop: int) -> str:
+    half = ANSWER_LIMIT * 2
+    with open(path, "rb") as file:
+        file.seek(start)
+        if stop - start <= 2 * half:
+            text = file.read(stop - start).decode("utf-8", "ignore")
+            if len(text) <= ANSWER_LIMIT:
+                return text
+            head, tail = cut_head(text), cut_tail(text)
+        else:
+            head = cut_head(file.read(half).decode("utf-8", "ignore"))
+            file.seek(stop - half)
+            tail = cut_tail(file.read(half).decode("utf-8", "ignore"))
+    missing = stop - start - len(head.encode()) - len(tail.encode())
+    return f"{head}\n[… {missing:,} bytes cut here; the whole output is in {path} …]\n{tail}"

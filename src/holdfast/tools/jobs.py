@@ -1,0 +1,221 @@
+"""Background jobs: commands that outlive their call and their run, but not their workspace.
+
+A `JobTable` belongs to a workspace. Whoever makes it gives it `on_change`, which records a job and tells everyone; the
+table itself stores nothing. A job runs until its whole process tree is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.errors import HoldfastError, ToolError
+from holdfast.schema.approvals import Subject
+from holdfast.schema.sessions import Job
+from holdfast.tools.commands import LiveCommand
+from holdfast.tools.protocol import Context, Output, Plan
+
+logger = logging.getLogger(__name__)
+
+_MOST_FINISHED = 100
+_LONGEST_WAIT = 600.0
+
+
+class _Entry:
+    """A job as the table knows it."""
+
+    def __init__(self, job: Job, command: LiveCommand) -> None:
+        self.job = job
+        self.command = command
+        self.kill_wanted = False
+        self.ended = asyncio.Event()
+        self.watcher: asyncio.Task[None] | None = None
+        self.shown: dict[str, int] = {}
+        """Per session, how much of the output it has been given."""
+
+
+class JobTable:
+    """The jobs of one workspace."""
+
+    def __init__(self, *, on_change: Callable[[Job], Awaitable[None]], now: Callable[[], str]) -> None:
+        self._on_change = on_change
+        self._now = now
+        self._entries: dict[str, _Entry] = {}
+        self._closed = False
+
+    def for_session(self, session_id: str) -> SessionJobs:
+        """The table as one session sees it: each reads every job's output from where it stopped."""
+        return SessionJobs(self, session_id)
+
+    def list(self) -> tuple[Job, ...]:
+        return tuple(entry.job for entry in self._entries.values())
+
+    @property
+    def running(self) -> tuple[Job, ...]:
+        """What keeps the workspace loaded (W2)."""
+        return tuple(job for job in self.list() if job.state == "running")
+
+    async def adopt(self, job: Job, command: LiveCommand, *, shown: int = 0, session_id: str | None = None) -> None:
+        """Take over a running command. It is recorded first; if that is refused it stays the caller's."""
+        if self._closed:
+            raise ToolError("the workspace is closing; no background job can start")
+        entry = self._entries[job.id] = _Entry(job, command)
+        entry.shown[session_id or job.session_id] = shown
+        try:
+            await command.capture.keep_in_file()
+            await self._on_change(job)
+        except BaseException:
+            del self._entries[job.id]
+            entry.ended.set()
+            raise
+        entry.watcher = asyncio.create_task(self._watch(entry), name=f"job:{job.id}")
+        self._forget_oldest()
+
+    async def read(self, job_id: str, *, session_id: str, wait: float = 0.0) -> tuple[Job, str]:
+        """The job and what it printed since this session looked last; waits up to `wait` seconds for its end."""
+        entry = self._entry(job_id)
+        if wait > 0 and not entry.ended.is_set():
+            await _wait(entry.ended, min(wait, _LONGEST_WAIT))
+        text, entry.shown[session_id] = await entry.command.capture.since(entry.shown.get(session_id, 0))
+        return entry.job, text
+
+    async def kill(self, job_id: str) -> Job:
+        """End a job; returns when its tree is dead, or what lives of it named. One that has ended stays as it is."""
+        entry = self._entry(job_id)
+        entry.kill_wanted = True
+        await entry.command.kill()
+        await entry.ended.wait()
+        return entry.job
+
+    async def close(self) -> tuple[str, ...]:
+        """End every job, side by side; returns what would not die."""
+        self._closed = True
+        jobs = await asyncio.gather(*(self.kill(job.id) for job in self.running))
+        return tuple(name for job in jobs for name in job.left_running)
+
+    def _entry(self, job_id: str) -> _Entry:
+        if entry := self._entries.get(job_id):
+            return entry
+        known = ", ".join(self._entries) or "none"
+        raise ToolError(f"there is no job {job_id!r}; jobs of this workspace: {known}")
+
+    async def _watch(self, entry: _Entry) -> None:
+        await entry.command.wait_ended()
+        running = entry.command.running
+        was_killed = entry.kill_wanted or entry.command.timed_out
+        entry.job = msgspec.structs.replace(
+            entry.job,
+            state="killed" if was_killed else "exited",
+            exit_code=running.exit_code,
+            finished_at=self._now(),
+            left_running=running.death.left,
+        )
+        try:
+            await self._on_change(entry.job)
+        except HoldfastError as error:
+            logger.warning("the end of job %s could not be recorded: %s", entry.job.id, error)
+        finally:
+            entry.ended.set()
+
+    def _forget_oldest(self) -> None:
+        finished = [job_id for job_id, entry in self._entries.items() if entry.ended.is_set()]
+        for job_id in finished[:-_MOST_FINISHED]:
+            del self._entries[job_id]
+
+
+class SessionJobs:
+    """A session's view of its workspace's jobs: the `Jobs` of a tool's context."""
+
+    def __init__(self, table: JobTable, session_id: str) -> None:
+        self._table = table
+        self._session_id = session_id
+
+    async def adopt(self, job: Job, process: LiveCommand, *, shown: int = 0) -> None:
+        await self._table.adopt(job, process, shown=shown, session_id=self._session_id)
+
+    async def read(self, job_id: str, *, wait: float = 0.0) -> tuple[Job, str]:
+        return await self._table.read(job_id, session_id=self._session_id, wait=wait)
+
+    async def kill(self, job_id: str) -> Job:
+        return await self._table.kill(job_id)
+
+    def list(self) -> tuple[Job, ...]:
+        return self._table.list()
+
+
+class JobOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    job: Annotated[str, Meta(description="Id of the job.")]
+    wait: Annotated[float, Meta(description="Wait up to this many seconds for it to end.", ge=0, le=_LONGEST_WAIT)] = 0
+
+
+class JobOutput:
+    """Reads on in a job's output."""
+
+    name = "job_output"
+    description = "Read what a background job printed since you last looked, and whether it still runs."
+    arguments = JobOutputArguments
+    effect = "none"
+    parallel = True
+
+    async def plan(self, arguments: JobOutputArguments, context: Context) -> Plan:
+        return Plan(Subject(tool=self.name, effect="none", title=arguments.job))
+
+    async def run(self, arguments: JobOutputArguments, context: Context, plan: Plan) -> Output:
+        job, text = await context.jobs.read(arguments.job, wait=arguments.wait)
+        return Output(context.redact(f"{text or '(no new output)'}\n{_state(job)}"), display=_display(job))
+
+
+class JobKillArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    job: Annotated[str, Meta(description="Id of the job.")]
+
+
+class JobKill:
+    """Ends a job and everything it started."""
+
+    name = "job_kill"
+    description = "End a background job and everything it started."
+    arguments = JobKillArguments
+    effect = "none"
+    parallel = True
+
+    async def plan(self, arguments: JobKillArguments, context: Context) -> Plan:
+        return Plan(Subject(tool=self.name, effect="none", title=arguments.job))
+
+    async def run(self, arguments: JobKillArguments, context: Context, plan: Plan) -> Output:
+        job = await context.jobs.kill(arguments.job)
+        return Output(
+            context.redact(_state(job)),
+            status="error" if job.left_running else "ok",
+            display=_display(job),
+            killed=(job.command,) if job.state == "killed" else (),
+            left_running=job.left_running,
+        )
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+def _state(job: Job) -> str:
+    if job.left_running:
+        return f"[{job.id}: killed, but these would not die: {'; '.join(job.left_running)}]"
+    match job.state:
+        case "running":
+            return f"[{job.id}: running since {job.started_at}]"
+        case "exited" | "killed":
+            return f"[{job.id}: {job.state}, exit code {job.exit_code}]"
+        case "lost":
+            return f"[{job.id}: lost; the server that ran it is gone]"
+
+
+def _display(job: Job) -> dict[str, object]:
+    return {"job_id": job.id, "state": job.state, "exit_code": job.exit_code, "command": job.command}

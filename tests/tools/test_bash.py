@@ -1,0 +1,281 @@
+"""`bash`: output, endings, jobs and cancelling, with real commands."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from holdfast.errors import StoreUnwritable, ToolError
+from holdfast.schema.sessions import Job
+from holdfast.tools.bash import Bash, BashArguments
+from holdfast.tools.protocol import Context, Output
+from tests.support.toolbox import Toolbox, settings_of
+from tests.support.zoo import ZOO, still_there
+
+_SOON = settings_of(tools={"bash_background": "1ms"})
+
+
+@pytest.fixture
+def toolbox(tmp_path: Path) -> Toolbox:
+    return Toolbox(tmp_path)
+
+
+@pytest_asyncio.fixture
+async def bash(toolbox: Toolbox) -> AsyncIterator[Bash]:
+    tool = Bash()
+    yield tool
+    await toolbox.table.close()
+    await tool.close()
+
+
+async def call(tool: Bash, context: Context, command: str, **arguments: Any) -> Output:
+    struct = msgspec.convert({"command": command, **arguments}, BashArguments)
+    return await tool.run(struct, context, await tool.plan(struct, context))
+
+
+class Gate:
+    """A named pipe: a command waits at it until the test opens it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "gate"
+        os.mkfifo(self.path)
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self.path.write_text, "go\n")
+
+
+async def test_output_and_exit_code_are_told(bash: Bash, toolbox: Toolbox) -> None:
+    output = await call(bash, toolbox.context(), "echo out; echo err >&2; exit 3")
+    assert output.text.startswith("out\nerr\n[exit code 3, ")
+    assert output.status == "error"
+    assert output.display["exit_code"] == 3
+
+
+async def test_a_silent_success_says_so(bash: Bash, toolbox: Toolbox) -> None:
+    output = await call(bash, toolbox.context(), "true")
+    assert output.text.startswith("(no output)\n[exit code 0, ")
+    assert output.status == "ok"
+
+
+async def test_output_is_shown_while_the_command_runs(bash: Bash, toolbox: Toolbox) -> None:
+    gate = Gate(toolbox.workspace)
+    running = asyncio.create_task(call(bash, toolbox.context(), "echo first; read < gate; echo second"))
+    await toolbox.until_said("first\n")
+    assert not running.done()
+    await gate.open()
+    assert (await running).text.startswith("first\nsecond\n")
+    assert "".join(toolbox.live) == "first\nsecond\n"
+
+
+async def test_a_command_runs_in_the_workspace_without_keys_pagers_and_prompts(
+    bash: Bash, toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "HOLDFAST_TOKEN", "LOCAL_KEY"):
+        monkeypatch.setenv(name, "secret-value")
+    settings = settings_of(
+        providers={"local": {"wire": "openai-chat", "base_url": "http://127.0.0.1:1", "api_key": "env:LOCAL_KEY"}}
+    )
+    output = await call(bash, toolbox.context(settings=settings), "pwd; env; test -t 0 || echo no terminal; cat")
+    assert output.text.startswith(f"{toolbox.workspace}\n")
+    assert "secret-value" not in output.text
+    assert "no terminal\n[exit code 0" in output.text
+    for line in ("PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "HOLDFAST=1"):
+        assert f"\n{line}\n" in output.text
+
+
+async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bash: Bash, toolbox: Toolbox) -> None:
+    context = toolbox.context()
+    output = await call(bash, context, "seq 100000")
+    path = toolbox.outputs / f"{context.call_id}.txt"
+    whole = "".join(f"{number}\n" for number in range(1, 100_001))
+    assert path.read_text() == whole
+    assert output.text.startswith("1\n2\n3\n")
+    assert "\n99999\n100000\n[exit code 0" in output.text
+    assert f"the whole output is in {path}" in output.text
+    assert len(output.text) < 30_300
+    head, _, rest = output.text.partition("\n[… ")
+    cut = int(rest.partition(" characters")[0].replace(",", ""))
+    tail = rest.partition("…]\n")[2].partition("\n[exit code")[0] + "\n"
+    assert len(head) + cut + len(tail) == len(whole)
+
+
+async def test_short_output_makes_no_file(bash: Bash, toolbox: Toolbox) -> None:
+    await call(bash, toolbox.context(), "echo short")
+    assert not toolbox.outputs.exists()
+
+
+async def test_a_secret_is_redacted_live_in_the_answer_and_in_the_file(bash: Bash, toolbox: Toolbox) -> None:
+    secret = "sk-0123456789abcdef"
+    gate = Gate(toolbox.workspace)
+
+    def redact(text: str) -> str:
+        return text.replace(secret, "[redacted]")
+
+    command = (
+        f"echo one; printf 'key={secret[:9]}'; read < gate; printf '{secret[9:]} end\\n'; seq 20000; echo {secret}"
+    )
+    context = toolbox.context(redact=redact)
+    running = asyncio.create_task(call(bash, context, command))
+    await toolbox.until_said("one")
+    await gate.open()
+    output = await running
+    stored = (toolbox.outputs / f"{context.call_id}.txt").read_text()
+    for text in ("".join(toolbox.live), output.text, stored):
+        assert secret[:9] not in text
+        assert "key=[redacted] end\n" in text
+
+
+async def test_bytes_that_are_no_text_and_split_characters_arrive_readable(bash: Bash, toolbox: Toolbox) -> None:
+    gate = Gate(toolbox.workspace)
+    command = "printf 'a\\xff b '; printf '\\xe2\\x82'; read < gate; printf '\\xac \\n'"
+    running = asyncio.create_task(call(bash, toolbox.context(), command))
+    await toolbox.until_said("b")
+    await gate.open()
+    assert (await running).text.startswith("a\ufffd b €")
+
+
+async def test_a_time_out_kills_and_says_so(bash: Bash, toolbox: Toolbox) -> None:
+    context = toolbox.context()
+    output = await call(bash, context, "echo begun; sleep 1000", timeout=0.05)
+    assert "[killed: it took longer than 0.05 s" in output.text
+    assert output.status == "error"
+    assert any("sleep 1000" in name for name in output.killed)
+    assert await still_there([], context.call_id) == []
+
+
+@pytest.mark.promise("C7")
+@pytest.mark.parametrize("animal", ["plain", "ignores_signals", "clears_its_environment", "fifty"])
+async def test_cancelling_a_call_kills_its_tree_and_returns_what_was_killed(
+    bash: Bash, toolbox: Toolbox, animal: str
+) -> None:
+    context = toolbox.context()
+    running = asyncio.create_task(call(bash, context, ZOO[animal].script))
+    await toolbox.until_said("ready", times=ZOO[animal].ready)
+    running.cancel()
+    output = await running
+    assert output.status == "cancelled"
+    assert "ready " in output.text
+    assert output.killed
+    assert output.left_running == ()
+    assert await still_there([], context.call_id) == []
+
+
+@pytest.mark.promise("C7")
+async def test_a_call_cancelled_before_its_command_started_leaves_nothing(bash: Bash, toolbox: Toolbox) -> None:
+    context = toolbox.context()
+    running = asyncio.create_task(call(bash, context, "sleep 1000"))
+    await asyncio.wait((running,), timeout=0)
+    running.cancel()
+    output = await running
+    assert output.status == "cancelled"
+    assert await still_there([], context.call_id) == []
+
+
+async def test_a_second_cancel_does_not_interrupt_the_kill(bash: Bash, toolbox: Toolbox) -> None:
+    context = toolbox.context()
+    running = asyncio.create_task(call(bash, context, ZOO["ignores_signals"].script))
+    await toolbox.until_said("ready")
+    running.cancel()
+    await asyncio.wait((running,), timeout=0)
+    running.cancel()
+    assert (await running).status == "cancelled"
+    assert await still_there([], context.call_id) == []
+
+
+async def test_a_slow_command_becomes_a_job_and_can_be_read_on(bash: Bash, toolbox: Toolbox) -> None:
+    gate = Gate(toolbox.workspace)
+    context = toolbox.context(settings=_SOON)
+    output = await call(bash, context, "echo first; read < gate; echo second; exit 4")
+    [job] = toolbox.table.running
+    assert f"in the background as job {job.id}" in output.text
+    assert output.left_running == (f"{job.id} {job.command}",)
+    assert (job.run_id, job.call_id, job.session_id) == ("run_1", context.call_id, "ses_1")
+    assert toolbox.changes == [job]
+    await gate.open()
+    job, text = await context.jobs.read(job.id, wait=30)
+    assert (job.state, job.exit_code) == ("exited", 4)
+    assert output.text.count("first") + text.count("first") == 1
+    assert text.endswith("second\n")
+    assert Path(job.output_path).read_text() == "first\nsecond\n"
+    assert toolbox.changes[-1] == job
+
+
+async def test_a_command_asked_for_in_the_background_is_a_job(bash: Bash, toolbox: Toolbox) -> None:
+    output = await call(bash, toolbox.context(), "sleep 1000", background=True)
+    [job] = toolbox.table.running
+    assert output.display["job_id"] == job.id
+
+
+async def test_a_background_command_that_fails_at_once_tells_it_at_once(bash: Bash, toolbox: Toolbox) -> None:
+    output = await call(bash, toolbox.context(), "no-such-program", background=True)
+    assert "[exit code 127" in output.text
+    assert toolbox.table.list() == ()
+
+
+async def test_what_a_finished_command_left_running_is_a_job_that_can_be_killed(bash: Bash, toolbox: Toolbox) -> None:
+    context = toolbox.context()
+    output = await call(bash, context, "(sleep 1000) & echo started")
+    [job] = toolbox.table.running
+    assert "exit code 0, but it left running: " in output.text
+    assert "sleep 1000" in output.text
+    killed = await context.jobs.kill(job.id)
+    assert (killed.state, killed.left_running) == ("killed", ())
+    assert await still_there([], context.call_id) == []
+
+
+async def test_a_time_out_also_ends_a_job(bash: Bash, toolbox: Toolbox) -> None:
+    context = toolbox.context(settings=_SOON)
+    await call(bash, context, "sleep 1000", timeout=0.2)
+    [job] = toolbox.table.list()
+    job, _ = await context.jobs.read(job.id, wait=30)
+    assert job.state == "killed"
+    assert await still_there([], context.call_id) == []
+
+
+async def test_a_job_that_cannot_be_recorded_is_killed(bash: Bash, tmp_path: Path) -> None:
+    class Refusing(Toolbox):
+        async def _changed(self, job: Job) -> None:
+            raise StoreUnwritable("disk full")
+
+    context = Refusing(tmp_path / "other").context(settings=_SOON)
+    with pytest.raises(StoreUnwritable):
+        await call(bash, context, "sleep 1000")
+    assert await still_there([], context.call_id) == []
+
+
+async def test_a_command_that_floods_is_bounded_and_others_go_on(bash: Bash, toolbox: Toolbox) -> None:
+    context = toolbox.context()
+    flood = asyncio.create_task(call(bash, context, "yes holdfast"))
+    await toolbox.until_said("too much to show live")
+    other = await call(bash, toolbox.context(), "echo here")
+    assert other.text.startswith("here\n")
+    flood.cancel()
+    output = await flood
+    assert len(output.text) < 31_000
+    assert sum(map(len, toolbox.live)) < 500_000
+
+
+async def test_a_command_too_long_for_the_kernel_is_refused_with_advice(bash: Bash, toolbox: Toolbox) -> None:
+    with pytest.raises(ToolError, match="write it to a file"):
+        await call(bash, toolbox.context(), "x" * 200_000)
+
+
+async def test_the_subject_of_a_call_is_its_exact_command(bash: Bash, toolbox: Toolbox) -> None:
+    plan = await bash.plan(BashArguments("git  push --force"), toolbox.context())
+    assert plan.subject.command == plan.subject.title == "git  push --force"
+    assert (plan.subject.tool, plan.subject.effect, plan.subject.cwd) == ("bash", "runs", str(toolbox.workspace))
+
+
+@pytest.mark.parametrize("mode", ["workspace-write", "read-only"])
+async def test_a_confined_call_says_what_it_may_not_write(bash: Bash, toolbox: Toolbox, mode: str) -> None:
+    outside = toolbox.workspace.parent / "outside"
+    context = toolbox.context(settings=settings_of(server={"sandbox": mode}))
+    output = await call(bash, context, f"echo x > {outside}; echo x > inside; mktemp && cat <<< here")
+    assert not outside.exists()
+    assert (toolbox.workspace / "inside").exists() == (mode == "workspace-write")
+    assert "here\n[exit code 0" in output.text

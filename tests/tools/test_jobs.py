@@ -1,0 +1,171 @@
+"""Background jobs: each session reads on where it stopped, a kill is verified, closing leaves nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from holdfast.errors import StoreUnwritable, ToolError
+from holdfast.schema.sessions import Job
+from holdfast.tools.bash import Bash, BashArguments
+from holdfast.tools.jobs import JobKill, JobKillArguments, JobOutput, JobOutputArguments, JobTable
+from tests.support.toolbox import Toolbox, settings_of
+from tests.support.zoo import ZOO, still_there
+
+_SOON = settings_of(tools={"bash_background": "1ms"})
+
+
+@pytest.fixture
+def toolbox(tmp_path: Path) -> Toolbox:
+    return Toolbox(tmp_path)
+
+
+@pytest_asyncio.fixture
+async def bash(toolbox: Toolbox) -> AsyncIterator[Bash]:
+    tool = Bash()
+    yield tool
+    await toolbox.table.close()
+    await tool.close()
+
+
+async def start(bash: Bash, toolbox: Toolbox, command: str, **more: Any) -> Job:
+    """A command that is a job; `toolbox` must keep it from ending."""
+    context = toolbox.context(settings=_SOON, **more)
+    arguments = BashArguments(command)
+    await bash.run(arguments, context, await bash.plan(arguments, context))
+    return toolbox.table.list()[-1]
+
+
+async def test_each_session_reads_on_where_it_stopped(bash: Bash, toolbox: Toolbox) -> None:
+    job = await start(bash, toolbox, "read < gate; echo one; read < gate; echo two", **_gate(toolbox))
+    first, second = toolbox.table.for_session("ses_a"), toolbox.table.for_session("ses_b")
+    await _open(toolbox)
+    await toolbox.until_said("one")
+    assert (await first.read(job.id))[1] == "one\n"
+    assert (await first.read(job.id))[1] == ""
+    await _open(toolbox)
+    await toolbox.until_said("two")
+    assert (await first.read(job.id, wait=30))[1] == "two\n"
+    assert (await second.read(job.id))[1] == "one\ntwo\n"
+
+
+async def test_waiting_ends_when_the_job_does(bash: Bash, toolbox: Toolbox) -> None:
+    job = await start(bash, toolbox, "read < gate; exit 5", **_gate(toolbox))
+    reading = asyncio.create_task(toolbox.table.read(job.id, session_id="ses_1", wait=500))
+    await asyncio.wait((reading,), timeout=0)
+    await _open(toolbox)
+    ended, _ = await reading
+    assert (ended.state, ended.exit_code) == ("exited", 5)
+    assert ended.finished_at
+
+
+async def test_waiting_does_not_outlast_its_time(bash: Bash, toolbox: Toolbox) -> None:
+    job = await start(bash, toolbox, "sleep 1000")
+    still, text = await toolbox.table.read(job.id, session_id="ses_1", wait=0.001)
+    assert (still.state, text) == ("running", "")
+
+
+async def test_a_long_output_is_read_with_its_middle_cut_out(bash: Bash, toolbox: Toolbox) -> None:
+    job = await start(bash, toolbox, "read < gate; seq 200000", **_gate(toolbox))
+    await _open(toolbox)
+    _, text = await toolbox.table.read(job.id, session_id="ses_1", wait=30)
+    assert text.startswith("1\n2\n")
+    assert text.endswith("\n200000\n")
+    assert f"bytes cut here; the whole output is in {job.output_path}" in text
+    assert len(text) < 31_000
+
+
+@pytest.mark.promise("C7")
+@pytest.mark.parametrize("animal", ["ignores_signals", "daemon", "fifty"])
+async def test_a_killed_job_is_dead_when_the_kill_returns(bash: Bash, toolbox: Toolbox, animal: str) -> None:
+    job = await start(bash, toolbox, ZOO[animal].script)
+    await toolbox.until_said("ready", times=ZOO[animal].ready)
+    killed = await toolbox.table.kill(job.id)
+    assert killed.state == "killed"
+    assert killed.left_running == ()
+    assert await still_there([], job.call_id) == []
+    assert toolbox.changes[-1] == killed
+
+
+async def test_killing_twice_changes_nothing(bash: Bash, toolbox: Toolbox) -> None:
+    job = await start(bash, toolbox, "sleep 1000")
+    assert await toolbox.table.kill(job.id) == await toolbox.table.kill(job.id)
+    assert [change.state for change in toolbox.changes] == ["running", "killed"]
+
+
+@pytest.mark.promise("W3")
+async def test_closing_a_workspaces_table_ends_its_jobs_and_no_others(
+    bash: Bash, toolbox: Toolbox, tmp_path: Path
+) -> None:
+    jobs = [await start(bash, toolbox, ZOO[animal].script) for animal in ("ignores_signals", "own_session", "plain")]
+    other = Toolbox(tmp_path / "other")
+    survivor = await start(bash, other, "echo ready $$; exec sleep 1000")
+    await other.until_said("ready")
+    assert await toolbox.table.close() == ()
+    for job in jobs:
+        assert await still_there([], job.call_id) == []
+    assert toolbox.table.running == ()
+    assert [job.id for job in other.table.running] == [survivor.id]
+    await other.table.close()
+
+
+async def test_a_closed_table_takes_no_job(bash: Bash, toolbox: Toolbox) -> None:
+    await toolbox.table.close()
+    context = toolbox.context(settings=_SOON)
+    with pytest.raises(ToolError, match="closing"):
+        await bash.run(BashArguments("sleep 1000"), context, await bash.plan(BashArguments("sleep 1000"), context))
+    assert await still_there([], context.call_id) == []
+
+
+async def test_an_end_that_cannot_be_recorded_is_logged_and_known(
+    bash: Bash, toolbox: Toolbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse_ends(job: Job) -> None:
+        if job.state != "running":
+            raise StoreUnwritable("disk full")
+
+    toolbox.table = JobTable(on_change=refuse_ends, now=lambda: "")
+    job = await start(bash, toolbox, "sleep 1000")
+    assert (await toolbox.table.kill(job.id)).state == "killed"
+    assert f"the end of job {job.id} could not be recorded: disk full" in caplog.text
+
+
+async def test_the_tools_say_how_the_job_stands(bash: Bash, toolbox: Toolbox) -> None:
+    job = await start(bash, toolbox, "sleep 1000")
+    context = toolbox.context()
+    arguments = JobOutputArguments(job.id)
+    read = await JobOutput().run(arguments, context, await JobOutput().plan(arguments, context))
+    assert read.text == f"(no new output)\n[{job.id}: running since {job.started_at}]"
+    ending = JobKillArguments(job.id)
+    killed = await JobKill().run(ending, context, await JobKill().plan(ending, context))
+    assert killed.text == f"[{job.id}: killed, exit code -2]"
+    assert killed.killed == ("sleep 1000",)
+
+
+async def test_an_unknown_job_is_refused_with_the_known_ones(bash: Bash, toolbox: Toolbox) -> None:
+    job = await start(bash, toolbox, "sleep 1000")
+    with pytest.raises(ToolError, match=rf"there is no job 'job_x'; jobs of this workspace: {job.id}"):
+        await toolbox.table.kill("job_x")
+
+
+def test_a_job_that_would_not_die_is_named() -> None:
+    from holdfast.tools.jobs import _state
+
+    job = Job("job_1", "wsp_1", "ses_1", "run_1", "x", state="killed", left_running=("12 stuck",))
+    assert _state(job) == "[job_1: killed, but these would not die: 12 stuck]"
+    assert "lost" in _state(msgspec.structs.replace(job, state="lost", left_running=()))
+
+
+def _gate(toolbox: Toolbox) -> dict[str, Any]:
+    import os
+
+    os.mkfifo(toolbox.workspace / "gate")
+    return {}
+
+
+async def _open(toolbox: Toolbox) -> None:
+    await asyncio.to_thread((toolbox.workspace / "gate").write_text, "go\n")
