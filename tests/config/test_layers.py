@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.config import Config, Locations, load_config
@@ -123,12 +123,14 @@ tables = st.dictionaries(st.sampled_from("abc"), json_trees, max_size=3)
 
 
 @given(tables, tables, tables)
+@settings(max_examples=50)
 def test_merging_gives_the_same_however_it_is_grouped_when_shapes_agree(a: Any, b: Any, c: Any) -> None:
     if same_shape(a, b) and same_shape(b, c) and same_shape(a, c):
         assert merge(merge(a, b), c) == merge(a, merge(b, c))
 
 
 @given(tables, tables)
+@settings(max_examples=50)
 def test_after_merging_the_upper_layer_is_all_there_and_the_lower_where_nothing_was_said(a: Any, b: Any) -> None:
     merged = merge(a, b)
     assert merge(merged, b) == merged

@@ -23,19 +23,6 @@ class Price(msgspec.Struct, frozen=True):
     long: LongPrice | None = None
     """Other prices for the whole request when its prompt is long."""
 
-    def cost(self, *, input: int = 0, output: int = 0, cache_read: int = 0, cache_write: int = 0) -> float:  # noqa: A002
-        """Dollars for one request; `input` counts neither what was read from a cache nor what was written to one."""
-        rates: Price | LongPrice = self
-        if self.long and input + cache_read + cache_write > self.long.above:
-            rates = self.long
-        dollars = (
-            input * rates.input
-            + output * rates.output
-            + cache_read * rates.cache_read
-            + cache_write * rates.cache_write
-        )
-        return dollars / 1_000_000
-
 
 class CatalogueModel(msgspec.Struct, frozen=True):
     """What is known of a model. A size of 0 is unknown; so is a price of ``None``."""

@@ -1,0 +1,106 @@
+"""A planted key appears in nothing that is shown: no repr, no message, no plain form, no schema, no log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from pathlib import Path
+
+import pytest
+
+from holdfast.config import (
+    Catalogue,
+    Config,
+    Keyring,
+    Locations,
+    Secret,
+    SecretStore,
+    configured_secrets,
+    load_config,
+    plain,
+)
+from holdfast.errors import HoldfastError
+
+PLANTED = "sk-planted-0123456789abcdef"
+EVERYWHERE = f"""
+network.proxy = "http://user:{PLANTED}@proxy.test:3128"
+[providers.anthropic]
+api_key = "{PLANTED}"
+headers = {{ X-Key = "{PLANTED}" }}
+[providers.own]
+wire = "gemini"
+base_url = "https://user:{PLANTED}@own.test/v1"
+[web_search]
+provider = "brave"
+api_key = "{PLANTED}"
+[mcp.docs]
+command = ["x"]
+env = {{ TOKEN = "{PLANTED}" }}
+headers = {{ Authorization = "Bearer {PLANTED}" }}
+"""
+
+
+@pytest.fixture
+def locations(holdfast_home: Path) -> Locations:
+    found = Locations.from_env({"HOLDFAST_HOME": str(holdfast_home)})
+    found.prepare()
+    return found
+
+
+def load(locations: Locations, text: str) -> Config:
+    locations.config_file.write_text(text)
+    return load_config(locations, env={"OPENAI_API_KEY": PLANTED})
+
+
+@pytest.mark.promise("W8")
+def test_nothing_that_is_shown_of_a_configuration_has_the_key(locations: Locations) -> None:
+    config = load(locations, EVERYWHERE)
+    catalogue = Catalogue(config.settings, env={"OPENAI_API_KEY": PLANTED}, stored={"gemini"})
+    shown = [
+        *(repr(config), str(config), repr(config.settings), str(plain(config.settings)), str(config.warnings)),
+        *(repr(catalogue.providers()), repr(catalogue.models()), repr(catalogue.large()), str(config.origins)),
+        *(str(config.get(key)) for key in ("providers", "mcp", "network", "web_search")),
+    ]
+    assert [text for text in shown if PLANTED in text] == []
+
+
+@pytest.mark.promise("W8")
+async def test_everything_that_leaves_is_redacted_once_the_keys_are_known(locations: Locations) -> None:
+    config = await asyncio.to_thread(load, locations, EVERYWHERE)
+    ring = Keyring(SecretStore(locations.secrets_file), env={})
+    ring.remember(configured_secrets(config.settings))
+    assert PLANTED not in ring.redactor.redact(EVERYWHERE)
+    assert PLANTED not in repr(ring.known_secrets())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[providers.anthropic]\napi_key = "env:{PLANTED}"',
+        f'[providers.anthropic]\napi_key = "file:{PLANTED}"',
+        f'[providers.anthropic]\napi_keys = "{PLANTED}"',
+        f'[providers.anthropic]\napi_key = ["{PLANTED}"]',
+        f'[providers.anthropic]\napi_key = "{PLANTED}',
+        f'[providers.anthropic]\nheaders = {{ A = ["{PLANTED}"] }}',
+        f'[providers.anthropic]\nheaders = "Authorization: {PLANTED}"',
+        f'[providers.anthropic]\nbase_url = "{PLANTED}"',
+        f'[providers.own]\napi_key = "{PLANTED}"',
+        f'network.proxy = "user:{PLANTED}@proxy"',
+        f'limits = "{PLANTED}"',
+        f'[limits]\nmax_steps = "{PLANTED}"',
+        f'[mcp.x]\nenv = {{ TOKEN = "{PLANTED}" }}',
+    ],
+)
+def test_no_error_about_a_file_repeats_a_key_that_stands_in_it(locations: Locations, text: str) -> None:
+    with pytest.raises(HoldfastError) as caught:
+        load(locations, text)
+    formatted = "".join(traceback.format_exception(caught.value))
+    assert PLANTED not in f"{caught.value!r} {caught.value.detail} {formatted}"
+
+
+def test_a_log_line_does_not_show_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        logging.getLogger("test").info("using %s and %r", Secret(PLANTED), [Secret(PLANTED)])
+    assert PLANTED not in caplog.text
+    assert "(hidden)" in caplog.text
