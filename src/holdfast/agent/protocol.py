@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias
 
 from holdfast.ids import Prefix
 from holdfast.schema.base import Word
-from holdfast.schema.events import DeltaKind, KnownDurable, OpenPart
+from holdfast.schema.events import DeltaKind, KnownDurable
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import EndReason, Outcome, Phase, Run, RunRequest
 from holdfast.schema.sessions import Session
@@ -143,12 +143,22 @@ class Seat(Protocol):
         """Processes that were killed or would not die, named: for receipts and for the run's end, however it comes."""
         ...
 
-    def delta(self, message_id: str, *, part: int, attempt: int, of: DeltaKind, offset: int, text: str) -> None:
-        """Text that will be stored soon, to whoever watches (`E3`)."""
+    def delta(
+        self,
+        message_id: str,
+        part: int,
+        *,
+        text: str,
+        of: DeltaKind = "text",
+        attempt: int = 1,
+        call_id: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """More text of an open part, to whoever watches (`E3`). Nothing of it is stored."""
         ...
 
-    def snapshot(self, message_id: str, parts: Sequence[OpenPart]) -> None:
-        """The open parts of a message as they stand; replaces what deltas told, for example after a retry."""
+    def attempt(self, message_id: str, attempt: int) -> None:
+        """The attempt before failed: what it told is replaced (`R13`)."""
         ...
 
 

@@ -1,91 +1,175 @@
-"""The engine: owns the lanes and the tasks of the runs, and is what the layers above talk to."""
+"""The engine: owns the lanes and the tasks of the runs, and is what the layers above talk to.
+
+What a caller is told is committed (`R1`); what it does with the answer changes nothing, for runs belong to the engine
+(`R10`). Everything about one session happens in its mailbox, one commit at a time; sessions do not wait for each other.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from msgspec.structs import replace
 
 from holdfast.agent.protocol import TurnFactory
+from holdfast.errors import BadRequest, Stopping, StoreConflict
+from holdfast.events import Hub
 from holdfast.ids import Clock, Ids
-from holdfast.schema.base import Word
-from holdfast.schema.events import Delta, RunProgress, Snapshot
+from holdfast.runs import recovery
+from holdfast.runs.accepting import Made, accept_planner, answer_again, refuse_child, validate
+from holdfast.runs.bounds import Bounds
+from holdfast.runs.commands import command_planner
+from holdfast.runs.desk import Desk
+from holdfast.runs.driver import Driver
+from holdfast.runs.lane_words import (
+    CancelActive,
+    CancelRun,
+    CancelSession,
+    Command,
+    Delete,
+    Edit,
+    Move,
+    Open,
+    Pause,
+    Remove,
+    Resume,
+    RunFinished,
+    RunStarted,
+    RunStopping,
+)
+from holdfast.runs.ledger_writes import Acceptance, Plan, lane_of
+from holdfast.runs.mailbox import Mailbox
+from holdfast.runs.receipts import PendingReceipt, receipt_of_ended
+from holdfast.runs.stopping import stop_all, stop_workspace
+from holdfast.runs.waiters import EndedRun
+from holdfast.schema.events import SessionCreated
 from holdfast.schema.messages import File
-from holdfast.schema.runs import Accepted, Queue, Receipt, Run, RunRequest
+from holdfast.schema.runs import END_STATES, Accepted, Queue, Receipt, Run, RunRequest
+from holdfast.schema.sessions import Session
 from holdfast.store import Store
+from holdfast.store.writes import PutSession
 
-Scope = Literal["session", "active"]
+_logger = logging.getLogger(__name__)
 
-
-class Bounds(Word, frozen=True, kw_only=True):
-    """How long and how many."""
-
-    stop_seconds: float = 1.5
-    """What a turn gets to clean up after a cancel; then it is left behind and named (`C7`)."""
-    receipt_seconds: float = 2.0
-    """How long a cancel waits for the ends of what it covered (`C3`)."""
-    shutdown_seconds: float = 5.0
-    """How long a graceful stop waits for everything (`W5`)."""
-    unfinished_runs: int = 256
-    """Per session."""
-    live_children: int = 8
-    """Sub-agents of one run at a time."""
-    child_depth: int = 2
-    retry_first_seconds: float = 0.1
-    """Until an end that could not be written is tried again; doubles each time."""
-    retry_most_seconds: float = 5.0
-
-
-class Watchers(Protocol):
-    """Whoever watches live: deltas and progress, never stored. The hub."""
-
-    def publish(self, event: Delta | Snapshot | RunProgress) -> None: ...
+Scope: TypeAlias = Literal["session", "active"]
+_Again: TypeAlias = Callable[[str | None], Awaitable[Accepted | None]]
 
 
 class Engine:
-    """All runs of one server. One mailbox per session that has something to do; nothing for the others."""
+    """All runs of one server."""
 
     def __init__(
         self,
         store: Store,
-        watchers: Watchers,
+        hub: Hub,
         turns: TurnFactory,
         *,
-        ids: Ids,
+        ids: Ids | None = None,
         clock: Clock = time.time,
         bounds: Bounds | None = None,
-    ) -> None: ...
+    ) -> None:
+        self._desk = Desk(
+            store, hub, turns, ids=ids or Ids(clock=clock), clock=clock, bounds=bounds or Bounds(), owner=self
+        )
+        self._store = store
+        self._opening: dict[str, asyncio.Task[None]] = {}
 
     async def accept(self, session_id: str, request: RunRequest, *, client: str, body_hash: str) -> Accepted:
         """A new run, durably, or the first answer again for a known ``run_id`` (`R1`–`R3`)."""
-        raise NotImplementedError
+        again = partial(self._again, body_hash=body_hash, session_id=session_id)
+        if answer := await again(request.run_id):
+            return answer
+        session = await self._store.session(session_id)
+        validate(request)
+        refuse_child(session)
+        await self._desk.turns.check(session, request)
+        acceptance = Acceptance(request=self._named(request), client=client, body_hash=body_hash)
+        return await self._accept(self._desk.mailbox(session_id), acceptance, again=again)
 
     async def accept_in_new_session(
         self, workspace_id: str, request: RunRequest, *, client: str, body_hash: str, title: str = ""
     ) -> Accepted:
         """The session and its first run in one commit."""
-        raise NotImplementedError
+        again = partial(self._again, body_hash=body_hash, workspace_id=workspace_id)
+        if answer := await again(request.run_id):
+            return answer
+        await self._store.workspace(workspace_id)
+        validate(request)
+        at = self._desk.now()
+        session = Session(
+            id=self._desk.ids.new("ses"), workspace_id=workspace_id, title=title, created_at=at, updated_at=at
+        )
+        await self._desk.turns.check(session, request)
+        acceptance = Acceptance(request=self._named(request), client=client, body_hash=body_hash)
+        made = ((PutSession(session),), (SessionCreated(at, session.id, session),))
+        return await self._accept(self._desk.new_mailbox(session), acceptance, again=again, made=made)
+
+    async def _accept(
+        self, mailbox: Mailbox, acceptance: Acceptance, *, again: _Again, made: Made = ((), ())
+    ) -> Accepted:
+        """Two requests with one id may get this far: the lane or the ledger knows which came first."""
+        try:
+            answer = (await mailbox.post(accept_planner(self._desk, acceptance, made=made))).answer
+        except StoreConflict:
+            answer = await again(acceptance.request.run_id)
+            if answer is None:
+                raise
+        answer = answer or await again(acceptance.request.run_id)
+        assert answer is not None, "the lane only knows runs that the ledger knows"
+        return replace(answer, run=self.shown(answer.run))
 
     async def get_run(self, run_id: str) -> Run:
         """As it is, with what it is doing now. `NotFound`, or `Gone` when its session is deleted."""
-        raise NotImplementedError
+        return self.shown(await self._store.run(run_id))
 
     async def wait_run(self, run_id: str, *, timeout: float) -> Run:
         """The same, when it has ended or the time is over (`R9`)."""
-        raise NotImplementedError
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while True:
+            over = self._desk.waiters.expect(run_id)
+            try:
+                run = await self._store.run(run_id)
+                left = deadline - loop.time()
+                if run.state in END_STATES or left <= 0:
+                    return self.shown(run)
+                await asyncio.wait({over}, timeout=left)
+            finally:
+                over.cancel()
 
     def shown(self, run: Run) -> Run:
-        """A run read from the ledger, with what only the engine knows: ``now``."""
-        raise NotImplementedError
+        """A run read from the ledger, with what only the engine knows: what it does, that its end is not written."""
+        driver = self._desk.drivers.get(run.id)
+        if driver is None or run.state in END_STATES:
+            return run
+        return replace(run, state="stopping" if driver.mailbox.stuck else run.state, now=driver.now)
 
     async def queue(self, session_id: str) -> Queue:
-        raise NotImplementedError
+        mailbox = self._desk.mailboxes.get(session_id)
+        if mailbox is not None and mailbox.state is not None:
+            return mailbox.state.lane.view(session_id)
+        return lane_of(await self._store.lane(session_id)).view(session_id)
 
     async def cancel_session(self, session_id: str, scope: Scope = "session") -> Receipt:
-        raise NotImplementedError
+        """Everything accepted until now, or the active run and what joined it (`C1`–`C4`)."""
+        return await self._cancel(session_id, CancelSession() if scope == "session" else CancelActive())
 
     async def cancel_run(self, run_id: str) -> Receipt:
-        raise NotImplementedError
+        run = await self._store.run(run_id)
+        if run.state not in END_STATES:
+            receipt = await self._cancel(run.session_id, CancelRun(run_id))
+            if receipt.runs:
+                return receipt
+            run = await self._store.run(run_id)
+        return receipt_of_ended(run, mark=(await self._store.lane(run.session_id)).lane.mark)
+
+    async def delete_session(self, session_id: str) -> Receipt:
+        """Stops what runs, then removes the session. The receipt comes as with a cancel."""
+        return await self._cancel(session_id, Delete())
 
     async def change_queued(
         self,
@@ -96,41 +180,144 @@ class Engine:
         position: int | None = None,
     ) -> Run:
         """Edits or moves a run that is still queued, in one commit. `Conflict` (``not_queued``) otherwise."""
-        raise NotImplementedError
+        run = await self._store.run(run_id)
+        edited: dict[str, str | tuple[File, ...]] = {}
+        if prompt is not None:
+            edited["prompt"] = prompt
+        if attachments is not None:
+            edited["attachments"] = tuple(attachments)
+        if not edited and position is None:
+            raise BadRequest(f"nothing to change in run {run_id!r}; give a prompt, attachments or a position")
+        if edited and run.kind == "prompt":
+            files = run.attachments if attachments is None else tuple(attachments)
+            validate(RunRequest(prompt=run.prompt if prompt is None else prompt, attachments=files))
+        commands: list[Command] = [Edit(run_id)] if edited else []
+        if position is not None:
+            commands.append(Move(run_id, position))
+        planner = command_planner(self._desk, *commands, edited=edited)
+        state = (await self._desk.mailbox(run.session_id).post(planner)).answer
+        return self.shown(state.runs[run_id])
 
     async def remove_queued(self, run_id: str) -> Run:
-        raise NotImplementedError
+        run = await self._store.run(run_id)
+        await self._command(run.session_id, Remove(run_id))
+        return await self._store.run(run_id)
 
     async def pause(self, session_id: str) -> Queue:
-        raise NotImplementedError
+        """The next run does not start; the active one is not touched."""
+        return await self._command(session_id, Pause())
 
     async def resume(self, session_id: str) -> Queue:
-        raise NotImplementedError
+        return await self._command(session_id, Resume())
 
-    async def delete_session(self, session_id: str) -> Receipt:
-        """Stops what runs, then removes the session. The receipt comes as with a cancel."""
-        raise NotImplementedError
+    async def recover(self) -> int:
+        """Ends what a crash left, in all workspaces; how many runs. Starts nothing: that is for opening one."""
+        return await recovery.recover(self._desk)
 
     async def open_workspace(self, workspace_id: str) -> None:
         """Ends what a crash left behind, then lets queued runs start (`W6`). Again: nothing happens."""
-        raise NotImplementedError
+        if self._desk.stopping:
+            raise Stopping("the server is stopping; try again when it is back")
+        if workspace_id in self._desk.open_workspaces and workspace_id not in self._opening:
+            return
+        task = self._opening.get(workspace_id)
+        if task is None:
+            task = self._desk.tasks.spawn(self._open(workspace_id), name=f"open:{workspace_id}")
+            self._opening[workspace_id] = task
+            task.add_done_callback(lambda _: self._opening.pop(workspace_id, None))
+        await asyncio.shield(task)
 
     async def close_workspace(self, workspace_id: str) -> None:
         """Interrupts its active runs, holds its queues; new prompts get `WorkspaceClosing`."""
-        raise NotImplementedError
-
-    async def unfinished_workspaces(self) -> tuple[str, ...]:
-        """Ids of those with runs that have not ended: `serve` opens them itself (`W6`)."""
-        raise NotImplementedError
-
-    def unfinished(self, workspace_id: str | None = None) -> int:
-        """How many runs of an open workspace (or of all) have not ended (`W2`)."""
-        raise NotImplementedError
-
-    def active(self, workspace_id: str | None = None) -> int:
-        """How many of them have a turn."""
-        raise NotImplementedError
+        await stop_workspace(self._desk, workspace_id)
 
     async def stop(self) -> None:
         """No new runs; active ones end ``interrupted``, queues are kept and held; bounded (`W5`)."""
-        raise NotImplementedError
+        await stop_all(self._desk)
+
+    async def unfinished_workspaces(self) -> tuple[str, ...]:
+        """Ids of those with runs that have not ended: `serve` opens them itself (`W6`)."""
+        sessions = dict.fromkeys(run.session_id for run in await self._store.unfinished_runs())
+        found = [(await self._store.session(session_id)).workspace_id for session_id in sessions]
+        return tuple(dict.fromkeys(found))
+
+    def unfinished(self, workspace_id: str | None = None) -> int:
+        """How many runs of an open workspace (or of all) have not ended (`W2`)."""
+        return sum(
+            len(mailbox.state.lane.runs)
+            for mailbox in self._desk.mailboxes.values()
+            if mailbox.state is not None and workspace_id in (None, mailbox.state.session.workspace_id)
+        )
+
+    def active(self, workspace_id: str | None = None) -> int:
+        """How many of them have a turn."""
+        return sum(workspace_id in (None, driver.session.workspace_id) for driver in self._desk.drivers.values())
+
+    async def _again(
+        self, run_id: str | None, *, body_hash: str, session_id: str | None = None, workspace_id: str | None = None
+    ) -> Accepted | None:
+        record = await self._store.run_record(run_id) if run_id is not None else None
+        if record is None:
+            return None
+        answer = answer_again(record, body_hash=body_hash, session_id=session_id, workspace_id=workspace_id)
+        return replace(answer, run=self.shown(answer.run))
+
+    def _named(self, request: RunRequest) -> RunRequest:
+        return request if request.run_id is not None else replace(request, run_id=self._desk.ids.new("run"))
+
+    async def _command(self, session_id: str, *commands: Command) -> Queue:
+        state = (await self._desk.mailbox(session_id).post(command_planner(self._desk, *commands))).answer
+        return state.lane.view(session_id)
+
+    async def _cancel(self, session_id: str, command: CancelSession | CancelActive | CancelRun | Delete) -> Receipt:
+        pending = PendingReceipt(self._desk)
+        try:
+            await self._desk.mailbox(session_id).post(pending.planner(command))
+            return await pending.receipt()
+        finally:
+            pending.drop()
+
+    async def _open(self, workspace_id: str) -> None:
+        self._desk.open_workspaces.add(workspace_id)
+        try:
+            left = await recovery.recover(self._desk, workspace_id=workspace_id)
+            runs = await self._store.unfinished_runs(workspace_id=workspace_id)
+            sessions = dict.fromkeys(run.session_id for run in runs)
+            await asyncio.gather(*(self._command(session_id, Open()) for session_id in sessions))
+        except BaseException:
+            self._desk.open_workspaces.discard(workspace_id)
+            raise
+        if runs or left:
+            _logger.info("workspace %s is open: %d runs were ended, %d go on", workspace_id, left, len(runs))
+
+    async def load(self, mailbox: Mailbox) -> Plan[None]:
+        """For mailboxes."""
+        return await recovery.load(self._desk, mailbox.session_id)
+
+    def applied(self, mailbox: Mailbox, plan: Plan[Any]) -> None:
+        """For mailboxes: what is committed takes effect."""
+        killed: dict[str, tuple[str, ...]] = {}
+        for change in plan.changes:
+            match change:
+                case RunFinished(run_id):
+                    if driver := self._desk.drivers.get(run_id):
+                        killed[run_id] = driver.killed
+                        driver.ended()
+                case RunStopping(run_id, why):
+                    if driver := self._desk.drivers.get(run_id):
+                        driver.stop(why)
+                case RunStarted(run_id):
+                    self._start(mailbox, plan.state.runs[run_id], plan.state.session)
+                case _:
+                    pass
+        for run in plan.ended:
+            self._desk.waiters.tell(EndedRun(run, killed.get(run.id, ())))
+
+    def _start(self, mailbox: Mailbox, run: Run, session: Session) -> None:
+        parent = self._desk.drivers.get(run.parent_run_id or "")
+        Driver(self._desk, mailbox, run, session, depth=parent.depth + 1 if parent else 0).start()
+
+    def idle(self, mailbox: Mailbox) -> None:
+        """For mailboxes: what has nothing to do is not kept."""
+        if self._desk.mailboxes.get(mailbox.session_id) is mailbox:
+            del self._desk.mailboxes[mailbox.session_id]

@@ -67,10 +67,10 @@ class EndDetails(Word, frozen=True, kw_only=True):
     spent: Spent | None = None
 
 
-def state_of(session: Session, rows: LaneRows) -> LaneState:
+def lane_of(rows: LaneRows) -> Lane:
     """The lane as the ledger has it."""
     row = rows.lane
-    lane = Lane(
+    return Lane(
         runs=tuple(lane_run(run) for run in rows.runs),
         next_seq=row.next_seq,
         mark=row.mark,
@@ -78,7 +78,6 @@ def state_of(session: Session, rows: LaneRows) -> LaneState:
         last_end=row.last_end,
         lifecycle=row.lifecycle,
     )
-    return LaneState(session, lane, row, {run.id: run for run in rows.runs})
 
 
 def new_state(session: Session) -> LaneState:
@@ -344,4 +343,3 @@ def _matters(new: LaneRow, old: LaneRow) -> bool:
     if {new.lifecycle, old.lifecycle} <= {"open", "closed"}:
         new = replace(new, lifecycle=old.lifecycle)
     return new != old
-

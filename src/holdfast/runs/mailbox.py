@@ -21,7 +21,8 @@ from holdfast.errors import StoreUnwritable
 from holdfast.runs.bounds import Bounds
 from holdfast.runs.ledger_writes import LaneState, Plan
 from holdfast.runs.tasks import Tasks
-from holdfast.store import Batch, Store
+from holdfast.schema.base import Word
+from holdfast.store import Batch, Committed, Store
 
 A = TypeVar("A")
 
@@ -45,16 +46,23 @@ class MailboxOwner(Protocol):
         ...
 
 
+class Reply(Word, Generic[A], frozen=True):
+    """The plan's answer, now that it is true, and what its commit gave."""
+
+    answer: A
+    committed: Committed
+
+
 class _Letter(Generic[A]):
     __slots__ = ("answer", "insists", "planner")
 
     def __init__(self, planner: Planner[A], *, insists: bool) -> None:
         self.planner = planner
         self.insists = insists
-        self.answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Reply[A]] = asyncio.get_running_loop().create_future()
         self.answer.add_done_callback(_seen)
 
-    def succeed(self, answer: A) -> None:
+    def succeed(self, answer: Reply[A]) -> None:
         if not self.answer.done():
             self.answer.set_result(answer)
 
@@ -88,7 +96,7 @@ class Mailbox:
         self._arrived = asyncio.Event()
         self._giving_up = False
 
-    def post(self, planner: Planner[A], *, insists: bool = False) -> asyncio.Future[A]:
+    def post(self, planner: Planner[A], *, insists: bool = False) -> asyncio.Future[Reply[A]]:
         """The answer comes when the plan is committed. ``insists``: a refused commit is tried until it succeeds."""
         letter = _Letter(planner, insists=insists)
         self._letters.append(letter)
@@ -111,8 +119,12 @@ class Mailbox:
             for letter in self._letters:  # only when this task was cancelled from outside
                 letter.answer.cancel()
             self._letters.clear()
-            if self.state is None or not self.state.lane.runs:
+            if self.state is None or not self.state.lane.runs or self._is_shut(self.state):
                 self._owner.idle(self)
+
+    def _is_shut(self, state: LaneState) -> bool:
+        """Nothing runs and nothing starts: the ledger knows the queue as well."""
+        return state.lane.lifecycle == "closed" and state.lane.active is None
 
     async def _handle(self, letter: _Letter[Any]) -> None:
         delay = self._bounds.retry_first_seconds
@@ -133,22 +145,21 @@ class Mailbox:
             self._letters.popleft()
             return
 
-    async def _obey(self, letter: _Letter[A]) -> A:
+    async def _obey(self, letter: _Letter[A]) -> Reply[A]:
         if self.state is None:
             await self._carry_out(await self._owner.load(self))
         assert self.state is not None
         plan = await letter.planner(self.state)
-        await self._carry_out(plan)
-        return plan.answer
+        return Reply(plan.answer, await self._carry_out(plan))
 
-    async def _carry_out(self, plan: Plan[Any]) -> None:
-        if plan.batch != _NOTHING:
-            await self._store.commit(plan.batch)
+    async def _carry_out(self, plan: Plan[Any]) -> Committed:
+        committed = Committed() if plan.batch == _NOTHING else await self._store.commit(plan.batch)
         self.state = plan.state
         try:
             self._owner.applied(self, plan)
         except Exception:
             _logger.exception("what follows from a commit of session %s failed; the commit stands", self.session_id)
+        return committed
 
     async def _wait_for_room(self, error: StoreUnwritable, *, seconds: float) -> None:
         """Nothing else of this lane moves meanwhile."""

@@ -1,0 +1,114 @@
+"""Closes the messages of a run that ended without closing them itself. Pure.
+
+Whatever cut a run off, its record is whole (`C5`, `C6`): the assistant message says how it ended and keeps its partial
+text, and every tool call has a result. What is already closed is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from holdfast.schema.base import Word
+from holdfast.schema.messages import Finish, FinishReason, Message, ResultStatus, ToolCall, ToolResult
+from holdfast.schema.runs import EndReason, EndState, Run
+
+CANCELLED = "Cancelled before it finished; it may have run in part."
+UNKNOWN = "Outcome unknown: this call was cut off and may have run. Check before you repeat it."
+
+
+class Cut(Word, frozen=True, kw_only=True):
+    """How a run ended that may have left something open."""
+
+    state: EndState
+    reason: EndReason
+    detail: str = ""
+    """For people: what went wrong."""
+    crashed: bool = False
+    """The server that ran it is gone: nobody saw what its calls did."""
+
+
+def closing_messages(
+    messages: Sequence[Message], *, run: Run, cut: Cut, at: str, new_id: Callable[[], str]
+) -> tuple[Message, ...]:
+    """What must be written so that nothing of the run is open: messages with a finish, results, a last message.
+
+    ``messages`` are the run's latest, in order, at least back to its last closed step or its last prompt.
+    """
+    if cut.state == "completed":
+        return ()
+    finish = Finish(finish_reason(cut.state, cut.reason), cut.detail)
+    unfinished = [m for m in messages if m.role == "assistant" and finish_of(m) is None]
+    closed = [replace(message, parts=(*message.parts, finish)) for message in unfinished]
+
+    def new(role: str, parts: tuple[ToolResult, ...] | tuple[Finish]) -> Message:
+        return Message(
+            id=new_id(),
+            session_id=run.session_id,
+            run_id=run.id,
+            role="tool" if role == "tool" else "assistant",
+            seq=0,
+            created_at=at,
+            parts=parts,
+        )
+
+    if missing := unanswered(messages):
+        status: ResultStatus = "cancelled" if cut.state == "cancelled" and not cut.crashed else "unknown"
+        text = CANCELLED if status == "cancelled" else UNKNOWN
+        results = tuple(ToolResult(call_id=c.id, name=c.name, status=status, text=text) for c in missing)
+        closed.append(new("tool", results))
+    if run.kind == "prompt" and not unfinished and not _says(messages, finish.reason):
+        closed.append(new("assistant", (finish,)))
+    return tuple(closed)
+
+
+def unanswered(messages: Iterable[Message]) -> list[ToolCall]:
+    """Calls without a result, in order."""
+    calls: dict[str, ToolCall] = {}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                calls[part.id] = part
+            elif isinstance(part, ToolResult):
+                calls.pop(part.call_id, None)
+    return list(calls.values())
+
+
+def finish_of(message: Message) -> Finish | None:
+    return next((part for part in reversed(message.parts) if isinstance(part, Finish)), None)
+
+
+def finish_reason(state: EndState, reason: EndReason) -> FinishReason:
+    """What the last message of a run that ended so says."""
+    match state:
+        case "cancelled":
+            return "cancelled"
+        case "interrupted":
+            return "interrupted"
+        case "failed" | "completed":
+            return _FAILED.get(reason, "error" if state == "failed" else "end_turn")
+        case _:
+            assert_never(state)
+
+
+_FAILED: dict[EndReason, FinishReason] = {
+    "refused": "refused",
+    "max_tokens": "max_tokens",
+    "limit_steps": "limit",
+    "limit_time": "limit",
+    "limit_cost": "limit",
+    "loop": "limit",
+}
+
+
+def _says(messages: Sequence[Message], reason: FinishReason) -> bool:
+    """Whether the last answer to the last prompt already tells this end."""
+    for message in reversed(messages):
+        if message.role == "user":
+            return False
+        if message.role == "assistant":
+            finish = finish_of(message)
+            return finish is not None and finish.reason == reason
+    return False

@@ -1,0 +1,40 @@
+"""Lane commands as planners: decide, and what the decision writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.runs.desk import Desk
+from holdfast.runs.lane import decide
+from holdfast.runs.lane_state import Lane
+from holdfast.runs.lane_words import Change, Command, QueueChanged
+from holdfast.runs.ledger_writes import LaneState, Plan
+from holdfast.runs.mailbox import Planner
+from holdfast.schema.messages import File
+
+
+def decide_all(lane: Lane, *commands: Command) -> tuple[Lane, tuple[Change, ...]]:
+    """Several commands as one decision; the queue is told once, as it is in the end."""
+    told: list[Change] = []
+    queue_changed = False
+    for command in commands:
+        decision = decide(lane, command)
+        lane = decision.lane
+        told.extend(change for change in decision.changes if not isinstance(change, QueueChanged))
+        queue_changed |= len(decision.changes) > 0 and isinstance(decision.changes[-1], QueueChanged)
+    return lane, (*told, QueueChanged()) if queue_changed else tuple(told)
+
+
+def command_planner(
+    desk: Desk, *commands: Command, edited: Mapping[str, str | tuple[File, ...]] | None = None
+) -> Planner[LaneState]:
+    """Answers the state after the commit."""
+
+    async def plan(state: LaneState) -> Plan[LaneState]:
+        lane, changes = decide_all(state.lane, *commands)
+        entry = desk.entry(state)
+        entry.changes(lane, changes, edited=edited)
+        made = entry.plan(lane, state, changes=changes)
+        return Plan(made.state, made.state, made.batch, made.changes, made.ended)
+
+    return plan
