@@ -7,7 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.config import PROVIDERS, Catalogue, CatalogueModel, Price, ResolvedModel, Settings, resolve_model
+from holdfast.config import (
+    PROVIDERS,
+    Catalogue,
+    CatalogueModel,
+    Price,
+    ResolvedModel,
+    Settings,
+    resolve_model,
+    search_key,
+)
 from holdfast.config.checks import configured_secrets, secret_variables
 from holdfast.config.decode import decode
 from holdfast.config.providers import CatalogueProvider
@@ -231,8 +240,10 @@ def test_a_configured_model_that_cannot_be_used_is_not_silently_replaced() -> No
 @pytest.mark.promise("W8")
 def test_every_variable_that_holds_a_key_is_named_for_removal() -> None:
     names = secret_variables(settings(LOCAL + '[web_search]\nprovider = "brave"\napi_key = "env:SEARCH"\n'))
-    assert {"ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "LOCAL_KEY", "TEAM", "SEARCH", "HOLDFAST_TOKEN"} <= names
-    assert "PATH" not in names
+    assert {"ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "LOCAL_KEY", "SEARCH", "HOLDFAST_TOKEN", "TAVILY_API_KEY"} <= names
+    assert not {"PATH", "TEAM"} & names
+    header = '[providers.local]\nheaders = { Authorization = "env:WHO" }\n'
+    assert "WHO" in secret_variables(settings(header))
 
 
 def test_secrets_that_stand_in_the_configuration_are_known_for_redaction() -> None:
@@ -246,8 +257,20 @@ def test_secrets_that_stand_in_the_configuration_are_known_for_redaction() -> No
     env = { API_TOKEN = "token-2", PORT = "80" }
     """
     assert set(configured_secrets(settings(text))) == {
-        Secret(text) for text in ("literal-key", "proxy pass", "Bearer token", "token-2")
+        Secret(text) for text in ("literal-key", "proxy pass", "Bearer token", "token", "token-2")
     }
+
+
+def test_the_key_for_web_search_is_found_like_any_other() -> None:
+    def where(text: str, env: dict[str, str], stored: set[str]) -> str | None:
+        found = search_key(settings(text), env=env, stored=stored)
+        return found.to_config() if found else None
+
+    brave = "web_search.provider = 'brave'\n"
+    assert where(brave, {"BRAVE_API_KEY": "x"}, {"brave"}) == "env:BRAVE_API_KEY"
+    assert where(brave, {}, {"brave"}) == "stored:brave"
+    assert where(brave + "web_search.api_key = 'env:MINE'", {"MINE": "x"}, set()) == "env:MINE"
+    assert where("", {"BRAVE_API_KEY": "x"}, {"brave"}) is None
 
 
 def test_a_provider_is_a_value_of_data_only() -> None:

@@ -171,6 +171,7 @@ def test_the_usual_proxy_and_certificate_variables_are_honoured_below_the_files(
     env = {"HTTPS_PROXY": "http://p:1", "no_proxy": "a.test, .b.test,", "SSL_CERT_FILE": "/ca.pem", "HTTP_PROXY": "x"}
     network = load(locations, env=env).settings.network
     assert (network.proxy, network.no_proxy, network.ca_file) == ("http://p:1", ("a.test", ".b.test"), "/ca.pem")
+    assert load(locations, env={"https_proxy": "p.test:3128"}).settings.network.proxy == "http://p.test:3128"
     write(locations.config_file, 'network.proxy = "http://mine:2"\n')
     config = load(locations, env=env)
     assert config.settings.network.proxy == "http://mine:2"
@@ -225,7 +226,9 @@ def test_all_mistakes_of_a_file_are_told_at_once(locations: Locations) -> None:
 
 
 def test_a_bad_variable_or_flag_is_named(locations: Locations) -> None:
-    assert refused(locations, env={"ALL_PROXY": "nonsense"}).message.startswith("ALL_PROXY: network.proxy: expected")
+    assert refused(locations, env={"ALL_PROXY": "ftp://nonsense"}).message.startswith(
+        "ALL_PROXY: network.proxy: expected"
+    )
     error = refused(locations, flags={"approvals.mode": "yolo"})
     assert error.message.startswith("approvals.mode: approvals.mode: unknown value 'yolo'")
     assert "is no key" in refused(locations, flags={"a..b": 1}).message

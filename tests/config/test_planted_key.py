@@ -16,7 +16,6 @@ from holdfast.config import (
     Locations,
     Secret,
     SecretStore,
-    configured_secrets,
     load_config,
     plain,
 )
@@ -66,11 +65,15 @@ def test_nothing_that_is_shown_of_a_configuration_has_the_key(locations: Locatio
 
 
 @pytest.mark.promise("W8")
-async def test_everything_that_leaves_is_redacted_once_the_keys_are_known(locations: Locations) -> None:
+async def test_everything_that_leaves_is_redacted_once_the_configuration_is_loaded(locations: Locations) -> None:
     config = await asyncio.to_thread(load, locations, EVERYWHERE)
-    ring = Keyring(SecretStore(locations.secrets_file), env={})
-    ring.remember(configured_secrets(config.settings))
-    assert PLANTED not in ring.redactor.redact(EVERYWHERE)
+    store = SecretStore(locations.secrets_file)
+    await asyncio.to_thread(store.put, "gemini", Secret("stored-9876543210"))
+    ring = Keyring(store, env={"OPENAI_API_KEY": "from-the-environment"})
+    assert await ring.learn(config.settings) == {"gemini"}
+    text = f"{EVERYWHERE} stored-9876543210 from-the-environment"
+    assert ring.redactor.redact(text).count("[redacted]") == EVERYWHERE.count(PLANTED) + 2
+    assert PLANTED not in ring.redactor.redact(text)
     assert PLANTED not in repr(ring.known_secrets())
 
 

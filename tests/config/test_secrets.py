@@ -100,7 +100,7 @@ def test_a_failed_write_leaves_the_old_keys(store: SecretStore, file: Path, monk
     with pytest.raises(ConfigError, match="cannot be written: No space left on device"):
         store.put("a", Secret("two-key"))
     assert store.read() == {"a": Secret("one-key")}
-    assert sorted(path.name for path in file.parent.iterdir()) == [".secrets.json.lock", "secrets.json"]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["secrets.json"]
 
 
 async def test_a_key_is_found_wherever_it_is(store: SecretStore, tmp_path: Path) -> None:

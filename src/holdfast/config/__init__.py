@@ -15,7 +15,7 @@ writing block on small files; code on the event loop calls them in a thread. `sc
 needs them.
 """
 
-from holdfast.config.catalogue import ActiveProvider, Catalogue, ResolvedModel, resolve_model
+from holdfast.config.catalogue import ActiveProvider, Catalogue, ResolvedModel, resolve_model, search_key
 from holdfast.config.checks import configured_secrets, secret_variables
 from holdfast.config.layers import Config, load_config, plain
 from holdfast.config.locations import Locations
@@ -57,5 +57,6 @@ __all__ = [
     "project_files",
     "repository_root",
     "resolve_model",
+    "search_key",
     "secret_variables",
 ]

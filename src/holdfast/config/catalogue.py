@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.config.providers import PROVIDERS, CatalogueModel, CatalogueProvider, Price
+from holdfast.config.providers import PROVIDERS, SEARCH_VARIABLES, CatalogueModel, CatalogueProvider, Price
 from holdfast.config.secrets import find_source
 from holdfast.config.settings import ModelSettings, PriceSettings, Provider, Settings, Wire
 from holdfast.config.values import Headers, KeySource, Url
@@ -219,6 +219,13 @@ def resolve_model(
 ) -> ResolvedModel:
     """One model of a configuration; `Catalogue` for more than one."""
     return Catalogue(settings, env=os.environ if env is None else env, stored=stored).resolve(name)
+
+
+def search_key(settings: Settings, *, env: Mapping[str, str], stored: Collection[str] = ()) -> KeySource | None:
+    """Where the key for web search is: as configured, in its usual variable, or stored under the service's name."""
+    search = settings.web_search
+    variables = SEARCH_VARIABLES.get(search.provider, ())
+    return find_source(search.api_key, name=search.provider, variables=variables, env=env, stored=stored)
 
 
 def _override(model: CatalogueModel, own: ModelSettings) -> CatalogueModel:

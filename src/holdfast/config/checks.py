@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 from holdfast.config.decode import Problem, decode
 from holdfast.config.project import refused_in_project
-from holdfast.config.providers import PROVIDERS
+from holdfast.config.providers import PROVIDERS, SEARCH_VARIABLES
 from holdfast.config.settings import Settings
 from holdfast.config.sources import Layer
 from holdfast.config.toml import KeyPath, format_key
 from holdfast.config.values import KeySource, Secret
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-SEARCH_VARIABLES = {"brave": ("BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY"), "tavily": ("TAVILY_API_KEY",), "searxng": ()}
 
 
 def check_layer(layer: Layer, *, own: Settings) -> tuple[list[Problem], list[str]]:
@@ -47,8 +46,9 @@ def secret_variables(settings: Settings) -> frozenset[str]:
     names.update(variable for provider in PROVIDERS.values() for variable in provider.key_env)
     names.update(variable for variables in SEARCH_VARIABLES.values() for variable in variables)
     names.update(source.argument for _, source in key_sources(settings) if source.kind == "env")
-    for provider in settings.providers.values():
-        names.update(value.removeprefix("env:") for value in provider.headers.values() if value.startswith("env:"))
+    for header, value in _headers(settings):
+        if value.startswith("env:") and _is_secret_name(f"{header} {value}"):
+            names.add(value.removeprefix("env:"))
     return frozenset(names)
 
 
@@ -63,11 +63,16 @@ def configured_secrets(settings: Settings) -> Iterator[Secret]:
     for address in addresses:
         if address and (password := address.password):
             yield password
-    headers = [provider.headers for provider in settings.providers.values()]
-    headers += [server.headers for server in settings.mcp.values()]
-    headers += [server.env for server in settings.mcp.values()]
-    for values in headers:
-        yield from (Secret(value) for name, value in values.items() if _is_secret_name(name) and value[:4] != "env:")
+    for header, value in _headers(settings):
+        if _is_secret_name(header) and not value.startswith("env:"):
+            yield from {Secret(value), Secret(value.rpartition(" ")[2])}  # also without its "Bearer"
+
+
+def _headers(settings: Settings) -> Iterator[tuple[str, str]]:
+    for provider in settings.providers.values():
+        yield from provider.headers.items()
+    for server in settings.mcp.values():
+        yield from (*server.headers.items(), *server.env.items())
 
 
 def _is_secret_name(name: str) -> bool:

@@ -82,11 +82,14 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock beside `path` while reading, changing and writing it; another process waits its turn."""
-    lock = path.with_name(f".{path.name}.lock")
+    """Hold a lock while reading, changing and writing `path`; another process waits its turn.
+
+    Its directory is locked, so that no lock file is left in anybody's repository.
+    """
+    directory = Path(os.path.realpath(path)).parent
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise unwritable(path, error) from None
     try:

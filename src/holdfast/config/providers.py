@@ -397,3 +397,10 @@ PROVIDERS: Mapping[str, CatalogueProvider] = {
     ),
 }
 """Built-in providers, in the order in which one is chosen when nothing is configured."""
+
+SEARCH_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "brave": ("BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY"),
+    "tavily": ("TAVILY_API_KEY",),
+    "searxng": (),
+}
+"""Who can search the web, and the variables that usually hold the key."""

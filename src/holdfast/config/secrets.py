@@ -13,8 +13,10 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.config.checks import configured_secrets, secret_variables
 from holdfast.config.files import READABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_atomic
 from holdfast.config.redaction import Redactor
+from holdfast.config.settings import Settings
 from holdfast.config.values import KeySource, Secret
 from holdfast.errors import ConfigError, ModelAuth
 
@@ -93,6 +95,15 @@ class Keyring:
         if known != self._known:
             self._known = known
             self._redactor = Redactor(known)
+
+    async def learn(self, settings: Settings) -> frozenset[str]:
+        """Redact every key that the configuration, the environment and our own file hold, before any is used.
+
+        Call it for each configuration that is loaded. Returns the providers that have a stored key, for `Catalogue`.
+        """
+        named = (self._env.get(variable, "").strip() for variable in secret_variables(settings))
+        self.remember([*configured_secrets(settings), *map(Secret, named)])
+        return await self.stored_names()
 
     async def stored_names(self) -> frozenset[str]:
         """Providers that have a stored key. All stored keys are redacted from here on."""

@@ -89,7 +89,9 @@ class Provider(Table, frozen=True):
             description="`env:NAME`, `file:PATH`, `cmd:COMMAND` or the key itself (user's files only, with a warning)."
         ),
     ] = None
-    headers: Annotated[Headers, Meta(description="Sent with each request; a value may be `env:NAME`.")] = Headers()
+    headers: Annotated[Headers, Meta(description="Sent with each request; a value may be `env:NAME`.")] = msgspec.field(
+        default_factory=Headers
+    )
     body: Annotated[dict[str, Any], Meta(description="Merged into each request.")] = {}
     models: Annotated[dict[str, ModelSettings], Meta(description="Its models by id.")] = {}
 
@@ -165,9 +167,13 @@ class McpServer(Table, frozen=True):
     """A server that speaks the Model Context Protocol: a command to start, or an address to reach."""
 
     command: Annotated[tuple[Text, ...], Meta(description="Program and arguments.")] = ()
-    env: Annotated[Variables, Meta(description="Added to its environment; a value may be `env:NAME`.")] = Variables()
+    env: Annotated[Variables, Meta(description="Added to its environment; a value may be `env:NAME`.")] = msgspec.field(
+        default_factory=Variables
+    )
     url: Annotated[Url | None, Meta(description="Address, instead of a command.")] = None
-    headers: Annotated[Headers, Meta(description="Sent with each request; a value may be `env:NAME`.")] = Headers()
+    headers: Annotated[Headers, Meta(description="Sent with each request; a value may be `env:NAME`.")] = msgspec.field(
+        default_factory=Headers
+    )
     timeout: Annotated[Duration, Meta(description="Longest wait for an answer.")] = Duration(60)
     enabled: Annotated[bool, Meta(description="`false` keeps it configured but off.")] = True
 

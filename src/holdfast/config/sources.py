@@ -99,8 +99,7 @@ def usual_variables(env: Mapping[str, str]) -> Iterator[Layer]:
     """What all programs honour. They lie below the files: who writes a proxy into ours means it for us."""
     for path, names in _USUAL_VARIABLES.items():
         if name := next((name for name in names if env.get(name)), None):
-            text = env[name].strip()
-            value = [host for part in text.split(",") if (host := part.strip())] if path[-1] == "no_proxy" else text
+            value = _usual_value(path[-1], env[name].strip())
             yield Layer("environment", name, _nested(path, value))
 
 
@@ -114,6 +113,13 @@ def flag_layers(flags: Mapping[str, Any]) -> Iterator[Layer]:
     """Values by dotted key, from whoever started us."""
     for key, value in flags.items():
         yield Layer("flag", key, _nested(checked_key(key), value))
+
+
+def _usual_value(key: str, text: str) -> Any:
+    """As other programs read it: hosts with commas between them, a proxy's scheme left out."""
+    if key == "no_proxy":
+        return [host for part in text.split(",") if (host := part.strip())]
+    return f"http://{text}" if key == "proxy" and "://" not in text else text
 
 
 def checked_key(key: str) -> KeyPath:

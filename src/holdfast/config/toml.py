@@ -16,6 +16,7 @@ _LONGEST_SEARCHED = 1 << 18
 _LONG_KEY = re.compile(
     r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){""" + f"{_DEEPEST_KEY}}}", re.ASCII
 )
+_BARE_KEYS = re.compile(rf"[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++){{0,{_DEEPEST_KEY - 1}}}", re.ASCII)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _POSITION = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
 _OPENING = re.compile(r'"""|\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#.*')
@@ -110,6 +111,8 @@ def _key_before_equals(line: str) -> KeyPath | None:
 
 def _key_of(text: str) -> KeyPath | None:
     text = text.strip()
+    if _BARE_KEYS.fullmatch(text):
+        return tuple(text.split("."))
     if not text or text.startswith("#") or "\n" in text or _LONG_KEY.search(text):
         return None
     try:
