@@ -1,0 +1,184 @@
+"""`grep`: lines by content, from the newest files first."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.errors import ToolError
+from holdfast.schema.approvals import Effect
+from holdfast.tools import plain_search
+from holdfast.tools.disk import MAX_FILE_BYTES
+from holdfast.tools.globs import compile_glob
+from holdfast.tools.ignore import Ignore
+from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.ripgrep import Ran, ripgrep_command, run_search
+from holdfast.tools.searching import Place, newest_first, place_of, search_plan
+from holdfast.tools.writing import told
+
+DEFAULT_LIMIT = 100
+MAX_LINE_CHARS = 400
+MAX_CHARS = 30_000
+_MOST_BYTES = 8 * 1024 * 1024
+_TIMEOUT = 60.0
+_TYPE = "holdfastinclude"
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pattern: Annotated[str, Meta(min_length=1, description="Regular expression for a line.")]
+    path: Annotated[str, Meta(description="File or directory, relative to the workspace or absolute.")] = "."
+    include: Annotated[str | None, Meta(description="Only files like this, for example '*.{ts,tsx}'.")] = None
+    literal: Annotated[bool, Meta(description="The pattern is plain text.")] = False
+    ignore_case: bool = False
+    context: Annotated[int, Meta(ge=0, le=20, description="Lines to show around each match.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=2_000, description="How many matching lines to show.")] = DEFAULT_LIMIT
+
+
+class Grep:
+    name: ClassVar[str] = "grep"
+    description: ClassVar[str] = (
+        "Find lines in files, newest files first, without what .gitignore and .holdfastignore leave out."
+    )
+    arguments: ClassVar[type[Arguments]] = Arguments
+    effect: ClassVar[Effect] = "reads"
+    parallel: ClassVar[bool] = True
+
+    async def plan(self, arguments: Arguments, context: Context) -> Plan:
+        where = "" if arguments.path == "." else f" in {arguments.path}"
+        return await search_plan(self.name, arguments.path, context, title=f"{arguments.pattern}{where}")
+
+    async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
+        place = await asyncio.to_thread(place_of, arguments.path, context, plan)
+        ripgrep = await asyncio.to_thread(ripgrep_command, context.environment, place.root)
+        ran = await run_search(
+            _plain_command(arguments, place) if ripgrep is None else [*ripgrep, *_options(arguments, place)],
+            cwd=Path("/") if ripgrep is None else place.root,
+            environment=context.environment,
+            most_bytes=_MOST_BYTES,
+            timeout=_TIMEOUT,
+        )
+        dialect = "Python's re syntax, since ripgrep is not there" if ripgrep is None else ""
+        if ran.code not in (0, 1, None) and not ran.output:
+            raise ToolError(told(context, _failure(ran, dialect)))
+        text = await asyncio.to_thread(_answer, arguments, place, ran, context.workspace, dialect)
+        return Output(told(context, text))
+
+
+def _options(arguments: Arguments, place: Place) -> list[str]:
+    options = ["--line-number", "--with-filename", "--no-heading", "--null", "--max-columns-preview"]
+    options += [
+        f"--max-columns={MAX_LINE_CHARS * 4}",
+        f"--max-filesize={MAX_FILE_BYTES}",
+        f"--context={arguments.context}",
+    ]
+    options += ["--fixed-strings"] * arguments.literal + ["--ignore-case"] * arguments.ignore_case
+    if arguments.include is not None and "/" not in arguments.include:
+        # a type, not a glob: a glob would bring back what the ignore files leave out
+        options += [f"--type-add={_TYPE}:{arguments.include}", f"--type={_TYPE}"]
+    return [*options, f"--regexp={arguments.pattern}", "--", f"./{place.start}"]
+
+
+def _plain_command(arguments: Arguments, place: Place) -> list[str]:
+    question = plain_search.Question(
+        pattern=arguments.pattern,
+        ignore_case=arguments.ignore_case,
+        literal=arguments.literal,
+        include=arguments.include,
+        context=arguments.context,
+        width=MAX_LINE_CHARS * 4,
+    )
+    return plain_search.command(question, root=place.root, start=place.start)
+
+
+def _failure(ran: Ran, dialect: str) -> str:
+    said = ran.errors.strip()[:1_000] or f"exit code {ran.code}"
+    return f"the search failed{f' ({dialect})' if dialect else ''}: {said}"
+
+
+class _Line(msgspec.Struct, frozen=True):
+    number: int
+    matches: bool
+    text: str
+
+
+_Found = dict[str, list[_Line]]
+
+
+def _parsed(output: bytes) -> _Found:
+    """By file. A last line that was cut off in the middle is left out."""
+    found: _Found = {}
+    for row in output.split(b"\n")[:-1]:
+        name, separator, rest = row.partition(b"\0")
+        digits = len(rest) - len(rest.lstrip(b"0123456789"))
+        if separator and digits:
+            text = rest[digits + 1 :].decode("utf-8", "replace").rstrip("\r")
+            line = _Line(int(rest[:digits]), rest[digits : digits + 1] == b":", _cut(text))
+            found.setdefault(os.fsdecode(name).removeprefix("./"), []).append(line)
+    return found
+
+
+def _cut(text: str) -> str:
+    return f"{text[:MAX_LINE_CHARS]}…" if len(text) > MAX_LINE_CHARS else text
+
+
+def _answer(arguments: Arguments, place: Place, ran: Ran, workspace: Path, dialect: str) -> str:
+    found = _wanted(_parsed(ran.output), arguments, place)
+    total = sum(line.matches for lines in found.values() for line in lines)
+    notes = [dialect] if dialect else []
+    if ran.cut is not None:
+        why = "it took too long" if ran.cut == "time" else "there are too many"
+        notes.append(f"the search was stopped, {why}; narrow the pattern or the path")
+    elif ran.errors and ran.code == 2:
+        notes.append(f"some files could not be searched: {ran.errors.strip().splitlines()[0][:200]}")
+    if not total:
+        return "\n".join([f"no line matches {arguments.pattern!r}", *(f"({note})" for note in notes)])
+    body, shown, files = _body(found, newest_first(place.root, found), arguments, place, workspace)
+    if shown < total:
+        more = " or more" if ran.cut else ""
+        notes.append(f"{shown:,} of {total:,}{more} matching lines, {files} of {len(found)} files, newest first")
+    return "\n".join([*body, *(f"({note})" for note in notes)])
+
+
+def _wanted(found: _Found, arguments: Arguments, place: Place) -> _Found:
+    """Without what the search program does not know: our own ignore file, and rules above the place searched."""
+    if not place.is_dir:
+        return found
+    prefix = f"{place.start}/" if place.start else ""
+    include = compile_glob(arguments.include) if arguments.include and "/" in arguments.include else None
+    ignore = Ignore(place.root, open_path=place.start)
+    return {
+        name: lines
+        for name, lines in found.items()
+        if not ignore.ignored(name, is_dir=False) and (include is None or include.fullmatch(name.removeprefix(prefix)))
+    }
+
+
+def _body(
+    found: _Found, order: Iterable[str], arguments: Arguments, place: Place, workspace: Path
+) -> tuple[list[str], int, int]:
+    """Lines by file, how many of them match, and of how many files."""
+    body: list[str] = []
+    shown = files = size = 0
+    for name in order:
+        rows = [place.name(name, workspace)]
+        last = None
+        for line in found[name]:
+            if shown == arguments.limit or size > MAX_CHARS:
+                break
+            if arguments.context and last is not None and line.number > last + 1:
+                rows.append("  --")
+            rows.append(f"  {line.number}{':' if line.matches else '-'} {line.text}")
+            last = line.number
+            shown += line.matches
+            size += len(rows[-1])
+        if len(rows) == 1:
+            break
+        body += rows
+        files += 1
+    return body, shown, files

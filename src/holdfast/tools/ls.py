@@ -1,0 +1,88 @@
+"""`ls`: a directory as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.errors import ToolError
+from holdfast.schema.approvals import Effect
+from holdfast.tools import paths
+from holdfast.tools.ignore import Ignore
+from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.searching import Place, in_thread, place_of, search_plan
+from holdfast.tools.walk import Entry, walk
+from holdfast.tools.writing import told
+
+MAX_ENTRIES = 1_000
+DEFAULT_DEPTH = 3
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="Directory, relative to the workspace or absolute.")] = "."
+    depth: Annotated[int, Meta(ge=1, le=20, description="How many levels to show.")] = DEFAULT_DEPTH
+
+
+class Ls:
+    name: ClassVar[str] = "ls"
+    description: ClassVar[str] = "Show a directory as a tree, without what .gitignore and .holdfastignore leave out."
+    arguments: ClassVar[type[Arguments]] = Arguments
+    effect: ClassVar[Effect] = "reads"
+    parallel: ClassVar[bool] = True
+
+    async def plan(self, arguments: Arguments, context: Context) -> Plan:
+        return await search_plan(self.name, arguments.path, context, title=arguments.path)
+
+    async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
+        text = await in_thread(lambda stopped: _listing(arguments, context, plan, stopped))
+        return Output(told(context, text))
+
+
+def _listing(arguments: Arguments, context: Context, plan: Plan, stopped: Callable[[], bool]) -> str:
+    place = place_of(arguments.path, context, plan)
+    if not place.is_dir:
+        raise ToolError(f"{paths.shown(place.path, context.workspace)!r} is a file; use view to read it")
+    tree = _Tree(place, arguments.depth, stopped)
+    lines = [f"{paths.shown(place.path, context.workspace)}/", *tree.lines(place.start, indent="  ")]
+    if tree.cut:
+        lines.append(f"(cut after {MAX_ENTRIES:,} entries, the upper levels first; list a directory below for more)")
+    elif len(lines) == 1:
+        lines.append("  (empty, or all of it is ignored)")
+    return "\n".join(lines)
+
+
+class _Tree:
+    """Entries by directory. The walk goes level by level, so a large directory does not hide its neighbours."""
+
+    def __init__(self, place: Place, depth: int, stopped: Callable[[], bool]) -> None:
+        self.cut = False
+        self._children: dict[str, list[Entry]] = {}
+        self._unreadable: set[str] = set()
+        self._depth = depth
+        count = 0
+        for entry in walk(
+            place.root, place.start, Ignore(place.root, open_path=place.start), depth=depth, stopped=stopped
+        ):
+            if not entry.readable:
+                self._unreadable.add(entry.relative)
+                continue
+            count += 1
+            if count > MAX_ENTRIES:
+                self.cut = True
+                break
+            self._children.setdefault(entry.relative.rpartition("/")[0], []).append(entry)
+
+    def lines(self, directory: str, *, indent: str) -> Iterator[str]:
+        for entry in self._children.get(directory, ()):
+            yield f"{indent}{entry.name}{self._suffix(entry)}"
+            yield from self.lines(entry.relative, indent=f"{indent}  ")
+
+    def _suffix(self, entry: Entry) -> str:
+        if entry.is_link:
+            return " (symlink)"
+        if not entry.is_dir:
+            return ""
+        return "/ (cannot be read)" if entry.relative in self._unreadable else "/"

@@ -1,0 +1,136 @@
+"""`view`: a text file with line numbers, or an image for models that can see."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.errors import ToolError
+from holdfast.schema.approvals import Effect, Subject
+from holdfast.schema.messages import File
+from holdfast.tools import paths, textfile
+from holdfast.tools.disk import content_hash, read_file
+from holdfast.tools.lines import Line, split
+from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.writing import told
+
+DEFAULT_LINES = 2_000
+MAX_LINE_CHARS = 2_000
+MAX_CHARS = 100_000
+MAX_IMAGE_BYTES = 5 * 1024 * 1024
+
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="Relative to the workspace, or absolute.")]
+    offset: Annotated[int, Meta(ge=1, description="First line to show; lines count from 1.")] = 1
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many lines to show.")] = DEFAULT_LINES
+
+
+class View:
+    name: ClassVar[str] = "view"
+    description: ClassVar[str] = (
+        "Read a file: text with line numbers, or an image. Read a file before you change it. "
+        "Long files come in parts: go on with offset."
+    )
+    arguments: ClassVar[type[Arguments]] = Arguments
+    effect: ClassVar[Effect] = "reads"
+    parallel: ClassVar[bool] = True
+
+    async def plan(self, arguments: Arguments, context: Context) -> Plan:
+        path = await asyncio.to_thread(paths.resolve, arguments.path, context.workspace)
+        title = told(context, paths.shown(path, context.workspace))
+        return Plan(Subject(self.name, self.effect, title, cwd=str(context.workspace), paths=(str(path),)))
+
+    async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
+        output, content = await asyncio.to_thread(_read, arguments, context, plan)
+        (path,) = plan.subject.paths
+        await context.files.record_read(Path(path), content)
+        return output
+
+
+def _read(arguments: Arguments, context: Context, plan: Plan) -> tuple[Output, str]:
+    """What is shown, and the hash of the whole content."""
+    path = paths.resolve(arguments.path, context.workspace)
+    name = paths.shown(path, context.workspace)
+    if plan.subject.paths != (str(path),):
+        raise ToolError(f"{arguments.path!r} leads elsewhere than when this was planned; try again")
+    data = read_file(path)
+    if data is None:
+        raise paths.missing(path, context.workspace)
+    display = {"path": told(context, name)}
+    if media_type := image_type(data):
+        image = _image(name, media_type, data, context)
+        return Output(f"{image.name}: an image ({media_type})", files=(image,), display=display), content_hash(data)
+    found = textfile.decode(data)
+    if found is None:
+        raise ToolError(f"{name!r} is a binary file ({len(data):,} bytes); view shows text and images", code="binary")
+    return Output(told(context, _shown(found, arguments)), display=display), content_hash(data)
+
+
+def image_type(data: bytes) -> str | None:
+    """By content, not by name."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media_type for magic, media_type in _IMAGES.items() if data.startswith(magic)), None)
+
+
+def _image(name: str, media_type: str, data: bytes, context: Context) -> File:
+    if not context.can_see_images:
+        raise ToolError(f"{name!r} is an image ({media_type}), and the model of this run cannot see images")
+    if len(data) > MAX_IMAGE_BYTES:
+        raise ToolError(
+            f"{name!r} is an image of {len(data):,} bytes; at most {MAX_IMAGE_BYTES:,} can be shown; make it smaller"
+        )
+    return File(name=told(context, name), media_type=media_type, data=base64.b64encode(data).decode())
+
+
+def _shown(found: textfile.TextFile, arguments: Arguments) -> str:
+    lines = split(found.text)
+    notes = [found.note()] if found.note() else []
+    if not lines:
+        return _with_notes("", ["the file is empty", *notes])
+    first = arguments.offset - 1
+    if first >= len(lines):
+        raise ToolError(f"offset {arguments.offset} is past the end: the file has {len(lines):,} lines")
+    shown = _numbered(lines[first : first + arguments.limit], first=arguments.offset)
+    last = first + len(shown)
+    if last < len(lines):
+        notes.append(f"lines {first + 1} to {last} of {len(lines):,}; go on with offset {last + 1}")
+    elif not lines[-1].end:
+        notes.append("no newline at the end of the file")
+    return _with_notes("\n".join(shown), notes)
+
+
+def _numbered(lines: list[Line], *, first: int) -> list[str]:
+    """As many as fit, at least one."""
+    shown: list[str] = []
+    size = 0
+    for number, line in enumerate(lines, start=first):
+        text = f"{number:>6}\t{_cut(line.text)}"
+        size += len(text) + 1
+        if size > MAX_CHARS and shown:
+            break
+        shown.append(text)
+    return shown
+
+
+def _cut(text: str) -> str:
+    more = len(text) - MAX_LINE_CHARS
+    return f"{text[:MAX_LINE_CHARS]}… [+{more:,} characters]" if more > 0 else text
+
+
+def _with_notes(body: str, notes: list[str]) -> str:
+    said = f"({'; '.join(notes)})" if notes else ""
+    return f"{body}\n{said}" if body and said else body or said

@@ -1,0 +1,171 @@
+"""A workspace with sessions that use the file tools: real files, real snapshots, and a ledger that lives in memory."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from holdfast.config import Settings
+from holdfast.errors import StoreConflict
+from holdfast.schema.events import FileChanged
+from holdfast.store.records import FileSnapshot
+from holdfast.store.writes import Batch, Committed, MoveSnapshot, PutSnapshot, RecordRead
+from holdfast.tools.edit import Edit
+from holdfast.tools.protocol import Context, Output, Plan, Tool
+from holdfast.tools.view import View
+from holdfast.tools.write import Write
+from holdfast.workspace.blobs import Blobs
+from holdfast.workspace.restore import Report, Undo
+from holdfast.workspace.snapshots import SessionFiles
+
+AT = "2026-01-01T00:00:00.000Z"
+
+
+class MemoryRecords:
+    """The part of the ledger that files need."""
+
+    def __init__(self) -> None:
+        self.reads: dict[tuple[str, str], str] = {}
+        self.rows: dict[str, FileSnapshot] = {}
+        self.events: list[FileChanged] = []
+
+    async def commit(self, batch: Batch) -> Committed:
+        for write in batch.writes:
+            match write:
+                case RecordRead():
+                    self.reads[write.session_id, write.path] = write.content_hash
+                case PutSnapshot(snapshot=row):
+                    assert row.id not in self.rows
+                    self.rows[row.id] = msgspec.structs.replace(row, seq=len(self.rows) + 1)
+                case MoveSnapshot():
+                    if self.rows[write.snapshot_id].state != write.expect:
+                        raise StoreConflict(f"{write.snapshot_id!r} is not {write.expect}")
+                    row = self.rows[write.snapshot_id]
+                    self.rows[row.id] = msgspec.structs.replace(row, state=write.state)
+                case _:
+                    raise AssertionError(f"files do not write {write!r}")
+        self.events += cast(list[FileChanged], list(batch.events))
+        return Committed()
+
+    async def read_hash(self, session_id: str, path: str) -> str | None:
+        return self.reads.get((session_id, path))
+
+    async def snapshots(self, session_id: str, *, path: str | None = None) -> tuple[FileSnapshot, ...]:
+        rows = sorted(self.rows.values(), key=lambda row: row.seq)
+        return tuple(row for row in rows if row.session_id == session_id and path in (None, row.path))
+
+
+class Filebox:
+    """One workspace. Sessions of it share the ledger and the kept contents."""
+
+    def __init__(self, directory: Path) -> None:
+        directory = directory.resolve()
+        self.workspace = directory / "workspace"
+        self.workspace.mkdir(parents=True)
+        self.kept = directory / "data" / "snapshots"
+        self.records = MemoryRecords()
+        self.blobs = Blobs(self.kept)
+        self._numbers = count(1)
+
+    def session(self, session_id: str = "ses_1", *, run_id: str = "run_1", **context: Any) -> "Session":
+        return Session(self, session_id, run_id, context)
+
+    def put(self, name: str, content: str | bytes) -> Path:
+        """A person writes a file."""
+        path = self.workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def text(self, name: str) -> str:
+        return (self.workspace / name).read_bytes().decode()
+
+    def tree(self) -> dict[str, bytes]:
+        """All files with their contents."""
+        files = (path for path in self.workspace.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.workspace)): path.read_bytes() for path in files}
+
+    def new_id(self, prefix: str) -> str:
+        return f"{prefix}_{next(self._numbers)}"
+
+    def undoing(self) -> Undo:
+        return Undo(self.records, self.blobs, now=lambda: AT)
+
+
+class Session:
+    """What an agent does in one run, by its tools."""
+
+    def __init__(self, box: Filebox, session_id: str, run_id: str, context: dict[str, Any]) -> None:
+        self.box = box
+        self.session_id = session_id
+        self.run_id = run_id
+        self._context = context
+
+    def context(self) -> Context:
+        """One per call, as the turn makes them."""
+        box = self.box
+        call_id = box.new_id("call")
+        files = SessionFiles(
+            box.records,
+            box.blobs,
+            session_id=self.session_id,
+            run_id=self.run_id,
+            call_id=call_id,
+            new_id=box.new_id,
+            now=lambda: AT,
+        )
+        nothing = cast(Any, None)
+        given: dict[str, Any] = {
+            "workspace": box.workspace,
+            "environment": dict(os.environ),
+            "can_see_images": False,
+            "redact": str,
+            "files": files,
+        }
+        return Context(
+            **(given | self._context),
+            session_id=self.session_id,
+            run_id=self.run_id,
+            call_id=call_id,
+            workspace_id="wsp_1",
+            settings=Settings(),
+            outputs=box.workspace.parent / "outputs",
+            interactive=True,
+            emit=lambda text: None,
+            new_id=box.new_id,
+            now=lambda: AT,
+            jobs=nothing,
+            asker=nothing,
+            todos=nothing,
+            children=nothing,
+        )
+
+    async def call(self, tool: Tool[Any], *, between: Callable[[], object] = lambda: None, **arguments: Any) -> Output:
+        """Plan, approval (where something may happen in between), run."""
+        given = msgspec.convert(arguments, tool.arguments)
+        context = self.context()
+        plan = await tool.plan(given, context)
+        await asyncio.to_thread(between)
+        return await tool.run(given, context, plan)
+
+    async def plan(self, tool: Tool[Any], **arguments: Any) -> Plan:
+        return await tool.plan(msgspec.convert(arguments, tool.arguments), self.context())
+
+    async def view(self, path: str, **arguments: Any) -> str:
+        return (await self.call(View(), path=path, **arguments)).text
+
+    async def edit(self, path: str, old: str, new: str, **arguments: Any) -> str:
+        return (await self.call(Edit(), path=path, old_text=old, new_text=new, **arguments)).text
+
+    async def write(self, path: str, content: str, **arguments: Any) -> str:
+        return (await self.call(Write(), path=path, content=content, **arguments)).text
+
+    async def undo(self, *runs: str) -> Report:
+        return await self.box.undoing().undo(self.session_id, run_id="run_undo", runs=runs or None)
+
+    async def redo(self, *runs: str) -> Report:
+        return await self.box.undoing().redo(self.session_id, run_id="run_redo", runs=runs or None)
