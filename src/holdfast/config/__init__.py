@@ -18,7 +18,6 @@ needs them.
 from holdfast.config.catalogue import ActiveProvider, Catalogue, ResolvedModel, resolve_model, search_key
 from holdfast.config.checks import configured_secrets, secret_variables
 from holdfast.config.layers import Config, load_config, plain
-from holdfast.config.locations import Locations
 from holdfast.config.project import project_files, repository_root
 from holdfast.config.providers import PROVIDERS, CatalogueModel, CatalogueProvider, Price
 from holdfast.config.redaction import Redactor, StreamRedactor
@@ -27,6 +26,7 @@ from holdfast.config.settings import Settings
 from holdfast.config.sources import Origin
 from holdfast.config.trust import TrustStore
 from holdfast.config.values import Duration, KeySource, Secret, format_duration, parse_duration
+from holdfast.locations import Locations
 
 __all__ = [
     "PROVIDERS",

@@ -15,7 +15,6 @@ import msgspec
 
 from holdfast.config.checks import check_layer, check_settings
 from holdfast.config.decode import Problem, decode
-from holdfast.config.locations import Locations
 from holdfast.config.settings import Settings
 from holdfast.config.sources import (
     FILE_KINDS,
@@ -32,6 +31,7 @@ from holdfast.config.sources import (
 from holdfast.config.toml import KeyPath, format_key
 from holdfast.config.values import Leaf
 from holdfast.errors import ConfigError
+from holdfast.locations import Locations
 
 _MOST_PROBLEMS = 20
 

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 from holdfast.agent.prompt import Gathered, Instructions, Skill, Surroundings
-from holdfast.config import Locations
 from holdfast.extend.instructions import read_instructions, repository_root
 from holdfast.extend.skills import read_skills
 from holdfast.extend.surroundings import git_branch, git_status, platform_name
 from holdfast.ids import Clock
+from holdfast.locations import Locations
 
 SKILLS = Path(".holdfast") / "skills"
 

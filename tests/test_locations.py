@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config import Locations
 from holdfast.errors import ConfigError
+from holdfast.locations import Locations
 
 
 def test_one_directory_holds_everything_when_asked() -> None:
