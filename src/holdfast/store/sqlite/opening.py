@@ -28,10 +28,10 @@ class Connect(Protocol):
 
 
 def connect(
-    path: Path, *, read_only: bool, factory: type[sqlite3.Connection] = sqlite3.Connection
+    path: Path, *, read_only: bool, immutable: bool = False, factory: type[sqlite3.Connection] = sqlite3.Connection
 ) -> sqlite3.Connection:
     """A connection that begins no transaction by itself. Threads hand it on; they never share it at one time."""
-    mode = "ro" if read_only else "rw"
+    mode = "ro&immutable=1" if immutable else "ro" if read_only else "rw"
     return sqlite3.connect(
         f"file:{quote(str(path))}?mode={mode}",
         uri=True,
@@ -94,11 +94,13 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
     unclean = _has_log(path)
     _inspect_header(path, size=size, unclean=unclean)
     try:
-        with closing(connect(path, read_only=True)) as connection:
+        with closing(connect(path, read_only=True) if unclean else _connect_unlocked(path)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             findings = connection.execute("PRAGMA quick_check(3)").fetchall() if unclean else [("ok",)]
+    except sqlite3.OperationalError as error:
+        raise _unwritable(path, error) from error
     except sqlite3.DatabaseError as error:
         raise _damaged(path, str(error)) from error
     if tables and application != APPLICATION_ID:
@@ -122,7 +124,7 @@ def open_writer(path: Path, *, connect: Connect = connect) -> sqlite3.Connection
             raise _unwritable(path, f"its file system allows no write-ahead log (journal mode {mode!r})")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute("PRAGMA journal_size_limit = 67108864")
         migrate(connection)
         ensure_search(connection)
@@ -173,6 +175,11 @@ def ensure_search(connection: sqlite3.Connection) -> bool:
 
 def has_fts5(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'").fetchone()[0])
+
+
+def _connect_unlocked(path: Path) -> sqlite3.Connection:
+    """Leaves no trace beside the file; for one that nobody can be writing."""
+    return connect(path, read_only=True, immutable=True)
 
 
 def _has_log(path: Path) -> bool:

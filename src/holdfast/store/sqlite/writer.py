@@ -3,8 +3,8 @@
 Each batch of a group stands in its own savepoint, so that a conflict in one does not hurt the others; if the commit
 itself fails, none of them happened. Outcomes reach the loop in one call per group, in commit order.
 
-The writer also checkpoints, and nobody else does: when it has nothing else to do and the write-ahead log has grown, or
-under load when it has grown a lot. Readers are short, so that a passive checkpoint gets all the way.
+The writer also checkpoints, and nobody else does: now and then when it has nothing else to do, so that nobody waits for
+it; SQLite's own threshold bounds the write-ahead log under load. Readers are short, so a passive one gets all the way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from holdfast.errors import StoreConflict, StoreUnwritable
@@ -30,8 +29,8 @@ _logger = logging.getLogger(__name__)
 
 GROUP = 128
 """How many batches may share a commit."""
-CHECKPOINT_IDLE = 4 << 20
-CHECKPOINT_BUSY = 64 << 20
+CHECKPOINT_COMMITS = 200
+"""After so many commits the write-ahead log is folded back as soon as nothing waits."""
 
 Outcome: TypeAlias = Committed | BaseException
 
@@ -61,11 +60,9 @@ Deliver: TypeAlias = Callable[[list[tuple[BatchJob, Outcome]]], None]
 class Writer:
     """Owns the writing connection from its own thread; everything else is told through the loop."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, *, path: Path, loop: asyncio.AbstractEventLoop, deliver: Deliver
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
         self._sql = connection
-        self._log_path = path.with_name(path.name + "-wal")
+        self._since_checkpoint = 0
         self._loop = loop
         self._deliver = deliver
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -108,7 +105,7 @@ class Writer:
                 except queue.Empty:
                     break
             self._commit_group(group)
-            self._checkpoint_if_grown()
+            self._checkpoint_if_idle()
         self._close()
 
     def _commit_group(self, group: list[BatchJob]) -> None:
@@ -172,13 +169,11 @@ class Writer:
             if self._sql.in_transaction:
                 self._sql.execute("ROLLBACK")
 
-    def _checkpoint_if_grown(self) -> None:
-        try:
-            size = self._log_path.stat().st_size
-        except OSError:
+    def _checkpoint_if_idle(self) -> None:
+        self._since_checkpoint += 1
+        if self._since_checkpoint < CHECKPOINT_COMMITS or not self._jobs.empty():
             return
-        if size < (CHECKPOINT_IDLE if self._jobs.empty() else CHECKPOINT_BUSY):
-            return
+        self._since_checkpoint = 0
         try:
             self._sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:

@@ -1,0 +1,64 @@
+"""Words and batches for tests of the ledger and of what stands on it."""
+
+from holdfast.schema.events import MessageUpdated, RunAccepted, RunFinished, SessionCreated
+from holdfast.schema.messages import Message, Part, Role, Text
+from holdfast.schema.runs import LiveState, Outcome, Run
+from holdfast.schema.sessions import Session, Workspace
+from holdfast.store import Batch, run_after
+from holdfast.store.writes import EndRun, InsertRun, PutMessage, PutSession, PutWorkspace
+
+AT = "2026-01-01T00:00:00.000Z"
+DONE = Outcome(state="completed", reason="end_turn", text="done")
+
+
+def new_workspace(workspace_id: str = "wsp_1") -> Batch:
+    return Batch((PutWorkspace(Workspace(id=workspace_id, path=f"/at/{workspace_id}", created_at=AT)),))
+
+
+def new_session(
+    session_id: str = "ses_1",
+    *,
+    workspace_id: str = "wsp_1",
+    parent_id: str | None = None,
+    title: str = "",
+    at: str = AT,
+) -> Batch:
+    session = Session(
+        id=session_id, workspace_id=workspace_id, parent_id=parent_id, title=title, created_at=at, updated_at=at
+    )
+    return Batch((PutSession(session),), (SessionCreated(at=at, session_id=session_id, session=session),))
+
+
+def a_run(
+    run_id: str = "run_1", *, session_id: str = "ses_1", seq: int = 1, state: LiveState = "queued", prompt: str = "go"
+) -> Run:
+    return Run(id=run_id, session_id=session_id, seq=seq, rank=seq, state=state, prompt=prompt, created_at=AT)
+
+
+def accept(run: Run, *, body_hash: str = "hash", at: str = AT) -> Batch:
+    return Batch(
+        (InsertRun(run=run, body_hash=body_hash, verdict="queued", position=1),),
+        (RunAccepted(at=at, session_id=run.session_id, run=run),),
+    )
+
+
+def end(run: Run, outcome: Outcome = DONE, *, at: str = AT) -> Batch:
+    write = EndRun(run_id=run.id, outcome=outcome, finished_at=at)
+    return Batch((write,), (RunFinished(at=at, session_id=run.session_id, run=run_after(run, write)),))
+
+
+def a_message(
+    message_id: str = "msg_1",
+    *parts: Part,
+    session_id: str = "ses_1",
+    run_id: str = "run_1",
+    role: Role = "assistant",
+    seq: int = 0,
+) -> Message:
+    return Message(id=message_id, session_id=session_id, run_id=run_id, role=role, seq=seq, created_at=AT, parts=parts)
+
+
+def says(message_id: str, text: str, *, session_id: str = "ses_1", role: Role = "user") -> Batch:
+    """A message of one text, stored and told."""
+    message = a_message(message_id, Text(text), session_id=session_id, role=role)
+    return Batch((PutMessage(message),), (MessageUpdated(at=AT, session_id=session_id, message=message),))

@@ -1,0 +1,310 @@
+"""One database, one owner; what is not ours to open is not touched (W10)."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import BadRequest, StoreDamaged, StoreLocked, StoreNewer, StoreUnwritable
+from holdfast.store import SqliteStore, open_store
+from holdfast.store.sqlite import opening
+from holdfast.store.sqlite.tables import APPLICATION_ID, MIGRATIONS
+from tests.store.building import new_session, new_workspace, says
+from tests.store.faults import Faults, disk_error, small_disk
+
+OpenSqlite = Callable[..., Awaitable[SqliteStore]]
+ROOT = Path(__file__).parents[2]
+
+
+async def filled(path: Path, *, messages: int = 40) -> None:
+    """A closed ledger with something in it."""
+    store = await open_store(path)
+    await store.commit(new_workspace())
+    await store.commit(new_session())
+    for n in range(messages):
+        await store.commit(says(f"msg_{n}", "some words " * 100))
+    await store.close()
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix not in (".lock", ".db-shm")}
+
+
+async def test_a_new_ledger_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "data" / "holdfast.db"
+    store = await open_store(path)
+    await store.commit(new_workspace())
+    modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in [path.parent, *path.parent.iterdir()]}
+    await store.close()
+    assert modes.pop("data") == 0o700
+    assert modes == dict.fromkeys(["holdfast.db", "holdfast.db-wal", "holdfast.db-shm", "holdfast.db.lock"], 0o600)
+
+
+@pytest.mark.promise("W10")
+async def test_a_second_owner_gets_a_clear_message(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
+    await open_sqlite()
+    with pytest.raises(StoreLocked, match=rf"in use by another Holdfast server \(process {os.getpid()}\)") as caught:
+        await open_store(tmp_path / "holdfast.db")
+    assert caught.value.detail["pid"] == os.getpid()
+
+
+@pytest.mark.promise("W10")
+async def test_the_lock_goes_with_the_process_that_held_it(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    program = (
+        "import asyncio, sys; from pathlib import Path; from holdfast.store import open_store\n"
+        "async def main():\n"
+        "    store = await open_store(Path(sys.argv[1])); print('open', flush=True); await asyncio.Event().wait()\n"
+        "asyncio.run(main())"
+    )
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", program, str(path), stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert await child.stdout.readline() == b"open\n"
+    with pytest.raises(StoreLocked, match=f"process {child.pid}"):
+        await open_store(path)
+    child.kill()
+    await child.wait()
+    await (await open_store(path)).close()
+
+
+@pytest.mark.promise("W10")
+async def test_a_failed_opening_lets_go_of_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    path.write_bytes(b"not a database at all" * 100)
+    for _ in range(2):
+        with pytest.raises(StoreDamaged):
+            await open_store(path)
+
+
+@pytest.mark.promise("W10")
+@pytest.mark.parametrize("garbage", [b"x", b"hello world " * 1000, b"\0" * 8192, b"SQLite format 3\0" + b"\xff" * 8000])
+async def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path, garbage: bytes) -> None:
+    path = tmp_path / "holdfast.db"
+    path.write_bytes(garbage)
+    with pytest.raises(StoreDamaged, match=r"is damaged: .* not touched"):
+        await open_store(path)
+    assert contents(tmp_path) == {"holdfast.db": garbage}
+
+
+@pytest.mark.promise("W10")
+async def test_a_database_that_was_cut_off_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    await filled(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    before = contents(tmp_path)
+    with pytest.raises(StoreDamaged, match="cut off"):
+        await open_store(path)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.promise("W10")
+async def test_damage_is_looked_for_after_a_crash_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "holdfast.db"
+    await filled(path)
+    store = await open_store(path)
+    await store.commit(says("msg_more", "left in the write-ahead log"))
+    crashed = tmp_path / "b"
+    await asyncio.to_thread(shutil.copytree, path.parent, crashed)
+    await store.close()
+    with (crashed / "holdfast.db").open("r+b") as file:
+        for page in range(5, 60):
+            file.seek(page * 4096)
+            file.write(b"\xa5" * 64)
+    before = contents(crashed)
+    assert "holdfast.db-wal" in before
+    with pytest.raises(StoreDamaged, match="is damaged"):
+        await open_store(crashed / "holdfast.db")
+    assert contents(crashed) == before
+
+
+async def test_after_a_crash_without_damage_the_log_is_recovered(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "holdfast.db"
+    await filled(path, messages=1)
+    store = await open_store(path)
+    await store.commit(says("msg_more", "left in the write-ahead log"))
+    await asyncio.to_thread(shutil.copytree, path.parent, tmp_path / "b")
+    await store.close()
+    store = await open_store(tmp_path / "b" / "holdfast.db")
+    assert (await store.message("msg_more")).seq == 2
+    assert store.last_number == 3
+    await store.close()
+
+
+@pytest.mark.promise("W10")
+async def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    with closing(sqlite3.connect(path)) as sql:
+        sql.execute("CREATE TABLE theirs (x)")
+    before = contents(tmp_path)
+    with pytest.raises(StoreDamaged, match="not one of Holdfast"):
+        await open_store(path)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.promise("W10")
+async def test_a_newer_database_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    await filled(path, messages=1)
+    with closing(sqlite3.connect(path)) as sql:
+        sql.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    before = contents(tmp_path)
+    with pytest.raises(StoreNewer, match="newer Holdfast") as caught:
+        await open_store(path)
+    assert caught.value.detail == {"found": len(MIGRATIONS) + 1, "known": len(MIGRATIONS)}
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.promise("W10")
+async def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreUnwritable, match=r"file/holdfast\.db.* cannot be written"):
+        await open_store(tmp_path / "file" / "holdfast.db")
+    (tmp_path / "holdfast.db").mkdir()
+    with pytest.raises(StoreUnwritable, match="cannot be written"):
+        await open_store(tmp_path / "holdfast.db")
+
+
+@pytest.mark.promise("W10")
+@pytest.mark.parametrize("start", ["PRAGMA journal_mode", "BEGIN"])
+async def test_a_database_that_cannot_be_written_is_named(tmp_path: Path, start: str) -> None:
+    path = tmp_path / "holdfast.db"
+    await filled(path, messages=1)
+    before = contents(tmp_path)
+    faults = Faults()
+    faults.on = lambda sql: disk_error("attempt to write a readonly database") if sql.startswith(start) else None
+    with pytest.raises(StoreUnwritable, match="readonly"):
+        await open_store(path, connect=faults.connect)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.promise("W10")
+async def test_a_disk_that_is_mounted_read_only_is_named(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "4m") as disk:
+        if disk is None:
+            pytest.skip("no file system may be mounted here")
+        await filled(disk / "holdfast.db", messages=1)
+        before = contents(disk)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, timeout=10)
+        with pytest.raises(StoreUnwritable, match="cannot be written"):
+            await open_store(disk / "holdfast.db")
+        assert contents(disk) == before
+
+
+async def test_an_opening_that_was_cut_short_is_made_good(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    with closing(sqlite3.connect(path)) as sql:
+        sql.execute("PRAGMA journal_mode = WAL")
+    store = await open_store(path)
+    await store.commit(new_workspace())
+    await store.close()
+
+
+def tables(sql: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in sql.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
+
+
+def test_a_migration_that_fails_leaves_the_version_before_it() -> None:
+    steps = (MIGRATIONS[0], ("CREATE TABLE extra (x)",), ("CREATE TABLE more (x)", "CREATE TABLE nonsense"))
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as sql:
+        with pytest.raises(sqlite3.OperationalError):
+            opening.migrate(sql, steps)
+        assert sql.execute("PRAGMA user_version").fetchone() == (2,)
+        assert "extra" in tables(sql)
+        assert "more" not in tables(sql)
+        assert not sql.in_transaction
+        opening.migrate(sql, (*steps[:2], ("CREATE TABLE more (x)",)))
+        assert sql.execute("PRAGMA user_version").fetchone() == (3,)
+        assert sql.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
+async def test_every_released_version_is_brought_forward(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "holdfast.db"
+
+    def make() -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as sql:
+            opening.migrate(sql, MIGRATIONS[:version])
+
+    await asyncio.to_thread(make)
+    store = await open_store(path)
+    await store.commit(new_workspace())
+    await store.commit(new_session())
+    await store.commit(says("msg_1", "words"))
+    assert len(await store.search("words")) == 1
+    await store.close()
+
+
+async def test_an_index_that_is_missing_is_made_from_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    await filled(path, messages=3)
+    with closing(sqlite3.connect(path)) as sql:
+        sql.execute("DROP TABLE search")
+    store = await open_store(path)
+    assert len(await store.search("words")) == 3
+    await store.close()
+
+
+async def test_without_the_index_search_reads_the_text(open_sqlite: OpenSqlite) -> None:
+    store = await open_sqlite()
+    await store.commit(new_workspace())
+    await store.commit(new_session())
+    await store.commit(says("msg_1", "Red and blue"))
+    await store.commit(says("msg_2", "red"))
+    store._has_search = False
+    assert [hit.message_id for hit in await store.search("RED")] == ["msg_2", "msg_1"]
+    assert [hit.message_id for hit in await store.search("blue red")] == ["msg_1"]
+
+
+@pytest.mark.promise("W10")
+async def test_a_backup_taken_while_commits_go_on_is_one_moment_of_the_ledger(
+    open_sqlite: OpenSqlite, tmp_path: Path
+) -> None:
+    store = await open_sqlite()
+    await store.commit(new_workspace())
+    await store.commit(new_session())
+
+    async def write() -> None:
+        for n in range(300):
+            await store.commit(says(f"msg_{n}", "words " * 50))
+
+    writing = asyncio.create_task(write())
+    copies = []
+    for n in range(5):
+        copies.append(tmp_path / "copies" / f"{n}.db")
+        copies[-1].parent.mkdir(exist_ok=True)
+        await store.backup(copies[-1])
+    await writing
+    sizes = []
+    for copy in copies:
+        assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+        copied = await open_store(copy)
+        messages = (await copied.messages("ses_1", limit=1000)).items
+        events = (await copied.events_after(0, upto=copied.last_number, limit=1000, max_bytes=1 << 30)).events
+        await copied.close()
+        assert [message.seq for message in messages] == list(range(1, len(messages) + 1))
+        assert [event.number for event in events] == list(range(1, len(messages) + 2))
+        assert copied.last_number == len(messages) + 1
+        assert copied.log_id == store.log_id
+        sizes.append(len(messages))
+    assert sizes == sorted(sizes)
+    leftovers = {path.name for path in (tmp_path / "copies").iterdir()}
+    assert leftovers == {f"{n}.db{end}" for n in range(5) for end in ("", ".lock")}
+
+
+async def test_a_backup_overwrites_nothing(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
+    store = await open_sqlite()
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(BadRequest, match="exists"):
+        await store.backup(tmp_path / "mine")
+    with pytest.raises(StoreUnwritable, match="could not be written"):
+        await store.backup(tmp_path / "nowhere" / "copy")
+    assert (tmp_path / "mine").read_text() == "precious"

@@ -1,0 +1,332 @@
+"""The writer: groups, and disks that are full or broken."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import StoreConflict, StoreUnwritable
+from holdfast.store import Batch, SqliteStore, open_store
+from holdfast.store.sqlite import writer
+from tests.store.building import a_run, accept, end, new_session, new_workspace, says
+from tests.store.faults import Faults, disk_error, failing, small_disk
+
+OpenSqlite = Callable[..., Awaitable[SqliteStore]]
+
+
+async def ready(store: SqliteStore) -> SqliteStore:
+    await store.commit(new_workspace())
+    await store.commit(new_session())
+    return store
+
+
+async def message_ids(store: SqliteStore) -> list[str]:
+    return [message.id for message in (await store.messages("ses_1", limit=10_000)).items]
+
+
+async def kinds(store: SqliteStore) -> list[str]:
+    page = await store.events_after(0, upto=1 << 60, limit=10_000, max_bytes=1 << 30)
+    return [event.kind for event in page.events]
+
+
+class Gate:
+    """Holds the writer at its next statement of a kind, until it is opened: what comes meanwhile makes one group."""
+
+    def __init__(self, start: str) -> None:
+        self.start = start
+        self.reached = threading.Event()
+        self.open = threading.Event()
+
+    def on(self, sql: str) -> None:
+        if sql.startswith(self.start) and not self.open.is_set():
+            self.reached.set()
+            assert self.open.wait(30)
+
+
+async def group_of(
+    store: SqliteStore, faults: Faults, batches: list[Batch], then: Callable[[str], Exception | None]
+) -> list[Any]:
+    """Commits the batches as one group, with faults that begin with it."""
+    gate = Gate("COMMIT")
+    faults.on = gate.on
+    first = asyncio.ensure_future(store.commit(says("msg_first", "x")))
+    await asyncio.to_thread(gate.reached.wait, 30)
+    rest = [asyncio.ensure_future(store.commit(batch)) for batch in batches]
+    await asyncio.sleep(0)
+    commits = []
+
+    def counted(sql: str) -> Exception | None:
+        if sql.startswith("COMMIT"):
+            commits.append(sql)
+        return then(sql)
+
+    faults.on = counted
+    gate.open.set()
+    await first
+    results = await asyncio.gather(*rest, return_exceptions=True)
+    assert len(commits) <= 1
+    return results
+
+
+async def test_batches_that_wait_share_one_durable_commit(open_sqlite: OpenSqlite) -> None:
+    faults = Faults()
+    store = await ready(await open_sqlite(connect=faults.connect))
+    batches = [says(f"msg_{n}", "x") for n in range(50)]
+    results = await group_of(store, faults, batches, lambda _: None)
+    assert [result.numbers for result in results] == [(n,) for n in range(3, 53)]
+    assert len(await message_ids(store)) == 51
+
+
+async def test_every_commit_reaches_the_disk(open_sqlite: OpenSqlite) -> None:
+    store = await open_sqlite()
+    sql = store._writer._sql
+    asked = ("journal_mode", "synchronous", "foreign_keys")
+    found = await asyncio.to_thread(lambda: [sql.execute(f"PRAGMA {name}").fetchone()[0] for name in asked])
+    assert found == ["wal", 2, 1]
+
+
+@pytest.mark.promise("R14")
+async def test_if_the_commit_fails_none_of_its_batches_happened(open_sqlite: OpenSqlite) -> None:
+    faults = Faults()
+    store = await ready(await open_sqlite(connect=faults.connect))
+    heard: list[int] = []
+    store.listen(lambda events: heard.extend(event.number for event in events))
+    batches = [says(f"msg_{n}", "x") for n in range(5)]
+    results = await group_of(store, faults, batches, failing("COMMIT"))
+    assert [type(result) for result in results] == [StoreUnwritable] * 5
+    assert "disk I/O error" in str(results[0])
+    assert await message_ids(store) == ["msg_first"]
+    assert store.last_number == 2
+    assert (await store.commit(says("msg_after", "x"))).numbers == (3,)
+    assert heard == [2, 3]
+    assert await message_ids(store) == ["msg_first", "msg_after"]
+
+
+@pytest.mark.promise("R14")
+async def test_a_statement_that_fails_undoes_its_batch_only(open_sqlite: OpenSqlite) -> None:
+    faults = Faults()
+    store = await ready(await open_sqlite(connect=faults.connect))
+    batches = [says("msg_1", "x"), accept(a_run()), says("msg_2", "x")]
+    results = await group_of(store, faults, batches, failing("INSERT INTO runs"))
+    assert [type(result).__name__ for result in results] == ["Committed", "StoreUnwritable", "Committed"]
+    assert await message_ids(store) == ["msg_first", "msg_1", "msg_2"]
+    assert await kinds(store) == ["session.created"] + ["message.updated"] * 3
+    assert await store.run_record("run_1") is None
+
+
+@pytest.mark.promise("R14")
+async def test_a_transaction_that_sqlite_gave_up_is_nobodys(open_sqlite: OpenSqlite) -> None:
+    faults = Faults()
+    store = await ready(await open_sqlite(connect=faults.connect))
+
+    def give_up(sql: str) -> Exception | None:
+        if sql.startswith("INSERT INTO runs"):
+            store._writer._sql.rollback()
+            return disk_error("database or disk is full")
+        return None
+
+    batches = [says("msg_1", "x"), accept(a_run()), says("msg_2", "x")]
+    results = await group_of(store, faults, batches, give_up)
+    assert [type(result) for result in results] == [StoreUnwritable] * 3
+    faults.on = lambda _: None
+    assert await message_ids(store) == ["msg_first"]
+    assert (await store.commit(says("msg_3", "x"))).numbers == (3,)
+
+
+@pytest.mark.promise("R14")
+@pytest.mark.parametrize("start", ["BEGIN", "SAVEPOINT", "RELEASE", "UPDATE log", "INSERT INTO messages", "COMMIT"])
+async def test_wherever_the_disk_fails_nothing_is_half_written_and_the_next_commit_works(
+    open_sqlite: OpenSqlite, start: str
+) -> None:
+    faults = Faults()
+    store = await ready(await open_sqlite(connect=faults.connect))
+    faults.on = failing(start)
+    with pytest.raises(StoreUnwritable) as caught:
+        await store.commit(says("msg_1", "x"))
+    assert caught.value.status == 507
+    assert await message_ids(store) == []
+    assert await kinds(store) == ["session.created"]
+    committed = await store.commit(says("msg_1", "x"))
+    assert (committed.numbers, committed.seqs) == ((2,), {"msg_1": 1})
+
+
+async def test_a_bug_in_a_batch_is_its_senders_to_hear_and_the_writer_lives_on(open_sqlite: OpenSqlite) -> None:
+    store = await ready(await open_sqlite())
+    with pytest.raises(UnicodeEncodeError):
+        await store.commit(says("msg_1", "lone \ud800"))
+    await store.commit(says("msg_2", "x"))
+    assert await message_ids(store) == ["msg_2"]
+
+
+async def _fill(store: SqliteStore, *, size: int = 50_000) -> int:
+    """Commits until the ledger refuses; how many it took."""
+    done = 0
+    while True:
+        try:
+            await store.commit(says(f"msg_{done}", "x" * size))
+        except StoreUnwritable:
+            return done
+        done += 1
+        assert done < 1000
+
+
+@pytest.mark.promise("R14")
+async def test_a_full_database_refuses_and_goes_on_when_there_is_room(open_sqlite: OpenSqlite) -> None:
+    store = await ready(await open_sqlite())
+    sql = store._writer._sql
+    await asyncio.to_thread(lambda: sql.execute("PRAGMA max_page_count = 200").fetchone())
+    done = await _fill(store)
+    assert done > 0
+    assert await message_ids(store) == [f"msg_{n}" for n in range(done)]
+    assert await kinds(store) == ["session.created"] + ["message.updated"] * done
+    await asyncio.to_thread(lambda: sql.execute("PRAGMA max_page_count = 100000").fetchone())
+    assert (await store.commit(says("msg_more", "x" * 50_000))).numbers == (done + 2,)
+
+
+@pytest.mark.promise("R14", "W10")
+async def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "3m") as disk:
+        if disk is None:
+            pytest.skip("no file system may be mounted here")
+        (disk / "filler").write_bytes(b"x" * 1_000_000)
+        store = await ready(await open_store(disk / "holdfast.db"))
+        try:
+            done = await _fill(store)
+            assert done > 0
+            assert await message_ids(store) == [f"msg_{n}" for n in range(done)]
+            with pytest.raises(StoreUnwritable, match="full"):
+                await store.commit(says("msg_more", "x" * 50_000))
+            (disk / "filler").unlink()
+            assert (await store.commit(says("msg_more", "x" * 50_000))).numbers == (done + 2,)
+        finally:
+            await store.close()
+        store = await open_store(disk / "holdfast.db")
+        assert await message_ids(store) == [*(f"msg_{n}" for n in range(done)), "msg_more"]
+        await store.close()
+
+
+async def test_the_write_ahead_log_is_folded_back_when_the_writer_is_idle(
+    open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(writer, "CHECKPOINT_COMMITS", 10)
+    faults = Faults()
+    store = await ready(await open_sqlite(connect=faults.connect))
+    folding = threading.Event()
+    faults.on = lambda sql: folding.set() if sql.startswith("PRAGMA wal_checkpoint(PASSIVE)") else None
+    for n in range(30):
+        await store.commit(says(f"msg_{n}", "x" * 50_000))
+    assert await asyncio.to_thread(folding.wait, 30)
+    await store.commit(says("msg_last", "x"))
+    assert (tmp_path / "holdfast.db").stat().st_size > 1_000_000
+
+
+async def test_a_checkpoint_that_fails_fails_no_commit(
+    open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(writer, "CHECKPOINT_COMMITS", 1)
+    faults = Faults()
+    store = await ready(await open_sqlite(connect=faults.connect))
+    faults.on = failing("PRAGMA wal_checkpoint(PASSIVE)", times=100)
+    await store.commit(says("msg_1", "x"))
+    await store.commit(says("msg_2", "x"))
+    assert "could not be checkpointed" in caplog.text
+    assert await message_ids(store) == ["msg_1", "msg_2"]
+
+
+async def test_closing_commits_what_waits_and_refuses_what_comes_later(tmp_path: Path) -> None:
+    store = await ready(await open_store(tmp_path / "db"))
+    waiting = [asyncio.ensure_future(store.commit(says(f"msg_{n}", "x"))) for n in range(20)]
+    await asyncio.sleep(0)
+    await asyncio.gather(store.close(), store.close())
+    assert all([(await commit).numbers for commit in waiting])
+    with pytest.raises(StoreUnwritable, match="closed"):
+        await store.commit(says("msg_x", "x"))
+    with pytest.raises(StoreUnwritable, match="closed"):
+        await store.session("ses_1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["db", "db.lock"]
+
+
+async def test_a_listener_that_fails_harms_neither_the_commit_nor_the_others(open_sqlite: OpenSqlite) -> None:
+    store = await ready(await open_sqlite())
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    heard: list[int] = []
+
+    def broken(_: object) -> None:
+        raise ValueError("mine")
+
+    store.listen(broken)
+    store.listen(lambda events: heard.extend(event.number for event in events))
+    await store.commit(says("msg_1", "x"))
+    assert heard == [2]
+    assert [str(error) for error in reported] == ["mine"]
+
+
+_CHILD = """
+import asyncio, sys
+from pathlib import Path
+from holdfast.store import open_store
+from tests.store.building import a_run, accept, new_session, new_workspace
+
+async def main():
+    store = await open_store(Path(sys.argv[1]))
+    await store.commit(new_workspace())
+    await store.commit(new_session())
+    async def accepting(k):
+        for n in range(100):
+            run = a_run(f"run_{k}_{n}", seq=k * 1000 + n)
+            await store.commit(accept(run))
+            print(run.id, flush=True)
+    await asyncio.gather(*(accepting(k) for k in range(1, 5)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.promise("R1", "E1")
+@pytest.mark.parametrize("heard", [1, 7, 60])
+async def test_what_was_answered_survives_a_kill(tmp_path: Path, heard: int) -> None:
+    path = tmp_path / "holdfast.db"
+    command = [sys.executable, "-c", _CHILD, str(path)]
+    root = Path(__file__).parents[2]
+    child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=root)
+    assert child.stdout is not None
+    answered = [(await child.stdout.readline()).decode().strip() for _ in range(heard)]
+    child.kill()
+    answered += (await child.stdout.read()).decode().split("\n")[:-1]
+    await child.wait()
+    store = await open_store(path)
+    try:
+        stored = {run.id for run in await store.unfinished_runs()}
+        assert stored.issuperset(answered)
+        page = await store.events_after(0, upto=store.last_number, limit=1000)
+        assert [event.number for event in page.events] == list(range(1, len(stored) + 2))
+    finally:
+        await store.close()
+
+
+async def test_a_conflict_says_what_was_found(open_sqlite: OpenSqlite) -> None:
+    store = await ready(await open_sqlite())
+    await store.commit(accept(a_run(state="active")))
+    await store.commit(end(a_run()))
+    with pytest.raises(StoreConflict) as caught:
+        await store.commit(end(a_run()))
+    assert caught.value.detail == {"run_id": "run_1", "state": "completed"}
+
+
+async def test_readers_cannot_write(open_sqlite: OpenSqlite) -> None:
+    store = await ready(await open_sqlite())
+    await store.commit(says("msg_1", "x"))
+
+    def write(sql: sqlite3.Connection) -> None:
+        sql.execute("DELETE FROM messages")
+
+    with pytest.raises(StoreUnwritable, match="readonly"):
+        await store._read(write)
+    assert await message_ids(store) == ["msg_1"]
