@@ -1,0 +1,118 @@
+"""A ledger on a real file, its hub and an engine with scripted turns, as a server would have them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import StoreUnwritable
+from holdfast.events import Hub
+from holdfast.runs import Bounds, Engine
+from holdfast.schema.events import Event, SessionCreated, read_event
+from holdfast.schema.messages import Message
+from holdfast.schema.runs import Accepted, Run, RunRequest
+from holdfast.schema.sessions import Session, Workspace
+from holdfast.store import Batch, Committed, SqliteStore, Store, open_store
+from holdfast.store.writes import PutSession, PutWorkspace
+from tests.support.scripted import ScriptedTurns
+
+WORKSPACE = "wsp_1"
+
+PATIENT = Bounds(stop_seconds=20, receipt_seconds=20, shutdown_seconds=20, retry_first_seconds=0.001)
+"""No bound is reached: what a test sees was done, not given up."""
+
+
+class LedgerSeam:
+    """A `Store` in front of another one, with a place to stand between a commit and its answer."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.refusing: StoreUnwritable | None = None
+        """While set, every commit is refused."""
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, batch: Batch) -> Committed:
+        if self.refusing is not None:
+            self.refused += 1
+            raise self.refusing
+        return await self._store.commit(batch)
+
+    def refuse(self) -> None:
+        self.refusing = StoreUnwritable("the ledger cannot be written: disk full")
+
+
+class House:
+    """One server's life: `open` it, and open it again on the same file for the next."""
+
+    def __init__(self, path: Path, store: Store, *, turns: ScriptedTurns, bounds: Bounds) -> None:
+        self.path = path
+        self.store = store
+        self.hub = Hub(store)
+        self.turns = turns
+        self.gates = turns.gates
+        self.engine = Engine(store, self.hub, turns, bounds=bounds)
+
+    async def session(self, session_id: str = "ses_1", *, parent_id: str | None = None) -> str:
+        session = Session(id=session_id, workspace_id=WORKSPACE, parent_id=parent_id)
+        await self.store.commit(Batch((PutSession(session),), (SessionCreated("", session_id, session),)))
+        return session_id
+
+    async def accept(self, prompt: str = "hello", *, session_id: str = "ses_1", **fields: Any) -> Accepted:
+        request = RunRequest(prompt=prompt, **fields)
+        return await self.engine.accept(session_id, request, client="test", body_hash=repr(request))
+
+    async def ended(self, run: Run | Accepted | str) -> Run:
+        run_id = run if isinstance(run, str) else run.run.id if isinstance(run, Accepted) else run.id
+        return await self.engine.wait_run(run_id, timeout=20)
+
+    async def messages(self, session_id: str = "ses_1") -> tuple[Message, ...]:
+        return (await self.store.messages(session_id, limit=1000)).items
+
+    async def events(self, session_id: str | None = None) -> list[Event]:
+        page = await self.store.events_after(0, upto=self.store.last_number, session_id=session_id, limit=100_000)
+        return [read_event(event.body) for event in page.events]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Lets the loop turn until something is so that nobody is told of."""
+        for _ in range(100_000):
+            if condition():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("what was waited for did not come")
+
+    async def quiet(self) -> None:
+        """Until the engine has no task and nobody waits any more."""
+        desk = self.engine._desk
+        await self.until(lambda: not desk.tasks and not desk.waiters)
+
+    async def close(self) -> None:
+        await self.engine.stop()
+        self.hub.close()
+        await self.store.close()
+
+
+@asynccontextmanager
+async def opened(
+    path: Path,
+    *,
+    turns: ScriptedTurns | None = None,
+    bounds: Bounds = PATIENT,
+    open_workspace: bool = True,
+    seam: bool = False,
+) -> AsyncIterator[House]:
+    store: Any = await open_store(path)
+    if seam:
+        store = LedgerSeam(store)
+    if not await store.workspaces():
+        await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")),)))
+    house = House(path, store, turns=turns or ScriptedTurns(), bounds=bounds)
+    if open_workspace:
+        await house.engine.open_workspace(WORKSPACE)
+    try:
+        yield house
+    finally:
+        await house.close()

@@ -1,0 +1,188 @@
+"""Turns that do what a test says, with places where they wait for it."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from holdfast.agent.protocol import Ended, Ending, GoOn, Seat, Spent, StopNow
+from holdfast.errors import HoldfastError
+from holdfast.schema.events import MessageCreated, MessageFinished
+from holdfast.schema.messages import Finish, FinishReason, Message, Part, Text, ToolCall, ToolResult
+from holdfast.schema.runs import Outcome, Run, RunRequest
+from holdfast.schema.sessions import Session
+from holdfast.schema.usage import Usage
+from holdfast.store.writes import PutMessage
+
+COMPLETED = Outcome("completed", "end_turn")
+
+
+class Gates:
+    """Named places: a turn stops at one, the test sees that it is there and lets it go on."""
+
+    def __init__(self) -> None:
+        self._arrived: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._open: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    async def pass_through(self, name: str) -> None:
+        self._arrived[name].set()
+        await self._open[name].wait()
+
+    async def arrived(self, name: str) -> None:
+        await self._arrived[name].wait()
+
+    def has_arrived(self, name: str) -> bool:
+        return self._arrived[name].is_set()
+
+    def open(self, name: str) -> None:
+        self._open[name].set()
+
+
+class Actor:
+    """A turn's hands: what a real turn would store, in the order in which it would."""
+
+    def __init__(self, seat: Seat, gates: Gates) -> None:
+        self.seat = seat
+        self.gates = gates
+        self.message: Message | None = None
+        self.joined: list[Run] = []
+
+    @property
+    def run(self) -> Run:
+        return self.seat.run
+
+    def new_message(self, *parts: Part, role: str = "assistant") -> Message:
+        return Message(
+            id=self.seat.new_id("msg"),
+            session_id=self.seat.session.id,
+            run_id=self.seat.run.id,
+            role=role,  # type: ignore[arg-type]
+            seq=0,
+            created_at=self.seat.now(),
+            parts=parts,
+        )
+
+    async def say(self, text: str) -> None:
+        """Streams and persists partial text, as it must be half a second later at the latest."""
+        if self.message is None:
+            self.message = self.new_message()
+            await self.seat.commit(
+                [PutMessage(self.message)], [MessageCreated(self.seat.now(), self.seat.session.id, self.message)]
+            )
+        said = "".join(part.text for part in self.message.parts if isinstance(part, Text))
+        self.seat.progress("streaming")
+        self.seat.delta(self.message.id, 0, text=text)
+        self.message = replace(self.message, parts=(Text(said + text),))
+        await self.seat.commit([PutMessage(self.message)])
+
+    async def call(self, *names: str) -> list[ToolCall]:
+        """Asks for tools: their calls are stored before anything runs."""
+        calls = [ToolCall(id=self.seat.new_id("call"), name=name) for name in names]
+        message = self.message or self.new_message()
+        message = replace(message, parts=(*message.parts, *calls, Finish("tool_use")))
+        self.message = None
+        await self.seat.commit(
+            [PutMessage(message)],
+            [MessageFinished(self.seat.now(), self.seat.session.id, message)],
+            spent=Spent("test/model", Usage(input=10, output=1)),
+        )
+        self.seat.progress("tool", names[0])
+        return calls
+
+    def results(self, calls: list[ToolCall]) -> Message:
+        parts = tuple(ToolResult(call_id=call.id, name=call.name, text="done") for call in calls)
+        return self.new_message(*parts, role="tool")
+
+    async def tool(self, name: str, effect: Callable[[], object] | None = None) -> GoOn | Ended | StopNow:
+        """A step with one call, from its row to the boundary behind it."""
+        calls = await self.call(name)
+        if effect is not None:
+            effect()
+        return self._crossed(await self.seat.boundary(messages=[self.results(calls)]))
+
+    def closed(self, reason: FinishReason = "end_turn") -> Message:
+        message = self.message or self.new_message()
+        self.message = None
+        return replace(message, parts=(*message.parts, Finish(reason)))
+
+    async def finish(self, text: str = "", outcome: Outcome = COMPLETED) -> GoOn | Ended | StopNow:
+        """A last step: ends the run unless somebody joins."""
+        if text:
+            await self.say(text)
+        message = self.closed()
+        said = "".join(part.text for part in message.parts if isinstance(part, Text))
+        outcome = replace(outcome, text=said, message_id=message.id)
+        spent = Spent("test/model", Usage(input=10, output=5))
+        return self._crossed(await self.seat.boundary(outcome=outcome, messages=[message], spent=spent))
+
+    def _crossed(self, crossing: GoOn | Ended | StopNow) -> GoOn | Ended | StopNow:
+        if isinstance(crossing, GoOn):
+            self.joined.extend(crossing.joined)
+        return crossing
+
+    async def gate(self, name: str) -> None:
+        self.seat.progress("tool", name)
+        await self.gates.pass_through(name)
+
+
+Script: TypeAlias = Callable[[Actor], Awaitable[Ending | None]]
+
+
+async def answer(actor: Actor) -> Ending | None:
+    """Answers its prompt, and each that joins it, by saying it back."""
+    prompts = [actor.run.prompt]
+    while prompts:
+        crossing = await actor.finish(f"you said {', '.join(prompts)}")
+        if isinstance(crossing, StopNow):
+            return Ending(Outcome("cancelled", "user_cancel"))
+        prompts = [run.prompt for run in crossing.joined] if isinstance(crossing, GoOn) else []
+    return None
+
+
+class ScriptedTurn:
+    def __init__(self, turns: "ScriptedTurns", script: Script) -> None:
+        self._turns = turns
+        self._script = script
+
+    async def run(self, seat: Seat) -> Ending | None:
+        session_id, run_id = seat.session.id, seat.run.id
+        self._turns.started.append(run_id)
+        self._turns.running[session_id].append(run_id)
+        try:
+            return await self._script(Actor(seat, self._turns.gates))
+        finally:
+            self._turns.running[session_id].remove(run_id)
+
+
+class ScriptedTurns:
+    """A `TurnFactory`: the script with the prompt's first word as its name, or `answer`."""
+
+    def __init__(self) -> None:
+        self.gates = Gates()
+        self.scripts: dict[str, Script] = {}
+        self.default: Script = answer
+        self.refusal: HoldfastError | None = None
+        self.broken: Exception | None = None
+        self.started: list[str] = []
+        """Ids of runs whose turns began, in that order."""
+        self.running: defaultdict[str, list[str]] = defaultdict(list)
+        """By session: whose turns are running now."""
+
+    def on(self, word: str) -> Callable[[Script], Script]:
+        def remember(script: Script) -> Script:
+            self.scripts[word] = script
+            return script
+
+        return remember
+
+    async def check(self, session: Session, request: RunRequest) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def turn(self, run: Run, session: Session) -> ScriptedTurn:
+        if self.broken is not None:
+            raise self.broken
+        word = (run.prompt or run.kind).split()[0]
+        return ScriptedTurn(self, self.scripts.get(word, self.default))
