@@ -16,7 +16,7 @@ from typing import Literal, Protocol, Self, TypeAlias
 from holdfast.events.board import Board
 from holdfast.events.cursor import read_cursor
 from holdfast.events.items import Item
-from holdfast.events.ring import Ring
+from holdfast.events.ring import Entry, Ring
 from holdfast.schema.base import encode
 from holdfast.schema.events import Hello, Reset
 from holdfast.store import Store
@@ -187,6 +187,7 @@ class Subscription:
             return self._first.popleft()
         if self._beat_due:
             self._beat_due = False
+            self._next_entry()
             return Item("heartbeat", self._source.heartbeat, id=self.cursor)
         if not self._scope_known:
             return None
@@ -197,16 +198,25 @@ class Subscription:
             self._passed, item = self._page.popleft()
             if item is not None:
                 return item
+        entry = self._next_entry()
+        if entry is None or self._index is None:
+            return None
+        self._index += 1
+        self._passed = entry.number
+        return entry.item
+
+    def _next_entry(self) -> Entry | None:
+        """The next event in the ring, having passed those that are outside the scope."""
         ring = self._source.ring
-        if self._passed < ring.floor:
+        if self._page or not self._scope_known or self._passed < ring.floor:
             return None
         if self._index is None:
             self._index = ring.index_after(self._passed)
         while (entry := ring.at(self._index)) is not None:
+            if self.scope.wants(entry.workspace_id, entry.session_id):
+                return entry
             self._index += 1
             self._passed = entry.number
-            if self.scope.wants(entry.workspace_id, entry.session_id):
-                return entry.item
         return None
 
     def _next_live(self) -> Item | None:

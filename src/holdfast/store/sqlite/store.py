@@ -72,7 +72,7 @@ class SqliteStore:
         self._lock = lock
         self._connect = connect
         self._loop = loop
-        self._listeners: list[Listener] = []
+        self._listeners: tuple[Listener, ...] = ()
         self._log_id, self._last, self._pruned = log.identity(connection)
         self._has_search = opening.has_fts5(connection)
         self._readers = Readers(path, connect=connect)
@@ -88,8 +88,11 @@ class SqliteStore:
         return await future
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return partial(self._listeners.remove, listener)
+        self._listeners = (*self._listeners, listener)
+        return partial(self._stop_telling, listener)
+
+    def _stop_telling(self, listener: Listener) -> None:
+        self._listeners = tuple(known for known in self._listeners if known is not listener)
 
     def _deliver(self, outcomes: list[tuple[BatchJob, Outcome]]) -> None:
         """On the loop, once per group: first everyone learns what happened, then those who asked go on."""
@@ -99,7 +102,7 @@ class SqliteStore:
                 continue
             if outcome.events:
                 self._last = outcome.numbers[-1]
-                for listener in tuple(self._listeners):
+                for listener in self._listeners:
                     self._tell(listener, outcome)
             settle(job.future, outcome, None)
 

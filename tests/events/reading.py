@@ -1,0 +1,79 @@
+"""Readers of streams, for tests."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from holdfast.client.fold import Transcript
+from holdfast.events import Hub, Item, Subscription
+from holdfast.schema.events import read_event
+
+
+async def pending(subscription: Subscription) -> list[Item]:
+    """Everything until the stream would wait for something new."""
+    items: list[Item] = []
+    while True:
+        one = asyncio.ensure_future(subscription.__anext__())
+        try:
+            while not one.done():
+                await asyncio.sleep(0)
+                if subscription._waiter is not None and not subscription._waiter.done():
+                    return items
+            items.append(one.result())
+        finally:
+            one.cancel()
+            await asyncio.gather(one, return_exceptions=True)
+
+
+def seen(items: list[Item]) -> list[str]:
+    """Short: kinds, with numbers, or offsets and texts."""
+    return [_short(item) for item in items]
+
+
+def _short(item: Item) -> str:
+    body: dict[str, Any] = msgspec.json.decode(item.body)
+    if item.kind == "delta":
+        return f"delta {body['part']}@{body['offset']} {body['text']}"
+    if item.kind == "snapshot":
+        parts = ", ".join(f"{part['part']}: {part['text']}" for part in body["parts"])
+        return f"snapshot {parts}".strip()
+    number = "" if item.id is None else f" {item.id.split('.')[1]}"
+    return f"{item.kind}{number}"
+
+
+class Reader:
+    """A client that folds what it reads, and comes back with its last id after each cut."""
+
+    def __init__(self, hub: Hub, **scope: str) -> None:
+        self.hub = hub
+        self.scope = scope
+        self.transcript = Transcript()
+        self.last_id: str | None = hub.cursor
+        self.numbers: list[int] = []
+        self.order: list[str] = []
+        self.subscription = hub.subscribe(after=self.last_id, **scope)
+
+    def cut(self) -> None:
+        self.subscription.close()
+        self.subscription = self.hub.subscribe(after=self.last_id, **self.scope)
+
+    async def read(self, most: int | None = None) -> None:
+        """All that is there, or some of it."""
+        if most is None:
+            for item in await pending(self.subscription):
+                self.take(item)
+            return
+        for _ in range(most):
+            item = self.subscription._next()
+            if item is None:
+                return
+            self.take(item)
+
+    def take(self, item: Item) -> None:
+        if item.id is not None:
+            self.last_id = item.id
+            if item.kind not in ("heartbeat", "reset"):
+                self.numbers.append(int(item.id.split(".")[1]))
+        self.order.append(item.kind)
+        assert self.transcript.apply(read_event(item.body)), f"a gap: {item!r}"

@@ -1,0 +1,474 @@
+"""Streams over a real ledger."""
+
+import asyncio
+import tracemalloc
+
+import msgspec
+import pytest
+
+from holdfast.events import Hub
+from holdfast.events.live import PIECE
+from holdfast.events.ring import Ring
+from holdfast.schema.events import ClientAttached, ConfigChanged, MessageFinished, MessageUpdated, SessionDeleted
+from holdfast.schema.messages import Finish, Text, ToolResult
+from holdfast.schema.runs import Now
+from holdfast.schema.sessions import Client
+from holdfast.store import Batch, SqliteStore, open_store
+from holdfast.store.writes import DeleteSession, PutMessage
+from tests.events.reading import Reader, pending, seen
+from tests.store.building import AT, a_message, a_run, accept, end, new_session, new_workspace, says
+
+OLD, LATER = "2026-01-01T00:00:00.000Z", "2027-01-01T00:00:00.000Z"
+
+
+def finished(message_id: str, *texts: str, session_id: str = "ses_1") -> Batch:
+    parts = (*(Text(text) for text in texts), Finish("end_turn"))
+    message = a_message(message_id, *parts, session_id=session_id)
+    return Batch((PutMessage(message),), (MessageFinished(at=AT, session_id=session_id, message=message),))
+
+
+# Replay and live
+
+
+@pytest.mark.promise("E2")
+async def test_a_stream_without_a_cursor_is_live_from_now(store: SqliteStore, hub: Hub) -> None:
+    await store.commit(says("msg_1", "before"))
+    stream = hub.subscribe()
+    assert seen(await pending(stream)) == ["hello"]
+    await store.commit(says("msg_2", "after"))
+    assert seen(await pending(stream)) == ["message.updated 3"]
+
+
+@pytest.mark.promise("E2")
+async def test_hello_says_where_the_stream_begins_and_how_often_it_beats(store: SqliteStore, hub: Hub) -> None:
+    (hello,) = await pending(hub.subscribe())
+    body = msgspec.json.decode(hello.body)
+    assert (body["cursor"], body["heartbeat_seconds"], hello.id) == (f"{store.log_id}.1", 10.0, None)
+
+
+@pytest.mark.promise("E2")
+async def test_a_cursor_replays_what_was_missed_and_goes_on_live(store: SqliteStore, hub: Hub) -> None:
+    cursor = hub.cursor
+    for n in range(3):
+        await store.commit(says(f"msg_{n}", "x"))
+    stream = hub.subscribe(after=cursor)
+    assert seen(await pending(stream)) == ["hello", *(f"message.updated {n}" for n in (2, 3, 4))]
+    await store.commit(says("msg_9", "x"))
+    assert seen(await pending(stream)) == ["message.updated 5"]
+
+
+@pytest.mark.promise("E2")
+async def test_a_cursor_from_before_a_restart_goes_on(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("restart") / "db"
+    store = await open_store(path)
+    hub = Hub(store)
+    await store.commit(new_workspace())
+    await store.commit(new_session())
+    cursor = hub.cursor
+    await store.commit(says("msg_1", "x"))
+    hub.close()
+    await store.close()
+    store = await open_store(path)
+    hub = Hub(store)
+    await store.commit(says("msg_2", "x"))
+    assert seen(await pending(hub.subscribe(after=cursor))) == ["hello", "message.updated 2", "message.updated 3"]
+    hub.close()
+    await store.close()
+
+
+@pytest.mark.promise("E2")
+@pytest.mark.parametrize(
+    ("cursor", "reason"), [("nonsense", "foreign"), ("0123abcd.1", "foreign"), ("{log}.99", "future")]
+)
+async def test_a_cursor_that_cannot_be_continued_is_reset_and_the_stream_goes_on(
+    store: SqliteStore, hub: Hub, cursor: str, reason: str
+) -> None:
+    stream = hub.subscribe(after=cursor.format(log=store.log_id))
+    _, reset = await pending(stream)
+    body = msgspec.json.decode(reset.body)
+    assert (reset.kind, body["reason"], body["cursor"], reset.id) == ("reset", reason, hub.cursor, hub.cursor)
+    await store.commit(says("msg_1", "x"))
+    assert seen(await pending(stream)) == ["message.updated 2"]
+
+
+@pytest.mark.promise("E2", "E8")
+async def test_a_pruned_cursor_is_reset(store: SqliteStore, hub: Hub) -> None:
+    cursor = hub.cursor
+    await store.commit(says("msg_1", "x"))
+    await store.commit(says("msg_2", "x"))
+    await store.prune_events(before=LATER)
+    assert seen(await pending(hub.subscribe(after=cursor))) == ["hello", "reset 3"]
+    assert seen(await pending(hub.subscribe(after=hub.cursor))) == ["hello"]
+
+
+@pytest.mark.promise("E2", "E8")
+async def test_pruning_under_a_reader_that_is_behind_resets_it_and_it_goes_on(store: SqliteStore) -> None:
+    hub = Hub(store, ring=Ring(store.last_number, most_events=2))
+    stream = hub.subscribe()
+    for n in range(9):
+        await store.commit(says(f"msg_{n}", "x"))
+    hub.delta("ses_1", "msg_9", 0, text="open")
+    await store.prune_events(before=LATER)
+    assert seen(await pending(stream)) == ["hello", "reset 10", "snapshot 0: open"]
+    await store.commit(says("msg_8", "again"))
+    hub.delta("ses_1", "msg_9", 0, text=" more")
+    assert seen(await pending(stream)) == ["message.updated 11", "delta 0@4  more"]
+
+
+@pytest.mark.promise("E8")
+async def test_pruning_does_not_touch_readers_that_are_not_behind(store: SqliteStore, hub: Hub) -> None:
+    stream = hub.subscribe()
+    await store.commit(says("msg_1", "x"))
+    assert seen(await pending(stream)) == ["hello", "message.updated 2"]
+    await store.prune_events(before=LATER)
+    await store.commit(says("msg_2", "x"))
+    assert seen(await pending(stream)) == ["message.updated 3"]
+
+
+@pytest.mark.promise("E4")
+async def test_a_reader_behind_the_ring_reads_the_log_in_bounded_pages(store: SqliteStore) -> None:
+    hub = Hub(store, ring=Ring(store.last_number, most_events=4))
+    reader = Reader(hub)
+    for n in range(200):
+        await store.commit(says(f"msg_{n}", "x" * 5000))
+        assert hub.ring.size[0] <= 4
+    held = []
+    while len(reader.numbers) < 200:
+        reader.take(await anext(reader.subscription))
+        held.append(sum(len(item.body) for _, item in reader.subscription._page if item))
+    assert max(held) > 0
+    assert reader.numbers == list(range(2, 202))
+    assert max(held) < 300_000
+
+
+# Scopes
+
+
+@pytest.mark.promise("E2", "W3")
+async def test_filtered_streams_show_their_own_and_advance_over_the_rest(store: SqliteStore, hub: Hub) -> None:
+    await store.commit(new_workspace("wsp_2"))
+    await store.commit(new_session("ses_2", workspace_id="wsp_2"))
+    streams = [
+        hub.subscribe(workspace_id="wsp_1"),
+        hub.subscribe(workspace_id="wsp_2"),
+        hub.subscribe(session_id="ses_1"),
+    ]
+    await store.commit(says("msg_1", "x"))
+    await store.commit(says("msg_2", "x", session_id="ses_2"))
+    await store.commit(Batch((), (ConfigChanged(at=AT),)))
+    shown = [seen(await pending(stream)) for stream in streams]
+    assert shown == [
+        ["hello", "message.updated 3", "config.changed 5"],
+        ["hello", "message.updated 4", "config.changed 5"],
+        ["hello", "message.updated 3"],
+    ]
+    hub.beat()
+    assert [seen(await pending(stream)) for stream in streams] == [["heartbeat 5"]] * 3
+
+
+@pytest.mark.promise("E2")
+@pytest.mark.parametrize("most_events", [1, 2048])
+async def test_a_sessions_stream_includes_descendants_old_and_new(store: SqliteStore, most_events: int) -> None:
+    hub = Hub(store, ring=Ring(store.last_number, most_events=most_events))
+    await store.commit(new_session("ses_a", parent_id="ses_1"))  # 2
+    await store.commit(new_session("ses_other"))  # 3
+    stream = hub.subscribe(after=f"{store.log_id}.1", session_id="ses_1")
+    child = hub.subscribe(session_id="ses_a")
+    await store.commit(new_session("ses_b", parent_id="ses_a"))  # 4
+    assert seen(await pending(stream)) == ["hello", "session.created 2", "session.created 4"]
+    await store.commit(new_session("ses_c", parent_id="ses_b"))  # 5
+    await store.commit(says("msg_1", "x", session_id="ses_other"))  # 6
+    await store.commit(says("msg_2", "x", session_id="ses_c"))  # 7
+    hub.delta("ses_c", "msg_3", 0, text="live")
+    hub.delta("ses_other", "msg_4", 0, text="not shown")
+    live = ["session.created 5", "message.updated 7", "delta 0@0 live"]
+    assert seen(await pending(stream)) == live
+    assert seen(await pending(child)) == ["hello", "session.created 4", *live]
+    assert seen(await pending(hub.subscribe(session_id="ses_c"))) == ["hello", "snapshot 0: live"]
+    hub.close()
+
+
+async def test_live_text_goes_to_its_workspace_only(store: SqliteStore, hub: Hub) -> None:
+    await store.commit(new_workspace("wsp_2"))
+    await store.commit(new_session("ses_2", workspace_id="wsp_2"))
+    streams = [hub.subscribe(workspace_id="wsp_1"), hub.subscribe(workspace_id="wsp_2"), hub.subscribe()]
+    hub.delta("ses_2", "msg_1", 0, text="x")
+    hub.progress("ses_2", "run_1", Now("tool", "bash"))
+    shown = [seen(await pending(stream)) for stream in streams]
+    assert shown == [["hello"], *[["hello", "delta 0@0 x", "run.progress"]] * 2]
+
+
+# Live text
+
+
+@pytest.mark.promise("E3")
+async def test_deltas_continue_each_other_and_a_burst_is_one(store: SqliteStore, hub: Hub) -> None:
+    stream = hub.subscribe()
+    hub.delta("ses_1", "msg_1", 0, text="Grüße, ")
+    assert seen(await pending(stream)) == ["hello", "delta 0@0 Grüße, "]
+    for piece in ("😀", "b", "c"):
+        hub.delta("ses_1", "msg_1", 0, text=piece)
+    hub.delta("ses_1", "msg_1", 1, text="second")
+    assert seen(await pending(stream)) == ["delta 0@7 😀bc", "delta 1@0 second"]
+    assert await pending(stream) == []
+
+
+@pytest.mark.promise("E3")
+async def test_a_delta_has_no_id_and_does_not_advance_the_cursor(store: SqliteStore, hub: Hub) -> None:
+    stream = hub.subscribe()
+    hub.delta("ses_1", "msg_1", 0, text="x")
+    _, delta = await pending(stream)
+    assert delta.id is None
+    assert stream.cursor == hub.cursor == f"{store.log_id}.1"
+
+
+@pytest.mark.promise("E3")
+async def test_who_comes_in_the_middle_gets_a_snapshot_and_then_deltas(store: SqliteStore, hub: Hub) -> None:
+    hub.delta("ses_1", "msg_1", 0, text="Once ", of="reasoning")
+    hub.delta("ses_1", "msg_1", 1, text="upon ")
+    hub.delta("ses_1", "msg_1", 1, text="a time")
+    stream = hub.subscribe(after=hub.cursor)
+    assert seen(await pending(stream)) == ["hello", "snapshot 0: Once , 1: upon a time"]
+    hub.delta("ses_1", "msg_1", 1, text=" there")
+    assert seen(await pending(stream)) == ["delta 1@11  there"]
+
+
+@pytest.mark.promise("E3", "R13")
+async def test_a_new_attempt_replaces_the_text_of_the_failed_one(store: SqliteStore, hub: Hub) -> None:
+    watching, late = Reader(hub), Reader(hub)
+    hub.delta("ses_1", "msg_1", 0, text="wrong")
+    await watching.read()
+    hub.attempt("ses_1", "msg_1", 2)
+    await watching.read()
+    assert watching.transcript.text("msg_1") == ""
+    hub.delta("ses_1", "msg_1", 0, text="ignored", attempt=1)
+    hub.delta("ses_1", "msg_1", 0, text="right", attempt=2)
+    await watching.read()
+    await late.read()
+    assert watching.order == ["hello", "delta", "snapshot", "delta"]
+    assert late.order == ["hello", "delta"]
+    assert watching.transcript.text("msg_1") == late.transcript.text("msg_1") == "right"
+
+
+@pytest.mark.promise("E5")
+async def test_live_text_never_follows_the_event_that_tells_it_whole(store: SqliteStore, hub: Hub) -> None:
+    reader, slow = Reader(hub), Reader(hub)
+    hub.delta("ses_1", "msg_1", 0, text="whole ")
+    await reader.read()
+    hub.delta("ses_1", "msg_1", 0, text="text")
+    message = a_message("msg_1", Text("whole text"))
+    await store.commit(Batch((PutMessage(message),), (MessageUpdated(at=AT, session_id="ses_1", message=message),)))
+    hub.delta("ses_1", "msg_1", 0, text=" late")
+    hub.delta("ses_1", "msg_1", 1, text="next part")
+    await reader.read()
+    await slow.read()
+    assert reader.order == ["hello", "delta", "message.updated", "delta"]
+    assert slow.order == ["hello", "message.updated", "delta"]
+    assert reader.transcript.text("msg_1") == slow.transcript.text("msg_1") == "whole textnext part"
+    await store.commit(finished("msg_1", "whole text", "next part"))
+    hub.beat()
+    await reader.read()
+    assert reader.order[4:] == ["heartbeat", "message.finished"]
+    assert reader.transcript.open_parts("msg_1") == ()
+
+
+@pytest.mark.promise("E5")
+async def test_events_come_in_commit_order_and_the_message_before_the_end(store: SqliteStore, hub: Hub) -> None:
+    stream = hub.subscribe()
+    run = a_run(state="active")
+    await store.commit(accept(run))
+    last, over = finished("msg_1", "bye"), end(run)
+    hub.progress("ses_1", "run_1", Now("streaming"))
+    await store.commit(Batch((*last.writes, *over.writes), (*last.events, *over.events)))
+    assert seen(await pending(stream)) == ["hello", "run.accepted 2", "message.finished 3", "run.finished 4"]
+
+
+async def test_live_output_of_a_call_is_named_and_ends_with_its_result(store: SqliteStore, hub: Hub) -> None:
+    stream, reader = hub.subscribe(), Reader(hub)
+    hub.delta("ses_1", "msg_1", 0, text="thinking")
+    assert seen(await pending(stream)) == ["hello", "delta 0@0 thinking"]
+    hub.delta("ses_1", "msg_1", 1, text="line 1\n", of="output", call_id="call_1", name="bash")
+    hub.delta("ses_1", "msg_1", 2, text="other", of="output", call_id="call_2", name="bash")
+    assert seen(await pending(stream)) == ["snapshot 0: thinking, 1: line 1\n, 2: other"]
+    hub.delta("ses_1", "msg_1", 1, text="line 2\n", of="output", call_id="call_1", name="bash")
+    assert seen(await pending(stream)) == ["delta 1@7 line 2\n"]
+    await reader.read()
+    assert (reader.transcript.output("call_1"), reader.transcript.output("call_2")) == ("line 1\nline 2\n", "other")
+    result = a_message("msg_2", ToolResult("call_1", "bash", text="line 1\nline 2\n"), role="tool")
+    await store.commit(Batch((PutMessage(result),), (MessageFinished(at=AT, session_id="ses_1", message=result),)))
+    await reader.read()
+    assert (reader.transcript.output("call_1"), reader.transcript.output("call_2")) == (None, "other")
+    assert seen(await pending(hub.subscribe())) == ["hello", "snapshot 0: thinking, 2: other"]
+
+
+async def test_a_message_that_is_closed_without_an_event_is_taken_back(store: SqliteStore, hub: Hub) -> None:
+    reader = Reader(hub)
+    hub.delta("ses_1", "msg_1", 0, text="gone")
+    hub.delta("ses_1", "msg_2", 0, text="too")
+    await reader.read()
+    hub.close_session("ses_1")
+    await reader.read()
+    assert reader.order == ["hello", "delta", "delta", "snapshot", "snapshot"]
+    assert reader.transcript.text("msg_1") == reader.transcript.text("msg_2") == ""
+    assert seen(await pending(hub.subscribe())) == ["hello"]
+
+
+async def test_a_deleted_session_has_nothing_open(store: SqliteStore, hub: Hub) -> None:
+    reader = Reader(hub)
+    hub.delta("ses_1", "msg_1", 0, text="x")
+    await reader.read()
+    deleted = SessionDeleted(at=AT, session_id="ses_1")
+    await store.commit(Batch((DeleteSession("ses_1", AT),), (deleted,)))
+    await reader.read()
+    assert reader.transcript.text("msg_1") == ""
+    assert seen(await pending(hub.subscribe())) == ["hello"]
+
+
+async def test_of_progress_and_presence_only_the_latest_is_told(store: SqliteStore, hub: Hub) -> None:
+    stream = hub.subscribe(workspace_id="wsp_1")
+    for what in ("a", "b", "c"):
+        hub.progress("ses_1", "run_1", Now("tool", what))
+    hub.tell(ClientAttached(at=AT, client=Client("cli_1")), key="cli_1", workspace_id="wsp_1")
+    hub.tell(ClientAttached(at=AT, client=Client("cli_2")), key="cli_2", workspace_id="wsp_2")
+    items = await pending(stream)
+    assert seen(items) == ["hello", "run.progress", "client.attached"]
+    assert msgspec.json.decode(items[1].body)["now"]["what"] == "c"
+    assert seen(await pending(hub.subscribe())) == ["hello"]
+
+
+# Many readers, slow readers
+
+
+async def test_one_encoding_serves_all(store: SqliteStore, hub: Hub) -> None:
+    streams = [hub.subscribe() for _ in range(20)]
+    for stream in streams:
+        await pending(stream)
+    await store.commit(says("msg_1", "x"))
+    hub.delta("ses_1", "msg_2", 0, text="y")
+    items = [await pending(stream) for stream in streams]
+    assert len({id(found[0]) for found in items}) == len({id(found[1]) for found in items}) == 1
+    assert items[0][0].frame is items[19][0].frame
+    assert items[0][0].frame.startswith(b"event: message.updated\nid: ")
+    assert items[0][0].frame.endswith(b"}\n\n")
+    assert items[0][1].frame.startswith(b"event: delta\ndata: {")
+
+
+@pytest.mark.promise("E4")
+async def test_a_reader_that_reads_nothing_for_10_mb_costs_nothing_and_is_exact_when_it_reads(
+    store: SqliteStore, hub: Hub
+) -> None:
+    """The stalled reader holds no text; the others get every piece as it comes; at the end all texts are equal."""
+    stalled, steady = Reader(hub), Reader(hub)
+    piece = "0123456789" * 10
+    count = 100_000
+    for n in range(count):
+        hub.delta("ses_1", "msg_1", 0, text=piece)
+        if n % 1000 == 0:
+            await steady.read()
+            assert sum(part.length for part in steady.transcript._open["msg_1"].values()) == (n + 1) * 100
+            assert not stalled.subscription._page
+            assert not hub.board.find("msg_1")._seen.get(stalled.subscription)
+    pieces = hub.board.find("msg_1").parts[0].text._pieces
+    assert len(pieces) < 1200
+    first = await pending(stalled.subscription)
+    assert max(len(item.body) for item in first) < PIECE + 1000
+    for item in first:
+        stalled.take(item)
+    await steady.read()
+    assert len(steady.transcript.text("msg_1")) == 10_000_000
+    assert stalled.transcript.text("msg_1") == steady.transcript.text("msg_1") == piece * count
+
+
+@pytest.mark.promise("E4")
+async def test_memory_does_not_grow_with_readers_that_do_not_read(store: SqliteStore, hub: Hub) -> None:
+    streams = [hub.subscribe() for _ in range(200)]
+    for _ in range(50):
+        hub.delta("ses_1", "msg_1", 0, text="warm up")
+    tracemalloc.start()
+    for n in range(20_000):
+        hub.delta("ses_1", "msg_1", 0, text="0123456789" * 5)
+        if n % 500 == 0:
+            hub.beat()
+            hub.progress("ses_1", "run_1", Now("streaming", str(n)))
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 3_000_000  # the text itself is 1 MB; 200 queues of it would be 200
+    assert hub.subscribers == len(streams)
+
+
+async def test_a_reader_that_left_is_forgotten(store: SqliteStore, hub: Hub) -> None:
+    hub.delta("ses_1", "msg_1", 0, text="x")
+    with hub.subscribe() as stream:
+        await pending(stream)
+        assert hub.subscribers == 1
+    assert hub.subscribers == 0
+    assert not hub.board.find("msg_1")._seen
+    assert [item async for item in stream] == []
+
+
+async def test_closing_the_hub_ends_a_reader_that_waits(store: SqliteStore, hub: Hub) -> None:
+    stream = hub.subscribe()
+
+    async def read() -> list[str]:
+        return [item.kind async for item in stream]
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    hub.close()
+    assert await reading == ["hello"]
+    assert await stream.ready() == []
+
+
+async def test_what_is_ready_comes_at_once_within_bounds(store: SqliteStore, hub: Hub) -> None:
+    stream = hub.subscribe()
+    for n in range(5):
+        await store.commit(says(f"msg_{n}", "x"))
+    hub.delta("ses_1", "msg_9", 0, text="y")
+    assert len(await stream.ready(most=3)) == 3
+    assert len(await stream.ready(most_bytes=1)) == 1
+    assert seen(await stream.ready()) == ["message.updated 5", "message.updated 6", "delta 0@0 y"]
+    waiting = asyncio.ensure_future(stream.ready())
+    await asyncio.sleep(0)
+    await store.commit(says("msg_6", "x"))
+    assert seen(await waiting) == ["message.updated 7"]
+
+
+# Heartbeats
+
+
+@pytest.mark.promise("E6", "E2")
+async def test_the_hub_beats_at_a_fixed_interval_with_the_highest_number_passed(store: SqliteStore, hub: Hub) -> None:
+    stream = hub.subscribe(session_id="ses_1")
+    await pending(stream)
+    slept: list[float] = []
+    ticks: asyncio.Queue[None] = asyncio.Queue()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await ticks.get()
+
+    beating = asyncio.create_task(hub.run(sleep=sleep))
+    for expected in (2, 3, 4):
+        await store.commit(new_session(f"ses_{expected}"))
+        ticks.put_nowait(None)
+        beat = await anext(stream)
+        assert seen([beat]) == [f"heartbeat {expected}"]
+        assert msgspec.json.decode(beat.body) == {"kind": "heartbeat", "at": "2026-01-01T00:00:00.000Z"}
+    beating.cancel()
+    await asyncio.gather(beating, return_exceptions=True)
+    assert set(slept) == {10.0}
+
+
+@pytest.mark.promise("E6")
+async def test_a_stream_that_is_never_idle_still_beats_and_a_stalled_one_beats_once(
+    store: SqliteStore, hub: Hub
+) -> None:
+    stream = hub.subscribe()
+    for n in range(3):
+        await store.commit(says(f"msg_{n}", "x"))
+        hub.beat()
+    assert seen(await pending(stream)) == [
+        "hello",
+        "heartbeat 1",
+        *(f"message.updated {n}" for n in (2, 3, 4)),
+    ]

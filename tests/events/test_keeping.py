@@ -1,0 +1,107 @@
+import asyncio
+
+import pytest
+
+from holdfast.events import Hub, keep_log
+from holdfast.ids import rfc3339
+from holdfast.schema.events import ConfigChanged
+from holdfast.store import Batch, SqliteStore, StoredAnswer
+from holdfast.store.writes import PutAnswer
+from tests.events.reading import pending, seen
+from tests.store.building import a_run, accept, end
+from tests.store.faults import failing
+
+DAY = 86400.0
+
+
+class Calendar:
+    """A clock that is told how late it is, and sleeps that end when it is."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.slept: list[float] = []
+        self.asleep = asyncio.Event()
+        self._wake = asyncio.Event()
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.asleep.set()
+        await self._wake.wait()
+        self._wake.clear()
+
+    async def pass_days(self, days: float) -> None:
+        """Until the keeper sleeps again."""
+        await self.asleep.wait()
+        self.asleep.clear()
+        self.now += days * DAY
+        self._wake.set()
+        await self.asleep.wait()
+
+
+@pytest.mark.promise("E8")
+async def test_events_are_kept_for_the_time_that_is_configured_and_readers_stay(store: SqliteStore, hub: Hub) -> None:
+    calendar = Calendar(1767225600.0)  # when the fixture's event was told
+    stream = hub.subscribe()
+    keeping = asyncio.create_task(keep_log(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
+    await calendar.pass_days(6)
+    run = a_run()
+    await store.commit(accept(run, at=rfc3339(calendar.now)))  # 2
+    await store.commit(Batch((), (ConfigChanged(at=rfc3339(calendar.now)),)))  # 3
+    assert store.oldest_number == 1
+    await calendar.pass_days(2)
+    assert store.oldest_number == 2
+    await calendar.pass_days(30)
+    assert store.oldest_number == 2  # the run is unfinished
+    await store.commit(end(run, at=rfc3339(calendar.now)))  # 4
+    await calendar.pass_days(1)
+    assert store.oldest_number == 4
+    assert seen(await pending(stream)) == ["hello", "run.accepted 2", "config.changed 3", "run.finished 4"]
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    assert set(calendar.slept) == {3600.0}
+
+
+async def test_stored_answers_are_kept_for_a_day(store: SqliteStore) -> None:
+    calendar = Calendar(1767225600.0)
+    await store.commit(Batch((PutAnswer(StoredAnswer("key", "hash", 200, b"", rfc3339(calendar.now))),)))
+    keeping = asyncio.create_task(keep_log(store, clock=calendar, sleep=calendar.sleep))
+    await calendar.pass_days(0.9)
+    assert await store.answer("key") is not None
+    await calendar.pass_days(0.2)
+    assert await store.answer("key") is None
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+
+
+@pytest.mark.promise("R14")
+async def test_a_ledger_that_cannot_be_written_is_pruned_later(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calendar = Calendar(1767225600.0 + 30 * DAY)
+    writer = store._writer
+    on = failing("DELETE FROM events")
+
+    class Failing:
+        def __init__(self, sql: object) -> None:
+            self._sql = sql
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._sql, name)
+
+        def execute(self, statement: str, *args: object) -> object:
+            if error := on(statement):
+                raise error
+            return self._sql.execute(statement, *args)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(writer, "_sql", Failing(writer._sql))
+    keeping = asyncio.create_task(keep_log(store, clock=calendar, sleep=calendar.sleep))
+    await calendar.asleep.wait()
+    assert store.oldest_number == 1
+    assert "could not be removed" in caplog.text
+    await calendar.pass_days(0)
+    assert store.oldest_number == 2
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
