@@ -35,6 +35,11 @@
     │   ├── ModelNetwork      502    network
     │   ├── ModelStall        502    stall
     │   └── ModelGarbage      502    garbage: bytes that are not the wire's
+    ├── ClientError                  a client got no answer that it can use
+    │   ├── Unreachable       503    unreachable: nobody listens, or the connection broke
+    │   ├── NoAnswer          504    no_answer: time ran out
+    │   ├── NotOurs           502    not_ours: what answered is no Holdfast server
+    │   └── StartFailed       503    start_failed: the local server did not come up
     └── ToolError                    the model is told, the run goes on
 """
 
@@ -200,6 +205,28 @@ class ModelStall(ModelError):
 
 class ModelGarbage(ModelError):
     code, retryable = "garbage", True
+
+
+class ClientError(HoldfastError):
+    """Made by the client, never answered by a server."""
+
+    status = 503
+
+
+class Unreachable(ClientError):
+    code, status = "unreachable", 503
+
+
+class NoAnswer(ClientError):
+    code, status = "no_answer", 504
+
+
+class NotOurs(ClientError):
+    code, status = "not_ours", 502
+
+
+class StartFailed(ClientError):
+    code, status = "start_failed", 503
 
 
 class ToolError(HoldfastError):
