@@ -67,3 +67,26 @@ TodoStatus = Literal["pending", "in_progress", "completed"]
 class Todo(Word, frozen=True):
     text: str
     status: TodoStatus = "pending"
+
+
+class WorkspaceView(Workspace, frozen=True, kw_only=True):
+    """An open or known workspace as clients see it, and the cursor it is true at (`E7`)."""
+
+    open: bool = False
+    busy_sessions: int = 0
+    active_runs: int = 0
+    unfinished_runs: int = 0
+    running_jobs: int = 0
+    pending_approvals: int = 0
+    pending_questions: int = 0
+    cursor: str = ""
+
+
+class FileChange(Word, frozen=True):
+    """A file that the agent changed in a session, from before its first change to how it left it."""
+
+    path: str
+    change: Literal["created", "modified", "deleted"]
+    diff: str = ""
+    state: Literal["applied", "undone", "changed_since"] = "applied"
+    """``changed_since``: it is not as the agent left it."""

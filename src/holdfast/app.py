@@ -1,0 +1,154 @@
+"""The composition root: opens one server's parts in their order and closes them in the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from holdfast.approvals import Approvals
+from holdfast.config import Keyring, SecretStore, Settings, TrustStore, load_config
+from holdfast.events import Hub
+from holdfast.ids import Clock, Ids, rfc3339
+from holdfast.locations import Locations
+from holdfast.models.address import Network
+from holdfast.models.factory import Models
+from holdfast.models.script import Script
+from holdfast.runs.bounds import Bounds
+from holdfast.runs.engine import Engine
+from holdfast.store import Store
+from holdfast.store.sqlite import open_store
+from holdfast.workspace.blobs import Blobs
+from holdfast.workspace.configuring import Configuring
+from holdfast.workspace.rooms import Rooms
+from holdfast.workspace.sessions import SessionDesk
+from holdfast.workspace.shared import Shared
+from holdfast.workspace.turns import WorkspaceTurns
+from holdfast.workspace.workspaces import Workspaces
+
+_CHORES_SECONDS = 3600.0
+_ANSWERS_KEPT = timedelta(hours=24)
+
+_log = logging.getLogger(__name__)
+
+
+class App(msgspec.Struct, frozen=True, kw_only=True):
+    """One server's parts, wired."""
+
+    settings: Settings
+    """The user's own, as they were at the start; what a workspace changes is its own."""
+    store: Store
+    hub: Hub
+    engine: Engine
+    approvals: Approvals
+    workspaces: Workspaces
+    sessions: SessionDesk
+    configuring: Configuring
+    shared: Shared
+
+    async def stop(self) -> None:
+        """No new runs; what runs is interrupted and everything is written; bounded (`W5`)."""
+        await self.engine.stop()
+
+
+@asynccontextmanager
+async def open_app(
+    locations: Locations,
+    env: Mapping[str, str],
+    *,
+    clock: Clock = time.time,
+    scripts: Mapping[str, Script] | None = None,
+    bounds: Bounds | None = None,
+) -> AsyncIterator[App]:
+    """Everything up to, but without, the sockets. What a crash left is ended before this is given out (`W6`)."""
+    await asyncio.to_thread(locations.prepare)
+    config = await asyncio.to_thread(load_config, locations, env=env)
+    settings = config.settings
+    store = await open_store(locations.database)
+    secrets = SecretStore(locations.secrets_file)
+    keyring = Keyring(secrets, env=env)
+    await keyring.learn(settings)
+    network = Network(settings.network.proxy, settings.network.no_proxy, settings.network.ca_file)
+    models = Models(keyring, network=network, scripts=scripts or await asyncio.to_thread(_scripts))
+    hub = Hub(store, clock=clock, heartbeat_seconds=settings.server.heartbeat)
+    ids = Ids(clock=clock)
+    shared = Shared(
+        store=store,
+        hub=hub,
+        approvals=Approvals(store, ids=ids, clock=clock),
+        keyring=keyring,
+        models=models,
+        trust=TrustStore(locations.trust_file),
+        blobs=Blobs(locations.snapshots_dir),
+        locations=locations,
+        env=env,
+        ids=ids,
+        clock=clock,
+    )
+    rooms = Rooms(shared)
+    bounds = bounds or Bounds(
+        unfinished_runs=settings.server.max_unfinished_runs, child_depth=settings.limits.agent_depth
+    )
+    engine = Engine(store, hub, WorkspaceTurns(rooms), ids=ids, clock=clock, bounds=bounds)
+    workspaces = Workspaces(rooms, engine)
+    app = App(
+        settings=settings,
+        store=store,
+        hub=hub,
+        engine=engine,
+        approvals=shared.approvals,
+        workspaces=workspaces,
+        sessions=SessionDesk(shared),
+        configuring=Configuring(shared, workspaces, secrets),
+        shared=shared,
+    )
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await engine.recover()
+        tasks = [
+            asyncio.create_task(hub.run(), name="heartbeats"),
+            asyncio.create_task(_chores(app), name="chores"),
+        ]
+        yield app
+    finally:
+        await _end(tasks)
+        await engine.stop()
+        await rooms.close_all()
+        hub.close()
+        await models.aclose()
+        await store.close()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _chores(app: App) -> None:
+    """What is due now and then: events and answers that are old enough go (`E8`)."""
+    while True:
+        now = datetime.fromtimestamp(app.shared.clock(), UTC)
+        keep = timedelta(seconds=app.settings.server.keep_events)
+        pruned = await app.store.prune_events(before=rfc3339((now - keep).timestamp()))
+        await app.store.prune_answers(before=rfc3339((now - _ANSWERS_KEPT).timestamp()))
+        if pruned:
+            _log.info("%d events older than %s were removed from the log", pruned, keep)
+        await asyncio.sleep(_CHORES_SECONDS)
+
+
+def _scripts() -> dict[str, Script]:
+    """What the model without a key says."""
+    from importlib.resources import files
+
+    from holdfast.models.script import read_script
+
+    name = "demo.toml"
+    return {"demo": read_script(files("holdfast.models").joinpath(name).read_bytes(), name=name)}

@@ -1,0 +1,146 @@
+"""Makes what one tool call may touch: the tools' `Context`, on this server's ledger, jobs and people."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from holdfast.agent.protocol import Seat
+from holdfast.config import Settings
+from holdfast.errors import ToolError
+from holdfast.ids import Prefix
+from holdfast.schema.approvals import QuestionItem
+from holdfast.schema.events import TodoChanged
+from holdfast.schema.messages import ToolCall
+from holdfast.schema.runs import Outcome, Phase, RunRequest
+from holdfast.schema.sessions import Todo
+from holdfast.store import Store
+from holdfast.store.writes import PutTodos
+from holdfast.tools.environment import child_environment
+from holdfast.tools.protocol import Context
+from holdfast.workspace.room import Room
+from holdfast.workspace.snapshots import SessionFiles
+
+
+class RoomBench:
+    """For the calls of one run."""
+
+    def __init__(self, room: Room, settings: Settings, *, root_session_id: str, can_see_images: bool) -> None:
+        self._room = room
+        self._settings = settings
+        self._root_session_id = root_session_id
+        self._can_see_images = can_see_images
+        self._environment = child_environment(room.shared.env, settings)
+
+    def redact(self, text: str) -> str:
+        return self._room.shared.redact(text)
+
+    def context(
+        self,
+        seat: Seat,
+        call: ToolCall,
+        *,
+        emit: Callable[[str], None],
+        progress: Callable[[Phase], None],
+        adopted: Callable[[str], Awaitable[None]],
+    ) -> Context:
+        room, shared, run = self._room, self._room.shared, seat.run
+        return Context(
+            workspace=room.path,
+            session_id=run.session_id,
+            run_id=run.id,
+            call_id=call.id,
+            workspace_id=room.workspace.id,
+            settings=self._settings,
+            environment=self._environment,
+            outputs=shared.locations.outputs_dir,
+            can_see_images=self._can_see_images,
+            interactive=run.interactive,
+            emit=emit,
+            redact=shared.redact,
+            new_id=lambda prefix: shared.ids.new(cast(Prefix, prefix)),
+            now=shared.now,
+            files=SessionFiles(
+                shared.store,
+                shared.blobs,
+                session_id=run.session_id,
+                run_id=run.id,
+                call_id=call.id,
+                new_id=shared.ids.new,
+                now=shared.now,
+            ),
+            jobs=room.jobs.for_session(run.session_id),
+            asker=_Asker(room, seat, call, root_session_id=self._root_session_id, progress=progress),
+            todos=_Todos(shared.store, seat),
+            children=_Children(room, self._settings, seat, adopted=adopted),
+        )
+
+
+class _Asker:
+    """Questions as durable records; the call waits for their answer."""
+
+    def __init__(
+        self, room: Room, seat: Seat, call: ToolCall, *, root_session_id: str, progress: Callable[[Phase], None]
+    ) -> None:
+        self._room = room
+        self._seat = seat
+        self._call = call
+        self._root_session_id = root_session_id
+        self._progress = progress
+
+    async def ask(self, items: tuple[QuestionItem, ...]) -> tuple[tuple[str, ...], ...] | None:
+        raise NotImplementedError
+
+
+class _Todos:
+    """The session's task list: whole each time, told to everyone."""
+
+    def __init__(self, store: Store, seat: Seat) -> None:
+        self._store = store
+        self._seat = seat
+
+    async def read(self) -> tuple[Todo, ...]:
+        return await self._store.todos(self._seat.run.session_id)
+
+    async def write(self, todos: tuple[Todo, ...]) -> None:
+        session_id = self._seat.run.session_id
+        event = TodoChanged(at=self._seat.now(), session_id=session_id, todos=todos)
+        await self._seat.commit([PutTodos(session_id, todos)], [event])
+
+
+class _Children:
+    """Sub-agents: child runs with their parent's mode, never more allowed than it."""
+
+    def __init__(
+        self, room: Room, settings: Settings, seat: Seat, *, adopted: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._room = room
+        self._settings = settings
+        self._seat = seat
+        self._adopted = adopted
+
+    async def run(self, *, agent: str, prompt: str, title: str) -> Outcome:
+        parent = self._seat.run
+        named = self._settings.agents.get(agent)
+        if named is None and agent:
+            known = ", ".join(sorted(self._settings.agents)) or "none"
+            raise ToolError(f"there is no agent called {agent!r}; known: {known}")
+        request = RunRequest(
+            prompt=prompt,
+            model=(named.model if named else None) or parent.model,
+            mode=parent.mode,
+            interactive=parent.interactive,
+            effort=parent.effort,
+            agent=agent or "",
+        )
+        child = await self._seat.child(request, title=title)
+        await self._adopted(child.session_id)
+        ended = await child.ended()
+        return Outcome(
+            state=cast(Any, ended.state),
+            reason=ended.reason or "internal",
+            text=ended.text,
+            message_id=ended.message_id,
+            error=ended.error,
+            left_running=ended.left_running,
+        )

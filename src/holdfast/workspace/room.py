@@ -1,0 +1,111 @@
+"""One open directory: its configuration, tools, jobs and titles. Nothing of the directory runs before it is trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import msgspec
+from holdfast.tools.registry import Registry
+
+from holdfast.approvals import Approver, Places
+from holdfast.config import Catalogue, Config, ResolvedModel, Settings, load_config
+from holdfast.models.patience import Deadlines
+from holdfast.models.protocol import Model
+from holdfast.schema.events import JobFinished, JobStarted
+from holdfast.schema.sessions import Job, Workspace
+from holdfast.store import Batch
+from holdfast.store.writes import PutJob
+from holdfast.tools.jobs import JobTable
+from holdfast.workspace.shared import Shared
+from holdfast.workspace.surveyor import DirectorySurveyor
+from holdfast.workspace.titles import Titles
+
+_FRESH_SECONDS = 1.0
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is made with."""
+
+    config: Config
+    catalogue: Catalogue
+    trusted: bool
+
+    @property
+    def settings(self) -> Settings:
+        return self.config.settings
+
+    def model(self, name: str | None) -> ResolvedModel:
+        """The model of this name, else the configured one. `NoModel` says what to do."""
+        return self.catalogue.resolve(name) if name else self.catalogue.large()
+
+
+class Room:
+    """Live parts of one workspace; closing one never touches another (`W3`)."""
+
+    def __init__(self, workspace: Workspace, shared: Shared) -> None:
+        self.workspace = workspace
+        self.path = Path(workspace.path)
+        self.shared = shared
+        self.tools = Registry()
+        self.jobs = JobTable(on_change=self._job_changed, now=shared.now)
+        self.approver = Approver(self._places())
+        self._setup: Setup | None = None
+        self._setup_at = 0.0
+        self.titles = Titles(shared.store, self._small_model, now=shared.now)
+
+    async def setup(self) -> Setup:
+        """The configuration and the models, as they were on disk at most a second ago."""
+        now = time.monotonic()
+        if self._setup is None or now - self._setup_at >= _FRESH_SECONDS:
+            self._setup, self._setup_at = await self._read_setup(), now
+        return self._setup
+
+    def forget_setup(self) -> None:
+        """The configuration, a key or the trust was changed: the next one to ask reads it anew."""
+        self._setup = None
+
+    async def _read_setup(self) -> Setup:
+        config, trusted = await asyncio.to_thread(self._load)
+        stored = await self.shared.keyring.learn(config.settings)
+        catalogue = Catalogue(config.settings, env=self.shared.env, stored=stored)
+        return Setup(config=config, catalogue=catalogue, trusted=trusted)
+
+    def _load(self) -> tuple[Config, bool]:
+        trust = self.shared.trust.is_trusted
+        config = load_config(self.shared.locations, env=self.shared.env, workspace=self.path, trusted=trust)
+        return config, trust(self.path)
+
+    def open_model(self, setup: Setup, resolved: ResolvedModel) -> Model:
+        limits = setup.settings.limits
+        return self.shared.models.open(resolved, deadlines=Deadlines(limits.first_token, limits.between_tokens))
+
+    def surveyor(self, setup: Setup) -> DirectorySurveyor:
+        return DirectorySurveyor(self.path, self.shared.locations, trusted=setup.trusted, clock=self.shared.clock)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether background jobs keep it loaded (`W2`)."""
+        return bool(self.jobs.running)
+
+    async def close(self) -> tuple[str, ...]:
+        """End its jobs and background work; the names of what would not die."""
+        await self.titles.close()
+        left = await self.jobs.close()
+        await self.tools.close()
+        return left
+
+    def _places(self) -> Places:
+        locations = self.shared.locations
+        own = tuple(str(path) for path in (locations.config_dir, locations.data_dir, locations.state_dir))
+        return Places(workspace=str(self.path), home=self.shared.env.get("HOME", "/"), own=own)
+
+    async def _small_model(self) -> Model:
+        setup = await self.setup()
+        return self.open_model(setup, setup.catalogue.small())
+
+    async def _job_changed(self, job: Job) -> None:
+        kind = JobStarted if job.state == "running" else JobFinished
+        event = kind(at=self.shared.now(), session_id=job.session_id, job=job)
+        await self.shared.store.commit(Batch((PutJob(job),), (event,)))

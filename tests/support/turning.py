@@ -1,0 +1,275 @@
+"""Real turns on a real ledger: the scripted model for a brain, and a few small tools whose effects can be counted."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.agent.compact_turn import CompactTurn
+from holdfast.agent.kit import Bounds as TurnBounds
+from holdfast.agent.kit import Denied, Kit, Permitted
+from holdfast.agent.prompt import Gathered, Instructions, Surroundings
+from holdfast.agent.protocol import Seat, Turn
+from holdfast.agent.turn import PromptTurn
+from holdfast.config import Settings
+from holdfast.errors import ToolError
+from holdfast.models.protocol import Model, ToolSpec
+from holdfast.schema.approvals import Subject
+from holdfast.schema.messages import ToolCall
+from holdfast.schema.runs import Run, RunRequest
+from holdfast.schema.sessions import Session, Workspace
+from holdfast.store import Batch, Store, open_store
+from holdfast.store.writes import PutWorkspace
+from holdfast.tools.protocol import Context, Output, Plan, Tool
+from tests.support.house import PATIENT, WORKSPACE, House
+from tests.support.scripted import Gates, ScriptedTurns
+
+
+class Word(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    word: str = ""
+
+
+class _TestTool:
+    description = "for tests"
+    arguments = Word
+    effect = "none"
+    parallel = True
+    name = ""
+
+    def __init__(self, gates: Gates) -> None:
+        self.gates = gates
+        self.ran: Counter[str] = Counter()
+
+    async def plan(self, arguments: Word, context: Context) -> Plan:
+        return Plan(Subject(tool=self.name, effect="none", title=arguments.word))
+
+    async def run(self, arguments: Word, context: Context, plan: Plan) -> Output:
+        self.ran[context.call_id] += 1
+        return await self.act(arguments, context)
+
+    async def act(self, arguments: Word, context: Context) -> Output:
+        raise NotImplementedError
+
+
+class Echo(_TestTool):
+    """Says its word again."""
+
+    name = "echo"
+
+    async def act(self, arguments: Word, context: Context) -> Output:
+        context.emit(arguments.word)
+        return Output(f"echo {arguments.word}")
+
+
+class Gated(_TestTool):
+    """Waits at the gate named by its word."""
+
+    name = "gated"
+
+    async def act(self, arguments: Word, context: Context) -> Output:
+        await self.gates.pass_through(arguments.word)
+        return Output(f"passed {arguments.word}")
+
+
+class Alone(Gated):
+    """The same, but never beside another."""
+
+    name = "alone"
+    parallel = False
+
+
+class Killed(_TestTool):
+    """Cancelled, it answers with what it killed, as tools with processes do."""
+
+    name = "killed"
+
+    async def act(self, arguments: Word, context: Context) -> Output:
+        try:
+            await self.gates.pass_through(arguments.word)
+        except asyncio.CancelledError:
+            return Output("killed it", status="cancelled", killed=("sleep 100",))
+        return Output("done")
+
+
+class Broken(_TestTool):
+    name = "broken"
+
+    async def act(self, arguments: Word, context: Context) -> Output:
+        if arguments.word == "tool":
+            raise ToolError("it cannot be done")
+        raise ZeroDivisionError("our own fault")
+
+
+class Child(_TestTool):
+    """Starts a sub-agent."""
+
+    name = "child"
+
+    async def act(self, arguments: Word, context: Context) -> Output:
+        outcome = await context.children.run(agent="", prompt=arguments.word, title="child")
+        return Output(outcome.text, status="ok" if outcome.state == "completed" else "error")
+
+
+class TestToolbox:
+    __test__ = False
+
+    def __init__(self, tools: dict[str, _TestTool]) -> None:
+        self._tools = tools
+        self.specs = tuple(ToolSpec(name, "for tests", {"type": "object"}) for name in tools)
+
+    def find(self, name: str) -> Tool[Any]:
+        if name not in self._tools:
+            raise ToolError(f"there is no tool {name!r}")
+        tool: Any = self._tools[name]
+        return tool
+
+    def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
+        try:
+            return msgspec.convert(call.arguments, tool.arguments)
+        except msgspec.ValidationError as error:
+            raise ToolError(f"bad arguments: {error}") from None
+
+
+class TestGate:
+    """Permits everything but what it is told to deny; a gate can hold a call as a person would."""
+
+    __test__ = False
+
+    def __init__(self, gates: Gates) -> None:
+        self.gates = gates
+        self.denied: set[str] = set()
+        self.asking: set[str] = set()
+
+    async def permit(
+        self, seat: Seat, call: ToolCall, plan: Plan, *, waiting: Callable[[], None]
+    ) -> Permitted | Denied:
+        if call.name in self.asking:
+            waiting()
+            await self.gates.pass_through(f"approval:{plan.subject.title}")
+        return Denied("denied: not today") if call.name in self.denied else Permitted()
+
+
+class TestBench:
+    __test__ = False
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def redact(self, text: str) -> str:
+        return text.replace("s3cret", "[redacted]")
+
+    def context(self, seat: Seat, call: ToolCall, *, emit: Any, progress: Any, adopted: Any) -> Context:
+        nobody: Any = None
+        return Context(
+            workspace=self._directory,
+            session_id=seat.run.session_id,
+            run_id=seat.run.id,
+            call_id=call.id,
+            workspace_id=WORKSPACE,
+            settings=Settings(),
+            environment={},
+            outputs=self._directory,
+            can_see_images=False,
+            interactive=seat.run.interactive,
+            emit=emit,
+            redact=self.redact,
+            new_id=nobody,
+            now=seat.now,
+            files=nobody,
+            jobs=nobody,
+            asker=nobody,
+            todos=nobody,
+            children=_SeatChildren(seat, adopted),
+        )
+
+
+class _SeatChildren:
+    def __init__(self, seat: Seat, adopted: Any) -> None:
+        self._seat = seat
+        self._adopted = adopted
+
+    async def run(self, *, agent: str, prompt: str, title: str) -> Any:
+        child = await self._seat.child(RunRequest(prompt=prompt, agent=agent), title=title)
+        await self._adopted(child.session_id)
+        return await child.ended()
+
+
+class TestSurveyor:
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.branch = "main"
+        self.instructions: tuple[Instructions, ...] = ()
+
+    async def gather(self) -> Gathered:
+        return Gathered(Surroundings("/w", "Linux", "2026-01-01", self.branch), self.instructions)
+
+
+class TestTitler:
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def suggest(self, session_id: str, prompt: str) -> None:
+        self.asked.append((session_id, prompt))
+
+
+class RealTurns(ScriptedTurns):
+    """Makes real turns; implements `TurnFactory`."""
+
+    def __init__(self, store: Store, model: Model, directory: Path) -> None:
+        super().__init__()
+        self.model = model
+        self.tools: dict[str, Any] = {
+            kind.name: kind(self.gates) for kind in (Echo, Gated, Alone, Killed, Broken, Child)
+        }
+        self.gate = TestGate(self.gates)
+        self.surveyor = TestSurveyor()
+        self.titler = TestTitler()
+        self.bounds = TurnBounds(max_steps=50)
+        self._store = store
+        self._bench = TestBench(directory)
+
+    async def check(self, session: Session, request: RunRequest) -> None:
+        return None
+
+    def turn(self, run: Run, session: Session) -> Turn:
+        kit = Kit(
+            store=self._store,
+            model=self.model,
+            toolbox=TestToolbox(self.tools),
+            gate=self.gate,
+            bench=self._bench,
+            surveyor=self.surveyor,
+            titler=self.titler,
+            bounds=self.bounds,
+        )
+        return CompactTurn(kit) if run.kind == "compact" else PromptTurn(kit)
+
+
+class TurnHouse(House):
+    turns: RealTurns
+
+    @property
+    def tools(self) -> dict[str, Any]:
+        return self.turns.tools
+
+
+@asynccontextmanager
+async def turning(directory: Path, model: Model, *, store: Store | None = None) -> AsyncIterator[TurnHouse]:
+    """An open workspace with one session, ``ses_1``, whose turns ask this model."""
+    ledger = store or await open_store(directory / "holdfast.db")
+    if not await ledger.workspaces():
+        await ledger.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(directory))),)))
+    house = TurnHouse(directory, ledger, turns=RealTurns(ledger, model, directory), bounds=PATIENT)
+    await house.engine.open_workspace(WORKSPACE)
+    try:
+        await house.session()
+        yield house
+    finally:
+        await house.close()
