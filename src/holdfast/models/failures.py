@@ -133,7 +133,7 @@ def _build(error: dict[str, Any], *, status: int, host: str, retry_after: float 
 def _classify(error: dict[str, Any], message: str, status: int) -> ErrorClass:
     if _CREDIT_WORDS.search(message) and status in {0, 400, 402, 403, 429}:
         return ModelAuth
-    if _CONTEXT_WORDS.search(message) and status in {0, 400, 413, 422, 500}:
+    if status == 413 or (_CONTEXT_WORDS.search(message) and status in {0, 400, 422, 500}):
         return ModelContext
     by_code = [_CODES[code] for code in _codes(error) if code in _CODES]
     if by_code:

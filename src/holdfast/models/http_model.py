@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.config.redaction import Redactor
-from holdfast.config.values import Secret
+from holdfast.config.values import Headers, Secret
 from holdfast.errors import ModelAuth, ModelGarbage
 from holdfast.models import failures
 from holdfast.models.address import address
@@ -57,7 +57,7 @@ class HttpModel:
         self._transport = transport
         self._key = key
         self._on_auth_failure = on_auth_failure
-        self._headers = dict(headers or {})
+        self._headers = Headers(headers or {})  # its repr hides the values
         self._secrets = [Secret(value) for value in self._headers.values()]
         self._extra = dict(body or {})
         self._deadlines = deadlines or Deadlines()

@@ -7,6 +7,7 @@ the request with it, so that no key can be read off a traceback.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -80,7 +81,7 @@ class Transport:
     def __init__(self, *, network: Network | None = None, clock: Callable[[], float] = time.time) -> None:
         self._network = network or Network()
         self._clock = clock
-        self._pools: dict[str | None, httpx2.AsyncHTTPTransport] = {}
+        self._pools: dict[tuple[str | None, bool], httpx2.AsyncHTTPTransport] = {}
         self._opening = asyncio.Lock()
 
     @asynccontextmanager
@@ -142,10 +143,12 @@ class Transport:
 
     async def _pool(self, address: Address) -> tuple[httpx2.AsyncHTTPTransport, ModuleType]:
         proxy = proxy_for(address, self._network)
+        encrypted = address.url.startswith("https:") or (proxy or "").startswith("https:")
         async with self._opening:
-            if proxy not in self._pools:
-                self._pools[proxy] = await asyncio.to_thread(_open_pool, proxy, self._network.ca_file)
-        return self._pools[proxy], _library()
+            if (proxy, encrypted) not in self._pools:
+                opened = await asyncio.to_thread(_open_pool, proxy, self._network.ca_file, encrypted=encrypted)
+                self._pools[proxy, encrypted] = opened
+        return self._pools[proxy, encrypted], _library()
 
 
 def _library() -> ModuleType:
@@ -154,7 +157,7 @@ def _library() -> ModuleType:
     return httpx2
 
 
-def _open_pool(proxy: str | None, ca_file: str | None) -> httpx2.AsyncHTTPTransport:
+def _open_pool(proxy: str | None, ca_file: str | None, *, encrypted: bool) -> httpx2.AsyncHTTPTransport:
     """In a thread: the import and the certificates are read from disk."""
     import ssl
 
@@ -162,9 +165,14 @@ def _open_pool(proxy: str | None, ca_file: str | None) -> httpx2.AsyncHTTPTransp
     import anyio.streams.tls  # noqa: F401 - else imported on the event loop, with the first connection
     import httpx2
 
+    logging.getLogger("httpcore2").setLevel(logging.INFO)  # below it, headers and a proxy's password are logged
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE)
     try:
-        verify: Any = ssl.create_default_context(cafile=ca_file) if ca_file else True
+        verify: Any = True
+        if not encrypted:
+            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody: reading certificates takes its time
+        elif ca_file:
+            verify = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
         reason = error.strerror or "it holds no certificates"
         raise ModelInvalid(f"cannot use the certificates in {ca_file!r}: {reason}; check network.ca_file") from None

@@ -1,0 +1,427 @@
+"""Models over real HTTP: what a turn gets from a provider that behaves, and from one that does not."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from holdfast.config.values import Secret
+from holdfast.errors import (
+    ModelAuth,
+    ModelContext,
+    ModelError,
+    ModelGarbage,
+    ModelInvalid,
+    ModelNetwork,
+    ModelOverloaded,
+    ModelRateLimit,
+    ModelStall,
+)
+from holdfast.models.factory import wire_named
+from holdfast.models.http_model import HttpModel, encoded, merged, no_key
+from holdfast.models.patience import Deadlines
+from holdfast.models.protocol import ModelDelta, ModelInfo, Request, TextDelta
+from holdfast.models.transport import Transport
+from holdfast.schema.messages import Text
+from holdfast.testing import Answer, Bytes, Call, Fail, Hang, Say, TestProvider, Think, Tokens, text
+from tests.models.requests import TOOLS, message
+from tests.models.support import WIRES, told
+
+KEY = "sk-planted-0123456789abcdef"
+ASK = Request(system=("Be brief.",), messages=(message(1, "user", Text("hi")),), tools=TOOLS)
+SHORT = Deadlines(first_token=0.1)
+SHORT_BETWEEN = Deadlines(between_tokens=0.1)
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[TestProvider]:
+    async with TestProvider() as running:
+        yield running
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[Transport]:
+    opened = Transport()
+    yield opened
+    await opened.aclose()
+
+
+async def planted() -> Secret | None:
+    return Secret(KEY)
+
+
+def model(wire: Any, provider: TestProvider, transport: Transport, **options: Any) -> HttpModel:
+    settings: dict[str, Any] = {"base_url": provider.url(wire), "key": planted, "headers": {"X-Team": KEY}, **options}
+    return HttpModel(ModelInfo("acme/some-model", images=True), wire=wire_named(wire), transport=transport, **settings)
+
+
+async def asked(model: HttpModel) -> list[ModelDelta]:
+    return [delta async for delta in model.stream(ASK)]
+
+
+@pytest.mark.parametrize("split", [0, 1, 7], ids=["by event", "byte by byte", "seven bytes"])
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_answer_arrives_whole_however_it_is_cut(
+    wire: str, split: int, provider: TestProvider, transport: Transport
+) -> None:
+    pieces = (Think("Let me see."), Say("Zażółć 😀"), Call("view", {"path": "ż.py"}), Call("now"))
+    provider.script(Answer(pieces, usage=Tokens(input=10, output=5), split=split))
+    found = told(await asked(model(wire, provider, transport)))
+    assert found["text"] == "Zażółć 😀"
+    assert found["reasoning"] == "Let me see."
+    assert [(call["name"], call["arguments"]) for call in found["calls"]] == [("view", {"path": "ż.py"}), ("now", {})]
+    assert found["usage"] == {"input": 10, "output": 5, "cache_read": 0, "cache_write": 0}
+    assert found["stop"] == "tool_use"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_surrogate_pair_cut_by_the_provider_is_joined(
+    wire: str, provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(Answer((Say(deltas=("a \ud83d", "\ude00 b", "\ud83d")),), split=5))
+    assert told(await asked(model(wire, provider, transport)))["text"] == "a 😀 b\ufffd"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_request_carries_the_key_the_users_headers_and_body(
+    wire: str, provider: TestProvider, transport: Transport
+) -> None:
+    own = {"headers": {"X-Team": "tools", "User-Agent": "mine"}, "body": {"seed": 1, "generationConfig": {"seed": 2}}}
+    await asked(model(wire, provider, transport, **own))
+    [received] = provider.requests
+    assert received.wire == wire
+    assert received.model == "some-model"
+    assert KEY in "".join(
+        received.headers[name] for name in ("authorization", "x-api-key", "x-goog-api-key") if name in received.headers
+    )
+    assert received.headers["x-team"] == "tools"
+    assert received.headers["user-agent"] == "mine"
+    assert received.body["seed"] == 1
+    assert received.body["generationConfig"]["seed"] == 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.promise("C7")
+async def test_a_cancelled_readers_server_sees_the_disconnect(
+    wire: str, provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(Answer((Say("Hello"), Hang())))
+    first = asyncio.Event()
+
+    async def read() -> None:
+        async for delta in model(wire, provider, transport).stream(ASK):
+            if isinstance(delta, TextDelta):
+                first.set()
+
+    reading = asyncio.create_task(read())
+    await first.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await provider.wait_for_disconnect(0)
+
+
+@pytest.mark.parametrize("answer", [Answer(hang_first=True), Answer((Hang(),))], ids=["no status", "no token"])
+@pytest.mark.promise("C7")
+async def test_a_reader_can_be_cancelled_before_the_first_token(
+    answer: Answer, provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(answer)
+    reading = asyncio.create_task(asked(model("anthropic", provider, transport)))
+    await provider.wait_for_requests(1)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await provider.wait_for_disconnect(0)
+
+
+@pytest.mark.promise("C7")
+async def test_closing_the_stream_closes_the_connection(provider: TestProvider, transport: Transport) -> None:
+    provider.script(Answer((Say("Hello"), Hang())))
+    async with aclosing(model("openai-chat", provider, transport).stream(ASK)) as deltas:
+        assert await anext(deltas) == TextDelta("Hello")
+    await provider.wait_for_disconnect(0)
+
+
+@pytest.mark.parametrize("answer", [Answer(hang_first=True), Answer((Hang(),))], ids=["no status", "no token"])
+@pytest.mark.parametrize("wire", WIRES)
+async def test_silence_before_the_first_token_is_a_stall_with_its_name(
+    wire: str, answer: Answer, provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(answer)
+    with pytest.raises(ModelStall, match=r"no first token within 0.1 s \(limits.first_token\)") as raised:
+        await asked(model(wire, provider, transport, deadlines=SHORT))
+    assert raised.value.detail["deadline"] == "first_token"
+    assert raised.value.detail["waited"] >= 0.1
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_silence_in_mid_answer_is_a_stall_with_its_name(
+    wire: str, provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(Answer((Say("Hello"), Hang())))
+    with pytest.raises(ModelStall, match=r"limits.between_tokens") as raised:
+        await asked(model(wire, provider, transport, deadlines=SHORT_BETWEEN))
+    assert raised.value.detail["deadline"] == "between_tokens"
+    await provider.wait_for_disconnect(0)
+
+
+@pytest.mark.parametrize(
+    ("said", "deadlines"), [((), SHORT), ((Say("Hello"),), SHORT_BETWEEN)], ids=["before the first token", "after it"]
+)
+async def test_a_connection_that_is_only_kept_warm_is_a_stall(
+    said: tuple[Say, ...], deadlines: Deadlines, provider: TestProvider, transport: Transport
+) -> None:
+    warm = Bytes(b'event: ping\ndata: {"type": "ping"}\n\n: comment\n\n')
+    provider.script(Answer((*said, *[warm] * 500, Hang()), pace=0.005))
+    with pytest.raises(ModelStall):
+        await asked(model("anthropic", provider, transport, deadlines=deadlines))
+
+
+async def test_a_deadline_of_zero_is_none(provider: TestProvider, transport: Transport) -> None:
+    provider.script(text("late", delay=0.05))
+    never = Deadlines(first_token=0, between_tokens=0)
+    assert told(await asked(model("openai-chat", provider, transport, deadlines=never)))["text"] == "late"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("after", [0, 30, 150])
+async def test_a_dropped_connection_is_a_network_error(
+    wire: str, after: int, provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(Answer((Say("Hello, this is an answer that is long enough to be cut."),), drop_after=after))
+    with pytest.raises(ModelNetwork):
+        await asked(model(wire, provider, transport))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_answer_that_ends_without_its_end_was_cut_off(
+    wire: str, provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(Answer((Say("Hello"),), done=False))
+    with pytest.raises(ModelNetwork, match="cut off"):
+        await asked(model(wire, provider, transport))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_half_an_event_at_the_end_was_cut_off(wire: str, provider: TestProvider, transport: Transport) -> None:
+    provider.script(Answer((Say("Hello"), Bytes(b'data: {"half": ')), done=False))
+    with pytest.raises(ModelNetwork, match="cut off"):
+        await asked(model(wire, provider, transport))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_garbage_in_the_stream_is_garbage(wire: str, provider: TestProvider, transport: Transport) -> None:
+    provider.script(Answer((Say("Hello"), Bytes(b"data: <html>secret</html>\n\n"))))
+    with pytest.raises(ModelGarbage) as raised:
+        await asked(model(wire, provider, transport))
+    assert "secret" not in raised.value.message
+
+
+async def test_a_line_without_an_end_is_given_up(provider: TestProvider, transport: Transport) -> None:
+    provider.script(Answer((Say("Hello"),), done=False, endless_line=True))
+    with pytest.raises(ModelGarbage, match="more than"):
+        await asked(model("openai-chat", provider, transport))
+    await provider.wait_for_disconnect(0)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [("text/html", b"<h1>secret</h1>"), ("application/json", b'{"secret": 1}'), ("text/plain", b"secret" * 100_000)],
+)
+async def test_another_content_type_is_garbage_and_is_not_repeated(
+    content_type: str, body: bytes, provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(Answer(body=body, content_type=content_type))
+    with pytest.raises(ModelGarbage, match=content_type) as raised:
+        await asked(model("openai-chat", provider, transport))
+    assert "secret" not in raised.value.message
+
+
+async def test_an_error_with_status_200_is_that_error(provider: TestProvider, transport: Transport) -> None:
+    provider.script(Answer(body=b'{"error": {"message": "slow", "code": "rate_limit_exceeded"}}'))
+    with pytest.raises(ModelRateLimit):
+        await asked(model("openai-chat", provider, transport))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, ModelInvalid),
+        (401, ModelAuth),
+        (403, ModelAuth),
+        (404, ModelInvalid),
+        (413, ModelContext),
+        (429, ModelRateLimit),
+        (500, ModelOverloaded),
+        (503, ModelOverloaded),
+        (529, ModelOverloaded),
+    ],
+)
+async def test_a_status_is_its_class(
+    wire: str, status: int, expected: type[ModelError], provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(Answer(status=status, headers={"Retry-After": "3"}))
+    with pytest.raises(expected) as raised:
+        await asked(model(wire, provider, transport))
+    assert raised.value.retry_after == 3.0
+
+
+async def test_the_error_body_is_read_only_so_far(provider: TestProvider, transport: Transport) -> None:
+    provider.script(Answer(status=400, body=b'{"error": {"message": "' + b"x" * 50_000_000 + b'"}}'))
+    with pytest.raises(ModelInvalid) as raised:
+        await asked(model("openai-chat", provider, transport))
+    assert "xxx" not in raised.value.message
+    await provider.wait_for_disconnect(0)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_error_in_mid_stream_is_its_class(wire: str, provider: TestProvider, transport: Transport) -> None:
+    provider.script(Answer((Say("Hello"), Fail("overloaded_error", "Overloaded"))))
+    with pytest.raises(ModelOverloaded):
+        await asked(model(wire, provider, transport))
+
+
+async def test_nobody_there_is_a_network_error(provider: TestProvider, transport: Transport) -> None:
+    gone = model("openai-chat", provider, transport, base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(ModelNetwork, match=r"cannot connect to 127\.0\.0\.1:9"):
+        await asked(gone)
+
+
+@pytest.mark.parametrize("key", ["sk-planted\n0123456789", "sk-plantéd-0123456789", "sk-planted-\x000123456"])
+async def test_a_key_that_no_header_can_hold_is_not_shown(
+    key: str, provider: TestProvider, transport: Transport
+) -> None:
+    async def bad() -> Secret | None:
+        return Secret(key)
+
+    with pytest.raises(ModelInvalid) as raised:
+        await asked(model("openai-chat", provider, transport, key=bad, headers={}))
+    assert "sk-plant" not in "".join(traceback.format_exception(raised.value))
+
+
+async def test_a_password_in_the_address_is_sent_as_a_header(provider: TestProvider, transport: Transport) -> None:
+    url = provider.url("openai-chat").replace("//", "//me:p%40ss@") + "?api-version=1"
+    asking = model("openai-chat", provider, transport, base_url=url, key=no_key)
+    await asked(asking)
+    [received] = provider.requests
+    assert received.path == "/v1/chat/completions?api-version=1"
+    assert received.headers["authorization"] == "Basic bWU6cEBzcw=="
+    assert "p@ss" not in repr(asking) + repr(vars(asking))
+
+
+async def test_a_key_is_asked_for_again_when_it_was_not_taken(provider: TestProvider, transport: Transport) -> None:
+    provider.script(Answer(status=401), Answer(status=500))
+    forgotten: list[str] = []
+    asking = model("openai-chat", provider, transport, on_auth_failure=lambda: forgotten.append("forgotten"))
+    with pytest.raises(ModelAuth):
+        await asked(asking)
+    assert forgotten == ["forgotten"]
+    with pytest.raises(ModelOverloaded):
+        await asked(asking)
+    assert forgotten == ["forgotten"]
+
+
+LEAKS: dict[str, Answer] = {
+    "a key error that quotes the key": Answer(status=401, error={"error": {"message": f"bad key {KEY}", "code": KEY}}),
+    "an error in mid-stream that quotes it": Answer((Say("x"), Fail(KEY, f"bad key {KEY}"))),
+    "a body that quotes it": Answer(status=500, body=KEY.encode(), content_type="text/plain"),
+    "a content type that quotes it": Answer(body=b"x", content_type=f"text/{KEY}"),
+    "garbage that quotes it": Answer((Bytes(f"data: {KEY}\n\n".encode()),)),
+    "a drop": Answer((Say("Hello"),), drop_after=10),
+    "a stall": Answer((Say("Hello"), Hang())),
+    "a good answer": text("fine"),
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", LEAKS)
+@pytest.mark.promise("W8")
+async def test_a_planted_key_is_in_no_exception_log_line_or_repr(
+    wire: str, name: str, provider: TestProvider, transport: Transport, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    provider.script(LEAKS[name])
+    asking = model(wire, provider, transport, deadlines=SHORT_BETWEEN)
+    seen = [repr(asking), repr(vars(asking)), repr(asking.stream(ASK)), repr(transport), repr(vars(transport))]
+    try:
+        seen += map(repr, await asked(asking))
+    except ModelError as error:
+        seen += _everything_about(error)
+    seen += [record.getMessage() for record in caplog.records] + [caplog.text]
+    assert provider.requests[0].headers["x-team"] == KEY, "the key was sent, so it could have leaked"
+    assert not [words for words in seen if KEY in words]
+
+
+def _everything_about(error: BaseException) -> list[str]:
+    """What a log, a tracker or a debugger would show of an error and of all that it is chained to."""
+    seen = ["".join(traceback.format_exception(error))]
+    while error:
+        seen += [repr(error), str(error), repr(error.args), repr(vars(error))]
+        seen += [repr(getattr(value, "headers", None)) for value in vars(error).values()]
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return seen
+
+
+async def test_connections_are_used_again(transport: Transport) -> None:
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        body = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+                await reader.readexactly(length)
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+                )
+                writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        except asyncio.IncompleteReadError:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    asking = HttpModel(ModelInfo("acme/m"), wire=wire_named("openai-chat"), base_url=url, transport=transport)
+    for _ in range(3):
+        assert told(await asked(asking))["text"] == "hi"
+    assert connections == 1
+    await transport.aclose()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_compressed_stream_is_understood(provider: TestProvider, transport: Transport) -> None:
+    body = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    zipped = Answer(body=gzip.compress(body), content_type="text/event-stream", headers={"Content-Encoding": "gzip"})
+    provider.script(
+        zipped, Answer(body=b"not gzip", content_type="text/event-stream", headers={"Content-Encoding": "gzip"})
+    )
+    asking = model("openai-chat", provider, transport)
+    assert told(await asked(asking))["text"] == "hi"
+    with pytest.raises(ModelGarbage, match="compression"):
+        await asked(asking)
+
+
+def test_the_users_body_is_merged_into_the_wires() -> None:
+    body = {"model": "m", "reasoning": {"effort": "low", "summary": "auto"}, "tools": [1]}
+    own = {"reasoning": {"effort": "high"}, "tools": [2], "seed": 1}
+    assert merged(body, own) == {
+        "model": "m",
+        "reasoning": {"effort": "high", "summary": "auto"},
+        "tools": [2],
+        "seed": 1,
+    }
+
+
+def test_text_that_cannot_be_encoded_does_not_stop_a_session() -> None:
+    assert encoded({"text": "a\ud83db"}) == '{"text":"a\ufffdb"}'.encode()

@@ -1,0 +1,194 @@
+"""Bodies: what each wire says about caches, thinking, ids and images, beyond what the vendors' types can check."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast.models.factory import wire_named
+from holdfast.models.protocol import ModelInfo, Request
+from holdfast.models.strict import is_strict
+from holdfast.schema.messages import File, Text, ToolCall, ToolResult
+from tests.models.requests import PIXEL, SCHEMA, TOOLS, message, requests, target
+from tests.models.support import WIRES
+
+
+def body(wire: Any, request: Request, **changes: Any) -> dict[str, Any]:
+    return wire_named(wire).body(request, target(wire, **changes))
+
+
+def anthropic(request: Request, model: str = "claude-sonnet-5", **info: Any) -> dict[str, Any]:
+    return body("anthropic", request, model=model, info=ModelInfo(f"anthropic/{model}", **info))
+
+
+def marks(value: Any) -> int:
+    return json.dumps(value).count("cache_control")
+
+
+def test_the_cache_is_marked_at_the_ends_of_the_stable_prefix() -> None:
+    long = tuple(
+        message(number, role, Text(f"{number}")) for number, role in enumerate(["user", "assistant"] * 4 + ["user"])
+    )  # type: ignore[arg-type]
+    sent = anthropic(Request(system=("a", "b"), messages=long, tools=TOOLS))
+    assert marks(sent) == 4, "the vendor takes no more"
+    assert marks(sent["system"][-1]) == marks(sent["tools"][-1]) == 1
+    assert [marks(found) for found in sent["messages"] if found["role"] == "user"] == [0, 0, 0, 1, 1]
+
+
+def test_a_longer_conversation_begins_with_the_same_bytes() -> None:
+    asked = requests("anthropic")["parallel calls, one failed"]
+    longer = Request(
+        messages=(*asked.messages, message(9, "assistant", Text("ok")), message(10, "user", Text("more"))), tools=TOOLS
+    )
+
+    def plain(sent: dict[str, Any], wire: str) -> str:
+        items = sent.get("messages") or sent.get("input") or sent["contents"]
+        return json.dumps(items).replace(', "cache_control": {"type": "ephemeral"}', "")
+
+    for wire in WIRES:
+        shorter = plain(body(wire, asked), wire)
+        assert plain(body(wire, longer), wire).startswith(shorter[:-1])
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "expected"),
+    [
+        (
+            "claude-sonnet-5",
+            "high",
+            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}},
+        ),
+        (
+            "claude-opus-4-6",
+            "max",
+            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "max"}},
+        ),
+        (
+            "claude-sonnet-5",
+            "minimal",
+            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "low"}},
+        ),
+        ("claude-sonnet-4-5", "high", {"thinking": {"type": "enabled", "budget_tokens": 24_000}}),
+        ("claude-sonnet-4-5-20250929", "low", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        ("claude-3-7-sonnet-latest", "low", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        ("some-other-model", "low", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        ("claude-sonnet-5", None, {}),
+        ("claude-sonnet-4-5", "none", {}),
+    ],
+)
+def test_a_model_is_told_to_think_in_the_way_it_knows(model: str, effort: str | None, expected: dict[str, Any]) -> None:
+    sent = anthropic(Request(effort=effort), model, max_output=64_000)
+    assert {key: sent[key] for key in ("thinking", "output_config") if key in sent} == expected
+
+
+@pytest.mark.parametrize(
+    ("most", "budget"), [(30_000, 24_000), (10_000, 8976), (2048, 1024), (2047, None), (100, None)]
+)
+def test_thinking_leaves_room_for_an_answer(most: int, budget: int | None) -> None:
+    sent = anthropic(Request(effort="high", max_output=most), "claude-sonnet-4-5")
+    assert sent.get("thinking", {}).get("budget_tokens") == budget
+
+
+def test_thinking_between_calls_is_asked_for_where_it_must_be() -> None:
+    wire = wire_named("anthropic")
+    info = ModelInfo("anthropic/x", reasoning=("low",))
+    assert (
+        "interleaved" in wire.headers(None, target("anthropic", model="claude-sonnet-4-5", info=info))["anthropic-beta"]
+    )
+    assert "anthropic-beta" not in wire.headers(None, target("anthropic", model="claude-opus-5", info=info))
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "expected"),
+    [
+        ("gemini-3-pro", "high", {"includeThoughts": True, "thinkingLevel": "high"}),
+        ("gemini-3-pro", "max", {"includeThoughts": True, "thinkingLevel": "high"}),
+        ("gemini-2.5-pro", "low", {"includeThoughts": True, "thinkingBudget": 2048}),
+        ("gemini-2.5-pro", "none", {"includeThoughts": True, "thinkingBudget": 0}),
+    ],
+)
+def test_gemini_is_told_to_think_in_the_way_it_knows(model: str, effort: str, expected: dict[str, Any]) -> None:
+    assert body("gemini", Request(effort=effort), model=model)["generationConfig"]["thinkingConfig"] == expected
+
+
+def test_a_call_of_another_model_is_marked_as_such_for_gemini() -> None:
+    asked = requests("gemini")["a call and its result"]
+    [call] = [
+        part for content in body("gemini", asked)["contents"] for part in content["parts"] if "functionCall" in part
+    ]
+    assert call["thoughtSignature"] == "skip_thought_signature_validator"
+    older = body("gemini", asked, model="gemini-2.5-pro")["contents"]
+    assert "thoughtSignature" not in json.dumps(older)
+
+
+def test_a_signature_of_gemini_goes_back_with_its_call() -> None:
+    call = ToolCall("call_1", "view", {}, opaque={"signature": "c2ln"}, wire="gemini")
+    second = ToolCall("call_2", "view", {})
+    asked = Request(messages=(message(1, "user", Text("?")), message(2, "assistant", call, second)))
+    parts = body("gemini", asked)["contents"][1]["parts"]
+    assert [part.get("thoughtSignature") for part in parts] == ["c2ln", None]
+
+
+def test_reasoning_models_get_their_encrypted_thoughts_back() -> None:
+    plain = ModelInfo("openai/gpt-x")
+    assert body("openai-responses", Request())["include"] == ["reasoning.encrypted_content"]
+    assert "include" not in body("openai-responses", Request(), info=plain)
+    assert body("openai-responses", Request())["store"] is False
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_model_that_cannot_see_is_told_what_it_misses(wire: str) -> None:
+    picture = File("cat.png", "image/png", data=PIXEL)
+    asked = Request(
+        messages=(
+            message(1, "user", Text("?"), picture),
+            message(2, "assistant", ToolCall("c", "view")),
+            message(3, "tool", ToolResult("c", "view", files=(picture,))),
+        )
+    )
+    sent = json.dumps(body(wire, asked, info=ModelInfo("x/y")))
+    assert PIXEL not in sent
+    assert sent.count("cat.png (image/png) is left out") == 2
+    assert json.dumps(body(wire, asked)).count(PIXEL) == 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_file_of_another_kind_is_never_sent_as_an_image(wire: str) -> None:
+    asked = Request(messages=(message(1, "user", Text("?"), File("a.zip", "application/zip", data="AAAA")),))
+    assert "a.zip (application/zip) is left out" in json.dumps(body(wire, asked))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_call_and_its_result_have_one_id(wire: str) -> None:
+    odd = ToolCall("call_1", "now", provider_id="bad id with spaces \u2028")
+    same = ToolCall("call_2", "now", provider_id="dup")
+    again = ToolCall("call_3", "now", provider_id="dup")
+    results = tuple(ToolResult(call.id, "now", text=call.id) for call in (odd, same, again))
+    asked = Request(
+        messages=(
+            message(1, "user", Text("?")),
+            message(2, "assistant", odd, same, again),
+            message(3, "tool", *results),
+        )
+    )
+    text = json.dumps(body(wire, asked))
+    assert "bad id" not in text
+    if wire != "gemini":  # there, order and name match them
+        assert text.count('"dup"') == text.count('"call_3"') - 1 == 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (SCHEMA, True),
+        ({"type": "string"}, True),
+        ({"type": "object", "properties": {"a": {}}, "required": ["a"]}, False),
+        ({"type": "object", "properties": {"a": {}}, "required": [], "additionalProperties": False}, False),
+        ({"type": "array", "items": {"type": "object", "properties": {}}}, False),
+        ({"anyOf": [SCHEMA, {"type": "null"}]}, True),
+    ],
+)
+def test_a_schema_is_strict_only_if_the_vendor_can_hold_it(schema: dict[str, Any], strict: bool) -> None:
+    assert is_strict(schema) is strict
