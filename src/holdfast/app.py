@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from holdfast.approvals import Approvals
+from holdfast.approvals.pending import Approvals
 from holdfast.config import Keyring, SecretStore, Settings, TrustStore, load_config
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
@@ -80,7 +80,7 @@ async def open_app(
     shared = Shared(
         store=store,
         hub=hub,
-        approvals=Approvals(store, ids=ids, clock=clock),
+        approvals=Approvals(store, ids=ids, clock=clock, save_rules=_RuleBook(locations).save),
         keyring=keyring,
         models=models,
         trust=TrustStore(locations.trust_file),
@@ -122,6 +122,25 @@ async def open_app(
         hub.close()
         await models.aclose()
         await store.close()
+
+
+class _RuleBook:
+    """Rules that a person wants to hold always go into the user's own configuration."""
+
+    def __init__(self, locations: Locations) -> None:
+        self._file = locations.config_file
+        self._locations = locations
+        self._turn = asyncio.Lock()
+
+    async def save(self, rules: tuple[str, ...]) -> None:
+        async with self._turn:
+            await asyncio.to_thread(self._save, rules)
+
+    def _save(self, rules: tuple[str, ...]) -> None:
+        from holdfast.config.edit import edit_config
+
+        known = load_config(self._locations, env={}).settings.approvals.allow
+        edit_config(self._file, {"approvals.allow": [*known, *(rule for rule in rules if rule not in known)]})
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

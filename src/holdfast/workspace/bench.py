@@ -9,7 +9,7 @@ from holdfast.agent.protocol import Seat
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.ids import Prefix
-from holdfast.schema.approvals import QuestionItem
+from holdfast.schema.approvals import Question, QuestionItem
 from holdfast.schema.events import TodoChanged
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Outcome, Phase, RunRequest
@@ -70,7 +70,14 @@ class RoomBench:
                 now=shared.now,
             ),
             jobs=room.jobs.for_session(run.session_id),
-            asker=_Asker(room, seat, call, root_session_id=self._root_session_id, progress=progress),
+            asker=_Asker(
+                room,
+                seat,
+                call,
+                root_session_id=self._root_session_id,
+                deadline=self._settings.approvals.deadline,
+                progress=progress,
+            ),
             todos=_Todos(shared.store, seat),
             children=_Children(room, self._settings, seat, adopted=adopted),
         )
@@ -80,16 +87,38 @@ class _Asker:
     """Questions as durable records; the call waits for their answer."""
 
     def __init__(
-        self, room: Room, seat: Seat, call: ToolCall, *, root_session_id: str, progress: Callable[[Phase], None]
+        self,
+        room: Room,
+        seat: Seat,
+        call: ToolCall,
+        *,
+        root_session_id: str,
+        deadline: float,
+        progress: Callable[[Phase], None],
     ) -> None:
         self._room = room
+        self._deadline = deadline
         self._seat = seat
         self._call = call
         self._root_session_id = root_session_id
         self._progress = progress
 
     async def ask(self, items: tuple[QuestionItem, ...]) -> tuple[tuple[str, ...], ...] | None:
-        raise NotImplementedError
+        self._progress("question")
+        answered = await self._room.shared.approvals.ask(
+            Question(
+                id="",
+                workspace_id=self._room.workspace.id,
+                session_id=self._seat.run.session_id,
+                root_session_id=self._root_session_id,
+                run_id=self._seat.run.id,
+                call_id=self._call.id,
+                items=items,
+            ),
+            deadline=self._deadline,
+        )
+        self._progress("tool")
+        return answered.answers
 
 
 class _Todos:

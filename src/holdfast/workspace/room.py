@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import msgspec
-from holdfast.tools.registry import Registry
 
-from holdfast.approvals import Approver, Places
+from holdfast.approvals.approver import Approver
+from holdfast.approvals.places import Places
 from holdfast.config import Catalogue, Config, ResolvedModel, Settings, load_config
 from holdfast.models.patience import Deadlines
 from holdfast.models.protocol import Model
@@ -18,6 +18,7 @@ from holdfast.schema.sessions import Job, Workspace
 from holdfast.store import Batch
 from holdfast.store.writes import PutJob
 from holdfast.tools.jobs import JobTable
+from holdfast.tools.registry import Registry
 from holdfast.workspace.shared import Shared
 from holdfast.workspace.surveyor import DirectorySurveyor
 from holdfast.workspace.titles import Titles

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.approvals import Approvals
+from holdfast.approvals.pending import Approvals
 from holdfast.config import Keyring, TrustStore
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.workspace.gate import RoomGate
-
 from holdfast.agent.compact_turn import CompactTurn
 from holdfast.agent.kit import Bounds, Kit
 from holdfast.agent.protocol import Ending, Seat, Turn
@@ -14,6 +12,7 @@ from holdfast.errors import BadRequest
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.workspace.bench import RoomBench
+from holdfast.workspace.gate import RoomGate
 from holdfast.workspace.room import Room, Setup
 from holdfast.workspace.rooms import Rooms
 from holdfast.workspace.undo_turn import UndoTurn

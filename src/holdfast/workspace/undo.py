@@ -72,16 +72,30 @@ def paths_of(records: Iterable[FileSnapshot], runs: Collection[str], *, undo: bo
     return tuple(_by_path(records, runs, undo=undo))
 
 
+def effective(records: Iterable[FileSnapshot]) -> list[FileSnapshot]:
+    """In order, without announced writes that did not happen: their call has a second record that goes straight back.
+
+    Looking at contents alone would not do: somebody else may have written the very content that was announced.
+    """
+    ordered = sorted(records, key=lambda record: record.seq)
+    ends: dict[tuple[str, str], tuple[str | None, str | None]] = {}
+    for record in ordered:
+        first = ends.get((record.call_id, record.path), (record.before, None))[0]
+        ends[record.call_id, record.path] = first, record.after
+    return [record for record in ordered if not record.call_id or len(set(ends[record.call_id, record.path])) == 2]
+
+
 def last_undoable(records: Sequence[FileSnapshot]) -> str | None:
     """The run whose changes an undo without a target takes back."""
-    applied = [record for record in records if record.state == "applied"]
-    return max(applied, key=lambda record: record.seq).run_id if applied else None
+    applied = [record for record in effective(records) if record.state == "applied"]
+    return applied[-1].run_id if applied else None
 
 
 def first_redoable(records: Sequence[FileSnapshot]) -> str | None:
     """The run that a redo without a target brings back: the oldest undone one, unless a run wrote after the undo."""
-    order = list(dict.fromkeys(record.run_id for record in sorted(records, key=lambda record: record.seq)))
-    undone = {record.run_id for record in records if record.state == "undone"}
+    written = effective(records)
+    order = list(dict.fromkeys(record.run_id for record in written))
+    undone = {record.run_id for record in written if record.state == "undone"}
     candidate = None
     for run_id in reversed(order):
         if run_id not in undone:
@@ -93,9 +107,9 @@ def first_redoable(records: Sequence[FileSnapshot]) -> str | None:
 def _by_path(records: Iterable[FileSnapshot], runs: Collection[str], *, undo: bool) -> dict[str, list[FileSnapshot]]:
     """The records to go through, in the order of going, by file."""
     state = "applied" if undo else "undone"
-    chosen = [record for record in records if record.run_id in runs and record.state == state]
+    chosen = [record for record in effective(records) if record.run_id in runs and record.state == state]
     paths: dict[str, list[FileSnapshot]] = {}
-    for record in sorted(chosen, key=lambda record: record.seq, reverse=undo):
+    for record in reversed(chosen) if undo else chosen:
         paths.setdefault(record.path, []).append(record)
     return paths
 

@@ -1,0 +1,78 @@
+"""Decides about a run's calls by its workspace's rules, and asks a person where they say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from holdfast.agent.kit import Denied, Permitted
+from holdfast.agent.protocol import Seat
+from holdfast.approvals.decide import Allow, Ask, Deny
+from holdfast.approvals.rules import Rules, read_rules
+from holdfast.schema.approvals import Approval
+from holdfast.schema.messages import ToolCall
+from holdfast.schema.runs import Mode
+from holdfast.tools.protocol import Plan
+from holdfast.workspace.room import Room, Setup
+
+
+class RoomGate:
+    """Of one run. Rules and grants are read for each call: an answer given meanwhile counts at once."""
+
+    def __init__(self, room: Room, setup: Setup, *, mode: Mode, root_session_id: str) -> None:
+        self._room = room
+        self._setup = setup
+        self._mode = mode
+        self._root_session_id = root_session_id
+
+    async def permit(
+        self, seat: Seat, call: ToolCall, plan: Plan, *, waiting: Callable[[], None]
+    ) -> Permitted | Denied:
+        verdict = await self._room.approver.consider(
+            plan.subject,
+            mode=self._mode,
+            rules=await self._rules(),
+            trusted=self._setup.trusted,
+            interactive=seat.run.interactive,
+        )
+        match verdict:
+            case Allow():
+                return Permitted()
+            case Deny(why):
+                return Denied(f"Denied: {why}. Do not try to get around it; go another way or say what you need.")
+            case Ask():
+                waiting()
+                return await self._ask(seat, call, plan, verdict)
+            case _:
+                assert_never(verdict)
+
+    async def _ask(self, seat: Seat, call: ToolCall, plan: Plan, verdict: Ask) -> Permitted | Denied:
+        shared = self._room.shared
+        answered = await shared.approvals.request(
+            Approval(
+                id="",
+                workspace_id=self._room.workspace.id,
+                session_id=seat.run.session_id,
+                root_session_id=self._root_session_id,
+                run_id=seat.run.id,
+                call_id=call.id,
+                tool=call.name,
+                title=shared.redact(plan.subject.title),
+                why=verdict.why,
+                patterns=verdict.patterns,
+                display=plan.display,
+            ),
+            deadline=self._setup.settings.approvals.deadline,
+        )
+        if answered.decision in ("once", "session", "always"):
+            return Permitted()
+        if answered.state == "expired":
+            return Denied("Denied: nobody answered in time. Go another way or say what you need.")
+        said = f" They said: {answered.feedback}" if answered.feedback else ""
+        return Denied(f"Denied by the person.{said}")
+
+    async def _rules(self) -> Rules:
+        room = self._room
+        configured = (await room.setup()).settings.approvals
+        grants = await room.shared.store.grants(room.workspace.id, session_id=self._root_session_id)
+        return read_rules(deny=configured.deny, allow=configured.allow, grants=tuple(grant.rule for grant in grants))
