@@ -116,3 +116,13 @@ async def opened(
         yield house
     finally:
         await house.close()
+
+
+@asynccontextmanager
+async def crashed(path: Path, turns: ScriptedTurns) -> AsyncIterator[House]:
+    """A server that is gone at the end of the block without a word: its ledger is what it was at that moment."""
+    live = path.with_name("live.db")
+    async with opened(live, turns=turns) as house:
+        await house.session()
+        yield house
+        await house.store.backup(path)

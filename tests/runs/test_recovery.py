@@ -1,0 +1,277 @@
+"""After a crash: what was active is ended, what was queued goes on, nothing is done twice (`W6`)."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from holdfast.agent.closing import UNKNOWN
+from holdfast.agent.protocol import Ending
+from holdfast.errors import Gone
+from holdfast.schema.approvals import Approval
+from holdfast.schema.events import ApprovalRequested, RunFinished
+from holdfast.schema.messages import Finish, Text, ToolResult
+from holdfast.schema.runs import Run
+from holdfast.schema.sessions import Session
+from holdfast.store import Batch, LaneRow, Store
+from holdfast.store import writes as w
+from tests.support.house import WORKSPACE, House, crashed, opened
+from tests.support.scripted import Actor, ScriptedTurns
+
+
+async def left_behind(path: Path, *writes: w.AnyWrite) -> None:
+    """What a server that was killed has left in its ledger."""
+    async with opened(path) as house:
+        await house.session()
+        await house.store.commit(Batch(writes))
+
+
+def row(run_id: str, *, seq: int, state: str, **fields: object) -> w.InsertRun:
+    run = Run(id=run_id, session_id="ses_1", seq=seq, rank=seq, prompt=run_id, state=state, **fields)  # type: ignore[arg-type]
+    return w.InsertRun(run=run, body_hash="h", verdict="started")
+
+
+def lane(next_seq: int, **fields: object) -> w.SetLane:
+    return w.SetLane(LaneRow("ses_1", next_seq=next_seq, **fields))  # type: ignore[arg-type]
+
+
+async def ends(house: House) -> dict[str, list[tuple[str, str | None]]]:
+    found: dict[str, list[tuple[str, str | None]]] = {}
+    for event in await house.events():
+        if isinstance(event, RunFinished):
+            found.setdefault(event.run.id, []).append((event.run.state, event.run.reason))
+    return found
+
+
+@pytest.mark.promise("W6", "R7", "R5")
+async def test_an_active_run_is_interrupted_and_the_queue_goes_on_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    await left_behind(
+        path,
+        row("one", seq=1, state="active"),
+        row("two", seq=2, state="queued"),
+        row("three", seq=3, state="queued"),
+        lane(4),
+    )
+    async with opened(path) as house:
+        for run_id in ("two", "three"):
+            assert (await house.ended(run_id)).state == "completed"
+        assert await ends(house) == {
+            "one": [("interrupted", "server_crash")],
+            "two": [("completed", "end_turn")],
+            "three": [("completed", "end_turn")],
+        }
+        assert house.turns.started == ["two", "three"]
+
+
+@pytest.mark.promise("C1", "W6")
+async def test_a_stopping_run_ends_by_the_reason_it_was_stopped_for(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    await left_behind(path, row("one", seq=1, state="stopping", reason="user_cancel"), lane(2, mark=1))
+    async with opened(path) as house:
+        run = await house.engine.get_run("one")
+        assert (run.state, run.reason) == ("cancelled", "user_cancel")
+        assert house.turns.started == []
+
+
+@pytest.mark.promise("R6", "R7", "W6")
+async def test_joined_runs_end_with_their_host_and_waiting_ones_become_runs_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    await left_behind(
+        path,
+        row("host", seq=1, state="active"),
+        row("joined", seq=2, state="joined", delivery="steer", host_run_id="host"),
+        row("queued", seq=3, state="queued"),
+        row("waiting", seq=4, state="waiting", delivery="steer", host_run_id="host"),
+        lane(5),
+    )
+    async with opened(path) as house:
+        await house.ended("queued")
+        assert await ends(house) == {
+            "host": [("interrupted", "server_crash")],
+            "joined": [("interrupted", "server_crash")],
+            "waiting": [("completed", "end_turn")],
+            "queued": [("completed", "end_turn")],
+        }
+        assert house.turns.started == ["waiting", "queued"]
+        assert (await house.engine.get_run("joined")).host_run_id == "host"
+
+
+@pytest.mark.promise("C5", "C6", "W6")
+async def test_partial_text_is_kept_and_open_calls_are_answered_as_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    turns = ScriptedTurns()
+
+    @turns.on("tools")
+    async def tools(actor: Actor) -> Ending | None:
+        await actor.say("let me see")
+        await actor.call("bash", "view")
+        await actor.gates.pass_through("in tools")
+        return None
+
+    async with crashed(path, turns) as house:
+        accepted = await house.accept("tools")
+        await house.gates.arrived("in tools")
+    async with opened(path) as house:
+        run = await house.engine.get_run(accepted.run.id)
+        assert (run.state, run.reason, run.error) == ("interrupted", "server_crash", None)
+        _, asked, results, closing = await house.messages()
+        assert asked.parts[0] == Text("let me see")
+        statuses = [(part.status, part.text) for part in results.parts if isinstance(part, ToolResult)]
+        assert statuses == [("unknown", UNKNOWN)] * 2
+        assert closing.parts == (Finish("interrupted", "the server ended unexpectedly"),)
+        assert house.turns.started == []
+
+
+@pytest.mark.promise("C8", "W6")
+async def test_what_the_run_asked_of_a_person_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    approval = Approval("apr_1", WORKSPACE, "ses_1", "ses_1", "one", "call_1", "bash", "rm")
+    await left_behind(path, row("one", seq=1, state="active"), lane(2), w.OpenApproval(approval))
+    async with opened(path) as house:
+        assert (await house.store.open_approvals()).items == ()
+        assert (await house.store.approval("apr_1")).state == "cancelled"
+        assert not isinstance((await house.events())[-1], ApprovalRequested)
+
+
+@pytest.mark.promise("W6", "R5")
+async def test_nothing_starts_before_its_workspace_is_opened_but_ends_are_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "own.db"
+    caplog.set_level(logging.INFO, logger="holdfast.runs")
+    await left_behind(path, row("one", seq=1, state="active"), row("two", seq=2, state="queued"), lane(3))
+    async with opened(path, open_workspace=False) as house:
+        assert await house.engine.unfinished_workspaces() == (WORKSPACE,)
+        assert await house.engine.recover() == 1
+        assert await house.engine.recover() == 0
+        assert (await house.engine.get_run("one")).state == "interrupted"
+        assert (await house.engine.get_run("two")).state == "queued"
+        assert house.turns.started == []
+        assert house.engine._desk.mailboxes == {}
+        await house.engine.open_workspace(WORKSPACE)
+        assert (await house.ended("two")).state == "completed"
+        assert await house.engine.unfinished_workspaces() == ()
+    assert "1 runs were cut off when the last server ended; their ends are written" in caplog.messages
+
+
+async def test_opening_a_workspace_again_or_at_once_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    await left_behind(path, row("one", seq=1, state="active"), row("two", seq=2, state="queued"), lane(3))
+    async with opened(path, open_workspace=False) as house:
+        await asyncio.gather(*(house.engine.open_workspace(WORKSPACE) for _ in range(5)))
+        await house.ended("two")
+        before = house.store.last_number
+        await house.engine.open_workspace(WORKSPACE)
+        assert house.store.last_number == before
+        assert house.turns.started == ["two"]
+
+
+@pytest.mark.promise("W6", "C1")
+async def test_a_command_that_comes_before_the_workspace_is_opened_finds_the_crash_cleaned_up(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    await left_behind(path, row("one", seq=1, state="active"), row("two", seq=2, state="queued"), lane(3))
+    async with opened(path, open_workspace=False) as house:
+        receipt = await house.engine.cancel_session("ses_1")
+        assert [(line.run_id, line.ended_as) for line in receipt.runs] == [("two", "cancelled")]
+        assert await ends(house) == {"one": [("interrupted", "server_crash")], "two": [("cancelled", "user_cancel")]}
+        await house.engine.open_workspace(WORKSPACE)
+        assert house.turns.started == []
+
+
+@pytest.mark.promise("E8", "W6")
+async def test_a_deletion_that_a_crash_cut_off_is_completed(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    await left_behind(
+        path, row("one", seq=1, state="stopping", reason="session_deleted"), lane(2, mark=1, lifecycle="deleting")
+    )
+    async with opened(path) as house:
+        with pytest.raises(Gone):
+            await house.engine.get_run("one")
+        with pytest.raises(Gone):
+            await house.store.session("ses_1")
+
+
+@pytest.mark.promise("W6", "C3")
+@pytest.mark.parametrize(
+    ("parent_state", "child_end"),
+    [("active", ("interrupted", "server_crash")), ("stopping", ("cancelled", "parent_ended"))],
+)
+async def test_sub_agents_end_before_their_parent(
+    tmp_path: Path, parent_state: str, child_end: tuple[str, str]
+) -> None:
+    path = tmp_path / "own.db"
+    reason = "user_cancel" if parent_state == "stopping" else None
+    child = Run(id="child", session_id="ses_0", seq=1, rank=1, state="active", parent_run_id="one")
+    await left_behind(
+        path,
+        row("one", seq=1, state=parent_state, reason=reason),
+        lane(2),
+        w.PutSession(Session(id="ses_0", workspace_id=WORKSPACE, parent_id="ses_1")),
+        w.InsertRun(run=child, body_hash="", verdict="started"),
+        w.SetLane(LaneRow("ses_0", next_seq=2)),
+    )
+    async with opened(path) as house:
+        found = await ends(house)
+        assert list(found) == ["child", "one"]
+        assert found["child"] == [child_end]
+        assert house.turns.started == []
+
+
+@pytest.mark.promise("W6")
+async def test_a_sub_agent_that_had_not_started_never_does(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    child = Run(id="child", session_id="ses_0", seq=1, rank=1, state="queued", parent_run_id="one")
+    await left_behind(
+        path,
+        row("one", seq=1, state="active"),
+        lane(2),
+        w.PutSession(Session(id="ses_0", workspace_id=WORKSPACE, parent_id="ses_1")),
+        w.InsertRun(run=child, body_hash="", verdict="started"),
+        w.SetLane(LaneRow("ses_0", next_seq=2)),
+    )
+    async with opened(path) as house:
+        assert (await ends(house))["child"] == [("cancelled", "parent_ended")]
+        assert house.turns.started == []
+
+
+@pytest.mark.promise("W6")
+async def test_a_long_run_is_recovered_without_reading_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    turns = ScriptedTurns()
+
+    @turns.on("long")
+    async def long(actor: Actor) -> Ending | None:
+        for _ in range(60):
+            await actor.tool("look")
+        await actor.say("and then")
+        await actor.gates.pass_through("at the end")
+        return None
+
+    async with crashed(path, turns) as house:
+        accepted = await house.accept("long")
+        await house.gates.arrived("at the end")
+    async with opened(path, open_workspace=False) as house:
+        pages = Pages(house.store)
+        house.engine._desk.store = pages  # type: ignore[assignment]
+        await house.engine.recover()
+        assert pages.read == 1
+        assert (await house.engine.get_run(accepted.run.id)).text == "and then"
+        assert (await house.messages())[-1].parts == (
+            Text("and then"),
+            Finish("interrupted", "the server ended unexpectedly"),
+        )
+
+
+class Pages:
+    """Counts how often messages are read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.read = 0
+
+    def __getattr__(self, name: str) -> object:
+        if name == "messages":
+            self.read += 1
+        return getattr(self._store, name)
