@@ -184,6 +184,7 @@ async def test_sub_agents_stop_with_their_parent_also_when_the_ledger_cannot_tak
         stop, cancelled = parent.children.stop, asyncio.create_task(house.engine.cancel_session("ses_1"))
 
         def refuse_then_stop(why: object) -> None:
+            parent.children.stop = stop  # type: ignore[method-assign]
             ledger.refuse()
             stop(why)  # type: ignore[arg-type]
 
