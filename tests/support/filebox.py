@@ -20,7 +20,7 @@ from holdfast.tools.view import View
 from holdfast.tools.write import Write
 from holdfast.workspace.blobs import Blobs
 from holdfast.workspace.restore import Report, Undo
-from holdfast.workspace.snapshots import SessionFiles
+from holdfast.workspace.snapshots import Records, SessionFiles
 
 AT = "2026-01-01T00:00:00.000Z"
 
@@ -62,12 +62,13 @@ class MemoryRecords:
 class Filebox:
     """One workspace. Sessions of it share the ledger and the kept contents."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, ledger: Records | None = None) -> None:
         directory = directory.resolve()
         self.workspace = directory / "workspace"
         self.workspace.mkdir(parents=True)
         self.kept = directory / "data" / "snapshots"
         self.records = MemoryRecords()
+        self.ledger = ledger or self.records
         self.blobs = Blobs(self.kept)
         self._numbers = count(1)
 
@@ -93,7 +94,7 @@ class Filebox:
         return f"{prefix}_{next(self._numbers)}"
 
     def undoing(self) -> Undo:
-        return Undo(self.records, self.blobs, now=lambda: AT)
+        return Undo(self.ledger, self.blobs, now=lambda: AT)
 
 
 class Session:
@@ -110,7 +111,7 @@ class Session:
         box = self.box
         call_id = box.new_id("call")
         files = SessionFiles(
-            box.records,
+            box.ledger,
             box.blobs,
             session_id=self.session_id,
             run_id=self.run_id,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.errors import ToolError
+from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Subject
 from holdfast.schema.text import repaired
 from holdfast.tools import diffs, paths, textfile
@@ -152,7 +152,7 @@ async def _carry_out(drafts: Sequence[Draft], context: Context) -> tuple[str, ..
             await context.files.before_write(one.found.path, one.found.data, new=one.new)
             announced.append(one)
         notes = await asyncio.to_thread(apply_changes, [_change(one) for one in drafts])
-    except ToolError:
+    except HoldfastError:
         for one in announced:
             await context.files.drop_write(one.found.path)
         raise

@@ -9,14 +9,15 @@ however changes of people and agents follow each other.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from holdfast.schema.base import Word
 from holdfast.store.records import FileSnapshot
 
-Why = Literal["changed", "unreadable", "moved", "not_kept", "raced"]
-"""Why a file was not touched: changed since; no readable file is there; the path leads elsewhere; the content to put
-there is not kept; somebody wrote in the very moment."""
+Why = Literal["changed", "later", "unreadable", "moved", "not_kept", "raced"]
+"""Why a file was not touched: changed since; changed by a later run of the session too; no readable file is there; the
+path leads elsewhere; the content to put there is not kept; somebody wrote in the very moment."""
 
 NOT_COVERED = "What shell commands wrote is not covered by undo."
 
@@ -69,7 +70,7 @@ def plan_redo(
 
 def paths_of(records: Iterable[FileSnapshot], runs: Collection[str], *, undo: bool) -> tuple[str, ...]:
     """The files whose present content `plan_undo` or `plan_redo` needs to know."""
-    return tuple(_by_path(records, runs, undo=undo))
+    return tuple(chain.path for chain in _chains(records, runs, undo=undo))
 
 
 def effective(records: Iterable[FileSnapshot]) -> list[FileSnapshot]:
@@ -104,45 +105,73 @@ def first_redoable(records: Sequence[FileSnapshot]) -> str | None:
     return candidate
 
 
-def _by_path(records: Iterable[FileSnapshot], runs: Collection[str], *, undo: bool) -> dict[str, list[FileSnapshot]]:
-    """The records to go through, in the order of going, by file."""
+class _Chain(Word, frozen=True):
+    """The records of one file to go through, in the order of going."""
+
+    path: str
+    records: tuple[FileSnapshot, ...]
+    blocked: bool
+    """Some that were asked for lie behind one that was not."""
+
+
+def _chains(records: Iterable[FileSnapshot], runs: Collection[str], *, undo: bool) -> list[_Chain]:
+    """Changes of a file are taken back from the last one, and brought back from the first that was taken back.
+
+    What was undone before a later change is history: bringing it back would pass over that change.
+    """
+    by_path: dict[str, list[FileSnapshot]] = {}
+    for record in effective(records):
+        by_path.setdefault(record.path, []).append(record)
     state = "applied" if undo else "undone"
-    chosen = [record for record in effective(records) if record.run_id in runs and record.state == state]
-    paths: dict[str, list[FileSnapshot]] = {}
-    for record in reversed(chosen) if undo else chosen:
-        paths.setdefault(record.path, []).append(record)
-    return paths
+    chains = []
+    for path, changes in by_path.items():
+        wanted = sum(record.run_id in runs and record.state == state for record in changes)
+        within = tuple(takewhile(lambda record: record.run_id in runs, _line(changes, undo=undo)))
+        if wanted:
+            chains.append(_Chain(path, within, blocked=len(within) < wanted))
+    return chains
+
+
+def _line(changes: Sequence[FileSnapshot], *, undo: bool) -> Iterable[FileSnapshot]:
+    """What can be taken back, newest first; or what can be brought back, oldest first."""
+    if undo:
+        return (record for record in reversed(changes) if record.state == "applied")
+    tail = list(takewhile(lambda record: record.state == "undone", reversed(changes)))
+    return reversed(tail)
 
 
 def _plan(
     records: Iterable[FileSnapshot], runs: Collection[str], now: Mapping[str, str | None], *, undo: bool
 ) -> tuple[Step, ...]:
-    return tuple(
-        _plan_file(path, chain, now[path], undo=undo)
-        for path, chain in _by_path(records, runs, undo=undo).items()
-        if path in now
-    )
+    return tuple(_plan_file(chain, now[chain.path], undo=undo) for chain in _chains(records, runs, undo=undo))
 
 
-def _plan_file(path: str, chain: Sequence[FileSnapshot], now: str | None, *, undo: bool) -> Step:
+def _plan_file(chain: _Chain, now: str | None, *, undo: bool) -> Step:
     content = now
     passed: list[FileSnapshot] = []
-    for record in chain:
+    for record in chain.records:
         left, found = (record.after, record.before) if undo else (record.before, record.after)
         if content == left:
             content = found
         elif content != found:  # equal: a crash cut this change off, or somebody took it back already
             break
         passed.append(record)
-    stopped = _stopped(chain[len(passed)], undo=undo) if len(passed) < len(chain) else ""
+    broken = len(passed) < len(chain.records)
+    stopped = _somebody(chain.path, undo=undo) if broken else _later(chain.path, undo=undo) if chain.blocked else ""
     ids = tuple(record.id for record in passed)
     if not passed:
-        return Kept(path, "changed", stopped)
+        return Kept(chain.path, "changed" if broken else "later", stopped)
     if content == now:
-        return Settled(path, ids)
-    return Restore(path, now, content, ids, passed[-1].mode, stopped)
+        return Settled(chain.path, ids)
+    return Restore(chain.path, now, content, ids, passed[-1].mode, stopped)
 
 
-def _stopped(record: FileSnapshot, *, undo: bool) -> str:
+def _somebody(path: str, *, undo: bool) -> str:
     what = "the agent left it so" if undo else "the undo left it so"
-    return f"{record.path!r} was changed by somebody since {what}; that change was kept"
+    return f"{path!r} was changed by somebody since {what}; that change was kept"
+
+
+def _later(path: str, *, undo: bool) -> str:
+    if undo:
+        return f"{path!r} was changed by a later run as well; undo that one first"
+    return f"{path!r} was changed by the agent again since; what was undone before that stays undone"
