@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from holdfast.config.catalogue import ResolvedModel
-from holdfast.config.secrets import Keyring
-from holdfast.config.settings import ConfigWire
-from holdfast.config.values import Secret
 from holdfast.models.address import Network
 from holdfast.models.patience import Deadlines
 from holdfast.models.protocol import Model, ModelInfo, Price
 from holdfast.models.wire import Wire
 
 if TYPE_CHECKING:
+    from holdfast.config.catalogue import ResolvedModel
+    from holdfast.config.secrets import Keyring
+    from holdfast.config.settings import ConfigWire
+    from holdfast.config.values import Secret
     from holdfast.models.script import Script
     from holdfast.models.transport import Transport
 

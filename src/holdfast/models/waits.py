@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 _IN_WORDS = re.compile(r"(?:try again|retry) (?:in|after) (?:(\d+)m)?(\d+(?:\.\d+)?)\s*(ms|s\b|sec)", re.IGNORECASE)
@@ -58,10 +56,13 @@ def _number(text: str | None) -> float | None:
 
 
 def _date(text: str | None) -> float | None:
+    if not text:
+        return None
+    from datetime import UTC  # here, since nearly no answer has a date in it
+    from email.utils import parsedate_to_datetime
+
     try:
-        moment = parsedate_to_datetime(text) if text else None
+        moment = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo else datetime.replace(moment, tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
