@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
+import zlib
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-Prefix = Literal["wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "evt", "cli", "snp"]
+Prefix = Literal["wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "evt", "cli", "snp", "key"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_CHARS = 9
@@ -43,6 +44,33 @@ def rfc3339(seconds: float) -> str:
     """UTC with milliseconds: ``2026-01-02T03:04:05.678Z``."""
     millis = int(seconds * 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(millis // 1000)) + f".{millis % 1000:03d}Z"
+
+
+def build_id() -> str:
+    """Names the code on disk, beside its version: empty for an installed release, a digest for a source tree.
+
+    The server tells the one it was started with, so that clients notice a server that runs older code.
+    """
+    root = os.path.dirname(__file__)
+    if {"site-packages", "dist-packages"} & set(root.split(os.sep)):
+        return ""
+    digest, waiting = 0, [root]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
+                    waiting.append(entry.path)
+                elif entry.name.endswith(".py"):
+                    digest = zlib.crc32(_stamp(entry).encode("utf-8", "surrogateescape"), digest)
+    return f"{digest:08x}"
+
+
+def _stamp(entry: os.DirEntry[str]) -> str:
+    try:
+        status = entry.stat()
+    except FileNotFoundError:  # an editor's file that is gone already
+        return ""
+    return f"{entry.name} {status.st_size} {status.st_mtime_ns}"
 
 
 def _base32(number: int, width: int) -> str:
