@@ -75,7 +75,7 @@ async def open_app(
     await keyring.learn(settings)
     network = Network(settings.network.proxy, settings.network.no_proxy, settings.network.ca_file)
     models = Models(keyring, network=network, scripts=scripts or await asyncio.to_thread(_scripts))
-    hub = Hub(store, clock=clock, heartbeat_seconds=settings.server.heartbeat)
+    hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
     ids = Ids(clock=clock)
     shared = Shared(
         store=store,

@@ -10,13 +10,14 @@ from holdfast.schema.events import MessageCreated
 from holdfast.schema.messages import Message, Shell, ToolCall
 from holdfast.schema.runs import Outcome
 from holdfast.store.writes import PutMessage
-from holdfast.tools.bash import Bash, BashArguments
+from holdfast.tools.bash import BashArguments
+from holdfast.tools.protocol import Tool
 
 
 class ShellTurn:
     """The command and what it printed become a message, which the model sees with the next prompt."""
 
-    def __init__(self, bench: Bench, bash: Bash, command: str) -> None:
+    def __init__(self, bench: Bench, bash: Tool[BashArguments], command: str) -> None:
         self._bench = bench
         self._bash = bash
         self._command = command

@@ -61,7 +61,8 @@ class SessionFiles:
         return await self._records.read_hash(self._session_id, str(path))
 
     async def record_read(self, path: Path, content_hash: str) -> None:
-        await self._records.commit(Batch((self._read(path, content_hash),)))
+        if await self.last_read(path) != content_hash:  # reading is cheaper than a commit, and files are read often
+            await self._records.commit(Batch((self._read(path, content_hash),)))
 
     async def before_write(self, path: Path, old: bytes | None, *, new: bytes | UnsetType | None = UNSET) -> None:
         before, mode = await asyncio.to_thread(self._keep, path, old)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.agent.compact_turn import CompactTurn
 from holdfast.agent.kit import Bounds, Kit
 from holdfast.agent.protocol import Ending, Seat, Turn
@@ -9,8 +11,12 @@ from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn import PromptTurn
 from holdfast.config.settings import Agent
 from holdfast.errors import BadRequest
+from holdfast.models.protocol import ToolSpec
+from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
+from holdfast.tools.protocol import Tool
+from holdfast.tools.registry import Offer
 from holdfast.workspace.bench import RoomBench
 from holdfast.workspace.gate import RoomGate
 from holdfast.workspace.room import Room, Setup
@@ -69,7 +75,7 @@ class _RoomTurn:
                 return CompactTurn(await self._kit(setup))
             case "shell":
                 bench = RoomBench(self._room, setup.settings, root_session_id=await self._root(), can_see_images=False)
-                return ShellTurn(bench, self._room.tools.bash, str(run.arguments["command"]))
+                return ShellTurn(bench, self._room.tools.get("bash"), str(run.arguments["command"]))
             case "undo" | "redo":
                 return UndoTurn(self._room.shared, run)
             case "delete":
@@ -86,12 +92,12 @@ class _RoomTurn:
             mode=mode,
             interactive=run.interactive,
             depth=1 if run.parent_run_id else 0,
-            only=agent.tools if agent else None,
+            agent=run.agent or "",
         )
         return Kit(
             store=room.shared.store,
             model=model,
-            toolbox=toolbox,
+            toolbox=_Offered(toolbox),
             gate=RoomGate(room, setup, mode=mode, root_session_id=root),
             bench=RoomBench(room, settings, root_session_id=root, can_see_images=model.info.images),
             surveyor=room.surveyor(setup),
@@ -107,6 +113,20 @@ class _RoomTurn:
         while session.parent_id is not None:
             session = await self._room.shared.store.session(session.parent_id)
         return session.id
+
+
+class _Offered:
+    """The tools of a run in the models' terms."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self.specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in offer.specs)
+
+    def find(self, name: str) -> Tool[Any]:
+        return self._offer.find(name)
+
+    def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
+        return self._offer.arguments(tool, call)
 
 
 def _bounds(run: Run, setup: Setup, agent: Agent | None) -> Bounds:
