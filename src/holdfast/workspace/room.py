@@ -19,6 +19,7 @@ from holdfast.store import Batch
 from holdfast.store.writes import PutJob
 from holdfast.tools.jobs import JobTable
 from holdfast.tools.registry import Registry
+from holdfast.workspace.files import FileNames
 from holdfast.workspace.shared import Shared
 from holdfast.workspace.surveyor import DirectorySurveyor
 from holdfast.workspace.titles import Titles
@@ -51,6 +52,7 @@ class Room:
         self.shared = shared
         self.tools = Registry()
         self.jobs = JobTable(on_change=self._job_changed, now=shared.now)
+        self.file_names = FileNames(self.path)
         self.approver = Approver(self._places())
         self._setup: Setup | None = None
         self._setup_at = 0.0

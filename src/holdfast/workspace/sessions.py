@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from holdfast.errors import Conflict, NotFound
+from holdfast.schema.base import encode
 from holdfast.schema.events import MessageCreated, SessionCreated, SessionUpdated
 from holdfast.schema.messages import (
     Context,
@@ -29,6 +30,7 @@ from holdfast.schema.sessions import FileChange, Session
 from holdfast.store import Batch, FileSnapshot
 from holdfast.store.writes import PutMessage, PutSession, UpdateSession
 from holdfast.tools.disk import ABSENT, hash_file
+from holdfast.tools.paths import shown as shown_path
 from holdfast.tools.writing import diff_of
 from holdfast.workspace.shared import Shared
 
@@ -92,19 +94,20 @@ class SessionDesk:
             after = page.next
 
     async def changes(self, session_id: str) -> tuple[FileChange, ...]:
-        """The files that the agent changed, with diffs."""
-        await self._shared.store.session(session_id)
+        """The files that the agent changed, with diffs; named from the workspace where they are in it."""
+        session = await self._shared.store.session(session_id)
+        workspace = await self._shared.store.workspace(session.workspace_id)
         records = await self._shared.store.snapshots(session_id)
-        return await asyncio.to_thread(self._changes, records)
+        return await asyncio.to_thread(self._changes, records, Path(workspace.path))
 
-    def _changes(self, records: tuple[FileSnapshot, ...]) -> tuple[FileChange, ...]:
+    def _changes(self, records: tuple[FileSnapshot, ...], workspace: Path) -> tuple[FileChange, ...]:
         by_path: dict[str, list[FileSnapshot]] = {}
         for record in records:
             by_path.setdefault(record.path, []).append(record)
-        found = (self._change(path, changes) for path, changes in by_path.items())
+        found = (self._change(path, changes, workspace) for path, changes in by_path.items())
         return tuple(change for change in found if change is not None)
 
-    def _change(self, path: str, records: list[FileSnapshot]) -> FileChange | None:
+    def _change(self, path: str, records: list[FileSnapshot], workspace: Path) -> FileChange | None:
         first, last = records[0], records[-1]
         applied = [record for record in records if record.state == "applied"]
         state: Literal["applied", "undone", "changed_since"] = "applied" if applied else "undone"
@@ -114,13 +117,14 @@ class SessionDesk:
             state = "changed_since"
         before, after = (self._shared.blobs.get(name) if name else None for name in (first.before, last.after))
         after = after if after is not None or last.after is None else _on_disk(path, last.after)
-        diff = diff_of(path, before, after).text if after is not None or last.after is None else ""
+        shown = shown_path(Path(path), workspace)
+        diff = diff_of(shown, before, after).text if after is not None or last.after is None else ""
         change: Literal["created", "modified", "deleted"] = "modified"
         if first.before is None:
             change = "created"
         elif last.after is None:
             change = "deleted"
-        return FileChange(path, change, self._shared.redact(diff), state)
+        return FileChange(shown, change, self._shared.redact(diff), state)
 
     async def export_markdown(self, session_id: str) -> str:
         session = await self._shared.store.session(session_id)
@@ -156,7 +160,7 @@ def _markdown(message: Message) -> list[str]:
             case Reasoning(text=text):
                 blocks.append("\n".join(f"> {line}" for line in text.splitlines()))
             case ToolCall():
-                blocks.append(f"`{part.name}` {_fenced(str(part.arguments))}")
+                blocks.append(f"`{part.name}`\n{_fenced(encode(part.arguments).decode())}")
             case ToolResult() | Shell():
                 said = part.text if isinstance(part, ToolResult) else f"$ {part.command}\n{part.output}"
                 blocks.append(_fenced(said))

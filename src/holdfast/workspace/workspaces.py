@@ -113,6 +113,10 @@ class Workspaces:
             return job
         return await room.jobs.kill(job_id)
 
+    async def files(self, workspace_id: str, query: str, *, limit: int) -> tuple[str, ...]:
+        """Files whose names fit, best first."""
+        return await (await self.open_known(workspace_id)).file_names.find(query, limit=limit)
+
     async def close(self, workspace_id: str) -> None:
         """Interrupt its runs, end its jobs, let go of it. Others do not notice (`W3`)."""
         await self._shared.store.workspace(workspace_id)
