@@ -138,3 +138,19 @@ def test_a_stream_of_any_json_raises_only_our_errors(wire: str, values: list[Any
 def test_json_that_breaks_parsers_raises_only_our_errors(wire: str, body: bytes) -> None:
     with pytest.raises(ModelError):
         read(wire, body)
+
+
+@pytest.mark.stress
+def test_many_damaged_streams_raise_only_our_errors() -> None:
+    chance = random.Random()
+    seed = chance.randrange(2**32)
+    chance.seed(seed)
+    rounds = 100_000
+    for _ in range(rounds):
+        wire, _, body = chance.choice(GOOD)
+        damaged = bytearray(body)
+        for _ in range(chance.randrange(1, 5)):
+            at = chance.randrange(len(damaged) + 1)
+            damaged[at : at + chance.choice((0, 0, 1, 20))] = chance.randbytes(chance.randrange(6))
+        check(wire, bytes(damaged))
+    print(f"{rounds} damaged streams of {len(GOOD)}, seed {seed}")

@@ -27,7 +27,7 @@ from holdfast.errors import (
 from holdfast.models.factory import wire_named
 from holdfast.models.http_model import HttpModel, encoded, merged, no_key
 from holdfast.models.patience import Deadlines
-from holdfast.models.protocol import ModelDelta, ModelInfo, Request, TextDelta
+from holdfast.models.protocol import ModelDelta, ModelInfo, ReasoningEnd, Request, TextDelta
 from holdfast.models.transport import Transport
 from holdfast.schema.messages import Text
 from holdfast.testing import Answer, Bytes, Call, Fail, Hang, Say, TestProvider, Think, Tokens, text
@@ -105,6 +105,23 @@ async def test_a_request_carries_the_key_the_users_headers_and_body(
     assert received.headers["user-agent"] == "mine"
     assert received.body["seed"] == 1
     assert received.body["generationConfig"]["seed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("wire", "origin"),
+    [
+        ("openai-chat", "openai-chat:acme"),
+        ("openai-responses", "openai-responses:acme/some-model"),
+        ("anthropic", "anthropic:acme/some-model"),
+        ("gemini", "gemini:acme/some-model"),
+    ],
+)
+async def test_opaque_data_names_who_can_read_it_again(
+    wire: str, origin: str, provider: TestProvider, transport: Transport
+) -> None:
+    provider.script(Answer((Think("Hm.", opaque="sig"), Say("So."))))
+    ends = [delta for delta in await asked(model(wire, provider, transport)) if isinstance(delta, ReasoningEnd)]
+    assert [end.wire for end in ends if end.opaque] == [origin]
 
 
 @pytest.mark.parametrize("wire", WIRES)

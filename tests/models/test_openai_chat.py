@@ -81,10 +81,6 @@ def test_cache_markers_go_through_a_router_to_models_that_want_them() -> None:
     assert isinstance(body_for("openrouter.ai", model="openai/gpt-x")["messages"][0]["content"], str)
 
 
-def _told_by(host: str, body: bytes) -> tuple[Any, ...]:
-    return tuple(delta for delta in read(WIRE, body, host=host) if isinstance(delta, ReasoningEnd | CallEnd))
-
-
 def test_reasoning_goes_back_to_the_same_provider_beside_its_calls() -> None:
     body = sse(
         START,
@@ -115,6 +111,26 @@ def test_plain_reasoning_is_left_out_where_no_call_follows() -> None:
         message(3, "user", Text("!")),
     )
     assert "reasoning_content" not in OpenAIChat().body(Request(messages=asked), target(WIRE))["messages"][1]
+
+
+@pytest.mark.parametrize(
+    ("host", "own", "foreign"),
+    [("api.deepseek.com", "Hm.", ""), ("api.moonshot.ai", "Hm.", ""), ("api.groq.com", None, None)],
+)
+def test_vendors_that_demand_reasoning_get_it_and_those_that_refuse_it_do_not(
+    host: str, own: str | None, foreign: str | None
+) -> None:
+    thought = Reasoning("Hm.", wire=WIRE, opaque={"field": "reasoning_content"})
+    call = ToolCall("call_1", "now")
+    asked = (
+        message(1, "user", Text("?")),
+        message(2, "assistant", thought, call),
+        message(3, "tool", ToolResult("call_1", "now", text="1")),
+        message(4, "assistant", Text("made by another model")),
+        message(5, "user", Text("!")),
+    )
+    sent = body_for(host, request=Request(messages=asked))["messages"]
+    assert [sent[1].get("reasoning_content"), sent[3].get("reasoning_content")] == [own, foreign]
 
 
 def test_reasoning_details_are_joined_and_go_back_whole() -> None:

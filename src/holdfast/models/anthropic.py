@@ -23,6 +23,7 @@ _MARK = {"type": "ephemeral"}
 
 class Anthropic:
     name = "anthropic"
+    shares_thoughts = False
 
     def path(self, target: Target) -> str:
         return "/messages"

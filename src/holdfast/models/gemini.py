@@ -19,6 +19,7 @@ _FOREIGN = "skip_thought_signature_validator"
 
 class Gemini:
     name = "gemini"
+    shares_thoughts = False
 
     def path(self, target: Target) -> str:
         return f"/models/{quote(target.model, safe='/-._~')}:streamGenerateContent?alt=sse"

@@ -63,7 +63,8 @@ class HttpModel:
         self._deadlines = deadlines or Deadlines()
         provider, _, own_name = info.name.partition("/")
         host = address(base_url).host
-        self._target = Target(model or own_name, info, host=host, origin=f"{wire.name}:{provider}")
+        maker = provider if wire.shares_thoughts else info.name
+        self._target = Target(model or own_name, info, host=host, origin=f"{wire.name}:{maker}")
         self._address = address(base_url, wire.path(self._target))
 
     @property

@@ -27,6 +27,8 @@ class Quirks(Word, frozen=True):
     short_ids: bool = False
     markers: bool = False
     """Whether it passes cache markers on to models that want them."""
+    thoughts: Literal["with calls", "always", "never"] = "with calls"
+    """When its models' plain reasoning goes back: some refuse it, some refuse any answer that comes without it."""
 
 
 _OPENAI = Quirks(max_tokens="max_completion_tokens", cache_key=True)
@@ -36,7 +38,10 @@ _BY_HOST = {
     "services.ai.azure.com": _OPENAI,
     "openrouter.ai": Quirks(effort="reasoning", markers=True),
     "mistral.ai": Quirks(usage_option=False, short_ids=True),
-    "groq.com": Quirks(max_tokens="max_completion_tokens"),
+    "groq.com": Quirks(max_tokens="max_completion_tokens", thoughts="never"),
+    "deepseek.com": Quirks(thoughts="always"),
+    "moonshot.ai": Quirks(thoughts="always"),
+    "moonshot.cn": Quirks(thoughts="always"),
 }
 
 
@@ -48,6 +53,7 @@ def quirks_of(host: str) -> Quirks:
 
 class OpenAIChat:
     name = "openai-chat"
+    shares_thoughts = True
 
     def path(self, target: Target) -> str:
         return "/chat/completions"
@@ -121,7 +127,7 @@ def _messages(request: Request, target: Target, quirks: Quirks) -> list[dict[str
         messages += _user(seen)
         seen = []
         if message.role == "assistant":
-            messages += _assistant(message, ids, target)
+            messages += _assistant(message, ids, target, quirks)
         else:
             messages += _user(pieces(message.parts, images=target.info.images))
     return messages + _user(seen)
@@ -143,7 +149,7 @@ def _part(piece: Piece) -> dict[str, Any]:
             return {"type": "image_url", "image_url": {"url": data_url(piece)}}
 
 
-def _assistant(message: Message, ids: dict[str, str], target: Target) -> list[dict[str, Any]]:
+def _assistant(message: Message, ids: dict[str, str], target: Target, quirks: Quirks) -> list[dict[str, Any]]:
     text = "".join(part.text for part in message.parts if isinstance(part, Text))
     calls = [_call(part, ids, target) for part in message.parts if isinstance(part, ToolCall)]
     if not text.strip() and not calls:
@@ -151,7 +157,7 @@ def _assistant(message: Message, ids: dict[str, str], target: Target) -> list[di
     made: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
     if calls:
         made["tool_calls"] = calls
-    return [made | _thoughts(message, target, with_text=bool(calls))]
+    return [made | _thoughts(message, target, quirks, called=bool(calls))]
 
 
 def _call(call: ToolCall, ids: dict[str, str], target: Target) -> dict[str, Any]:
@@ -162,14 +168,19 @@ def _call(call: ToolCall, ids: dict[str, str], target: Target) -> dict[str, Any]
     return made
 
 
-def _thoughts(message: Message, target: Target, *, with_text: bool) -> dict[str, Any]:
-    """Reasoning as the same provider sent it. Plain text goes back only beside calls, where such models expect it."""
+def _thoughts(message: Message, target: Target, quirks: Quirks, *, called: bool) -> dict[str, Any]:
+    """Reasoning as the same provider sent it."""
     own = [part for part in message.parts if isinstance(part, Reasoning) and part.opaque and part.wire == target.origin]
     details = [detail for part in own for detail in (part.opaque or {}).get("details", ())]
     if details:
         return {"reasoning_details": details}
     field = next((part.opaque["field"] for part in own if part.opaque and "field" in part.opaque), None)
-    return {field: "".join(part.text for part in own)} if field and with_text else {}
+    match quirks.thoughts:
+        case "with calls" if field and called:
+            return {field: "".join(part.text for part in own)}
+        case "always":
+            return {field or "reasoning_content": "".join(part.text for part in own)}
+    return {}
 
 
 def _mark_last(messages: list[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, T
 
 class OpenAIResponses:
     name = "openai-responses"
+    shares_thoughts = False
 
     def path(self, target: Target) -> str:
         return "/responses"

@@ -57,7 +57,7 @@ class ReasoningEnd(Word, frozen=True):
 
     opaque: dict[str, Any] | None = None
     wire: str = ""
-    """``wire:provider``: whoever can read ``opaque`` again."""
+    """``wire:provider`` or ``wire:provider/model``: whoever can read ``opaque`` again."""
 
 
 class CallStart(Word, frozen=True):

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT = 20.0
 _KEEP_ALIVE = 60.0
 _DRAIN_SECONDS = 0.1
+_LATE = ("anyio.streams.tls", "anyio._backends._asyncio")
+"""What the library would else import on the event loop, with the first connection."""
 
 
 class Answer:
@@ -52,9 +55,12 @@ class Answer:
         raise failure
 
     async def aclose(self) -> None:
-        if isinstance(self._chunks, AsyncGenerator):
-            await self._chunks.aclose()
-        await self._response.aclose()
+        try:
+            if isinstance(self._chunks, AsyncGenerator):
+                await self._chunks.aclose()
+            await self._response.aclose()
+        except Exception:  # noqa: BLE001, S110 - the connection is gone, which is all that closing is for
+            pass
 
     async def drain(self) -> None:
         """Read to the end if that is at hand, so that the connection can be used again."""
@@ -161,10 +167,10 @@ def _open_pool(proxy: str | None, ca_file: str | None, *, encrypted: bool) -> ht
     """In a thread: the import and the certificates are read from disk."""
     import ssl
 
-    import anyio._backends._asyncio
-    import anyio.streams.tls  # noqa: F401 - else imported on the event loop, with the first connection
     import httpx2
 
+    for name in _LATE:
+        import_module(name)
     logging.getLogger("httpcore2").setLevel(logging.INFO)  # below it, headers and a proxy's password are logged
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE)
     try:

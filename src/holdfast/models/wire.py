@@ -20,7 +20,7 @@ class Target(msgspec.Struct, frozen=True):
     host: str = ""
     """Whose server it is; compatible servers differ in small ways."""
     origin: str = ""
-    """Marks what only this provider can read again (signatures, encrypted reasoning)."""
+    """Marks what only this provider, or only this model, can read again (signatures, encrypted reasoning)."""
     redact: Callable[[str], str] = str
     """Takes the provider's key out of what the provider says."""
 
@@ -41,6 +41,10 @@ class Reader(Protocol):
 class Wire(Protocol):
     @property
     def name(self) -> str: ...
+
+    @property
+    def shares_thoughts(self) -> bool:
+        """Whether one model of a provider can read another one's reasoning again."""
 
     def path(self, target: Target) -> str:
         """Below the base URL, with its query."""
