@@ -2,14 +2,18 @@
 
 import os
 import stat
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools import renames, replace
-from holdfast.tools.disk import ABSENT, content_hash
+from holdfast.tools.disk import ABSENT, content_hash, read_file
+from holdfast.tools.locks import directories_locked
 from holdfast.tools.replace import Change, ChangedMeanwhile, apply_changes
 
 
@@ -302,6 +306,45 @@ def test_what_cannot_be_put_back_is_kept_and_named(tmp_path: Path, intruder: Int
     ((kept, content),) = _files(tmp_path).items()
     assert content == b"a"
     assert kept in refused.value.message
+
+
+@pytest.mark.parametrize(("writers", "turns"), [(4, 12), pytest.param(8, 250, marks=pytest.mark.stress)])
+def test_writers_at_the_same_time_lose_no_line(tmp_path: Path, writers: int, turns: int) -> None:
+    """Real threads, no barriers: each adds a line to what it read, and what was not refused is there once."""
+    path = tmp_path / "a"
+    path.write_bytes(b"")
+    written: list[bytes] = []
+    refused: list[str] = []
+    start = threading.Barrier(writers)
+
+    def write(name: int) -> None:
+        start.wait()
+        for turn in range(turns):
+            line = f"{name}.{turn}\n".encode()
+            old = read_file(path) or b""
+            try:
+                apply_changes([_write(path, old, old + line)])
+            except ChangedMeanwhile as error:
+                refused.append(error.message)
+            else:
+                written.append(line)
+
+    with ThreadPoolExecutor(writers) as pool:
+        list(pool.map(write, range(writers)))
+    print(f"{len(written)} written, {len(refused)} refused")
+    assert sorted(path.read_bytes().splitlines(keepends=True)) == sorted(written)
+    assert len(written) + len(refused) == writers * turns
+    assert list(_files(tmp_path)) == ["a"]
+
+
+def test_a_directory_that_stays_locked_is_written_without_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    monkeypatch.setattr(replace, "directories_locked", partial(directories_locked, patience=0))
+    with directories_locked([tmp_path]):
+        apply_changes([_write(tmp_path / "a", b"old", b"new")])
+    assert _files(tmp_path) == {"a": b"new"}
 
 
 def test_a_parent_that_is_a_file_is_an_error_that_changes_nothing(tmp_path: Path) -> None:

@@ -314,7 +314,7 @@ class Story:
             self.by_person.pop(name, None)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
 async def test_undo_never_loses_a_person_s_byte(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
@@ -323,7 +323,17 @@ async def test_undo_never_loses_a_person_s_byte(
     await Story(Filebox(tmp_path_factory.mktemp("story"))).play(steps)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+@settings(max_examples=1_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=_STEPS)
+async def test_undo_never_loses_a_person_s_byte_in_a_thousand_stories(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
+) -> None:
+    await Story(Filebox(tmp_path_factory.mktemp("story"))).play(steps)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(["person", "agent", "undo", "redo"]), max_size=10))
 async def test_undoing_everything_leaves_what_the_person_wrote_last(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]

@@ -21,6 +21,7 @@ import msgspec
 
 from holdfast.errors import ToolError
 from holdfast.tools.disk import ABSENT, content_hash, hash_file
+from holdfast.tools.locks import directories_locked
 from holdfast.tools.renames import exchange, take_name
 
 TEMP_PREFIX = ".holdfast-"
@@ -51,12 +52,18 @@ def apply_changes(changes: Sequence[Change]) -> tuple[str, ...]:
 
     `ChangedMeanwhile` names the file that is not what was expected.
     """
+    with contextlib.ExitStack() as held:
+        return _apply(changes, held)
+
+
+def _apply(changes: Sequence[Change], held: contextlib.ExitStack) -> tuple[str, ...]:
     steps: list[_Step] = []
     made: list[Path] = []
     try:
         for change in changes:
             _make_parents(change.path.parent, made)
             steps.append(_step(change))
+        held.enter_context(directories_locked(change.path.parent for change in changes))
         for change in changes:
             _check(change)
         for step in steps:

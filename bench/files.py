@@ -1,0 +1,141 @@
+"""CPU and wall time of one `view`, `grep` and `edit` without a model, beside the bare system calls in the same run.
+
+The tools run as in a turn: plan, then run, with the real ledger (SQLite, every commit flushed) and kept snapshots. The
+bare ones do the least that has the same effect: read the file; start ripgrep and read its output; write a file beside,
+flush it, rename it, flush the directory. Rounds alternate, so that both meet the same machine; medians are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from holdfast.store import open_store
+from holdfast.tools.edit import Edit
+from holdfast.tools.grep import Grep
+from holdfast.tools.ripgrep import ripgrep_command
+from tests.store.building import new_session, new_workspace
+from tests.support.filebox import Filebox
+
+_FILES = 400
+_LINES = 300
+
+Work = Callable[[int], Awaitable[object]]
+
+
+def _cpu() -> float:
+    """Of this process, all its threads, and children that have ended."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+class Clocked:
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+
+    async def once(self, work: Work, number: int) -> None:
+        wall, cpu = time.perf_counter(), _cpu()
+        await work(number)
+        self.wall.append(time.perf_counter() - wall)
+        self.cpu.append(_cpu() - cpu)
+
+    def medians(self) -> tuple[float, float]:
+        return statistics.median(self.wall), statistics.median(self.cpu)
+
+
+async def _compare(name: str, bare: Work, tool: Work, *, rounds: int) -> None:
+    bares, tools = Clocked(), Clocked()
+    for number in range(-2, rounds):  # the first two only warm up
+        await bares.once(bare, number)
+        await tools.once(tool, number)
+        if number < 0:
+            bares, tools = Clocked(), Clocked()
+    (bare_wall, bare_cpu), (tool_wall, tool_cpu) = bares.medians(), tools.medians()
+    print(
+        f"{name:<6} wall {bare_wall * 1e3:8.2f} ms bare {tool_wall * 1e3:8.2f} ms tool  × {tool_wall / bare_wall:5.1f}"
+        f"    CPU {bare_cpu * 1e3:8.2f} ms bare {tool_cpu * 1e3:8.2f} ms tool  × {tool_cpu / max(bare_cpu, 1e-6):5.1f}"
+    )
+
+
+def _fill(box: Filebox) -> None:
+    for number in range(_FILES):
+        lines = (f"def function_{number}_{line}(argument): return argument + {line}\n" for line in range(_LINES))
+        box.put(f"package_{number % 20}/module_{number}.py", "".join(lines))
+    box.put(".gitignore", "*.pyc\nbuild/\n")
+
+
+def _write_bare(path: Path, old: bytes, new: bytes) -> None:
+    data = path.read_bytes().replace(old, new, 1)
+    temp = path.with_suffix(".tmp")
+    with temp.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temp, path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+
+
+async def main(rounds: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as directory:
+        root = Path(directory).resolve()
+        store = await open_store(root / "ledger" / "holdfast.db")
+        try:
+            await store.commit(new_workspace())
+            await store.commit(new_session())
+            box = Filebox(root, ledger=store)
+            _fill(box)
+            await _measure(box, rounds=rounds)
+        finally:
+            await store.close()
+
+
+async def _measure(box: Filebox, *, rounds: int) -> None:
+    session = box.session()
+    one, other = box.put("bare.py", box.text("package_0/module_0.py")), "package_0/module_0.py"
+    search = ripgrep_command(os.environ, box.workspace)
+    if search is None:
+        sys.exit("ripgrep is not there: install the lock, or put rg on the PATH")
+    print(f"{_FILES} files of {_LINES} lines; medians of {rounds} rounds")
+
+    async def bare_view(number: int) -> None:
+        one.read_bytes().decode()
+
+    async def bare_grep(number: int) -> None:
+        subprocess.run([*search, "-n", "_7_29", "./"], cwd=box.workspace, capture_output=True, check=True)
+
+    async def bare_edit(number: int) -> None:
+        _write_bare(one, _name(number), _name(number + 1))
+
+    async def tool_edit(number: int) -> None:
+        names = _name(number).decode(), _name(number + 1).decode()
+        await session.call(Edit(), path=other, old_text=names[0], new_text=names[1])
+
+    await _compare("view", bare_view, lambda number: session.view(other), rounds=rounds)
+    await _compare("grep", bare_grep, lambda number: session.call(Grep(), pattern="_7_29"), rounds=rounds)
+    await session.view(other)
+    await _compare("edit", bare_edit, tool_edit, rounds=rounds)
+
+
+def _name(number: int) -> bytes:
+    """What stands in the file after so many edits; the first one finds what was there from the start."""
+    return b"function_0_150(" if number == -2 else f"function_{number}_edited(".encode()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rounds", type=int, default=60)
+    asyncio.run(main(parser.parse_args().rounds))
