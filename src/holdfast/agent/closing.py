@@ -12,7 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from holdfast.schema.base import Word
-from holdfast.schema.messages import Finish, FinishReason, Message, ResultStatus, ToolCall, ToolResult
+from holdfast.schema.messages import Finish, FinishReason, Message, Part, ResultStatus, Role, ToolCall, ToolResult
 from holdfast.schema.runs import EndReason, EndState, Run
 
 CANCELLED = "Cancelled before it finished; it may have run in part."
@@ -40,28 +40,26 @@ def closing_messages(
     if cut.state == "completed":
         return ()
     finish = Finish(finish_reason(cut.state, cut.reason), cut.detail)
-    unfinished = [m for m in messages if m.role == "assistant" and finish_of(m) is None]
-    closed = [replace(message, parts=(*message.parts, finish)) for message in unfinished]
-
-    def new(role: str, parts: tuple[ToolResult, ...] | tuple[Finish]) -> Message:
-        return Message(
-            id=new_id(),
-            session_id=run.session_id,
-            run_id=run.id,
-            role="tool" if role == "tool" else "assistant",
-            seq=0,
-            created_at=at,
-            parts=parts,
-        )
-
+    finished = [_finished(message, finish) for message in messages]
+    closed = [new for new, old in zip(finished, messages, strict=True) if new is not old]
     if missing := unanswered(messages):
         status: ResultStatus = "cancelled" if cut.state == "cancelled" and not cut.crashed else "unknown"
         text = CANCELLED if status == "cancelled" else UNKNOWN
-        results = tuple(ToolResult(call_id=c.id, name=c.name, status=status, text=text) for c in missing)
-        closed.append(new("tool", results))
-    if run.kind == "prompt" and not unfinished and not _says(messages, finish.reason):
-        closed.append(new("assistant", (finish,)))
+        results = tuple(ToolResult(call_id=call.id, name=call.name, status=status, text=text) for call in missing)
+        closed.append(_message(run, "tool", results, at=at, new_id=new_id))
+    if run.kind == "prompt" and not _says(finished, finish.reason):
+        closed.append(_message(run, "assistant", (finish,), at=at, new_id=new_id))
     return tuple(closed)
+
+
+def _finished(message: Message, finish: Finish) -> Message:
+    if message.role != "assistant" or finish_of(message) is not None:
+        return message
+    return replace(message, parts=(*message.parts, finish))
+
+
+def _message(run: Run, role: Role, parts: tuple[Part, ...], *, at: str, new_id: Callable[[], str]) -> Message:
+    return Message(id=new_id(), session_id=run.session_id, run_id=run.id, role=role, seq=0, created_at=at, parts=parts)
 
 
 def unanswered(messages: Iterable[Message]) -> list[ToolCall]:

@@ -1,0 +1,183 @@
+"""A server is killed anywhere; the next one finds every answered prompt, and does nothing twice."""
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.agent.closing import unanswered
+from holdfast.events import Hub
+from holdfast.runs import Engine
+from holdfast.schema.messages import Message, ToolCall, text_of
+from holdfast.schema.runs import END_STATES
+from holdfast.store import SqliteStore, open_store
+from tests.support.agreement import Story, check_agreement
+from tests.support.crashing import SESSIONS, WORKSPACE, Journal, Nursery, Plan, read_journal, scripted
+from tests.support.house import PATIENT
+
+ALL_PROMISES = ("R1", "R4", "R5", "R7", "R9", "R14", "C1", "C5", "C6", "C10", "E1", "E5", "W6")
+
+
+async def all_messages(store: SqliteStore) -> list[Message]:
+    sessions = {run.session_id for run in (await told_runs(store)).values()}
+    return [message for session_id in sessions for message in (await store.messages(session_id, limit=10_000)).items]
+
+
+async def told_runs(store: SqliteStore) -> dict[str, Any]:
+    return (await check_agreement(store)).runs
+
+
+class Aftermath:
+    """What the world knew when the server died, held against what the next server makes of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.known = read_journal(directory / "journal")
+        self.counts: Counter[str] = Counter()
+
+    def said(self, key: str) -> list[dict[str, Any]]:
+        return [line for line in self.known if key in line]
+
+    async def check(self) -> Counter[str]:
+        store = await open_store(self.directory / "holdfast.db")
+        try:
+            before = await check_agreement(store)
+            numbers_before = await self._check_numbers(store)
+            journal = Journal(self.directory / "second")
+            engine = Engine(store, Hub(store), scripted(journal, hurry=True), bounds=PATIENT)
+            if await store.workspaces():
+                await self._second_life(engine, store)
+            after = await check_agreement(store)
+            assert store.last_number >= numbers_before
+            self._check_runs(before, after)
+            self._check_cancels(after)
+            await self._check_tools(store, before)
+            await self._check_text(store, after)
+            await engine.stop()
+        finally:
+            await store.close()
+        return self.counts
+
+    async def _second_life(self, engine: Engine, store: SqliteStore) -> None:
+        await engine.open_workspace(WORKSPACE)
+        for session_id in SESSIONS:
+            for _ in range(100):
+                unfinished = await store.unfinished_runs(session_id=session_id)
+                if not unfinished:
+                    break
+                await engine.wait_run(unfinished[0].id, timeout=20)
+
+    async def _check_numbers(self, store: SqliteStore) -> int:
+        """No number repeats or goes back: what was told is what the log says, and it is all below what comes."""
+        told = [tuple(pair) for line in self.said("numbers") for pair in line["numbers"]]
+        assert [number for number, _ in told] == sorted({number for number, _ in told})
+        page = await store.events_after(0, upto=store.last_number, limit=1_000_000)
+        stored = {event.number: event.kind for event in page.events}
+        for number, kind in told:
+            assert stored[number] == kind
+        highest = max((number for number, _ in told), default=0)
+        assert store.last_number >= highest
+        self.counts["numbers told"] += len(told)
+        return store.last_number
+
+    def _check_runs(self, before: Story, after: Story) -> None:
+        for line in self.said("accepted"):
+            run_id = line["accepted"]
+            assert run_id in before.runs, f"R1: {run_id} was answered and is lost"
+            assert after.ended[run_id] == 1, f"R7: {run_id} has {after.ended[run_id]} ends"
+            was, now = before.runs[run_id], after.runs[run_id]
+            assert now.state in END_STATES
+            self.counts[f"accepted: {was.state} → {now.state}"] += 1
+            if was.state == "active":
+                assert (now.state, now.reason) == ("interrupted", "server_crash")
+            if was.state in ("queued", "waiting"):
+                assert now.state == "completed", f"W6: {run_id} was {was.state} and became {now.state}"
+                assert after.started[run_id] == 1 or now.host_run_id is not None
+            if was.state == "stopping":
+                assert now.state == "cancelled"
+                assert after.started[run_id] == before.started[run_id]
+
+    def _check_cancels(self, after: Story) -> None:
+        for line in self.said("cancelled"):
+            for run_id, was, ended_as in line["cancelled"]:
+                self.counts["covered by a cancel"] += 1
+                if was in ("queued", "waiting"):
+                    assert after.started[run_id] == 0, f"C1: {run_id} was covered and started"
+                if ended_as is not None:
+                    assert after.runs[run_id].state == ended_as
+
+    async def _check_tools(self, store: SqliteStore, before: Story) -> None:
+        ran = [line["tool"] for line in self.said("tool")]
+        again = [line["tool"] for line in read_journal(self.directory / "second") if "tool" in line]
+        twice = [tool for tool, times in Counter(ran + again).items() if times > 1]
+        assert not twice, f"tools ran twice: {twice}"
+        for tool in again:
+            run_id = tool.split("/")[0]
+            assert before.started[run_id] == 0, f"{run_id} had started before the crash, and was started again"
+        calls = {
+            part.id for message in await all_messages(store) for part in message.parts if isinstance(part, ToolCall)
+        }
+        assert {line["call"] for line in self.said("tool")} <= calls, "R14: a tool ran before its row was written"
+        self.counts["tools ran"] += len(ran) + len(again)
+
+    async def _check_text(self, store: SqliteStore, after: Story) -> None:
+        messages = await all_messages(store)
+        by_run: dict[str, str] = {}
+        for message in messages:
+            if message.role == "assistant":
+                by_run[message.run_id] = by_run.get(message.run_id, "") + text_of(message.parts)
+        for line in self.said("said"):
+            assert line["text"] in by_run.get(line["said"], ""), f"text of {line['said']} is lost"
+        prompts = Counter(message.run_id for message in messages if message.role == "user")
+        assert prompts == Counter(after.runs.keys()), "C5: a prompt is not there exactly once"
+        for session_id in {message.session_id for message in messages}:
+            assert unanswered(m for m in messages if m.session_id == session_id) == []
+        self.counts["texts kept"] += len(self.said("said"))
+
+
+async def killed_at(plans: list[tuple[str, int]], tmp_path: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    async with Nursery() as nursery:
+        for number, (when, nth) in enumerate(plans):
+            directory = tmp_path / f"{number}"
+            directory.mkdir()
+            plan = Plan(directory=str(directory), seed=number % 7, when=when, nth=nth)
+            lived = await nursery.lived(plan)
+            counts["lived to their end" if lived else f"killed {when}"] += 1
+            try:
+                counts += await Aftermath(directory).check()
+            except BaseException as error:
+                error.add_note(f"{plan}; journal: {directory / 'journal'}")
+                raise
+    return counts
+
+
+def points(total: int, *, chance: random.Random) -> list[tuple[str, int]]:
+    """Around commits, two in three; anywhere in between, and right behind answers, the rest."""
+    commits = [(when, 2 + nth) for nth in range(total // 3) for when in ("before", "after")]
+    others = [("statement", chance.randrange(60, 1000)) for _ in range(total // 6)]
+    answers = [("answer", chance.randrange(1, 24)) for _ in range(total - len(commits) - len(others))]
+    return commits + others + answers
+
+
+@pytest.mark.promise(*ALL_PROMISES)
+@pytest.mark.timeout(300)
+async def test_a_server_killed_anywhere_loses_no_answer_and_does_nothing_twice(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    plans = [(when, nth * 4) for when, nth in points(42, chance=chance)[:28]] + points(42, chance=chance)[28:]
+    counts = await killed_at(plans, tmp_path)
+    assert sum(number for what, number in counts.items() if what.startswith("killed")) >= 35
+    assert counts["tools ran"] > 0
+    assert counts["covered by a cancel"] > 0
+
+
+@pytest.mark.stress
+@pytest.mark.promise(*ALL_PROMISES)
+@pytest.mark.timeout(3600)
+async def test_a_server_killed_at_hundreds_of_points_loses_nothing(tmp_path: Path) -> None:
+    counts = await killed_at(points(360, chance=random.Random(11)), tmp_path)
+    killed = sum(number for what, number in counts.items() if what.startswith("killed"))
+    print(f"\nkilled at {killed} points: {dict(sorted(counts.items()))}")
+    assert killed >= 200

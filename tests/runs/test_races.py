@@ -1,0 +1,297 @@
+"""The real engine on a real file, with a barrier at every await: no order of things breaks a promise."""
+
+import asyncio
+import random
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from holdfast.agent.protocol import Ended, Ending, GoOn, StopNow
+from holdfast.errors import CallerError, StoreUnwritable
+from holdfast.events import Hub
+from holdfast.runs import Engine
+from holdfast.schema.runs import END_STATES, Accepted, Outcome, RunRequest
+from holdfast.schema.sessions import Session, Workspace
+from holdfast.store import Batch, open_store
+from holdfast.store.writes import PutSession, PutWorkspace
+from tests.support.agreement import check_agreement
+from tests.support.house import PATIENT, WORKSPACE
+from tests.support.scripted import Actor, ScriptedTurns
+from tests.support.stepping import SteppedLedger, Stepper
+
+SESSIONS = ("ses_1", "ses_2")
+PROMPTS = ("answer", "tools", "tools", "fail", "raise", "stubborn")
+
+
+class World:
+    """One life of a server, driven by numbers; each number chooses what happens next."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stepper = Stepper()
+        self.turns = ScriptedTurns()
+        self.effects: Counter[str] = Counter()
+        """How often the tool of each call ran."""
+        self.in_tool: defaultdict[str, set[str]] = defaultdict(set)
+        self.accepted: dict[str, tuple[str, RunRequest]] = {}
+        """What was answered to somebody, by run."""
+        self.covered: set[str] = set()
+        """Runs that a cancel ended before they started."""
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.lives = 1
+        self.counts: Counter[str] = Counter()
+        self.turns.scripts |= {
+            "answer": self._answer,
+            "tools": self._tools,
+            "fail": self._fail,
+            "raise": self._raise,
+            "stubborn": self._stubborn,
+        }
+
+    async def open(self) -> None:
+        self.store = await open_store(self.path)
+        self.ledger = SteppedLedger(self.store, self.stepper)
+        self.engine = Engine(self.ledger, Hub(self.store), self.turns, bounds=PATIENT)  # type: ignore[arg-type]
+        if not await self.store.workspaces():
+            made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
+            await self.store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
+        self._spawn(self._open_workspace())
+
+    async def _open_workspace(self) -> None:
+        """A workspace that could not be opened is tried again, as a person would."""
+        while True:
+            try:
+                return await self.engine.open_workspace(WORKSPACE)
+            except StoreUnwritable:
+                await self.stepper.barrier("try again")
+
+    async def _answer(self, actor: Actor) -> Ending | None:
+        crossing: object = GoOn()
+        while isinstance(crossing, GoOn):
+            await self.stepper.barrier("turn")
+            crossing = await actor.finish("well")
+        return self._over(crossing)
+
+    async def _tools(self, actor: Actor) -> Ending | None:
+        for _ in range(2):
+            await self.stepper.barrier("turn")
+            (call,) = await actor.call("bash")
+            await self._tool(actor, call.id)
+            crossing = await actor.seat.boundary(messages=[actor.results([call])])
+            if not isinstance(crossing, GoOn):
+                return self._over(crossing)
+        return await self._answer(actor)
+
+    async def _tool(self, actor: Actor, call_id: str) -> None:
+        """Its side effect: never twice, never beside another run's of the same session, never after the end."""
+        session_id = actor.seat.session.id
+        self.effects[call_id] += 1
+        assert not self.in_tool[session_id], f"R4: {actor.run.id} runs a tool beside {self.in_tool[session_id]}"
+        self.in_tool[session_id].add(actor.run.id)
+        try:
+            await self.stepper.barrier("tool")
+        finally:
+            self.in_tool[session_id].clear()
+
+    async def _fail(self, actor: Actor) -> Ending | None:
+        await actor.say("I")
+        await self.stepper.barrier("turn")
+        return Ending(Outcome("failed", "provider"), (actor.closed("error"),))
+
+    async def _raise(self, actor: Actor) -> Ending | None:
+        await actor.say("I")
+        await self.stepper.barrier("turn")
+        raise RuntimeError("a bug in the turn")
+
+    async def _stubborn(self, actor: Actor) -> Ending | None:
+        """Cleans up for a while when it is stopped."""
+        try:
+            await actor.say("I am")
+            await self.stepper.barrier("turn")
+        except asyncio.CancelledError:
+            await self.stepper.barrier("clean-up")
+            raise
+        return self._over(await actor.finish("done"))
+
+    def _over(self, crossing: object) -> Ending | None:
+        match crossing:
+            case Ended():
+                return None
+            case StopNow():
+                return Ending(Outcome("completed", "end_turn"))
+            case _:
+                return Ending(Outcome("failed", "limit_steps"))
+
+    async def step(self, number: int) -> None:
+        """One thing happens: somebody asks for something, or one barrier opens."""
+        waiting = self.stepper.names()
+        number, kind = divmod(number, 8)
+        if waiting and kind < 7:
+            place = number % len(waiting)
+            note(f"open {waiting[place]}")
+            self.counts[waiting[place]] += 1
+            self.stepper.open(place)
+        else:
+            self._act(number)
+        await self.ledger.settled()
+        await check_agreement(self.store)
+
+    def _act(self, number: int) -> None:
+        number, which = divmod(number, 16)
+        number, where = divmod(number, len(SESSIONS))
+        session_id = SESSIONS[where]
+        known = [run_id for run_id, (home, _) in self.accepted.items() if home == session_id]
+        run_id = known[number % len(known)] if known else "run_none"
+        acts: list[Callable[[], Awaitable[object]]] = [
+            *[lambda: self._accept(session_id, number)] * 6,
+            lambda: self._again(run_id),
+            *[lambda: self._cancel(self.engine.cancel_session(session_id))] * 2,
+            lambda: self._cancel(self.engine.cancel_session(session_id, "active")),
+            lambda: self._cancel(self.engine.cancel_run(run_id)),
+            lambda: self.engine.change_queued(run_id, prompt="answer edited", position=number % 3 + 1),
+            lambda: self.engine.remove_queued(run_id),
+            lambda: self.engine.pause(session_id),
+            lambda: self.engine.resume(session_id),
+            lambda: self._refuse(number % 4),
+        ]
+        note(f"act {which} in {session_id} on {run_id}")
+        self.counts["asked"] += 1
+        self._spawn(self._asked(acts[which]()))
+
+    async def _asked(self, call: Awaitable[object]) -> None:
+        """Callers may be told no; nobody may see a fault of ours."""
+        try:
+            await call
+        except (CallerError, StoreUnwritable) as error:
+            self.counts[f"refused {error.status}"] += 1
+
+    async def _accept(self, session_id: str, number: int) -> None:
+        request = RunRequest(
+            prompt=PROMPTS[number % len(PROMPTS)],
+            delivery=("queue", "steer")[number % 2],  # type: ignore[arg-type]
+            after=("any", "any", "success")[number % 3],  # type: ignore[arg-type]
+            model=(None, None, None, "x/y")[number % 4],
+        )
+        self._answered(await self.engine.accept(session_id, request, client="", body_hash="h"), request)
+
+    async def _again(self, run_id: str) -> None:
+        if run_id in self.accepted:
+            session_id, request = self.accepted[run_id]
+            again = RunRequest(prompt=request.prompt, run_id=run_id)
+            answer = await self.engine.accept(session_id, again, client="", body_hash="h")
+            assert answer.run.id == run_id
+
+    def _answered(self, answer: Accepted, request: RunRequest) -> None:
+        self.accepted[answer.run.id] = (answer.run.session_id, request)
+        self.counts[answer.decision] += 1
+
+    async def _cancel(self, call: Awaitable[Any]) -> None:
+        for line in (await call).runs:
+            self.counts["covered"] += 1
+            if line.was in ("queued", "waiting"):
+                self.covered.add(line.run_id)
+                assert line.ended_as == "cancelled"
+
+    async def _refuse(self, commits: int) -> None:
+        self.ledger.refuses = commits
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+
+    async def crash(self) -> None:
+        """The server is gone; another one finds what was committed."""
+        self.lives += 1
+        copy = self.path.with_name(f"life_{self.lives}.db")
+        await self.store.backup(copy)
+        await self._abandon()
+        self.path = copy
+        self.stepper.free = False
+        self.in_tool.clear()
+        await self.open()
+        await self.ledger.settled()
+        await check_agreement(self.store)
+
+    async def _abandon(self) -> None:
+        """Ends the old life's tasks. Nothing they do reaches the copy; its tools are not counted any more."""
+        effects = self.effects.copy()
+        self.stepper.set_free()
+        self.ledger.refuses = 1_000_000
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.engine._desk.tasks.finish(seconds=0)
+        await self.store.close()
+        self.tasks.clear()
+        self.effects = effects
+
+    async def finish(self) -> None:
+        """Let everything go on to its end, and look at what became of it all."""
+        self.ledger.refuses = 0
+        self.stepper.set_free()
+        await asyncio.gather(*self.tasks)
+        for session_id in SESSIONS:
+            for _ in range(1000):
+                queue = await self.engine.queue(session_id)
+                if queue.paused:
+                    await self.engine.resume(session_id)
+                unfinished = [run.id for run in await self.store.unfinished_runs(session_id=session_id)]
+                if not unfinished:
+                    break
+                await self.engine.wait_run(unfinished[0], timeout=0.05)
+        story = await check_agreement(self.store)
+        for run_id in self.accepted:
+            run = await self.store.run(run_id)
+            assert run.state in END_STATES, f"R5: {run_id} is stranded as {run.state}"
+            assert story.ended[run_id] == 1
+        for run_id in self.covered:
+            assert story.started[run_id] == 0, f"C1: {run_id} was covered by a cancel and started"
+        assert all(count == 1 for count in self.effects.values()), "a tool ran twice"
+        await self.engine.stop()
+        assert not self.engine._desk.tasks
+        assert not self.engine._desk.mailboxes
+        await self.store.close()
+
+
+async def live(numbers: list[int], crashes: frozenset[int]) -> Counter[str]:
+    with tempfile.TemporaryDirectory(prefix="hf-") as directory:
+        world = World(Path(directory) / "life_1.db")
+        await world.open()
+        await world.ledger.settled()
+        for place, number in enumerate(numbers):
+            if place in crashes:
+                await world.crash()
+            await world.step(number)
+        await world.finish()
+        return world.counts
+
+
+def moves(most: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, 2**24), min_size=most // 2, max_size=most)
+
+
+@pytest.mark.promise("R1", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "E1", "E5", "W6")
+@pytest.mark.timeout(300)
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(numbers=moves(70), crashes=st.frozensets(st.integers(10, 60), max_size=1))
+def test_no_order_of_things_breaks_a_promise(numbers: list[int], crashes: frozenset[int]) -> None:
+    asyncio.run(live(numbers, crashes))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(3600)
+@pytest.mark.promise("R1", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "E1", "E5", "W6")
+def test_no_long_life_breaks_a_promise() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(300):
+        chance = random.Random(seed)
+        numbers = [chance.randrange(2**24) for _ in range(200)]
+        crashes = frozenset(chance.sample(range(20, 200), 2))
+        counts += asyncio.run(live(numbers, crashes))
+    print(f"\n300 lives of 200 moves and 2 crashes each: {dict(sorted(counts.items()))}")

@@ -1,0 +1,261 @@
+"""Servers that are killed: each life is a forked process that ends itself with SIGKILL at a chosen point.
+
+Run as a program it is a nursery: it imports everything once, reads one plan per line, forks a life for it, and says how
+that life ended. What a life was told (answers, event numbers, tools that ran) it writes to a journal before it goes on,
+as a client on the other side of a socket would know it.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.agent.protocol import Ending, GoOn
+from holdfast.errors import CallerError
+from holdfast.events import Hub
+from holdfast.runs import Bounds, Engine
+from holdfast.schema.runs import RunRequest
+from holdfast.schema.sessions import Session, Workspace
+from holdfast.store import Batch, open_store
+from holdfast.store.sqlite import opening
+from holdfast.store.writes import PutSession, PutWorkspace
+from tests.support.scripted import Actor, ScriptedTurns
+
+WORKSPACE = "wsp_1"
+SESSIONS = ("ses_1", "ses_2", "ses_3")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    directory: str
+    seed: int
+    when: str
+    """``before`` or ``after`` the n-th commit, at the n-th ``statement``, or behind the n-th ``answer`` to a client."""
+    nth: int
+
+
+class Journal:
+    """What the world outside knows. One write per line, in the kernel before the next thing happens."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(self, **line: Any) -> None:
+        os.write(self._fd, json.dumps(line).encode() + b"\n")
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class Executioner:
+    """Counts commits, statements and answers, and kills this process at the one it was told."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._seen: dict[str, int] = {}
+
+    def reach(self, when: str) -> None:
+        self._seen[when] = self._seen.get(when, 0) + 1
+        if when == self._plan.when and self._seen[when] == self._plan.nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def connect(self, path: Path, *, read_only: bool) -> sqlite3.Connection:
+        reach = self.reach
+
+        class Connection(sqlite3.Connection):
+            def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+                if read_only:
+                    return super().execute(sql, *args)
+                reach("statement")
+                if sql != "COMMIT":
+                    return super().execute(sql, *args)
+                reach("before")
+                done = super().execute(sql, *args)
+                reach("after")
+                return done
+
+        return opening.connect(path, read_only=read_only, factory=Connection)
+
+
+def scripted(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
+    """Turns that talk, use tools, delegate and dawdle; ``hurry``: they do not wait to be cancelled."""
+    turns = ScriptedTurns()
+
+    async def dawdle(rounds: int) -> None:
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+
+    async def ends(actor: Actor) -> Ending | None:
+        while isinstance(await actor.finish(" so."), GoOn):
+            pass
+        return None
+
+    async def talk(actor: Actor) -> Ending | None:
+        said = ""
+        for word in ("It", " was", " a", " dark"):
+            await actor.say(word)
+            said += word
+            journal.write(said=actor.run.id, text=said)
+            await dawdle(3)
+        return await ends(actor)
+
+    async def tools(actor: Actor) -> Ending | None:
+        for step in range(3):
+            (call,) = await actor.call("bash")
+            journal.write(tool=f"{actor.run.id}/{step}", call=call.id)
+            await dawdle(2)
+            crossing = await actor.seat.boundary(messages=[actor.results([call])])
+            if not isinstance(crossing, GoOn):
+                return None
+        return await ends(actor)
+
+    async def slow(actor: Actor) -> Ending | None:
+        await actor.say("Wait")
+        journal.write(said=actor.run.id, text="Wait")
+        await dawdle(2 if hurry else 60)
+        return await ends(actor)
+
+    async def delegate(actor: Actor) -> Ending | None:
+        child = await actor.seat.child(RunRequest(prompt="tools"), title="help")
+        await child.ended()
+        return await ends(actor)
+
+    turns.scripts |= {"talk": talk, "tools": tools, "slow": slow, "delegate": delegate}
+    return turns
+
+
+class Client:
+    """Somebody who prompts, steers and cancels one session, and writes down what it is told."""
+
+    def __init__(
+        self, engine: Engine, session_id: str, *, journal: Journal, chance: random.Random, told: Callable[[], None]
+    ):
+        self._engine = engine
+        self._session_id = session_id
+        self._journal = journal
+        self._chance = chance
+        self._told = told
+        self._runs: list[str] = []
+
+    async def live(self, actions: int) -> None:
+        for _ in range(actions):
+            try:
+                await self._act(self._chance.random())
+            except CallerError as error:
+                self._journal.write(refused=error.error_code)
+            self._told()
+            for _ in range(self._chance.randrange(12)):
+                await asyncio.sleep(0)
+
+    async def _act(self, dice: float) -> None:
+        match dice:
+            case _ if dice < 0.65 or not self._runs:
+                await self._prompt()
+            case _ if dice < 0.72:
+                await self._cancel(self._engine.cancel_session(self._session_id))
+            case _ if dice < 0.78:
+                await self._cancel(self._engine.cancel_session(self._session_id, "active"))
+            case _ if dice < 0.85:
+                await self._cancel(self._engine.cancel_run(self._chance.choice(self._runs)))
+            case _ if dice < 0.92:
+                await self._engine.change_queued(self._chance.choice(self._runs), prompt="talk again", position=1)
+            case _:
+                await self._engine.wait_run(self._chance.choice(self._runs), timeout=5)
+
+    async def _prompt(self) -> None:
+        request = RunRequest(
+            prompt=self._chance.choice(("talk", "tools", "tools", "slow", "slow", "delegate")),
+            delivery=self._chance.choice(("queue", "queue", "steer")),  # type: ignore[arg-type]
+        )
+        accepted = await self._engine.accept(self._session_id, request, client="", body_hash="h")
+        self._runs.append(accepted.run.id)
+        self._journal.write(accepted=accepted.run.id, decision=accepted.decision)
+
+    async def _cancel(self, call: Any) -> None:
+        receipt = await call
+        self._journal.write(
+            cancelled=[[line.run_id, line.was, line.ended_as] for line in receipt.runs], mark=receipt.mark
+        )
+
+
+async def life(plan: Plan) -> None:
+    directory = Path(plan.directory)
+    journal = Journal(directory / "journal")
+    executioner = Executioner(plan)
+    chance = random.Random(plan.seed)
+    store = await open_store(directory / "holdfast.db", connect=executioner.connect)
+    store.listen(lambda events: journal.write(numbers=[[event.number, event.kind] for event in events]))
+    made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
+    await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
+    engine = Engine(store, Hub(store), scripted(journal), bounds=Bounds())
+    await engine.open_workspace(WORKSPACE)
+
+    def told() -> None:
+        executioner.reach("answer")
+
+    clients = [
+        Client(engine, session_id, journal=journal, chance=random.Random(chance.random()), told=told)
+        for session_id in SESSIONS
+    ]
+    await asyncio.gather(*(client.live(8) for client in clients))
+    for run in await store.unfinished_runs():
+        await engine.wait_run(run.id, timeout=20)
+    await engine.stop()
+    await store.close()
+    journal.write(seen=executioner._seen)
+
+
+class Nursery:
+    """The other side: makes lives and waits for their deaths."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> "Nursery":
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "tests.support.crashing"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+
+    async def lived(self, plan: Plan) -> bool:
+        """Whether the life came to its own end, instead of being killed."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asdict(plan)).encode() + b"\n")
+        status = int(await self._process.stdout.readline())
+        assert status in (0, signal.SIGKILL), f"a life ended with {status}, by neither its end nor the kill"
+        return status == 0
+
+
+def nursery() -> None:
+    for line in sys.stdin:
+        plan = Plan(**json.loads(line))
+        child = os.fork()
+        if child == 0:
+            asyncio.run(life(plan))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(status, flush=True)
+
+
+if __name__ == "__main__":
+    nursery()
