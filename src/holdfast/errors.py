@@ -9,6 +9,8 @@
     │   ├── Unauthorized      401    unauthorized
     │   ├── Forbidden         403    forbidden
     │   ├── NotFound          404    not_found (session_not_found, run_not_found, …)
+    │   ├── MethodNotAllowed  405    method_not_allowed
+    │   ├── TooSlow           408    too_slow: the request did not arrive in time
     │   ├── Conflict          409    conflict (run_id_reused, run_joined, not_queued, …)
     │   ├── NoModel           409    no_model
     │   ├── WorkspaceClosing  409    workspace_closing
@@ -84,6 +86,14 @@ class Forbidden(CallerError):
 
 class NotFound(CallerError):
     code, status = "not_found", 404
+
+
+class MethodNotAllowed(CallerError):
+    code, status = "method_not_allowed", 405
+
+
+class TooSlow(CallerError):
+    code, status = "too_slow", 408
 
 
 class Conflict(CallerError):

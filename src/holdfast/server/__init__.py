@@ -1,0 +1,44 @@
+"""The server: thin routes over the engine, the workspaces, the ledger and the hub, and the life of the process.
+
+- `Parts` is what the composition root gives; `make_app` is the interface (docs/protocol.md), made from one table of
+  endpoints (`calls.Endpoint`), from which its OpenAPI description comes too.
+- `serve` answers on sockets (`listen_unix`, `listen_tcp`) until it is stopped, in bounded time (`W5`).
+
+It decides nothing about runs. What it closes: a request that is sent twice is done once (`Answers`); a caller's mistake
+is a 4xx and changes nothing, ours is a 500 with an id that the log has too (`Faults`); a stream that is read slowly, or
+not any more, holds up nobody (`EventStream`).
+"""
+
+from __future__ import annotations
+
+from holdfast.server.app import make_app
+from holdfast.server.auth import checked_token, token_from_file
+from holdfast.server.lifecycle import serve
+from holdfast.server.logs import logging_to
+from holdfast.server.parts import Parts, ServerLimits
+from holdfast.server.sockets import (
+    Listener,
+    TcpAddress,
+    TcpListener,
+    UnixListener,
+    listen_tcp,
+    listen_unix,
+    parse_listen,
+)
+
+__all__ = [
+    "Listener",
+    "Parts",
+    "ServerLimits",
+    "TcpAddress",
+    "TcpListener",
+    "UnixListener",
+    "checked_token",
+    "listen_tcp",
+    "listen_unix",
+    "logging_to",
+    "make_app",
+    "parse_listen",
+    "serve",
+    "token_from_file",
+]

@@ -1,0 +1,61 @@
+"""The server itself: whether it is up, what it does, stopping it, how it is to be spoken to."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.errors import Conflict
+from holdfast.server.answers import Raw
+from holdfast.server.bodies import StopBody
+from holdfast.server.calls import Call, Endpoint, NoQuery
+from holdfast.server.views import Health, ServerView, StopView
+
+
+async def health(call: Call[None, NoQuery]) -> Health:
+    """Whether the server is up. The only address that answers without a token."""
+    parts = call.parts
+    return Health(parts.version, parts.build, "stopping" if parts.life.stopping else "ok")
+
+
+async def server(call: Call[None, NoQuery]) -> ServerView:
+    """What the server is and what it is doing."""
+    parts = call.parts
+    active = parts.engine.active()
+    return ServerView(
+        version=parts.version,
+        build=parts.build,
+        pid=os.getpid(),
+        uptime=round(parts.life.uptime, 3),
+        stopping=parts.life.stopping,
+        workspaces=sum(view.open for view in await parts.workspaces.views()),
+        clients=len({client.id for client in parts.presence.clients()}),
+        streams=parts.presence.streams,
+        active_runs=active,
+        queued_runs=parts.engine.unfinished() - active,
+    )
+
+
+async def stop(call: Call[StopBody, NoQuery]) -> StopView:
+    """Stop the server: active runs end `interrupted`, queues are kept. With `if_idle`, only if it does nothing."""
+    parts = call.parts
+    if call.body.if_idle and (parts.workspaces.is_busy or parts.life.working > 1):
+        raise Conflict(
+            "the server is busy; it can be stopped without harm when its runs and jobs have ended",
+            code="server_busy",
+            detail={"unfinished_runs": parts.engine.unfinished()},
+        )
+    parts.life.stop()
+    return StopView()
+
+
+async def openapi(call: Call[None, NoQuery]) -> Raw:
+    """This description."""
+    return Raw(call.parts.description())
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", "/v1/health", health, answer=Health, public=True),
+    Endpoint("GET", "/v1/server", server, answer=ServerView),
+    Endpoint("POST", "/v1/server/stop", stop, body=StopBody, answer=StopView, status=202, errors=(Conflict,)),
+    Endpoint("GET", "/v1/openapi.json", openapi, answer=dict[str, object]),
+)
