@@ -15,6 +15,7 @@ import pytest
 import uvloop
 
 from holdfast.errors import ToolError
+from holdfast.tools import processes
 from holdfast.tools.processes import KILL_SECONDS, Keepers
 from holdfast.tools.proctable import IS_LINUX, Process, process_of, tree_below
 from tests.support.zoo import ZOO, command, still_there, until_ready
@@ -59,21 +60,18 @@ def wait_for_the_end_of(processes: list[Process]) -> None:
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("animal", ZOO)
-def test_nothing_is_left_after_a_kill(animal: str, run: Run) -> None:
-    async def scenario() -> None:
-        async with keeping() as keepers:
-            with subprocess.Popen(["sleep", "1000"]) as bystander:
-                running = await keepers.start(command(ZOO[animal].script, mark := f"call_{animal}"))
-                processes = await until_ready(running, ZOO[animal].ready)
-                death = await running.kill()
-                assert death.left == ()
-                assert death.killed
-                assert await still_there(processes, mark) == []
-                assert bystander.poll() is None
-                bystander.kill()
-                running.stop_reading()
-
-    run(scenario())
+async def test_nothing_is_left_after_a_kill(animal: str) -> None:
+    async with keeping() as keepers:
+        with subprocess.Popen(["sleep", "1000"]) as bystander:
+            running = await keepers.start(command(ZOO[animal].script, mark := f"call_{animal}"))
+            members = await until_ready(running, ZOO[animal].ready)
+            death = await running.kill()
+            assert death.left == ()
+            assert death.killed
+            assert await still_there(members, mark) == []
+            assert bystander.poll() is None
+            bystander.kill()
+            running.stop_reading()
 
 
 @pytest.mark.promise("C7")
@@ -193,6 +191,22 @@ asyncio.run(main())
     wait_for_the_end_of([survivor])
     assert in_time == "True"
     assert left == [f"{pid} sleep 1000"]
+
+
+@pytest.mark.parametrize("animal", ["plain", "ignores_signals", "holds_the_pipe", "fifty", "stopped"])
+async def test_where_there_are_no_subreapers_the_group_is_killed(animal: str) -> None:
+    class Elsewhere(processes._Keeper):
+        program = "from holdfast.tools import keeper as k, proctable as p; k.IS_LINUX = p.IS_LINUX = False; k.main({})"
+
+    async with keeping() as keepers:
+        keepers._keeper = await asyncio.to_thread(Elsewhere)
+        running = await keepers.start(command(ZOO[animal].script, mark := f"call_{animal}"))
+        members = await until_ready(running, ZOO[animal].ready)
+        death = await running.kill()
+        assert death.left == ()
+        assert await still_there([], mark) == []
+        await asyncio.to_thread(wait_for_the_end_of, members)
+        running.stop_reading()
 
 
 def test_output_and_exit_code_are_the_commands(run: Run) -> None:

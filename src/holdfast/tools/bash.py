@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from holdfast.errors import ToolError
-from holdfast.schema.approvals import Subject
+from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Job
 from holdfast.tools.capture import Capture
 from holdfast.tools.commands import LiveCommand, to_the_end
@@ -43,16 +43,16 @@ class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Bash:
     """Runs shell commands. One per workspace: it owns the keeper of their processes."""
 
-    name = "bash"
-    description = (
+    name: ClassVar[str] = "bash"
+    description: ClassVar[str] = (
         "Run a command with bash in the workspace directory. No terminal and no input. Each call is a new shell: chain"
         " with && and use cd within one call. Long output is cut in the middle and kept whole in a file. A command"
         " that takes long goes on as a background job (see job_output, job_kill). Prefer view, grep, glob, edit and"
         " write to cat, find, sed and echo."
     )
-    arguments = BashArguments
-    effect = "runs"
-    parallel = False
+    arguments: ClassVar[type[Any]] = BashArguments
+    effect: ClassVar[Effect] = "runs"
+    parallel: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._keepers = Keepers()

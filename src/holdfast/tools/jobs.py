@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from holdfast.errors import HoldfastError, ToolError
-from holdfast.schema.approvals import Subject
+from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Job
 from holdfast.tools.commands import LiveCommand
 from holdfast.tools.protocol import Context, Output, Plan
@@ -156,11 +156,11 @@ class JobOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class JobOutput:
     """Reads on in a job's output."""
 
-    name = "job_output"
-    description = "Read what a background job printed since you last looked, and whether it still runs."
-    arguments = JobOutputArguments
-    effect = "none"
-    parallel = True
+    name: ClassVar[str] = "job_output"
+    description: ClassVar[str] = "Read what a background job printed since you last looked, and whether it still runs."
+    arguments: ClassVar[type[Any]] = JobOutputArguments
+    effect: ClassVar[Effect] = "none"
+    parallel: ClassVar[bool] = True
 
     async def plan(self, arguments: JobOutputArguments, context: Context) -> Plan:
         return Plan(Subject(tool=self.name, effect="none", title=arguments.job))
@@ -177,11 +177,11 @@ class JobKillArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class JobKill:
     """Ends a job and everything it started."""
 
-    name = "job_kill"
-    description = "End a background job and everything it started."
-    arguments = JobKillArguments
-    effect = "none"
-    parallel = True
+    name: ClassVar[str] = "job_kill"
+    description: ClassVar[str] = "End a background job and everything it started."
+    arguments: ClassVar[type[Any]] = JobKillArguments
+    effect: ClassVar[Effect] = "none"
+    parallel: ClassVar[bool] = True
 
     async def plan(self, arguments: JobKillArguments, context: Context) -> Plan:
         return Plan(Subject(tool=self.name, effect="none", title=arguments.job))

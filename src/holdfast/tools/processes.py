@@ -183,7 +183,7 @@ class _Keeper:
             f"import sys; sys.path.append({root!r}); from holdfast.tools.keeper import main; main({theirs.fileno()})"
         )
         with theirs:
-            self._program = subprocess.Popen(
+            self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", start],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -194,15 +194,15 @@ class _Keeper:
                 start_new_session=True,
             )
         self.socket.setblocking(False)
-        self.pid = self._program.pid
+        self.pid = self._process.pid
 
     def end(self) -> None:
         self.socket.close()
         try:
-            self._program.wait(timeout=2 * KILL_SECONDS)
+            self._process.wait(timeout=2 * KILL_SECONDS)
         except subprocess.TimeoutExpired:
-            self._program.kill()
-            self._program.wait()
+            self._process.kill()
+            self._process.wait()
 
 
 class _Pipe:

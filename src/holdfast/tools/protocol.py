@@ -6,14 +6,14 @@ the approval rules) → approval → `run`. Between plan and run time may pass, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast.config import KeySource, Secret, Settings
+from holdfast.config import Secret, Settings
 from holdfast.schema.approvals import Effect, QuestionItem, Subject
 from holdfast.schema.base import Word
 from holdfast.schema.messages import File, ResultStatus
@@ -99,16 +99,8 @@ class Children(Protocol):
     async def run(self, *, agent: str, prompt: str, title: str) -> Outcome: ...
 
 
-class KeyFinder(Protocol):
-    """Finds a service's key: as configured, in one of its usual variables, or in our own file."""
-
-    async def __call__(
-        self, name: str, *, configured: KeySource | None, variables: Collection[str]
-    ) -> Secret | None: ...
-
-
-async def no_keys(name: str, *, configured: KeySource | None, variables: Collection[str]) -> Secret | None:
-    """A finder that finds nothing."""
+async def no_key() -> Secret | None:
+    """Finds nothing."""
     return None
 
 
@@ -140,8 +132,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     asker: Asker
     todos: Todos
     children: Children
-    find_key: KeyFinder = no_keys
-    """For tools that talk to a service of their own (`web_search`)."""
+    search_key: Callable[[], Awaitable[Secret | None]] = no_key
+    """The key of the configured search service, for `web_search` (see `web_search.key_finder`)."""
 
 
 class Tool(Protocol, Generic[P_contra]):

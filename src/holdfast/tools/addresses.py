@@ -1,0 +1,70 @@
+"""Which addresses the web tools may reach: public ones, however an address is written or wrapped."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolver: TypeAlias = Callable[[str, int], Awaitable[tuple[Address, ...]]]
+
+_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_PLATFORMS = (ipaddress.IPv4Network("168.63.129.16/32"), ipaddress.IPv4Network("192.0.0.0/24"))
+"""Services of a cloud for its own machines, at addresses that look public."""
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address can only be a host on the internet: not this machine, its networks, or a cloud's metadata."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if inner := _wrapped(address):
+            return is_public(inner)
+        if address.scope_id:
+            return False
+    if any(address in network for network in _PLATFORMS):
+        return False
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def read_address(host: str) -> Address | None:
+    """The address a host is written as, in any of the ways that systems understand; None for a name.
+
+    `ValueError` for what is neither.
+    """
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    if _NUMBER.fullmatch(host):
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except OSError:
+            pass
+    if not _HOST.fullmatch(host) or len(host) > 253:
+        raise ValueError(f"{host!r} is no name of a host")
+    return None
+
+
+async def resolve(host: str, port: int) -> tuple[Address, ...]:
+    """All addresses of a name, in the system's order; `OSError` if it has none."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in found))
+
+
+def _wrapped(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address inside an IPv6 one: mapped, 6to4, Teredo, NAT64, or compatible."""
+    if address.ipv4_mapped:
+        return address.ipv4_mapped
+    if address.sixtofour:
+        return address.sixtofour
+    if address.teredo:
+        return address.teredo[1]
+    in_low_bits = any(address in network for network in _NAT64) or (address in _COMPATIBLE and int(address) > 0xFFFF)
+    return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if in_low_bits else None

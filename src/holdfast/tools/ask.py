@@ -1,0 +1,68 @@
+"""`ask`: questions to the person, for what only they can decide."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.errors import ToolError
+from holdfast.schema.approvals import Effect, QuestionItem, QuestionKind, Subject
+from holdfast.schema.text import repaired
+from holdfast.tools.protocol import Context, Output, Plan
+
+
+class AskItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(description="The question.", min_length=1)]
+    kind: Annotated[QuestionKind, Meta(description="How it is answered; single and multiple need options.")] = "text"
+    options: Annotated[tuple[str, ...], Meta(description="The choices.", max_length=12)] = ()
+
+
+class AskArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    questions: Annotated[tuple[AskItem, ...], Meta(min_length=1, max_length=5)]
+
+
+class Ask:
+    """Asks and waits. An answer, a dismissal, a cancel or a deadline ends the wait."""
+
+    name: ClassVar[str] = "ask"
+    description: ClassVar[str] = (
+        "Ask the person one to five questions and wait for the answers. Only for decisions that are theirs;"
+        " what can be found out, find out."
+    )
+    arguments: ClassVar[type[Any]] = AskArguments
+    effect: ClassVar[Effect] = "none"
+    parallel: ClassVar[bool] = False
+
+    async def plan(self, arguments: AskArguments, context: Context) -> Plan:
+        for item in arguments.questions:
+            _check(item)
+        return Plan(Subject(tool=self.name, effect="none", title=context.redact(arguments.questions[0].text)))
+
+    async def run(self, arguments: AskArguments, context: Context, plan: Plan) -> Output:
+        if not context.interactive:
+            raise ToolError("nobody can be asked in this run; decide by yourself and say what you assumed")
+        items = tuple(_item(item, context) for item in arguments.questions)
+        answers = await context.asker.ask(items)
+        if answers is None:
+            return Output("The person dismissed the questions. Go on without an answer, or stop and say what is open.")
+        lines = [
+            f"{item.text}\n→ {'; '.join(given) or '(no answer)'}" for item, given in zip(items, answers, strict=True)
+        ]
+        return Output(context.redact(repaired("\n\n".join(lines))), display={"answers": answers})
+
+
+def _item(item: AskItem, context: Context) -> QuestionItem:
+    options = tuple(context.redact(repaired(option)) for option in item.options)
+    return QuestionItem(context.redact(repaired(item.text)), item.kind, options)
+
+
+def _check(item: AskItem) -> None:
+    if item.kind in ("single", "multiple"):
+        if len(set(item.options)) < 2 or len(set(item.options)) != len(item.options):
+            raise ToolError(
+                f"the question {item.text!r} is of kind {item.kind!r}: it needs two or more different options"
+            )
+    elif item.options:
+        raise ToolError(f"the question {item.text!r} has options; its kind must be 'single' or 'multiple'")

@@ -1,0 +1,65 @@
+"""`download`: a file from the web into the workspace, never over one that exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.config import Settings
+from holdfast.errors import ToolError
+from holdfast.schema.approvals import Effect, Subject
+from holdfast.tools.disk import ABSENT, MAX_FILE_BYTES
+from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.web import Web
+from holdfast.tools.writing import carry_out, clean_errors, draft, look, told
+
+SECONDS = 300.0
+
+
+class DownloadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    url: Annotated[str, Meta(description="An http or https address.", min_length=1)]
+    path: Annotated[str, Meta(description="Where to put it; nothing may be there yet.", min_length=1)]
+
+
+class Download:
+    """Writes what an address answers with to a file."""
+
+    name: ClassVar[str] = "download"
+    description: ClassVar[str] = "Download a file from the web to a new file."
+    arguments: ClassVar[type[Any]] = DownloadArguments
+    effect: ClassVar[Effect] = "writes"
+    parallel: ClassVar[bool] = True
+
+    def __init__(self, *, web: Callable[[Settings], Web] = Web) -> None:
+        self._web = web
+
+    async def plan(self, arguments: DownloadArguments, context: Context) -> Plan:
+        with clean_errors(context):
+            found = await look(arguments.path, context)
+            if found.data is not None:
+                raise ToolError(f"{found.name!r} exists already; choose another path")
+        subject = Subject(
+            tool=self.name,
+            effect="writes",
+            title=told(context, f"{arguments.url} → {found.name}"),
+            cwd=str(context.workspace),
+            paths=(str(found.path),),
+            url=arguments.url,
+        )
+        return Plan(subject, basis={str(found.path): ABSENT})
+
+    async def run(self, arguments: DownloadArguments, context: Context, plan: Plan) -> Output:
+        with clean_errors(context):
+            async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as answer:
+                if answer.status >= 400:
+                    raise ToolError(f"{answer.url} answered {answer.status} {answer.reason}".rstrip())
+                body, cut = await answer.read(MAX_FILE_BYTES)
+            if cut:
+                raise ToolError(f"{answer.url} is larger than {MAX_FILE_BYTES >> 20} MiB; nothing was written")
+            found = await look(arguments.path, context)
+            await carry_out([draft(found, body)], context, plan)
+        text = f"{len(body):,} bytes from {answer.url} are in {found.name}"
+        return Output(told(context, text), display={"path": found.name, "url": answer.url, "bytes": len(body)})

@@ -1,0 +1,98 @@
+"""`fetch`: a web page or document as text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.config import Settings
+from holdfast.errors import ToolError
+from holdfast.schema.approvals import Effect, Subject
+from holdfast.schema.text import repaired
+from holdfast.tools import pages
+from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.web import Web
+
+SECONDS = 30.0
+LARGEST_BODY = 5 << 20
+ANSWER_LIMIT = 30_000
+"""Characters of a page that a model is told; the rest is in a file."""
+
+_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/javascript", "application/x-")
+_TEXT_ENDINGS = ("+json", "+xml", "/yaml", "/toml", "/graphql", "/sql")
+
+
+class FetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    url: Annotated[str, Meta(description="An http or https address.", min_length=1)]
+    format: Annotated[pages.Format, Meta(description="What to make of HTML.")] = "markdown"
+
+
+class Fetch:
+    """Reads from the web. `web` makes the client; tests give one with its own resolver."""
+
+    name: ClassVar[str] = "fetch"
+    description: ClassVar[str] = (
+        "Read a page or document from the web as Markdown, text or HTML. For other files use download."
+    )
+    arguments: ClassVar[type[Any]] = FetchArguments
+    effect: ClassVar[Effect] = "network"
+    parallel: ClassVar[bool] = True
+
+    def __init__(self, *, web: Callable[[Settings], Web] = Web) -> None:
+        self._web = web
+
+    async def plan(self, arguments: FetchArguments, context: Context) -> Plan:
+        return Plan(Subject(tool=self.name, effect="network", title=arguments.url, url=arguments.url))
+
+    async def run(self, arguments: FetchArguments, context: Context, plan: Plan) -> Output:
+        async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as answer:
+            if answer.status >= 400:
+                raise ToolError(f"{answer.url} answered {answer.status} {answer.reason}".rstrip())
+            body, cut = await answer.read(LARGEST_BODY)
+        if not _is_text(answer.content_type, body):
+            kind = answer.content_type.partition(";")[0] or "unknown"
+            raise ToolError(f"{answer.url} is no text (its type is {kind}); use download to get it as a file")
+        text = await asyncio.to_thread(_convert, body, answer.content_type, arguments.format, cut=cut)
+        text = context.redact(repaired(text))
+        notes = [f"[{answer.url}]"]
+        if cut:
+            notes.append(f"[only the first {LARGEST_BODY >> 20} MiB were read]")
+        if len(text) > ANSWER_LIMIT:
+            path = context.outputs / f"{context.call_id}.txt"
+            await asyncio.to_thread(_keep, path, text)
+            notes.append(f"[the first {ANSWER_LIMIT:,} of {len(text):,} characters; all of them are in {path}]")
+            text = text[:ANSWER_LIMIT]
+        display = {"url": answer.url, "status": answer.status, "bytes": len(body)}
+        return Output(context.redact("\n".join(notes)) + "\n\n" + (text or "(empty)"), display=display)
+
+
+def _is_text(content_type: str, body: bytes) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    if (
+        b"\0" in body[:4_096]
+        and not body.startswith((b"\xff\xfe", b"\xfe\xff"))
+        and "utf-16" not in content_type.lower()
+    ):
+        return False
+    return not kind or kind.startswith(_TEXT_TYPES) or kind.endswith(_TEXT_ENDINGS)
+
+
+def _convert(body: bytes, content_type: str, wanted: pages.Format, *, cut: bool) -> str:
+    text = pages.decode(body, content_type, cut=cut)
+    is_html = "html" in content_type.lower() or (
+        not content_type and text.lstrip()[:15].lower().startswith(("<!doc", "<html"))
+    )
+    if not is_html or wanted == "html":
+        return text
+    return pages.to_markdown(text) if wanted == "markdown" else pages.to_text(text)
+
+
+def _keep(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.write_text(text, encoding="utf-8", errors="replace")
+    path.chmod(0o600)

@@ -1,0 +1,174 @@
+"""All tools by name, and which of them a run is offered.
+
+A `Registry` belongs to a workspace: it makes one instance of each tool and closes them. `offer` is what one run sees:
+what it may not use is not shown to its model, and if the model asks for it all the same it is told why.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from importlib import import_module
+from typing import Any
+
+from holdfast.config import Settings
+from holdfast.errors import ToolError
+from holdfast.schema.base import Word
+from holdfast.schema.messages import ToolCall
+from holdfast.schema.runs import Mode
+from holdfast.tools.protocol import Tool
+from holdfast.tools.schemas import read_arguments, schema_of
+
+BUILT_IN: tuple[tuple[str, str], ...] = (
+    ("bash", "Bash"),
+    ("jobs", "JobOutput"),
+    ("jobs", "JobKill"),
+    ("view", "View"),
+    ("edit", "Edit"),
+    ("multiedit", "MultiEdit"),
+    ("write", "Write"),
+    ("apply_patch", "ApplyPatch"),
+    ("ls", "Ls"),
+    ("glob", "Glob"),
+    ("grep", "Grep"),
+    ("fetch", "Fetch"),
+    ("download", "Download"),
+    ("web_search", "WebSearch"),
+    ("todos", "Todos"),
+    ("ask", "Ask"),
+    ("agent", "Agent"),
+)
+"""Module and class of each, in the order that models are told of them."""
+
+_PLANNING = frozenset({"reads", "network", "none"})
+"""Effects of tools that a run in plan mode has."""
+_READING = frozenset({"reads", "network"})
+"""Effects of tools that a sub-agent has if its configuration does not say."""
+
+
+class Spec(Word, frozen=True):
+    """A tool as a model is told of it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class Offer:
+    """The tools of one run, in a fixed order."""
+
+    def __init__(self, tools: Iterable[Tool[Any]], *, specs: tuple[Spec, ...], withheld: dict[str, str]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._withheld = withheld
+        self.specs = specs
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
+
+    def find(self, name: str) -> Tool[Any]:
+        """`ToolError` for a name that is not offered; it says why, or which are."""
+        if tool := self._tools.get(name):
+            return tool
+        if why := self._withheld.get(name):
+            raise ToolError(f"the tool {name!r} is not available: {why}")
+        close = difflib.get_close_matches(name, self._tools, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"tools: {', '.join(self._tools)}"
+        raise ToolError(f"there is no tool {name!r}; {hint}")
+
+    def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
+        """Validated; `ToolError` tells the model what is wrong."""
+        return read_arguments(tool.name, tool.arguments, call.arguments)
+
+
+class Registry:
+    """One instance of each tool. `extra`: tools of extensions, after the built-in ones."""
+
+    def __init__(self, *, extra: Sequence[Tool[Any]] = ()) -> None:
+        self._tools: dict[str, Tool[Any]] = {}
+        for module, name in BUILT_IN:
+            tool: Tool[Any] = getattr(import_module(f"holdfast.tools.{module}"), name)()
+            self._tools[tool.name] = tool
+        self._built_in = frozenset(self._tools)
+        self._parameters = {name: _parameters(tool) for name, tool in self._tools.items()}
+        self.extend(extra)
+
+    def extend(self, tools: Iterable[Tool[Any]]) -> None:
+        """Add tools of extensions, or put new ones in place of those of the same name. Built-in ones stay.
+
+        A tool whose arguments are described elsewhere has ``arguments = dict`` and its JSON Schema as ``parameters``.
+        """
+        for tool in tools:
+            if tool.name in self._built_in:
+                raise ToolError(f"the tool {tool.name!r} is built in; an extension cannot replace it")
+            self._tools[tool.name] = tool
+            self._parameters[tool.name] = _parameters(tool)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Take tools of extensions away."""
+        for name in set(names) - self._built_in:
+            self._tools.pop(name, None)
+
+    def get(self, name: str) -> Tool[Any]:
+        """Whether it is offered or not, for the workspace itself."""
+        return self._tools[name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
+
+    def offer(
+        self, settings: Settings, *, mode: Mode = "ask", interactive: bool = True, depth: int = 0, agent: str = ""
+    ) -> Offer:
+        """What a run is offered. `depth`: how many parents it has; `agent`: the named agent that a child run is."""
+        withheld: dict[str, str] = {}
+        for tool in self._tools.values():
+            if why := _why_not(tool, settings, mode=mode, interactive=interactive, depth=depth, agent=agent):
+                withheld[tool.name] = why
+        tools = [tool for tool in self._tools.values() if tool.name not in withheld]
+        return Offer(tools, specs=tuple(self._spec(tool, settings) for tool in tools), withheld=withheld)
+
+    async def close(self) -> None:
+        """Close the tools that hold something, after the workspace's jobs have ended."""
+        for tool in self._tools.values():
+            if close := getattr(tool, "close", None):
+                await close()
+
+    def _spec(self, tool: Tool[Any], settings: Settings) -> Spec:
+        describe = getattr(tool, "describe", None)
+        description = describe(settings) if describe else tool.description
+        return Spec(tool.name, description, self._parameters[tool.name])
+
+
+def _why_not(
+    tool: Tool[Any], settings: Settings, *, mode: Mode, interactive: bool, depth: int, agent: str
+) -> str | None:
+    """Why a run does not get this tool; None if it does."""
+    if any(fnmatchcase(tool.name, pattern) for pattern in settings.tools.disabled):
+        return "it is disabled in the configuration"
+    if mode == "plan" and tool.effect not in _PLANNING:
+        return "this run only plans, nothing may be changed"
+    if tool.name == "ask" and not interactive:
+        return "nobody can be asked in this run"
+    if tool.name == "agent" and depth >= settings.limits.agent_depth:
+        return "sub-agents cannot start further ones here"
+    if tool.name == "web_search" and settings.web_search.provider == "none":
+        from holdfast.tools.web_search import NOT_CONFIGURED
+
+        return NOT_CONFIGURED
+    return _why_not_in_child(tool, settings, agent=agent) if depth else None
+
+
+def _why_not_in_child(tool: Tool[Any], settings: Settings, *, agent: str) -> str | None:
+    named = settings.agents.get(agent)
+    if named is not None and named.tools is not None:
+        if any(fnmatchcase(tool.name, pattern) for pattern in named.tools):
+            return None
+        return f"the agent {agent!r} does not have it"
+    return None if tool.effect in _READING else "this sub-agent can only read"
+
+
+def _parameters(tool: Tool[Any]) -> dict[str, Any]:
+    given: dict[str, Any] | None = getattr(tool, "parameters", None)
+    return given if given is not None else schema_of(tool.arguments)

@@ -1,0 +1,51 @@
+"""`todos`: the session's task list, written whole each time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.schema.approvals import Effect, Subject
+from holdfast.schema.sessions import Todo, TodoStatus
+from holdfast.schema.text import repaired
+from holdfast.tools.protocol import Context, Output, Plan
+
+_MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+
+
+class TodoItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(min_length=1, max_length=500)]
+    status: TodoStatus = "pending"
+
+
+class TodosArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    todos: Annotated[tuple[TodoItem, ...], Meta(description="All tasks, in order.", max_length=100)]
+
+
+class Todos:
+    """Stores the list and tells it back as it is."""
+
+    name: ClassVar[str] = "todos"
+    description: ClassVar[str] = (
+        "Write the task list that the person sees. For work of several steps: list them first, keep one in_progress,"
+        " and mark each completed when it is. Each call replaces the whole list."
+    )
+    arguments: ClassVar[type[Any]] = TodosArguments
+    effect: ClassVar[Effect] = "none"
+    parallel: ClassVar[bool] = False
+
+    async def plan(self, arguments: TodosArguments, context: Context) -> Plan:
+        done = sum(item.status == "completed" for item in arguments.todos)
+        return Plan(Subject(tool=self.name, effect="none", title=f"{done} of {len(arguments.todos)} done"))
+
+    async def run(self, arguments: TodosArguments, context: Context, plan: Plan) -> Output:
+        todos = tuple(Todo(context.redact(repaired(item.text)), item.status) for item in arguments.todos)
+        await context.todos.write(todos)
+        return Output(listed(await context.todos.read()))
+
+
+def listed(todos: tuple[Todo, ...]) -> str:
+    """The list as a model reads it."""
+    return "\n".join(f"{_MARKS[todo.status]} {todo.text}" for todo in todos) or "(the list is empty)"

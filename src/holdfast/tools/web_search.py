@@ -1,0 +1,153 @@
+"""`web_search`: results of a configured search service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.config import Keyring, Secret, Settings, search_key
+from holdfast.config.providers import SEARCH_VARIABLES
+from holdfast.errors import HoldfastError, ToolError
+from holdfast.schema.approvals import Effect, Subject
+from holdfast.schema.text import repaired
+from holdfast.tools.pages import to_text
+from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.web import Web
+
+SECONDS = 20.0
+_LARGEST_ANSWER = 2 << 20
+_LONGEST_SNIPPET = 500
+
+NOT_CONFIGURED = (
+    "web search is not configured; the user can set web_search.provider to 'brave', 'tavily' or 'searxng',"
+    " with web_search.api_key or web_search.url"
+)
+
+
+class WebSearchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(min_length=1, max_length=400)]
+    count: Annotated[int, Meta(description="How many results.", ge=1, le=20)] = 8
+
+
+class Result(NamedTuple):
+    title: str
+    url: str
+    text: str
+
+
+class _Asked(NamedTuple):
+    """One request to a search service."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = {}
+    body: bytes | None = None
+
+
+class WebSearch:
+    """Asks the configured service. `web` makes the client."""
+
+    name: ClassVar[str] = "web_search"
+    description: ClassVar[str] = "Search the web. Gives titles, addresses and excerpts; read a page with fetch."
+    arguments: ClassVar[type[Any]] = WebSearchArguments
+    effect: ClassVar[Effect] = "network"
+    parallel: ClassVar[bool] = True
+
+    def __init__(self, *, web: Callable[..., Web] = Web) -> None:
+        self._web = web
+
+    async def plan(self, arguments: WebSearchArguments, context: Context) -> Plan:
+        if context.settings.web_search.provider == "none":
+            raise ToolError(NOT_CONFIGURED)
+        return Plan(Subject(tool=self.name, effect="network", title=context.redact(arguments.query)))
+
+    async def run(self, arguments: WebSearchArguments, context: Context, plan: Plan) -> Output:
+        search = context.settings.web_search
+        key = await _key(context)
+        asked = _asked(context.settings, arguments, key)
+        # A service of the user's own may be anywhere; the built-in ones are reached like any page.
+        web = self._web(context.settings, private=True if search.url else None)
+        async with web.request(
+            asked.url, seconds=SECONDS, method=asked.method, headers=asked.headers, body=asked.body
+        ) as answer:
+            if answer.status in (401, 403):
+                raise ToolError(f"{search.provider} refused the key ({answer.status}); the user must check it")
+            if answer.status >= 400:
+                raise ToolError(f"{search.provider} answered {answer.status} {answer.reason}; try again later")
+            body, _ = await answer.read(_LARGEST_ANSWER)
+        results = (await asyncio.to_thread(_results, search.provider, body))[: arguments.count]
+        text = "\n\n".join(_shown(number, result) for number, result in enumerate(results, 1))
+        return Output(context.redact(repaired(text or "no results")), display={"results": len(results)})
+
+
+def key_finder(
+    keyring: Keyring, settings: Settings, *, env: Mapping[str, str]
+) -> Callable[[], Awaitable[Secret | None]]:
+    """What a context's `search_key` is."""
+
+    async def find() -> Secret | None:
+        source = search_key(settings, env=env, stored=await keyring.stored_names())
+        return await keyring.resolve(source) if source else None
+
+    return find
+
+
+async def _key(context: Context) -> str:
+    provider = context.settings.web_search.provider
+    try:
+        key = await context.search_key()
+    except HoldfastError as error:
+        raise ToolError(f"web search has no key: {error.message}") from None
+    if key is None and (variables := SEARCH_VARIABLES[provider]):
+        raise ToolError(f"web search has no key; the user can set web_search.api_key or {variables[0]}")
+    return key.reveal() if key else ""
+
+
+def _asked(settings: Settings, arguments: WebSearchArguments, key: str) -> _Asked:
+    search = settings.web_search
+    match search.provider:
+        case "brave":
+            base = search.url or "https://api.search.brave.com"
+            query = urlencode({"q": arguments.query, "count": arguments.count})
+            headers = {"X-Subscription-Token": key, "Accept": "application/json"}
+            return _Asked("GET", f"{base}/res/v1/web/search?{query}", headers)
+        case "tavily":
+            base = search.url or "https://api.tavily.com"
+            body = msgspec.json.encode({"query": arguments.query, "max_results": arguments.count})
+            headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+            return _Asked("POST", f"{base}/search", headers, body)
+        case "searxng":
+            if not search.url:
+                raise ToolError("web search with 'searxng' needs its address; the user can set web_search.url")
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            query = urlencode({"q": arguments.query, "format": "json"})
+            return _Asked("GET", f"{search.url}/search?{query}", headers)
+        case "none":
+            raise ToolError(NOT_CONFIGURED)
+
+
+def _results(provider: str, body: bytes) -> list[Result]:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ToolError(f"{provider} sent an answer that is no JSON") from None
+    if provider == "brave":
+        found = found.get("web") if isinstance(found, dict) else None
+    rows = found.get("results") if isinstance(found, dict) else None
+    results = []
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and isinstance(row.get("url"), str):
+            text = row.get("description") or row.get("content") or ""
+            results.append(Result(to_text(str(row.get("title") or "")), row["url"], to_text(str(text))))
+    return results
+
+
+def _shown(number: int, result: Result) -> str:
+    text = " ".join(result.text.split())
+    cut = text if len(text) <= _LONGEST_SNIPPET else f"{text[:_LONGEST_SNIPPET]}…"
+    return f"{number}. {result.title or '(no title)'}\n   {result.url}\n   {cut}".rstrip()

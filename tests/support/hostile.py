@@ -1,0 +1,79 @@
+"""A web server on loopback that answers as it is told, also with what no good server would send."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+class Asked(NamedTuple):
+    path: str
+    host: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class HostileServer:
+    """Raw answers by path. `asked` is what came, in order."""
+
+    def __init__(self, answers: dict[str, Answer]) -> None:
+        self.answers = answers
+        self.asked: list[Asked] = []
+        self.port = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def running(
+        self, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator["HostileServer"]:
+        server = await asyncio.start_server(self._accept, host, self.port, ssl=tls)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await server.wait_closed()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        await asyncio.wait((task,))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            line, *lines = head.strip().split("\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (part.partition(":") for part in lines)}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            path = line.split(" ")[1]
+            self.asked.append(Asked(path, headers.get("host", ""), headers, body))
+            answer = self.answers.get(path.partition("?")[0], page("no such page", status="404 Not Found"))
+            if isinstance(answer, bytes):
+                writer.write(answer)
+                await writer.drain()
+            else:
+                await answer(writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
+
+
+def page(body: str | bytes, *, kind: str = "text/html; charset=utf-8", status: str = "200 OK", **headers: str) -> bytes:
+    """A plain answer."""
+    data = body.encode() if isinstance(body, str) else body
+    more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n{more}Connection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + data
+
+
+def redirect(location: str, status: str = "302 Found") -> bytes:
+    return page("", status=status, Location=location)

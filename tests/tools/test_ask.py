@@ -1,0 +1,72 @@
+"""`ask`: questions reach the person, answers the model."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.errors import ToolError
+from holdfast.schema.approvals import QuestionItem
+from holdfast.tools.ask import Ask
+from holdfast.tools.protocol import Context, Output
+from tests.support.toolbox import Toolbox
+
+
+@pytest.fixture
+def toolbox(tmp_path: Path) -> Toolbox:
+    return Toolbox(tmp_path)
+
+
+async def call(tool: Any, context: Context, **arguments: Any) -> Output:
+    struct = msgspec.convert(arguments, tool.arguments)
+    return await tool.run(struct, context, await tool.plan(struct, context))
+
+
+async def test_questions_reach_the_person_and_answers_the_model(toolbox: Toolbox) -> None:
+    toolbox.person.answers = (("yes",), ("a", "c"), ())
+    questions = [
+        {"text": "Go on?", "kind": "yes_no"},
+        {"text": "Which?", "kind": "multiple", "options": ["a", "b", "c"]},
+        {"text": "Why?"},
+    ]
+    output = await call(Ask(), toolbox.context(), questions=questions)
+    assert output.text == "Go on?\n→ yes\n\nWhich?\n→ a; c\n\nWhy?\n→ (no answer)"
+    assert toolbox.person.asked == [
+        (
+            QuestionItem("Go on?", "yes_no"),
+            QuestionItem("Which?", "multiple", ("a", "b", "c")),
+            QuestionItem("Why?", "text"),
+        )
+    ]
+
+
+async def test_a_dismissal_is_told(toolbox: Toolbox) -> None:
+    assert "dismissed" in (await call(Ask(), toolbox.context(), questions=[{"text": "Why?"}])).text
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"text": "Which?", "kind": "single"},
+        {"text": "Which?", "kind": "single", "options": ["a"]},
+        {"text": "Which?", "kind": "multiple", "options": ["a", "a"]},
+        {"text": "Why?", "kind": "text", "options": ["a", "b"]},
+    ],
+)
+async def test_a_question_that_cannot_be_answered_is_not_asked(toolbox: Toolbox, question: dict[str, Any]) -> None:
+    with pytest.raises(ToolError, match="options"):
+        await call(Ask(), toolbox.context(), questions=[question])
+    assert toolbox.person.asked == []
+
+
+@pytest.mark.parametrize("count", [0, 6])
+def test_there_are_one_to_five_questions(count: int) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"questions": [{"text": "Why?"}] * count}, Ask.arguments)
+
+
+async def test_nobody_is_asked_in_a_run_without_a_person(toolbox: Toolbox) -> None:
+    context = msgspec.structs.replace(toolbox.context(), interactive=False)
+    with pytest.raises(ToolError, match="nobody can be asked"):
+        await call(Ask(), context, questions=[{"text": "Why?"}])
