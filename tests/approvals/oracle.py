@@ -1,0 +1,87 @@
+"""bash itself as the judge of our reading: what it would run, without anything being run.
+
+The search path leads nowhere, so every program ends in the shell's own hook for unknown commands, which writes down the
+words it was called with.
+"""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from holdfast.approvals.commands import Line
+from holdfast.approvals.words import Arg
+
+_HOOK = """() { printf '%s\\0' "$#" "${@//$'\\n'/$'\\1'}" >&9; }"""
+"""Writes a new line as \\1: bash writes line by line, and several commands may write at once."""
+
+
+class Ran:
+    """What bash did with a line: the words of every command it tried to run, and the files it made."""
+
+    def __init__(self, commands: list[list[str]], files: set[str]) -> None:
+        self.commands = commands
+        self.files = files
+
+
+def run_in_bash(line: str) -> Ran:
+    """Gives bash the line; returns when everything it started has ended."""
+    reading, writing = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="hf-") as directory, open(reading, "rb") as log:
+        shell = subprocess.Popen(
+            [
+                "/bin/bash",
+                "--norc",
+                "-c",
+                'exec 9>&"$1"; eval "exec $1>&-"; shift; eval "$1"',
+                "sh",
+                str(writing),
+                line,
+            ],
+            cwd=directory,
+            env={"PATH": "/nowhere", "HOME": "/nowhere", "BASH_FUNC_command_not_found_handle%%": _HOOK},
+            pass_fds=(writing,),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(writing)
+        said = log.read()
+        shell.wait()
+        return Ran(_commands(said), {path.name for path in Path(directory).iterdir()})
+
+
+def _commands(log: bytes) -> list[list[str]]:
+    words = log.decode(errors="replace").replace("\1", "\n").split("\0")[:-1]
+    commands = []
+    position = 0
+    while position < len(words):
+        count = int(words[position])
+        commands.append(words[position + 1 : position + 1 + count])
+        position += 1 + count
+    return commands
+
+
+def unseen(line: Line, ran: Ran) -> list[object]:
+    """Commands and files that bash made of the line and our reading did not list."""
+    commands = [argv for argv in ran.commands if not any(_is(command.argv, argv) for command in line.commands)]
+    targets = {redirect.target.text for redirect in line.redirects if redirect.target.literal}
+    any_target = any(not redirect.target.literal for redirect in line.redirects)
+    return [*commands, *(set() if any_target else ran.files - targets)]
+
+
+def _is(args: tuple[Arg, ...], words: list[str]) -> bool:
+    """`time` behind a pipe is a program to bash; to us it is a wrapper wherever it stands."""
+    return _could_be(args, words) or (words[0] == "time" and _could_be(args, words[1:]))
+
+
+def _could_be(args: tuple[Arg, ...], words: list[str]) -> bool:
+    reachable = {0}
+    for arg in args:
+        if arg.literal:
+            reachable = {at + 1 for at in reachable if at < len(words) and words[at] == arg.text}
+        elif arg.kind == "stream":
+            reachable = {at + 1 for at in reachable if at < len(words)}
+        else:
+            reachable = set(range(min(reachable), len(words) + 1)) if reachable else set()
+    return len(words) in reachable

@@ -1,0 +1,51 @@
+"""What is found in a line, and that nothing bash would run is missed."""
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+
+from holdfast.approvals.commands import Shell
+from tests.approvals.lines import shell_lines
+from tests.approvals.oracle import run_in_bash, unseen
+
+_SHELL = Shell()
+
+
+def _agrees_with_bash(line: str) -> bool:
+    """Whether the line was understood; if so, everything bash made of it was seen."""
+    read = _SHELL.read(line)
+    if read.unclear:
+        return False
+    assert unseen(read, run_in_bash(line)) == []
+    return True
+
+
+@example("c1 } {")
+@example("`time x=2 c1`")
+@example("!}! c1")
+@example("c1\n\\\n c2")
+@example("c1 && @x=1 c2")
+@example("{}")
+@example("c1 <<'EOF'EOF\n$(c2)\nEOF\n")
+@example(">a >b c1 x")
+@example("c1 <<<a=b<(c2)")
+@example("c1 -<<EOF\n-\nEOF\n")
+@example("c1 & [a] && c2")
+@example("x=$(c2 p)\\`c2 } c1")
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(shell_lines())
+def test_no_command_and_no_file_that_bash_would_touch_is_missed(line: str) -> None:
+    _agrees_with_bash(line)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(900)
+def test_no_command_is_missed_in_many_lines() -> None:
+    counts = {True: 0, False: 0}
+
+    @settings(max_examples=15_000, suppress_health_check=list(HealthCheck), database=None)
+    @given(shell_lines())
+    def agree(line: str) -> None:
+        counts[_agrees_with_bash(line)] += 1
+
+    agree()
+    print(f"lines understood and compared with bash: {counts[True]}, not understood: {counts[False]}")
