@@ -77,10 +77,16 @@ async def open_app(
     models = Models(keyring, network=network, scripts=scripts or await asyncio.to_thread(_scripts))
     hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
     ids = Ids(clock=clock)
+    book = _RuleBook(locations)
+
+    async def save_rules(rules: tuple[str, ...]) -> None:
+        await book.save(rules)
+        await workspaces.tell_config_changed(("approvals.allow",))
+
     shared = Shared(
         store=store,
         hub=hub,
-        approvals=Approvals(store, ids=ids, clock=clock, save_rules=_RuleBook(locations).save),
+        approvals=Approvals(store, ids=ids, clock=clock, save_rules=save_rules),
         keyring=keyring,
         models=models,
         trust=TrustStore(locations.trust_file),

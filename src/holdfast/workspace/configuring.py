@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
-from holdfast.config import ActiveProvider, Catalogue, Config, ResolvedModel, Secret, SecretStore
+from holdfast.config import Catalogue, Config, ResolvedModel, Secret, SecretStore
 from holdfast.config.edit import edit_config
 from holdfast.config.layers import load_config
 from holdfast.errors import BadRequest, ModelError, NotFound
+from holdfast.models.address import Network
 from holdfast.models.discovery import discover_all
 from holdfast.models.protocol import Request, Stop
 from holdfast.models.transport import Transport
@@ -59,7 +60,8 @@ class Configuring:
         stored = await self._shared.keyring.learn(config.settings)
         known = Catalogue(config.settings, env=self._shared.env, stored=stored)
         local = {one.id: one.base_url for one in known.providers() if one.local and one.base_url and one.active}
-        transport = Transport()
+        network = config.settings.network
+        transport = Transport(network=Network(network.proxy, network.no_proxy, network.ca_file))
         try:
             found = await discover_all(local, transport=transport)
         finally:
@@ -68,7 +70,7 @@ class Configuring:
 
     async def set_key(self, provider: str, key: str | None) -> None:
         """Store a provider's key, or forget it."""
-        await self._provider(provider)
+        _known(await self.catalogue(), provider)
         if key is None:
             await asyncio.to_thread(self._secrets.remove, provider)
         else:
@@ -78,7 +80,7 @@ class Configuring:
     async def test(self, provider: str, *, model: str | None = None) -> ProviderTest:
         """Ask the provider for one word."""
         catalogue = await self.catalogue()
-        await self._provider(provider)
+        _known(catalogue, provider)
         resolved = _some_model(catalogue, provider, model)
         began = time.monotonic()
         try:
@@ -96,13 +98,11 @@ class Configuring:
                 if isinstance(delta, Stop):
                     return
 
-    async def _provider(self, name: str) -> ActiveProvider:
-        catalogue = await self.catalogue()
-        for provider in catalogue.providers():
-            if provider.id == name:
-                return provider
-        known = ", ".join(provider.id for provider in catalogue.providers())
-        raise NotFound(f"there is no provider {name!r}; known: {known}", code="provider_not_found")
+
+def _known(catalogue: Catalogue, name: str) -> None:
+    known = [provider.id for provider in catalogue.providers()]
+    if name not in known:
+        raise NotFound(f"there is no provider {name!r}; known: {', '.join(known)}", code="provider_not_found")
 
 
 def _some_model(catalogue: Catalogue, provider: str, model: str | None) -> ResolvedModel:

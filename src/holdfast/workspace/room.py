@@ -56,7 +56,7 @@ class Room:
         self.approver = Approver(self._places())
         self._setup: Setup | None = None
         self._setup_at = 0.0
-        self.titles = Titles(shared.store, self._small_model, now=shared.now)
+        self.titles = Titles(shared.store, now=shared.now)
 
     async def setup(self) -> Setup:
         """The configuration and the models, as they were on disk at most a second ago."""
@@ -103,10 +103,6 @@ class Room:
         locations = self.shared.locations
         own = tuple(str(path) for path in (locations.config_dir, locations.data_dir, locations.state_dir))
         return Places(workspace=str(self.path), home=self.shared.env.get("HOME", "/"), own=own)
-
-    async def _small_model(self) -> Model:
-        setup = await self.setup()
-        return self.open_model(setup, setup.catalogue.small())
 
     async def _job_changed(self, job: Job) -> None:
         kind = JobStarted if job.state == "running" else JobFinished

@@ -33,6 +33,7 @@ from holdfast.tools.disk import ABSENT, hash_file
 from holdfast.tools.paths import shown as shown_path
 from holdfast.tools.writing import diff_of
 from holdfast.workspace.shared import Shared
+from holdfast.workspace.undo import effective
 
 _PAGE = 500
 
@@ -102,7 +103,7 @@ class SessionDesk:
 
     def _changes(self, records: tuple[FileSnapshot, ...], workspace: Path) -> tuple[FileChange, ...]:
         by_path: dict[str, list[FileSnapshot]] = {}
-        for record in records:
+        for record in effective(records):
             by_path.setdefault(record.path, []).append(record)
         found = (self._change(path, changes, workspace) for path, changes in by_path.items())
         return tuple(change for change in found if change is not None)

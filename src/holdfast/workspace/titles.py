@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime
 
@@ -34,14 +34,17 @@ _log = logging.getLogger(__name__)
 class Titles:
     """Of one workspace, which waits for its tasks when it closes."""
 
-    def __init__(self, store: Store, small_model: Callable[[], Awaitable[Model]], *, now: Callable[[], str]) -> None:
+    def __init__(self, store: Store, *, now: Callable[[], str]) -> None:
         self._store = store
-        self._small_model = small_model
         self._now = now
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def suggest(self, session_id: str, prompt: str) -> None:
-        task = asyncio.create_task(self._suggest(session_id, prompt), name=f"title:{session_id}")
+    def asking(self, model: Model) -> RunTitler:
+        """For one run: the small model beside its own."""
+        return RunTitler(self, model)
+
+    def suggest(self, session_id: str, prompt: str, model: Model) -> None:
+        task = asyncio.create_task(self._suggest(session_id, prompt, model), name=f"title:{session_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -50,10 +53,9 @@ class Titles:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _suggest(self, session_id: str, prompt: str) -> None:
+    async def _suggest(self, session_id: str, prompt: str, model: Model) -> None:
         try:
             async with asyncio.timeout(_SECONDS):
-                model = await self._small_model()
                 title, usage = await _ask(model, session_id, prompt)
                 if title:
                     await self._store_title(session_id, title, model, usage)
@@ -67,6 +69,17 @@ class Titles:
         spent = AddUsage(session_id=session_id, day=day, model=model.info.name, usage=priced(usage, model.info.price))
         update = UpdateSession(session_id=session_id, title=title, updated_at=now)
         await self._store.commit(Batch((update, spent), (SessionUpdated(now, session_id, session),)))
+
+
+class RunTitler:
+    """Implements `Titler`."""
+
+    def __init__(self, titles: Titles, model: Model) -> None:
+        self._titles = titles
+        self._model = model
+
+    def suggest(self, session_id: str, prompt: str) -> None:
+        self._titles.suggest(session_id, prompt, self._model)
 
 
 async def _ask(model: Model, session_id: str, prompt: str) -> tuple[str, Usage]:

@@ -84,7 +84,9 @@ class _RoomTurn:
     async def _kit(self, setup: Setup) -> Kit:
         run, room, settings = self._run, self._room, setup.settings
         agent = settings.agents.get(run.agent or "") if run.agent is not None else None
-        model = room.open_model(setup, setup.model(run.model))
+        resolved = setup.model(run.model)
+        model = room.open_model(setup, resolved)
+        small = room.open_model(setup, setup.catalogue.small(beside=resolved))
         mode = run.mode or settings.approvals.mode
         root = await self._root()
         toolbox = room.tools.offer(
@@ -101,7 +103,7 @@ class _RoomTurn:
             gate=RoomGate(room, setup, mode=mode, root_session_id=root),
             bench=RoomBench(room, settings, root_session_id=root, can_see_images=model.info.images),
             surveyor=room.surveyor(setup),
-            titler=room.titles,
+            titler=room.titles.asking(small),
             bounds=_bounds(run, setup, agent),
             agent_prompt=_agent_prompt(run, agent),
             effort=run.effort,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from holdfast.agent.protocol import Ending, Seat
 from holdfast.errors import NotFound
 from holdfast.schema.messages import Message, Notice
 from holdfast.schema.runs import Outcome, Run
-from holdfast.workspace.restore import Report, Undo
+from holdfast.store.records import SnapshotState
+from holdfast.workspace.restore import Report, Restored, Undo
 from holdfast.workspace.shared import Shared
+from holdfast.workspace.undo import Kept, effective
 
 _PAGE = 200
 
@@ -20,13 +24,13 @@ class UndoTurn:
         self._run = run
 
     async def run(self, seat: Seat) -> Ending:
-        shared, run = self._shared, self._run
-        undo = Undo(shared.store, shared.blobs, now=shared.now, redact=shared.redact)
+        run = self._run
         seat.progress("tool", run.kind)
-        runs = await self._runs_since(run.arguments.get("to_message_id"))
-        work = undo.undo if run.kind == "undo" else undo.redo
-        report = await work(run.session_id, run_id=run.id, runs=runs)
-        text = described(report, undo=run.kind == "undo")
+        family = await self._family()
+        chosen = await self._runs_since(run.arguments.get("to_message_id"))
+        if chosen is None:
+            chosen = await self._next_run(family)
+        text = described(await self._carry_out(family, frozenset(chosen)), undo=run.kind == "undo")
         message = Message(
             id=seat.new_id("msg"),
             session_id=run.session_id,
@@ -37,6 +41,58 @@ class UndoTurn:
             parts=(Notice(run.kind, text, for_model=True),),
         )
         return Ending(Outcome("completed", "end_turn", text=text, message_id=message.id), messages=(message,))
+
+    async def _family(self) -> dict[str, dict[str, str]]:
+        """By session, this one and its sub-agents': for each run that wrote files, the run here that it worked for."""
+        store, session_id = self._shared.store, self._run.session_id
+        family: dict[str, dict[str, str]] = {}
+        for member in (session_id, *await store.descendants(session_id)):
+            wrote = {record.run_id for record in await store.snapshots(member)}
+            family[member] = {run_id: await self._employer(run_id) for run_id in wrote}
+        return family
+
+    async def _employer(self, run_id: str) -> str:
+        run = await self._shared.store.run(run_id)
+        while run.parent_run_id is not None and run.session_id != self._run.session_id:
+            run = await self._shared.store.run(run.parent_run_id)
+        return run.id
+
+    async def _next_run(self, family: dict[str, dict[str, str]]) -> tuple[str, ...]:
+        """The last run whose changes stand; for a redo the oldest undone one, unless a run wrote after the undo."""
+        store = self._shared.store
+        states: dict[str, set[SnapshotState]] = {}
+        for session_id, employers in family.items():
+            for record in effective(await store.snapshots(session_id)):
+                states.setdefault(employers[record.run_id], set()).add(record.state)
+        seqs = {run_id: (await store.run(run_id)).seq for run_id in states}
+        newest_first = sorted(states, key=seqs.__getitem__, reverse=True)
+        if self._run.kind == "undo":
+            return tuple(run_id for run_id in newest_first if "applied" in states[run_id])[:1]
+        undone = tuple(takewhile(lambda run_id: "undone" in states[run_id], newest_first))
+        return undone[-1:]
+
+    async def _carry_out(self, family: dict[str, dict[str, str]], chosen: frozenset[str]) -> Report:
+        """Session by session, again while that brings something back: their changes may lie on top of each other."""
+        shared = self._shared
+        undo = Undo(shared.store, shared.blobs, now=shared.now, redact=shared.redact)
+        work = undo.undo if self._run.kind == "undo" else undo.redo
+        restored: dict[str, Restored] = {}
+        while True:
+            settled: dict[str, None] = {}
+            kept: dict[str, Kept] = {}
+            progress = False
+            for session_id, employers in family.items():
+                runs = [run_id for run_id, employer in employers.items() if employer in chosen]
+                if runs:
+                    report = await work(session_id, run_id=self._run.id, runs=runs)
+                    progress |= bool(report.restored)
+                    restored |= {one.path: one for one in report.restored}
+                    settled |= dict.fromkeys(report.settled)
+                    kept |= {one.path: one for one in report.kept}
+            if not (progress and kept):
+                break
+        left = tuple(settled.keys() - restored.keys())
+        return Report(tuple(chosen), tuple(restored.values()), left, tuple(kept.values()))
 
     async def _runs_since(self, message_id: object) -> tuple[str, ...] | None:
         """The runs of a message and of everything after it."""

@@ -1,0 +1,82 @@
+"""One whole server without its sockets: real ledger, real tools, the scripted model or a provider on loopback."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.app import App, open_app
+from holdfast.locations import Locations
+from holdfast.models.script import Act, Rule, Say, Script, When
+from holdfast.runs.bounds import Bounds
+from holdfast.schema.events import Event, read_event
+from holdfast.schema.messages import Message
+from holdfast.schema.runs import Accepted, Run, RunRequest
+
+PATIENT = Bounds(stop_seconds=20, receipt_seconds=20, shutdown_seconds=20)
+
+
+class Desk:
+    """An open app with one workspace, and short words for what tests do with it."""
+
+    def __init__(self, app: App, directory: Path, workspace_id: str) -> None:
+        self.app = app
+        self.directory = directory
+        self.workspace_id = workspace_id
+
+    async def start(self, prompt: str, *, session_id: str | None = None, **fields: Any) -> Accepted:
+        request = RunRequest(prompt=prompt, model=fields.pop("model", "offline/demo"), **fields)
+        engine = self.app.engine
+        if session_id is None:
+            return await engine.accept_in_new_session(
+                self.workspace_id, request, client="test", body_hash=repr(request)
+            )
+        return await engine.accept(session_id, request, client="test", body_hash=repr(request))
+
+    async def ended(self, accepted: Accepted) -> Run:
+        return await self.app.engine.wait_run(accepted.run.id, timeout=30)
+
+    async def run(self, prompt: str, **fields: Any) -> Run:
+        return await self.ended(await self.start(prompt, **fields))
+
+    async def messages(self, session_id: str) -> tuple[Message, ...]:
+        return (await self.app.store.messages(session_id, limit=1000)).items
+
+    async def events(self) -> list[Event]:
+        store = self.app.store
+        page = await store.events_after(0, upto=store.last_number, limit=100_000)
+        return [read_event(event.body) for event in page.events]
+
+    async def until(self, kind: type[Any]) -> Any:
+        """The next event of this kind, from the beginning of the log on."""
+        async for item in self.app.hub.subscribe(after=f"{self.app.store.log_id}.0"):
+            event = read_event(item.body)
+            if isinstance(event, kind):
+                return event
+        raise AssertionError(f"no {kind.__name__} came")
+
+
+def saying(*answers: str | Act | tuple[Act, ...], **fields: Any) -> Script:
+    """A script that gives these answers to each prompt, step by step; titles are answered apart."""
+    acts = tuple(
+        (Say(answer),) if isinstance(answer, str) else answer if isinstance(answer, tuple) else (answer,)
+        for answer in answers
+    )
+    title = Rule(do=(Say("A title"),), when=When(system="^Give this coding task a title"))
+    steps = tuple(Rule(do=act, when=When(step=number)) for number, act in enumerate(acts))
+    return Script(rules=(title, *steps), **fields)
+
+
+@asynccontextmanager
+async def serving(
+    directory: Path, script: Script | None = None, *, env: Mapping[str, str] | None = None, bounds: Bounds = PATIENT
+) -> AsyncIterator[Desk]:
+    """A server whose ``offline/demo`` says this script, with one workspace open (not trusted)."""
+    home, work = directory / "home", directory / "work"
+    work.mkdir(exist_ok=True)
+    environment = {**os.environ, "HOLDFAST_HOME": str(home), **(env or {})}
+    scripts = {"demo": script} if script is not None else None
+    async with open_app(Locations.from_env(environment), environment, scripts=scripts, bounds=bounds) as app:
+        view, _ = await app.workspaces.open(str(work))
+        yield Desk(app, work, view.id)
