@@ -5,85 +5,34 @@ Each call can be sent again when its answer was lost, and is done once: runs car
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
-from holdfast.client.answers import Health, Page, ServerInfo, SessionView
-from holdfast.client.reading import read_as, read_messages
+from holdfast.client.answers import (
+    ConfigView,
+    Export,
+    FilesView,
+    GrantView,
+    Health,
+    HitView,
+    KeyView,
+    ModelsView,
+    Page,
+    ProviderTestView,
+    ServerInfo,
+    SessionView,
+    StatsView,
+)
+from holdfast.client.calling import NOTHING, Call, call, path, reader, with_query
+from holdfast.client.reading import read_messages
 from holdfast.ids import Ids
 from holdfast.schema.approvals import Approval, Decision, Question
-from holdfast.schema.base import Word, builtins, encode
+from holdfast.schema.base import builtins, encode
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Queue, Receipt, Run, RunRequest
-from holdfast.schema.sessions import FileChange, Job, Session, WorkspaceView
+from holdfast.schema.sessions import Client, FileChange, Job, Session, WorkspaceView
 
-T = TypeVar("T")
-
-Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 CancelScope: TypeAlias = Literal["session", "active"]
-NOTHING = type(None)
-Value: TypeAlias = str | int | float | bool | None
-
-_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-
-
-class Call(Word, Generic[T], frozen=True):
-    """A request and how its answer is read."""
-
-    method: Method
-    target: str
-    """Path and query."""
-    read: Callable[[bytes], T]
-    body: bytes | None = None
-    wait: float = 0.0
-    """Seconds the server was asked to wait before it answers."""
-    key: str | None = None
-    """Sent as ``Idempotency-Key``: the same call sent twice is done once."""
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {} if self.key is None else {"Idempotency-Key": self.key}
-
-
-def call(
-    method: Method,
-    target: str,
-    body: object = None,
-    *,
-    answer: type[T],
-    query: Mapping[str, Value] | None = None,
-    wait: float = 0.0,
-) -> Call[T]:
-    """Any route; ``answer`` is the type of what it answers, ``NoneType`` where that does not matter."""
-    encoded = None if body is None else encode(body)
-    key = None if method == "GET" else Ids().new("key")
-    return Call(method, with_query(target, query or {}), _reader(answer), encoded, wait, key)
-
-
-def _reader(answer: type[T]) -> Callable[[bytes], T]:
-    def read(raw: bytes) -> T:
-        return read_as(b"null" if answer is NOTHING else raw, answer)
-
-    return read
-
-
-def path(*steps: str) -> str:
-    """``/v1/…`` with ids made safe."""
-    return "/v1/" + "/".join(quoted(step) for step in steps)
-
-
-def quoted(text: str) -> str:
-    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in text.encode())
-
-
-def with_query(target: str, query: Mapping[str, Value]) -> str:
-    """What is ``None`` is not asked for."""
-    pairs = [f"{name}={quoted(_shown(value))}" for name, value in query.items() if value is not None]
-    return f"{target}?{'&'.join(pairs)}" if pairs else target
-
-
-def _shown(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
 def health() -> Call[Health]:
@@ -116,9 +65,15 @@ def create_session(workspace_id: str, *, title: str | None = None) -> Call[Sessi
 
 
 def sessions(
-    workspace_id: str, *, limit: int | None = None, before: str | int | None = None, q: str | None = None
+    workspace_id: str,
+    *,
+    limit: int | None = None,
+    before: str | int | None = None,
+    q: str | None = None,
+    archived: bool | None = None,
+    parent: str | None = None,
 ) -> Call[Page[Session]]:
-    query = {"limit": limit, "before": before, "q": q}
+    query = {"limit": limit, "before": before, "q": q, "archived": archived, "parent": parent}
     return call("GET", path("workspaces", workspace_id, "sessions"), answer=Page[Session], query=query)
 
 
@@ -132,8 +87,9 @@ def change_session(session_id: str, *, title: str | None = None, archived: bool 
     return call("PATCH", path("sessions", session_id), body, answer=Session)
 
 
-def delete_session(session_id: str) -> Call[None]:
-    return call("DELETE", path("sessions", session_id), answer=NOTHING)
+def delete_session(session_id: str) -> Call[Receipt]:
+    """Its runs are cancelled first; the receipt says how each ended."""
+    return call("DELETE", path("sessions", session_id), answer=Receipt, wait=2.0)
 
 
 def messages(
@@ -230,6 +186,14 @@ def answer_approval(
     return call("POST", path("approvals", approval_id), body, answer=Approval)
 
 
+def approval(approval_id: str) -> Call[Approval]:
+    return call("GET", path("approvals", approval_id), answer=Approval)
+
+
+def question(question_id: str) -> Call[Question]:
+    return call("GET", path("questions", question_id), answer=Question)
+
+
 def questions(workspace_id: str) -> Call[Page[Question]]:
     return call("GET", path("workspaces", workspace_id, "questions"), answer=Page[Question])
 
@@ -240,8 +204,8 @@ def answer_question(question_id: str, answers: Sequence[Sequence[str]] | None) -
     return call("POST", path("questions", question_id), body, answer=Question)
 
 
-def jobs(workspace_id: str) -> Call[Page[Job]]:
-    return call("GET", path("workspaces", workspace_id, "jobs"), answer=Page[Job])
+def jobs(workspace_id: str, *, running: bool | None = None) -> Call[Page[Job]]:
+    return call("GET", path("workspaces", workspace_id, "jobs"), answer=Page[Job], query={"running": running})
 
 
 def job(job_id: str) -> Call[Job]:
@@ -252,12 +216,77 @@ def kill_job(job_id: str) -> Call[Job]:
     return call("POST", path("jobs", job_id, "kill"), answer=Job)
 
 
-def trust(workspace_id: str) -> Call[WorkspaceView]:
-    return call("POST", path("workspaces", workspace_id, "trust"), answer=WorkspaceView)
+def trust(workspace_id: str, *, trusted: bool = True) -> Call[WorkspaceView]:
+    return call("POST", path("workspaces", workspace_id, "trust"), {"trusted": trusted}, answer=WorkspaceView)
 
 
-def close_workspace(workspace_id: str) -> Call[None]:
-    return call("DELETE", path("workspaces", workspace_id), answer=NOTHING)
+def close_workspace(workspace_id: str) -> Call[WorkspaceView]:
+    return call("DELETE", path("workspaces", workspace_id), answer=WorkspaceView, wait=10.0)
+
+
+def clients(workspace_id: str) -> Call[Page[Client]]:
+    """Who is attached."""
+    return call("GET", path("workspaces", workspace_id, "clients"), answer=Page[Client])
+
+
+def grants(workspace_id: str) -> Call[Page[GrantView]]:
+    return call("GET", path("workspaces", workspace_id, "grants"), answer=Page[GrantView])
+
+
+def remove_grants(workspace_id: str, *, grant_id: str | None = None) -> Call[Page[GrantView]]:
+    """One of them, or all; answers those that are left."""
+    target = path("workspaces", workspace_id, "grants")
+    return call("DELETE", target, answer=Page[GrantView], query={"id": grant_id})
+
+
+def files(workspace_id: str, q: str, *, limit: int | None = None) -> Call[FilesView]:
+    query = {"q": q, "limit": limit}
+    return call("GET", path("workspaces", workspace_id, "files"), answer=FilesView, query=query)
+
+
+def config(workspace_id: str) -> Call[ConfigView]:
+    return call("GET", path("workspaces", workspace_id, "config"), answer=ConfigView)
+
+
+def change_config(workspace_id: str, changes: dict[str, Any]) -> Call[ConfigView]:
+    """Values by dotted key; ``None`` removes one."""
+    return call("PATCH", path("workspaces", workspace_id, "config"), {"changes": changes}, answer=ConfigView)
+
+
+def models(*, workspace_id: str | None = None) -> Call[ModelsView]:
+    return call("GET", path("models"), answer=ModelsView, query={"workspace": workspace_id})
+
+
+def set_key(provider: str, key: str | None) -> Call[KeyView]:
+    """``None`` forgets it."""
+    return call("PUT", path("providers", provider, "key"), {"key": key}, answer=KeyView)
+
+
+def try_provider(provider: str, *, model: str | None = None) -> Call[ProviderTestView]:
+    body = {} if model is None else {"model": model}
+    return call("POST", path("providers", provider, "test"), body, answer=ProviderTestView, wait=60.0)
+
+
+def stats(*, since: str | None = None, until: str | None = None) -> Call[StatsView]:
+    return call("GET", path("stats"), answer=StatsView, query={"since": since, "until": until})
+
+
+def search(q: str, *, workspace_id: str | None = None, limit: int | None = None) -> Call[Page[HitView]]:
+    query = {"q": q, "workspace": workspace_id, "limit": limit}
+    return call("GET", path("search"), answer=Page[HitView], query=query)
+
+
+def export(session_id: str) -> Call[Export]:
+    return call("GET", path("sessions", session_id, "export"), answer=Export, query={"format": "json"})
+
+
+def export_markdown(session_id: str) -> Call[str]:
+    return Call("GET", with_query(path("sessions", session_id, "export"), {"format": "markdown"}), _text)
+
+
+def call_output(call_id: str) -> Call[str]:
+    """The whole output of a tool call."""
+    return Call("GET", path("calls", call_id, "output"), _text)
 
 
 def events_target(*, workspace_id: str | None = None, session_id: str | None = None, viewing: str | None = None) -> str:
@@ -276,4 +305,8 @@ def _lane(what: str, session_id: str, **arguments: str | None) -> Call[Accepted]
 
 
 def _run(target: str, body: dict[str, Any]) -> Call[Accepted]:
-    return Call("POST", target, _reader(Accepted), encode({"run_id": Ids().new("run"), **body}))
+    return Call("POST", target, reader(Accepted), encode({"run_id": Ids().new("run"), **body}))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from holdfast.client.fold import Transcript
 from holdfast.client.reading import read_stream_event
+from holdfast.errors import NotOurs
 from holdfast.schema.base import Unknown
 from holdfast.schema.events import Delta, Event, Hello
 from holdfast.schema.sse import SseEvent, SseParser, SseTooLong
@@ -56,7 +57,7 @@ class Following:
         try:
             self._ready.extend(self._parser.feed(chunk))
         except SseTooLong as error:
-            raise OutOfStep(str(error)) from None
+            raise self._misstep(str(error)) from None
         if self._parser.retry is not None:
             self._retry = self._parser.retry / 1000
 
@@ -64,11 +65,9 @@ class Following:
         """The next event, its text folded into the transcript; ``None`` when more bytes are needed."""
         while self._ready:
             told = self._ready[0]
-            event = read_stream_event(told.data)
+            event = self._read(told.data)
             if not self.transcript.apply(event):
-                self._missteps += 1
-                self._ready.clear()
-                raise OutOfStep("text came that does not continue what is here")
+                raise self._misstep("text came that does not continue what is here")
             self._ready.popleft()
             self._passed(event, told.id)
             if not isinstance(event, Unknown):
@@ -83,6 +82,17 @@ class Following:
             return 0.0
         first = _FIRST_WAIT if self._retry is None else min(max(self._retry, 0.01), _LONGEST_WAIT)
         return min(first * 2.0 ** min(failures - 1, 16), _LONGEST_WAIT) * (0.5 + self._random() / 2)
+
+    def _read(self, data: bytes) -> Event:
+        try:
+            return read_stream_event(data)
+        except NotOurs as error:
+            raise self._misstep(str(error)) from None
+
+    def _misstep(self, why: str) -> OutOfStep:
+        self._missteps += 1
+        self._ready.clear()
+        return OutOfStep(why)
 
     def _passed(self, event: Event, told_id: str) -> None:
         if told_id:

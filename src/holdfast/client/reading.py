@@ -23,24 +23,23 @@ T = TypeVar("T")
 
 _PLACE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`$")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _PROXIES_SAY = frozenset({502, 503, 504})
 _OURS = re.compile(r"[a-z]+(?:_[a-z]+)*")
 
 
 def read_as(raw: bytes, shape: type[T]) -> T:
     """A body of this shape; `NotOurs` where even the lenient reading finds none."""
+    known: Any = shape
     try:
-        known: Any = shape
-        found: T = _decoder(known).decode(raw)
-        return found
-    except msgspec.ValidationError:
-        pass
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise errors.NotOurs("the server's answer is not JSON; is this a Holdfast server?") from None
-    try:
-        found = _without_the_unknown(msgspec.json.decode(raw), shape)
+        try:
+            found: T = _decoder(known).decode(raw)
+        except msgspec.ValidationError:
+            found = _without_the_unknown(msgspec.json.decode(raw), shape)
     except msgspec.ValidationError as error:
         raise errors.NotOurs(f"the server's answer has another shape than expected: {error}") from None
+    except _UNREADABLE:
+        raise errors.NotOurs("the server's answer is not JSON; is this a Holdfast server?") from None
     return found
 
 
@@ -54,15 +53,20 @@ def read_messages(raw: bytes) -> Page[Message]:
 
 
 def read_stream_event(raw: bytes) -> Event:
-    """An event of a stream; `Unknown` where this version can make nothing of it."""
-    event = read_event(raw)
-    if not isinstance(event, Unknown):
-        return event
+    """An event of a stream; `Unknown` where this version can make nothing of it, `NotOurs` if it is no JSON."""
     try:
-        known: Event = _without_the_unknown(msgspec.json.decode(raw), _ANY_EVENT)
-        return known
+        event = read_event(raw)
+        return _known_event(event, raw) if isinstance(event, Unknown) else event
+    except _UNREADABLE:
+        raise errors.NotOurs("the stream carries something that is not JSON") from None
+
+
+def _known_event(event: Unknown, raw: bytes) -> Event:
+    try:
+        found: Event = _without_the_unknown(msgspec.json.decode(raw), _ANY_EVENT)
     except msgspec.ValidationError:
         return event
+    return found
 
 
 def read_error(status: int, raw: bytes) -> errors.HoldfastError:
@@ -71,7 +75,7 @@ def read_error(status: int, raw: bytes) -> errors.HoldfastError:
         said = msgspec.json.decode(raw)["error"]
         code, message = said["code"], said["message"]
         detail = said.get("detail") or {}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, AttributeError):
+    except (*_UNREADABLE, TypeError, KeyError, AttributeError):
         return _foreign(status)
     if not isinstance(code, str) or not isinstance(detail, dict) or not _OURS.fullmatch(code):
         return _foreign(status)

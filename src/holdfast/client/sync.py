@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client import calls
 from holdfast.client.address import Address
-from holdfast.client.calls import Call, Method, Value
+from holdfast.client.calling import Call, Method, Value, call
 from holdfast.client.fold import Transcript
 from holdfast.client.following import Following, OutOfStep
 from holdfast.client.http import Connection
@@ -105,12 +105,28 @@ class SyncClient:
     redo = _Sends(calls.redo)
     fork = _Sends(calls.fork)
     approvals = _Sends(calls.approvals)
+    approval = _Sends(calls.approval)
     answer_approval = _Sends(calls.answer_approval)
     questions = _Sends(calls.questions)
+    question = _Sends(calls.question)
     answer_question = _Sends(calls.answer_question)
     jobs = _Sends(calls.jobs)
     job = _Sends(calls.job)
     kill_job = _Sends(calls.kill_job)
+    call_output = _Sends(calls.call_output)
+    export = _Sends(calls.export)
+    export_markdown = _Sends(calls.export_markdown)
+    clients = _Sends(calls.clients)
+    grants = _Sends(calls.grants)
+    remove_grants = _Sends(calls.remove_grants)
+    files = _Sends(calls.files)
+    config = _Sends(calls.config)
+    change_config = _Sends(calls.change_config)
+    models = _Sends(calls.models)
+    set_key = _Sends(calls.set_key)
+    try_provider = _Sends(calls.try_provider)
+    stats = _Sends(calls.stats)
+    search = _Sends(calls.search)
 
     def request(
         self,
@@ -123,7 +139,7 @@ class SyncClient:
         wait: float = 0.0,
     ) -> T:
         """Any route; ``answer`` is the type of what it answers, ``NoneType`` where that does not matter."""
-        return self.send(calls.call(method, path, body, answer=answer, query=query, wait=wait))
+        return self.send(call(method, path, body, answer=answer, query=query, wait=wait))
 
     def send(self, call: Call[T]) -> T:
         """The call's answer, or the leaf of our error tree that it means."""
@@ -161,7 +177,7 @@ class SyncClient:
 
     def all_messages(self, session_id: str) -> tuple[list[Message], str | None]:
         """A session's messages in order, and the cursor from which events go on."""
-        first = page = self.messages(session_id, after=0)
+        first = page = self.messages(session_id, after="0")
         found = list(page.items)
         while page.next is not None:
             page = self.messages(session_id, after=page.next)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.client.address import Address
-from holdfast.client.calls import Call
+from holdfast.client.calling import Call
 from holdfast.errors import ClientError, NoAnswer, Unreachable
 
 if TYPE_CHECKING:

@@ -1,0 +1,58 @@
+"""Both clients behind one face, so that each behaviour is shown for the two of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from holdfast.client.address import Address
+from holdfast.client.aio import Client
+from holdfast.client.sync import EventStream, SyncClient
+from holdfast.schema.events import Event
+
+
+class ThreadedStream:
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await asyncio.to_thread(self._stream.__next__)
+
+    async def aclose(self) -> None:
+        self._stream.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class Threaded:
+    """The command line's client, each call in a thread."""
+
+    def __init__(self, address: Address, **options: Any) -> None:
+        self._client = SyncClient(address, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await asyncio.to_thread(method, *args, **kwargs)
+
+        return call
+
+    def events(self, **options: Any) -> ThreadedStream:
+        return ThreadedStream(self._client.events(**options))
+
+    async def aclose(self) -> None:
+        self._client.close()
+
+
+Open = Callable[..., Any]
+both = pytest.mark.parametrize("open_client", [Threaded, Client], ids=["sync", "aio"])
+
+
+async def first(stream: Any, count: int) -> list[Event]:
+    return [await anext(stream) for _ in range(count)]

@@ -1,0 +1,173 @@
+"""Calls name routes that the server has, with bodies that it takes; what is sent twice can be done once."""
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+import pytest
+
+from holdfast.client import calls
+from holdfast.client.answers import Page
+from holdfast.client.calling import Call, path, with_query
+from holdfast.schema.messages import File
+from holdfast.schema.runs import Limits, RunRequest
+from holdfast.server.app import ENDPOINTS
+from holdfast.server.calls import Endpoint
+
+REQUEST = RunRequest(
+    prompt="hello",
+    run_id="run_1",
+    attachments=(File("a.txt", "text/plain", text="a"), File("b.png", "image/png", data="QUJD")),
+    delivery="steer",
+    after="success",
+    model="e2e/large",
+    mode="plan",
+    interactive=False,
+    limits=Limits(max_steps=3, max_seconds=2.5, max_cost=1.0),
+    effort="high",
+    output_schema={"type": "object"},
+)
+
+EVERY = [
+    calls.health(),
+    calls.server(),
+    calls.stop_server(if_idle=True),
+    calls.open_workspace("/work"),
+    calls.workspaces(),
+    calls.workspace("wsp_1"),
+    calls.close_workspace("wsp_1"),
+    calls.trust("wsp_1"),
+    calls.create_session("wsp_1"),
+    calls.create_session("wsp_1", title="T"),
+    calls.sessions("wsp_1", limit=5, before="7", q="a b&c"),
+    calls.session("ses_1"),
+    calls.change_session("ses_1", title="T", archived=True),
+    calls.delete_session("ses_1"),
+    calls.messages("ses_1", after="0", limit=10),
+    calls.messages("ses_1", before="end"),
+    calls.start_run("ses_1", REQUEST),
+    calls.start_run("ses_1", RunRequest(prompt="hello")),
+    calls.start_session("wsp_1", REQUEST, title="T"),
+    calls.runs("ses_1", state="queued", limit=5, before="7"),
+    calls.run("run_1"),
+    calls.run("run_1", wait=2.5),
+    calls.change_run("run_1", prompt="other"),
+    calls.change_run("run_1", position=0),
+    calls.cancel_run("run_1"),
+    calls.cancel_session("ses_1"),
+    calls.cancel_session("ses_1", scope="active"),
+    calls.pause("ses_1"),
+    calls.resume("ses_1"),
+    calls.shell("ses_1", "ls"),
+    calls.compact("ses_1"),
+    calls.undo("ses_1"),
+    calls.redo("ses_1", to_message_id="msg_1"),
+    calls.fork("ses_1"),
+    calls.fork("ses_1", message_id="msg_1"),
+    calls.changes("ses_1"),
+    calls.approvals("wsp_1"),
+    calls.answer_approval("apr_1", "once"),
+    calls.answer_approval("apr_1", "deny", pattern=["bash: ls *"], feedback="no"),
+    calls.questions("wsp_1"),
+    calls.answer_question("qst_1", [["yes"], []]),
+    calls.answer_question("qst_1", None),
+    calls.jobs("wsp_1"),
+    calls.job("job_1"),
+    calls.kill_job("job_1"),
+    calls.jobs("wsp_1", running=True),
+    calls.approval("apr_1"),
+    calls.question("qst_1"),
+    calls.call_output("call_1"),
+    calls.export("ses_1"),
+    calls.export_markdown("ses_1"),
+    calls.clients("wsp_1"),
+    calls.grants("wsp_1"),
+    calls.remove_grants("wsp_1"),
+    calls.remove_grants("wsp_1", grant_id="grant_1"),
+    calls.files("wsp_1", "READ me", limit=5),
+    calls.config("wsp_1"),
+    calls.change_config("wsp_1", {"models.large": "a/b", "limits.max_steps": None}),
+    calls.models(),
+    calls.models(workspace_id="wsp_1"),
+    calls.set_key("anthropic", "sk-1"),
+    calls.set_key("anthropic", None),
+    calls.try_provider("anthropic"),
+    calls.try_provider("anthropic", model="large"),
+    calls.stats(since="2026-01-01", until="2026-02-01"),
+    calls.search("needle", workspace_id="wsp_1", limit=3),
+]
+
+
+@pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
+def test_each_call_is_one_that_the_server_takes(call: Call[object]) -> None:
+    endpoint = _endpoint(call.method, call.target)
+    if endpoint.body is not None:
+        msgspec.json.decode(call.body or b"{}", type=endpoint.body)
+    else:
+        assert call.body is None
+
+
+def test_the_streams_are_where_the_client_looks_for_them() -> None:
+    for target in (
+        calls.events_target(),
+        calls.events_target(workspace_id="wsp_1", session_id="ses_1", viewing="ses_1"),
+    ):
+        assert _endpoint("GET", target).kind == "text/event-stream"
+
+
+def _endpoint(method: str, target: str) -> Endpoint:
+    """The server's row for a call, which also takes its parameters."""
+    where, _, query = target.partition("?")
+    steps = where.split("/")
+    for endpoint in ENDPOINTS:
+        places = endpoint.path.split("/")
+        fits = len(places) == len(steps) and all(
+            place == step or place.startswith("{") for place, step in zip(places, steps, strict=True)
+        )
+        if endpoint.method == method and fits:
+            given: dict[str, object] = dict(parse_qsl(query, strict_parsing=bool(query)))
+            if "state" in given:
+                given["state"] = [given["state"]]
+            msgspec.convert(given, endpoint.query, strict=False)
+            return endpoint
+    raise AssertionError(f"the server has no {method} {where}")
+
+
+def _same_shape(ours: Any, theirs: Any) -> None:
+    """What this client reads is a part of what the server says, in the same types."""
+    if getattr(ours, "__origin__", None) is Page:
+        _same_shape(ours.__args__[0], theirs.__args__[0])
+        ours = Page
+    if isinstance(ours, type) and issubclass(ours, msgspec.Struct):
+        said = theirs.__origin__ if hasattr(theirs, "__origin__") else theirs
+        assert set(ours.__struct_fields__) <= set(said.__struct_fields__)
+    else:
+        assert ours is theirs
+
+
+@pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
+def test_each_answer_is_read_as_what_the_server_says(call: Call[object]) -> None:
+    told = _endpoint(call.method, call.target).answer
+    read = {cell.cell_contents for cell in call.read.__closure__ or ()}
+    for ours in read - {type(None)}:
+        _same_shape(ours, told)
+
+
+@pytest.mark.promise("R3")
+def test_a_run_always_has_an_id_and_keeps_the_one_it_was_given() -> None:
+    made, given = calls.start_run("ses_1", RunRequest(prompt="a")), calls.start_run("ses_1", REQUEST)
+    assert b'"run_id":"run_' in (made.body or b"")
+    assert b'"run_id":"run_1"' in (given.body or b"")
+    assert made.key is None
+
+
+def test_other_changes_have_a_key_and_reading_has_none() -> None:
+    first, second = calls.pause("ses_1"), calls.pause("ses_1")
+    assert first.headers["Idempotency-Key"].startswith("key_")
+    assert first.key != second.key
+    assert calls.session("ses_1").headers == {}
+
+
+def test_ids_and_searches_are_made_safe_for_an_address() -> None:
+    assert path("sessions", "a/../b c?") == "/v1/sessions/a%2F..%2Fb%20c%3F"
+    assert with_query("/x", {"q": "ä &=", "none": None, "on": True, "n": 2}) == "/x?q=%C3%A4%20%26%3D&on=true&n=2"

@@ -1,0 +1,276 @@
+"""Both clients' streams: they come back by themselves at their cursor, and know when a connection is dead."""
+
+import asyncio
+import threading
+
+import pytest
+
+from holdfast.client.fold import Transcript
+from holdfast.errors import NotFound, NotOurs, Unreachable
+from holdfast.schema.events import Delta, Heartbeat, Hello, OpenPart, RunProgress, SessionDeleted, Snapshot
+from holdfast.schema.runs import Now
+from tests.client.both import Open, both, first
+from tests.client.stub import (
+    STREAM,
+    STREAM_END,
+    Cut,
+    Piece,
+    Stub,
+    Wait,
+    answer,
+    chunk,
+    error,
+    frame,
+    one_after_another,
+)
+
+HELLO = Hello(at="", cursor="log.0", heartbeat_seconds=10)
+
+
+def gone(number: int) -> SessionDeleted:
+    return SessionDeleted("", f"ses_{number}")
+
+
+def stream(*frames: bytes, end: Piece = STREAM_END) -> list[Piece]:
+    return [STREAM, chunk(frame(HELLO) + b"".join(frames)), end]
+
+
+def cursors(stub: Stub) -> list[str | None]:
+    return [request.headers.get("last-event-id") for request in stub.requests]
+
+
+@both
+@pytest.mark.promise("E2")
+async def test_a_stream_that_ends_is_opened_again_where_it_was(open_client: Open) -> None:
+    hold = threading.Event()
+    answers = [
+        stream(frame(gone(1), "log.1")),
+        stream(frame(gone(2), "log.2"), frame(gone(3), "log.3"), end=Cut()),
+        stream(frame(gone(4), "log.4"), end=Wait(hold)),
+    ]
+    with Stub(one_after_another(*answers)) as stub:
+        client = open_client(stub.address)
+        events = client.events(workspace_id="wsp_1", session_id="ses_1", viewing="ses_2")
+        seen = await first(events, 7)
+        assert events.cursor == "log.4"
+        hold.set()
+        await events.aclose()
+        await client.aclose()
+    assert seen == [HELLO, gone(1), HELLO, gone(2), gone(3), HELLO, gone(4)]
+    assert cursors(stub) == [None, "log.1", "log.3"]
+    assert {request.target for request in stub.requests} == {"/v1/workspaces/wsp_1/events?session=ses_1&viewing=ses_2"}
+
+
+@both
+@pytest.mark.promise("E2")
+async def test_a_stream_cut_in_the_middle_of_an_event_gets_it_again_whole(open_client: Open) -> None:
+    whole = frame(gone(1), "log.1")
+    hold = threading.Event()
+    answers = [
+        [STREAM, chunk(frame(HELLO)), chunk(whole[:-1]), Cut()],
+        [STREAM, chunk(frame(HELLO)), chunk(whole)[:20], Cut()],
+        stream(whole, end=Wait(hold)),
+    ]
+    with Stub(one_after_another(*answers)) as stub:
+        client = open_client(stub.address)
+        events = client.events(after="log.0")
+        assert await first(events, 4) == [HELLO, HELLO, HELLO, gone(1)]
+        hold.set()
+        await events.aclose()
+        await client.aclose()
+    assert cursors(stub) == ["log.0"] * 3
+
+
+@both
+@pytest.mark.promise("E3")
+async def test_the_text_is_exact_at_every_event_over_a_cut_and_a_snapshot(open_client: Open) -> None:
+    def delta(offset: int, text: str) -> Delta:
+        return Delta("", "ses_1", "msg_1", 0, 1, "text", offset, text)
+
+    hold = threading.Event()
+    snapshot = Snapshot("", "ses_1", "msg_1", (OpenPart(0, 1, "text", "hello wo"),))
+    answers = [
+        stream(frame(delta(0, "hel")), frame(delta(3, "lo")), end=Cut()),
+        stream(frame(snapshot), frame(delta(8, "rld")), end=Wait(hold)),
+    ]
+    texts = []
+    with Stub(one_after_another(*answers)) as stub:
+        client = open_client(stub.address)
+        transcript = Transcript()
+        events = client.events(transcript=transcript)
+        for _ in range(6):
+            await anext(events)
+            texts.append(transcript.text("msg_1"))
+        hold.set()
+        await events.aclose()
+        await client.aclose()
+    assert texts == ["", "hel", "hello", "", "hello wo", "hello world"]
+    assert events.transcript is transcript
+
+
+@both
+async def test_text_that_does_not_fit_makes_the_stream_begin_again(open_client: Open) -> None:
+    wrong = Delta("", "ses_1", "msg_1", 0, 1, "text", 7, "x")
+    hold = threading.Event()
+    lost: list[str] = []
+    with Stub(one_after_another(stream(frame(wrong), end=Wait(hold)), stream(frame(gone(1), "log.1")))) as stub:
+        client = open_client(stub.address)
+        events = client.events(on_lost=lambda error, wait: lost.append(str(error)))
+        assert await first(events, 3) == [HELLO, HELLO, gone(1)]
+        hold.set()
+        await events.aclose()
+        await client.aclose()
+    assert lost == ["text came that does not continue what is here"]
+
+
+@both
+@pytest.mark.promise("E6")
+async def test_a_connection_without_heartbeats_is_dead(open_client: Open) -> None:
+    hello = Hello(at="", cursor="log.0", heartbeat_seconds=0.1)
+    hold = threading.Event()
+    lost: list[str] = []
+    silent: list[Piece] = [STREAM, chunk(frame(hello)), Wait(hold)]
+    with Stub(one_after_another(silent, stream(frame(gone(1), "log.1")))) as stub:
+        client = open_client(stub.address)
+        events = client.events(on_lost=lambda error, wait: lost.append(type(error).__name__))
+        assert await first(events, 3) == [hello, HELLO, gone(1)]
+        hold.set()
+        await events.aclose()
+        await client.aclose()
+    assert lost == ["NoAnswer"]
+
+
+@both
+@pytest.mark.parametrize(
+    "refusal",
+    [error(503, "stopping"), error(429, "too_many_streams"), error(500, "internal"), answer(b"<html>", status=502)],
+)
+async def test_a_server_that_may_come_round_is_asked_again(open_client: Open, refusal: list[Piece]) -> None:
+    lost: list[float] = []
+    with Stub(one_after_another(refusal, refusal, stream(frame(gone(1), "log.1")))) as stub:
+        client = open_client(stub.address)
+        events = client.events(after="log.0", on_lost=lambda error, wait: lost.append(wait))
+        assert await first(events, 2) == [HELLO, gone(1)]
+        await events.aclose()
+        await client.aclose()
+    assert lost[0] == 0.0
+    assert lost[1] > 0.0
+
+
+@both
+@pytest.mark.parametrize(
+    ("refusal", "leaf"), [(error(404, "workspace_not_found"), NotFound), (answer(b"<html>", status=404), NotOurs)]
+)
+async def test_a_refusal_that_the_caller_must_hear_is_raised(
+    open_client: Open, refusal: list[Piece], leaf: type
+) -> None:
+    with Stub(lambda request: refusal) as stub:
+        client = open_client(stub.address)
+        events = client.events(workspace_id="wsp_1")
+        with pytest.raises(leaf):
+            await anext(events)
+        await events.aclose()
+        await client.aclose()
+    assert len(stub.requests) == 1
+
+
+@both
+async def test_a_stream_gives_up_after_the_time_it_was_given(open_client: Open) -> None:
+    with Stub(lambda request: []) as stub:
+        address = stub.address
+    client = open_client(address)
+    events = client.events(give_up_after=0.0)
+    with pytest.raises(Unreachable):
+        await anext(events)
+    await client.aclose()
+
+
+@both
+async def test_a_server_that_crashed_is_brought_back_and_one_that_was_stopped_is_not(open_client: Open) -> None:
+    revived: list[int] = []
+    answers = [
+        stream(frame(gone(1), "log.1"), end=STREAM_END),
+        stream(frame(gone(2), "log.2"), end=Cut()),
+        stream(frame(gone(3), "log.3"), end=STREAM_END),
+    ]
+    with Stub(one_after_another(*answers)) as stub:
+        client = open_client(stub.address, revive=lambda: revived.append(len(stub.requests)))
+        events = client.events()
+        await first(events, 6)
+        await events.aclose()
+        await client.aclose()
+    assert revived == [2]
+
+
+@both
+async def test_what_is_only_live_does_not_move_the_cursor(open_client: Open) -> None:
+    progress = RunProgress("", "ses_1", "run_1", Now("streaming"))
+    hold = threading.Event()
+    live = stream(frame(progress), frame(Heartbeat(at=""), "log.8"), frame(progress), end=Wait(hold))
+    with Stub(lambda request: live) as stub:
+        client = open_client(stub.address)
+        events = client.events()
+        await first(events, 2)
+        assert events.cursor == "log.0"
+        await first(events, 2)
+        assert events.cursor == "log.8"
+        hold.set()
+        await events.aclose()
+        await client.aclose()
+
+
+async def test_a_stream_whose_reader_was_cancelled_goes_on_without_a_gap() -> None:
+    from holdfast.client.aio import Client
+
+    reading = asyncio.Event()
+    hold = threading.Event()
+    answers = [stream(frame(gone(number), f"log.{number}"), end=Wait(hold)) for number in (1, 2)]
+
+    async def read() -> None:
+        reading.set()
+        await anext(events)
+
+    with Stub(one_after_another(*answers)) as stub:
+        async with Client(stub.address) as client:
+            events = client.events(after="log.0")
+            assert await first(events, 2) == [HELLO, gone(1)]
+            reader = asyncio.create_task(read())
+            await reading.wait()
+            reader.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reader
+            assert await first(events, 2) == [HELLO, gone(2)]
+            hold.set()
+
+
+def test_a_stream_that_ctrl_c_interrupted_goes_on_without_a_gap() -> None:
+    from holdfast.client.sync import SyncClient
+
+    hold = threading.Event()
+    answers = [stream(frame(gone(1), "log.1"), end=Cut()), stream(frame(gone(2), "log.2"), end=Wait(hold))]
+    interrupts = iter([KeyboardInterrupt])
+
+    def interrupted(error: Exception, wait: float) -> None:
+        for kind in interrupts:
+            raise kind
+
+    with Stub(one_after_another(*answers)) as stub, SyncClient(stub.address) as client:
+        with client.events(on_lost=interrupted) as events:
+            assert [next(events), next(events)] == [HELLO, gone(1)]
+            with pytest.raises(KeyboardInterrupt):
+                next(events)
+            assert [next(events), next(events)] == [HELLO, gone(2)]
+        hold.set()
+    assert cursors(stub) == [None, "log.1"]
+
+
+async def test_closing_the_client_closes_the_streams_that_were_left_open() -> None:
+    from holdfast.client.aio import Client
+
+    hold = threading.Event()
+    with Stub(lambda request: stream(end=Wait(hold))) as stub:
+        async with Client(stub.address) as client:
+            async for event in client.events():
+                assert event == HELLO
+                break
+        hold.set()
