@@ -113,6 +113,10 @@ async def test_pruning_under_a_reader_that_is_behind_resets_it_and_it_goes_on(st
     await store.commit(says("msg_8", "again"))
     hub.delta("ses_1", "msg_9", 0, text=" more")
     assert seen(await pending(stream)) == ["message.updated 11", "delta 0@4  more"]
+    for n in range(9):
+        await store.commit(says(f"msg_{n}", "x"))
+    await store.prune_events(before=LATER)
+    assert seen(await pending(stream)) == ["reset 20", "snapshot 0: open more"]
 
 
 @pytest.mark.promise("E8")
@@ -164,6 +168,9 @@ async def test_filtered_streams_show_their_own_and_advance_over_the_rest(store: 
     ]
     hub.beat()
     assert [seen(await pending(stream)) for stream in streams] == [["heartbeat 5"]] * 3
+    await store.commit(says("msg_2", "y", session_id="ses_2"))
+    hub.beat()
+    assert seen(await pending(streams[0])) == seen(await pending(streams[2])) == ["heartbeat 6"]
 
 
 @pytest.mark.promise("E2")
@@ -250,6 +257,33 @@ async def test_a_new_attempt_replaces_the_text_of_the_failed_one(store: SqliteSt
     assert watching.transcript.text("msg_1") == late.transcript.text("msg_1") == "right"
 
 
+@pytest.mark.promise("E3")
+async def test_an_event_closes_only_the_parts_it_tells(store: SqliteStore, hub: Hub) -> None:
+    reader = Reader(hub)
+    hub.delta("ses_1", "msg_1", 0, text="first", of="reasoning")
+    hub.delta("ses_1", "msg_1", 1, text="second ")
+    await reader.read()
+    message = a_message("msg_1", Text("first"))
+    await store.commit(Batch((PutMessage(message),), (MessageUpdated(at=AT, session_id="ses_1", message=message),)))
+    hub.delta("ses_1", "msg_1", 1, text="goes on")
+    await reader.read()
+    assert reader.order == ["hello", "delta", "delta", "message.updated", "delta"]
+    assert [(part.part, part.text) for part in reader.transcript.open_parts("msg_1")] == [(1, "second goes on")]
+    assert seen(await pending(hub.subscribe())) == ["hello", "snapshot 1: second goes on"]
+
+
+@pytest.mark.promise("R13")
+async def test_a_new_attempt_may_tell_again_what_was_stored_already(store: SqliteStore, hub: Hub) -> None:
+    reader = Reader(hub)
+    message = a_message("msg_1", Text("first try"))
+    hub.delta("ses_1", "msg_1", 0, text="first try")
+    await store.commit(Batch((PutMessage(message),), (MessageUpdated(at=AT, session_id="ses_1", message=message),)))
+    hub.attempt("ses_1", "msg_1", 2)
+    hub.delta("ses_1", "msg_1", 0, text="second try", attempt=2)
+    await reader.read()
+    assert reader.transcript.text("msg_1") == "second try"
+
+
 @pytest.mark.promise("E5")
 async def test_live_text_never_follows_the_event_that_tells_it_whole(store: SqliteStore, hub: Hub) -> None:
     reader, slow = Reader(hub), Reader(hub)
@@ -270,6 +304,7 @@ async def test_live_text_never_follows_the_event_that_tells_it_whole(store: Sqli
     await reader.read()
     assert reader.order[4:] == ["heartbeat", "message.finished"]
     assert reader.transcript.open_parts("msg_1") == ()
+    assert hub.board.find("msg_1") is None
 
 
 @pytest.mark.promise("E5")
@@ -299,6 +334,9 @@ async def test_live_output_of_a_call_is_named_and_ends_with_its_result(store: Sq
     await reader.read()
     assert (reader.transcript.output("call_1"), reader.transcript.output("call_2")) == (None, "other")
     assert seen(await pending(hub.subscribe())) == ["hello", "snapshot 0: thinking, 2: other"]
+    hub.delta("ses_1", "msg_1", 1, text="a", of="output", call_id="call_3")
+    await reader.read()
+    assert reader.transcript.output("call_3") == "a"
 
 
 async def test_a_message_that_is_closed_without_an_event_is_taken_back(store: SqliteStore, hub: Hub) -> None:

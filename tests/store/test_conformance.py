@@ -153,8 +153,9 @@ async def test_a_caller_that_leaves_does_not_recall_its_batch(ledger: Store) -> 
 
 async def test_an_event_of_an_unknown_session_is_refused(store: Store) -> None:
     with pytest.raises(StoreConflict, match="session 'ses_x' does not exist"):
-        await store.commit(Batch((), (SessionDeleted(at=AT, session_id="ses_x"),)))
+        await store.commit(Batch((), (ConfigChanged(at=AT), SessionDeleted(at=AT, session_id="ses_x"))))
     assert store.last_number == 0
+    assert (await store.commit(Batch((), (ConfigChanged(at=AT),)))).numbers == (1,)
 
 
 # Runs and lanes

@@ -134,6 +134,7 @@ async def test_a_transaction_that_sqlite_gave_up_is_nobodys(open_sqlite: OpenSql
     batches = [says("msg_1", "x"), accept(a_run()), says("msg_2", "x")]
     results = await group_of(store, faults, batches, give_up)
     assert [type(result) for result in results] == [StoreUnwritable] * 3
+    assert "disk is full" in str(results[0])
     faults.on = lambda _: None
     assert await message_ids(store) == ["msg_first"]
     assert (await store.commit(says("msg_3", "x"))).numbers == (3,)
@@ -232,8 +233,17 @@ async def test_a_checkpoint_that_fails_fails_no_commit(
     monkeypatch.setattr(writer, "CHECKPOINT_COMMITS", 1)
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
-    faults.on = failing("PRAGMA wal_checkpoint(PASSIVE)", times=100)
+    tried = threading.Event()
+
+    def fail(sql: str) -> Exception | None:
+        if not sql.startswith("PRAGMA wal_checkpoint(PASSIVE)"):
+            return None
+        tried.set()
+        return disk_error()
+
+    faults.on = fail
     await store.commit(says("msg_1", "x"))
+    assert await asyncio.to_thread(tried.wait, 30)
     await store.commit(says("msg_2", "x"))
     assert "could not be checkpointed" in caplog.text
     assert await message_ids(store) == ["msg_1", "msg_2"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 from msgspec.structs import replace
 
 from holdfast.schema import events as e
-from holdfast.schema.messages import Reasoning, ToolCall, public_parts
+from holdfast.schema.messages import public_parts
 from holdfast.schema.runs import Run
 
 
@@ -20,11 +20,10 @@ def told(event: e.KnownDurable, *, seqs: Mapping[str, int], deleted: Set[str]) -
         return event
     message = event.message
     seq = seqs.get(message.id, message.seq)
-    if any(isinstance(part, Reasoning | ToolCall) and part.opaque is not None for part in message.parts):
-        return replace(event, message=replace(message, seq=seq, parts=public_parts(message.parts)))
-    if seq != message.seq:
-        return replace(event, message=replace(message, seq=seq))
-    return event
+    parts = public_parts(message.parts)
+    if seq == message.seq and parts == message.parts:
+        return event
+    return replace(event, message=replace(message, seq=seq, parts=parts))
 
 
 def bare(run: Run) -> Run:

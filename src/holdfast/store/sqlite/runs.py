@@ -53,11 +53,11 @@ def end(tx: Transaction, write: EndRun) -> None:
 
 
 def _expected(tx: Transaction, write: UpdateRun | EndRun) -> Run:
-    row = tx.sql.execute("SELECT state, live, body FROM runs WHERE id = ?", (write.run_id,)).fetchone()
+    row = tx.sql.execute("SELECT state, body FROM runs WHERE id = ?", (write.run_id,)).fetchone()
     if row is None:
         raise conflict(f"run {write.run_id!r} does not exist", run_id=write.run_id, state=None)
-    state, live, body = row
-    if not live or state not in write.expect:
+    state, body = row
+    if state not in write.expect:
         raise conflict(
             f"run {write.run_id!r} is {state}, not {' or '.join(write.expect)}", run_id=write.run_id, state=state
         )
