@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.approvals.pending import Approvals
-from holdfast.config import Keyring, SecretStore, Settings, TrustStore, load_config
+from holdfast.config import Keyring, Redactor, SecretStore, Settings, TrustStore, load_config
 from holdfast.events import Hub
-from holdfast.ids import Clock, Ids, rfc3339
+from holdfast.ids import Clock, Ids, build_id, rfc3339
 from holdfast.locations import Locations
 from holdfast.models.address import Network
 from holdfast.models.factory import Models
 from holdfast.models.script import Script
 from holdfast.runs.bounds import Bounds
 from holdfast.runs.engine import Engine
-from holdfast.store import Store
+from holdfast.schema.events import JobFinished
+from holdfast.store import Batch, Store
 from holdfast.store.sqlite import open_store
+from holdfast.store.writes import PutJob
 from holdfast.workspace.blobs import Blobs
 from holdfast.workspace.configuring import Configuring
 from holdfast.workspace.rooms import Rooms
@@ -31,8 +36,13 @@ from holdfast.workspace.shared import Shared
 from holdfast.workspace.turns import WorkspaceTurns
 from holdfast.workspace.workspaces import Workspaces
 
+if TYPE_CHECKING:
+    from holdfast.server import Listener
+
 _CHORES_SECONDS = 3600.0
 _ANSWERS_KEPT = timedelta(hours=24)
+_CONTENTS_KEPT = 86_400.0
+_SWEEP_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -116,6 +126,7 @@ async def open_app(
     tasks: list[asyncio.Task[None]] = []
     try:
         await engine.recover()
+        await _name_lost_jobs(app)
         tasks = [
             asyncio.create_task(hub.run(), name="heartbeats"),
             asyncio.create_task(_chores(app), name="chores"),
@@ -128,6 +139,74 @@ async def open_app(
         hub.close()
         await models.aclose()
         await store.close()
+
+
+class Listening(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server listens besides its own socket, and who may speak to it there."""
+
+    tcp: str | None = None
+    """``host:port``."""
+    allow_remote: bool = False
+    token: str | None = None
+    token_file: Path | None = None
+    """Holds the token, or gets a new one."""
+
+
+async def run_server(
+    locations: Locations,
+    env: Mapping[str, str],
+    *,
+    listening: Listening | None = None,
+    idle_exit: bool = False,
+    ready: Callable[[tuple[str, ...]], None] | None = None,
+) -> None:
+    """A whole server that owns its process, until it is stopped. ``ready`` is told the addresses it got."""
+    from holdfast.server import Parts, ServerLimits, listen_unix, logging_to, serve
+
+    redactors: list[Callable[[], Redactor]] = [Redactor]
+    await asyncio.to_thread(locations.prepare)
+    with logging_to(locations.logs_dir, redactor=lambda: redactors[-1]()):
+        async with open_app(locations, env) as app:
+            redactors.append(lambda: app.shared.keyring.redactor)
+            listeners = await asyncio.to_thread(_tcp, listening or Listening())
+            listeners.append(await asyncio.to_thread(listen_unix, locations.socket))
+            settings = app.settings.server
+            parts = Parts(
+                store=app.store,
+                hub=app.hub,
+                engine=app.engine,
+                approvals=app.approvals,
+                workspaces=app.workspaces,
+                sessions=app.sessions,
+                configuring=app.configuring,
+                redactor=redactors[-1],
+                clock=app.shared.clock,
+                ids=app.shared.ids,
+                build=await asyncio.to_thread(build_id),
+                limits=ServerLimits(streams=settings.max_streams),
+            )
+            await serve(
+                parts,
+                listeners,
+                linger=float(settings.linger),
+                idle_exit=idle_exit,
+                ready=lambda: ready(tuple(str(listener) for listener in listeners)) if ready else None,
+                owns_process=True,
+            )
+
+
+def _tcp(listening: Listening) -> list[Listener]:
+    from holdfast.server import checked_token, listen_tcp, parse_listen, token_from_file
+
+    if listening.tcp is None:
+        return []
+    address = parse_listen(listening.tcp, allow_remote=listening.allow_remote)
+    if listening.token is not None:
+        token = checked_token(listening.token)
+    else:
+        assert listening.token_file is not None
+        token = token_from_file(listening.token_file)
+    return [listen_tcp(address, token=token)]
 
 
 class _RuleBook:
@@ -164,9 +243,32 @@ async def _chores(app: App) -> None:
         keep = timedelta(seconds=app.settings.server.keep_events)
         pruned = await app.store.prune_events(before=rfc3339((now - keep).timestamp()))
         await app.store.prune_answers(before=rfc3339((now - _ANSWERS_KEPT).timestamp()))
-        if pruned:
-            _log.info("%d events older than %s were removed from the log", pruned, keep)
+        swept = await _sweep(app)
+        if pruned or swept:
+            _log.info("%d old events and %d unneeded file contents were removed", pruned, swept)
         await asyncio.sleep(_CHORES_SECONDS)
+
+
+async def _sweep(app: App) -> int:
+    """Old contents of files that no snapshot needs any more, a day after they were kept."""
+    loop = asyncio.get_running_loop()
+
+    def needed(names: Collection[str]) -> Collection[str]:
+        known = asyncio.run_coroutine_threadsafe(app.store.known_contents(names), loop)
+        return known.result(_SWEEP_SECONDS)
+
+    return await asyncio.to_thread(app.shared.blobs.sweep, needed, before=app.shared.clock() - _CONTENTS_KEPT)
+
+
+async def _name_lost_jobs(app: App) -> None:
+    """Jobs of a server that is gone ended with it; say so, so that nobody waits for them."""
+    lost = (await app.store.jobs(running=True)).items
+    now = app.shared.now()
+    for job in lost:
+        ended = replace(job, state="lost", finished_at=now)
+        await app.store.commit(Batch((PutJob(ended),), (JobFinished(now, job.session_id, ended),)))
+    if lost:
+        _log.info("%d background jobs were lost with the server before", len(lost))
 
 
 def _scripts() -> dict[str, Script]:

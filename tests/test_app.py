@@ -1,0 +1,72 @@
+"""The composition root: what a server does when it starts, now and then, and when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.app import App, open_app
+from holdfast.errors import StoreLocked
+from holdfast.locations import Locations
+from holdfast.models.script import Say, Wait
+from holdfast.schema.events import JobFinished
+from holdfast.schema.sessions import Job
+from holdfast.store import Batch
+from holdfast.store.writes import PutJob
+from tests.support.server import saying, serving
+
+
+@pytest.mark.promise("W10")
+async def test_a_second_server_on_the_same_home_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        with pytest.raises(StoreLocked):
+            async with serving(tmp_path):
+                raise AssertionError("two servers on one database")
+
+
+async def test_jobs_of_a_server_that_is_gone_are_named_lost(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying("ok")) as desk:
+        run = await desk.run("go")
+        job = Job("job_1", desk.workspace_id, run.session_id, run.id, "sleep 9")
+        await desk.app.store.commit(Batch((PutJob(job),)))
+    async with serving(tmp_path) as desk:
+        assert (await desk.app.store.job("job_1")).state == "lost"
+        assert any(isinstance(event, JobFinished) for event in await desk.events())
+
+
+@pytest.mark.promise("W5")
+async def test_a_stop_interrupts_what_runs_and_holds_the_queue(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying((Say("half"), Wait()))) as desk:
+        active = await desk.start("first")
+        queued = await desk.start("second", session_id=active.run.session_id)
+        async for item in desk.app.hub.subscribe():
+            if b"half" in item.body:
+                break
+    async with serving(tmp_path, saying("whole")) as desk:
+        ended = await desk.app.engine.get_run(active.run.id)
+        assert (ended.state, ended.reason, ended.text) == ("interrupted", "server_stop", "half")
+        assert (await desk.app.engine.queue(active.run.session_id)).paused == "server_stop"
+        assert (await desk.app.engine.get_run(queued.run.id)).state == "queued"
+        await desk.app.engine.resume(active.run.session_id)
+        assert (await desk.ended(queued)).text == "whole"
+
+
+async def test_contents_that_no_snapshot_needs_are_swept_after_a_day(tmp_path: Path) -> None:
+    env = {**os.environ, "HOLDFAST_HOME": str(tmp_path)}
+    locations = Locations.from_env(env)
+
+    async def swept(app: App, name: str) -> bool:
+        for _ in range(1000):
+            if await asyncio.to_thread(app.shared.blobs.get, name) is None:
+                return True
+        return False
+
+    async with open_app(locations, env) as app:
+        name = await asyncio.to_thread(app.shared.blobs.put, b"old")
+    path = next(locations.snapshots_dir.rglob(name))
+    os.utime(path, (0, 0))
+    async with open_app(locations, env) as app:
+        assert await swept(app, name)
