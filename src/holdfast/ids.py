@@ -46,12 +46,11 @@ def rfc3339(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(millis // 1000)) + f".{millis % 1000:03d}Z"
 
 
-def build_id() -> str:
+def build_id(root: str = os.path.dirname(__file__)) -> str:
     """Names the code on disk, beside its version: empty for an installed release, a digest for a source tree.
 
     The server tells the one it was started with, so that clients notice a server that runs older code.
     """
-    root = os.path.dirname(__file__)
     if {"site-packages", "dist-packages"} & set(root.split(os.sep)):
         return ""
     digest, waiting = 0, [root]

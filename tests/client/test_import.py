@@ -1,0 +1,31 @@
+"""The command line's way to a server loads little: no event loop, no HTTP library, nothing that starts processes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_HEAVY = {
+    *("asyncio", "httpx2", "httpcore2", "anyio", "http", "urllib.request", "ssl", "email", "subprocess", "logging", "hashlib"),
+    *("tempfile", "shutil", "importlib.metadata", "starlette", "uvicorn", "tomlkit", "holdfast.client.aio"),
+}
+
+
+@pytest.mark.parametrize("module", ["holdfast.client", "holdfast.client.sync", "holdfast.client.find"])
+def test_importing_a_client_loads_nothing_heavy(module: str) -> None:
+    program = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    loaded = set(json.loads(done.stdout))
+    assert loaded & _HEAVY == set()
+
+
+def test_the_package_hands_out_each_of_its_parts_and_nothing_else() -> None:
+    import holdfast.client as face
+    from holdfast.client.aio import Client
+    from holdfast.client.find import open_sync
+
+    assert face.Client is Client
+    assert face.open_sync is open_sync
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = face.Nonsense  # type: ignore[attr-defined]
