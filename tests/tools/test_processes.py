@@ -238,7 +238,7 @@ async def test_a_command_that_ends_early_leaves_what_it_started_running() -> Non
         [process] = await until_ready(running)
         await running.wait_exited()
         assert running.exit_code == 3
-        assert await running.names() == (f"{process.pid} sleep 1000",)
+        assert [name.split()[0] for name in await running.names()] == [str(process.pid)]
         await running.kill()
         running.stop_reading()
 
@@ -311,3 +311,52 @@ async def test_many_killers_get_one_answer_and_a_cancelled_one_stops_nothing() -
         assert killers[0].cancelled()
         assert await still_there(processes, "call_1") == []
         running.stop_reading()
+
+
+async def test_a_keeper_that_was_stopped_is_replaced_and_its_commands_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with keeping() as keepers:
+        first = await keepers.start(command(ZOO["plain"].script, "call_1"))
+        members = await until_ready(first)
+        stopped = keepers.pid
+        assert stopped
+        os.kill(stopped, signal.SIGSTOP)
+        monkeypatch.setattr(processes, "START_SECONDS", 0.5)
+        second = await keepers.start(command("echo two", "call_2"))
+        assert await second.output.read() == b"two\n"
+        assert keepers.pid != stopped
+        assert await still_there(members) == members
+        assert (await first.kill()).left == ()
+        assert await still_there(members, "call_1") == []
+        first.stop_reading()
+        second.stop_reading()
+
+
+async def test_the_exit_code_of_the_shortest_command_is_never_lost() -> None:
+    async with keeping() as keepers:
+        for number in range(50):
+            running = await keepers.start(command(f"exit {number}", f"call_{number}"))
+            await running.wait_gone()
+            assert running.exit_code == number
+            running.stop_reading()
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+@pytest.mark.promise("C7")
+async def test_the_zoo_many_times_beside_other_commands() -> None:
+    rounds, slowest, gone = 25, 0.0, 0
+    loop = asyncio.get_running_loop()
+    async with keeping() as keepers:
+        for number in range(rounds):
+            marks = [f"call_{number}_{name}" for name in ZOO]
+            every = [await keepers.start(command(a.script, m)) for a, m in zip(ZOO.values(), marks, strict=True)]
+            members = [await until_ready(r, a.ready) for r, a in zip(every, ZOO.values(), strict=True)]
+            began = loop.time()
+            deaths = await asyncio.gather(*(running.kill() for running in every))
+            slowest = max(slowest, loop.time() - began)
+            for mark, death, found, running in zip(marks, deaths, members, every, strict=True):
+                assert death.left == ()
+                assert await still_there(found, mark) == []
+                running.stop_reading()
+                gone += len(found)
+    print(f"{rounds} rounds, {rounds * len(ZOO)} commands, {gone} named processes gone, slowest round {slowest:.2f} s")

@@ -32,6 +32,7 @@ _BACKGROUND_SECONDS = 0.5
 """How long a command that was asked for in the background may take to fail at once."""
 
 _Ending = Literal["ended", "left", "slow"]
+_Status = Literal["ok", "error", "cancelled"]
 
 
 class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,12 +56,12 @@ class Bash:
     parallel: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self._keepers = Keepers()
+        self.keepers = Keepers()
         self._sandboxes = Sandboxes()
 
     async def close(self) -> None:
         """After the workspace's jobs have ended."""
-        await self._keepers.close()
+        await self.keepers.close()
 
     async def plan(self, arguments: BashArguments, context: Context) -> Plan:
         if len(arguments.command.encode("utf-8", "replace")) > _LONGEST_COMMAND:
@@ -97,7 +98,7 @@ class Bash:
             environment["TMPDIR"] = str(temporary)
         capture = Capture(context.outputs / f"{context.call_id}.txt", redact=context.redact, emit=context.emit)
         command = Command(argv, context.workspace, environment, mark=context.call_id)
-        live = await LiveCommand.start(self._keepers, command, capture)
+        live = await LiveCommand.start(self.keepers, command, capture)
         if arguments.timeout:
             live.kill_after(arguments.timeout)
         return live
@@ -167,30 +168,38 @@ class _Call:
             output_path=str(self._command.capture.path),
             started_at=self._began.at,
         )
-        shown = self._command.capture.size
+        printed, shown = self._command.capture.answer(), self._command.capture.size
         try:
             _, cancelled = await to_the_end(context.jobs.adopt(job, self._command, shown=shown))
         except BaseException:
             await to_the_end(self._command.kill())
             raise
+        status: _Status = "ok"
         if ending == "left":
             code, names = self._command.running.exit_code, await self._command.running.names()
             how = f"exit code {code}, but it left running: {'; '.join(names)}. That is job {job.id} now"
+            status = "ok" if code == 0 else "error"
         else:
             how = f"still running after {self._seconds:.1f} s, in the background as job {job.id}"
-        text = f"[{how}; read on with job_output, end it with job_kill]"
-        return self._output(text, status="cancelled" if cancelled else "ok", left=(f"{job.id} {job.command}",), job=job)
+        return self._output(
+            f"[{how}; read on with job_output, end it with job_kill]",
+            status="cancelled" if cancelled else status,
+            left=(f"{job.id} {job.command}",),
+            job=job,
+            printed=printed,
+        )
 
     def _output(
         self,
         ending: str,
         *,
-        status: Literal["ok", "error", "cancelled"],
+        status: _Status,
         killed: tuple[str, ...] = (),
         left: tuple[str, ...] = (),
         job: Job | None = None,
+        printed: str | None = None,
     ) -> Output:
-        printed = self._command.capture.answer()
+        printed = self._command.capture.answer() if printed is None else printed
         text = f"{printed.rstrip()}\n{ending}" if printed.strip() else f"(no output)\n{ending}"
         display: dict[str, object] = {"exit_code": self._command.running.exit_code, "seconds": round(self._seconds, 3)}
         if job:

@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import time
 from typing import NamedTuple
 
@@ -29,10 +30,10 @@ LENGTH = struct.Struct("!I")
 KILL = b"k"
 """What the server says to end a command; closing the socket says the same."""
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
-_RESET = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGUSR1", "SIGUSR2")
+_SURVIVED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+"""Handled, not ignored: a handler is not inherited by the command."""
 _MOST_NAMED = 32
 _FREEZE_PASSES = 20
 
@@ -88,22 +89,23 @@ class Supervisor:
         self._exits = ChildExits()
         self._poll = select.poll()
         self._poll.register(self._exits.read_end, select.POLLIN)
-        self._shell = 0
+        self._shell: subprocess.Popen[bytes] | None = None
         self._group = 0
 
     def run(self, output: int) -> int:
         """The supervisor's whole life; its exit code is 0 if nothing is left below it."""
+        self._tell("ready")
         request = _receive_request(self._control)
         if request is None:
             return 0
         try:
             self._shell = _launch(request, output)
         except OSError as error:
-            self._tell("failed", str(error.errno), error.strerror or str(error))
+            self._tell("failed", f"{error.strerror or error}: {error.filename or request.argv[0]!r}")
             return 0
         finally:
             os.close(output)
-        self._group = 0 if IS_LINUX else self._shell
+        self._group = 0 if IS_LINUX else self._shell.pid
         self._tell("started", *map(str, process_of(os.getpid()) or ()))
         self._poll.register(self._control.fileno(), select.POLLIN)
         while True:
@@ -175,7 +177,7 @@ class Supervisor:
                 return bool(self._group) and any(process.alive for process in self._members())
             if pid == 0:
                 return True
-            if pid == self._shell:
+            if self._shell and pid == self._shell.pid:
                 self._tell("exited", str(os.waitstatus_to_exitcode(status)))
 
     def _members(self) -> list[Process]:
@@ -205,38 +207,17 @@ def _receive_exactly(control: socket.socket, size: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _launch(request: Request, output: int) -> int:
-    """Fork and execute; an error of the child before its program starts is raised here."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _become(request, output)
-        except OSError as error:
-            os.write(writing, f"{error.errno or 0}\t{error.strerror}: {error.filename or request.argv[0]!r}".encode())
-        finally:
-            os._exit(127)
-    os.close(writing)
-    with open(reading, "rb") as file:
-        problem = file.read().decode("utf-8", "replace")
-    if problem:
-        os.waitpid(pid, 0)
-        number, _, text = problem.partition("\t")
-        raise OSError(int(number), text)
-    return pid
-
-
-def _become(request: Request, output: int) -> None:
-    os.setsid()
-    for name in _RESET:
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
-    signal.set_wakeup_fd(-1)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.chdir(request.directory)
-    os.execvpe(request.argv[0], request.argv, request.environment)
+def _launch(request: Request, output: int) -> subprocess.Popen[bytes]:
+    """Start the command in a session of its own. Hold on to it: let go of, it would be reaped behind our back."""
+    return subprocess.Popen(
+        request.argv,
+        cwd=request.directory,
+        env=request.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
 
 
 class Keeper:
@@ -312,8 +293,8 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 
 def main(descriptor: int) -> None:
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for name in _SURVIVED:
+        signal.signal(getattr(signal, name), lambda *_: None)
     _prctl(_PR_SET_NAME, b"holdfast-keeper")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     with socket.socket(fileno=descriptor) as server:

@@ -30,6 +30,8 @@ SUPERVISOR_SECONDS = 1.0
 """After which a supervisor gives up and names what lives."""
 KILL_SECONDS = 1.5
 """The whole of a kill, the second net included."""
+START_SECONDS = 2.0
+"""After which a keeper that does not answer is replaced."""
 MARK = "HOLDFAST_CALL"
 
 _PIPE_BUFFER = 1 << 17
@@ -150,13 +152,12 @@ class Keepers:
             request = _request(command)
         except ValueError as error:
             raise ToolError(f"the command cannot be started: {error}") from None
-        for fresh in (False, True):
-            keeper = await self._running_keeper(fresh=fresh)
-            control, pipe = _hand_over(keeper)
-            if control is not None:
-                return await _begin(control, pipe, request=request, mark=command.mark)
-            os.close(pipe)
-        raise ToolError("the command cannot be started: the program that keeps commands ends at once")
+        for patience in (START_SECONDS, 5 * START_SECONDS):
+            keeper = await self._running_keeper(fresh=patience > START_SECONDS)
+            seat = await _take_seat(keeper, patience=patience)
+            if seat is not None:
+                return await _begin(*seat, request=request, mark=command.mark)
+        raise ToolError("the command cannot be started: the program that keeps commands does not answer")
 
     async def close(self) -> None:
         """End the keeper, after the commands it started have ended."""
@@ -166,8 +167,9 @@ class Keepers:
 
     async def _running_keeper(self, *, fresh: bool) -> _Keeper:
         async with self._starting:
-            if fresh:
-                await self.close()
+            if fresh and self._keeper is not None:
+                await asyncio.to_thread(self._keeper.end, patience=0.0)
+                self._keeper = None
             if self._keeper is None:
                 self._keeper = await asyncio.to_thread(_Keeper)
             return self._keeper
@@ -196,10 +198,11 @@ class _Keeper:
         self.socket.setblocking(False)
         self.pid = self._process.pid
 
-    def end(self) -> None:
+    def end(self, *, patience: float = 2 * KILL_SECONDS) -> None:
+        """Without patience for a keeper that does not answer; its supervisors go on without it."""
         self.socket.close()
         try:
-            self._process.wait(timeout=2 * KILL_SECONDS)
+            self._process.wait(timeout=patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -271,18 +274,40 @@ def _hand_over(keeper: _Keeper) -> tuple[socket.socket | None, int]:
     return ours, reading
 
 
-async def _begin(control: socket.socket, descriptor: int, *, request: bytes, mark: str) -> Running:
+async def _take_seat(keeper: _Keeper, *, patience: float) -> tuple[_Line, _Pipe] | None:
+    """A supervisor that is ready to run something; `None` if the keeper is gone, or stopped by one of its commands."""
+    control, descriptor = _hand_over(keeper)
+    if control is None:
+        os.close(descriptor)
+        return None
     line = _Line(*await asyncio.open_unix_connection(sock=control))
     pipe = await _Pipe.open(descriptor)
+    try:
+        async with asyncio.timeout(patience):
+            if await line.next() == ["ready"]:
+                return line, pipe
+    except TimeoutError:
+        pass
+    except BaseException:
+        line.close()
+        pipe.close()
+        raise
+    line.close()
+    pipe.close()
+    return None
+
+
+async def _begin(line: _Line, pipe: _Pipe, *, request: bytes, mark: str) -> Running:
+    """From here on the command may have run: nothing is tried twice."""
     try:
         line.say(request)
         match await line.next():
             case ["started", pid, parent, group, state, started]:
                 supervisor = Process(int(pid), int(parent), int(group), state, started)
                 return Running(line, output=pipe, supervisor=supervisor, mark=mark)
-            case ["failed", _, reason]:
+            case ["failed", reason]:
                 raise ToolError(f"the command cannot be started: {reason}")
-        raise ToolError("the command cannot be started: the program that keeps commands was ended; try again")
+        raise ToolError("the command may have been started, but its supervisor was ended")
     except BaseException:
         line.close()
         pipe.close()

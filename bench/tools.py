@@ -1,0 +1,125 @@
+"""CPU and wall time of `bash true` and of flooding output without a model, beside a bare subprocess in the same run.
+
+The tool runs as in a turn: plan, then run, with a supervisor that can end the whole process tree. *Bare* is asyncio's
+own subprocess with a pipe, which can end one process. Rounds alternate, so that both meet the same machine; medians are
+compared. CPU is that of this process, of the keeper and of everything that ended below them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from holdfast.tools.bash import Bash, BashArguments
+from tests.support.toolbox import Toolbox
+from tests.support.zoo import ZOO
+
+Work = Callable[[], Awaitable[object]]
+
+_FLOOD = "head -c 50000000 /dev/zero | tr '\\0' x"
+
+
+class Clocked:
+    def __init__(self, bash: Bash) -> None:
+        self._bash = bash
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+
+    async def once(self, work: Work) -> None:
+        wall, cpu = time.perf_counter(), self._cpu()
+        await work()
+        self.wall.append(time.perf_counter() - wall)
+        self.cpu.append(self._cpu() - cpu)
+
+    def _cpu(self) -> float:
+        usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        total = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+        if pid := self._bash.keepers.pid:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        return total
+
+
+async def _compare(name: str, bash: Bash, bare: Work, tool: Work, *, rounds: int) -> None:
+    bares, tools = Clocked(bash), Clocked(bash)
+    for _ in range(2):
+        await bare()
+        await tool()
+    for _ in range(rounds):
+        await bares.once(bare)
+        await tools.once(tool)
+    for kind, clocked in (("bare", bares), ("tool", tools)):
+        wall, cpu = statistics.median(clocked.wall), statistics.fmean(clocked.cpu)
+        ratio = f"{wall / statistics.median(bares.wall):5.1f}x"
+        print(f"{name:<12} {kind:<5} wall {wall * 1e3:8.2f} ms {ratio}   cpu {cpu * 1e3:8.2f} ms")
+
+
+async def _bare(command: str, directory: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-c", command),
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    await process.communicate()
+
+
+async def _tool(bash: Bash, toolbox: Toolbox, command: str) -> None:
+    context, arguments = toolbox.context(), BashArguments(command)
+    output = await bash.run(arguments, context, await bash.plan(arguments, context))
+    assert output.status == "ok", output.text
+
+
+async def _cancels(bash: Bash, toolbox: Toolbox, *, rounds: int) -> None:
+    """From the cancel to the verified death of the tree."""
+    for animal in ("plain", "ignores_signals", "fifty"):
+        took = []
+        for _ in range(rounds):
+            toolbox.live.clear()
+            context, arguments = toolbox.context(), BashArguments(ZOO[animal].script)
+            running = asyncio.create_task(bash.run(arguments, context, await bash.plan(arguments, context)))
+            await toolbox.until_said("ready", times=ZOO[animal].ready)
+            began = time.perf_counter()
+            running.cancel()
+            output = await running
+            took.append(time.perf_counter() - began)
+            assert output.status == "cancelled"
+            assert not output.left_running
+        print(
+            f"cancel       {animal:<16} median {statistics.median(took) * 1e3:7.1f} ms   max {max(took) * 1e3:7.1f} ms"
+        )
+
+
+async def main(rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        bash, toolbox = Bash(), Toolbox(Path(directory))
+        where = toolbox.workspace
+        await _compare(
+            "bash true", bash, lambda: _bare("true", where), lambda: _tool(bash, toolbox, "true"), rounds=rounds
+        )
+        few = max(3, rounds // 20)
+        await _compare(
+            "50 MB output", bash, lambda: _bare(_FLOOD, where), lambda: _tool(bash, toolbox, _FLOOD), rounds=few
+        )
+        await _cancels(bash, toolbox, rounds=few)
+        await toolbox.table.close()
+        await bash.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    asyncio.run(main(parser.parse_args().rounds))
