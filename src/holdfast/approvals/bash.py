@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.approvals.commands import Command, Line, Redirect
 from holdfast.approvals.needs import CommandUse, Family, FileUse, Level, Need, denies_file
 from holdfast.approvals.patterns import CommandPattern
@@ -12,7 +14,7 @@ from holdfast.approvals.readonly import Reads, only_reads, option_values
 from holdfast.approvals.rules import Rule, Rules
 from holdfast.approvals.suggest import command_rule, file_rule
 from holdfast.approvals.variables import changes_programs
-from holdfast.approvals.words import Arg
+from holdfast.approvals.words import Arg, Assign
 from holdfast.schema.base import Word
 
 _MAX_DIRECTORIES: Final = 8
@@ -115,25 +117,29 @@ class LineJudge:
 
     def _runs(self, command: Command) -> list[Need]:
         """A command that may do anything: it needs a rule, which must name what leads out of the workspace."""
-        set_words = tuple(
-            Arg(f"{assign.name}={assign.value.text}", assign.value.kind)
-            for assign in command.assigns
-            if changes_programs(assign.name)
-        )
+        use = self._command_use(command, [assign for assign in command.assigns if changes_programs(assign.name)])
+        if len(use.words) - len(command.argv) < len(command.assigns):
+            use = replace(use, spelled=self._command_use(command, list(command.assigns)))
+        needs = [need for arg in command.argv[1:] for need in self._may_change(arg)]
+        rule = command_rule(use.words, named=use.outside)
+        return [*needs, Need(_shown(use.words), "plain", use, rule=rule)]
+
+    def _command_use(self, command: Command, assigns: list[Assign]) -> CommandUse:
+        set_words = tuple(Arg(f"{assign.name}={assign.value.text}", assign.value.kind) for assign in assigns)
         words = (*set_words, *command.argv)
-        outside: set[int] = set()
-        needs: list[Need] = []
-        for at, arg in enumerate(words):
-            for path in self._may_touch(arg, program=at == len(set_words)):
-                if not self._places.inside(path):
-                    outside.add(at)
-                if at != len(set_words):
-                    needs += self._may_write(path)
-            if arg.kind == "glob" and (what := self._places.glob_may_protect(arg)):
-                needs.append(Need(f"{arg.text!r} may match {what}", "always"))
-        named = frozenset(outside)
-        rule = command_rule(words, named=named)
-        return [*needs, Need(_shown(words), "plain", CommandUse(words, named), rule=rule)]
+        outside = {
+            at
+            for at, arg in enumerate(words)
+            for path in self._may_touch(arg, program=at == len(set_words))
+            if not self._places.inside(path)
+        }
+        return CommandUse(words, frozenset(outside))
+
+    def _may_change(self, arg: Arg) -> list[Need]:
+        needs = [need for path in self._may_touch(arg, program=False) for need in self._may_write(path)]
+        if arg.kind == "glob" and (what := self._places.glob_may_protect(arg)):
+            needs.append(Need(f"{arg.text!r} may match {what}", "always"))
+        return needs
 
     def _may_touch(self, arg: Arg, *, program: bool) -> list[str]:
         if program and "/" not in arg.text:

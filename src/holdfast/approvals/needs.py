@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from holdfast.approvals.patterns import CommandPattern, PathPattern, TextPattern, UrlPattern
 from holdfast.approvals.places import Places
-from holdfast.approvals.rules import Rule
+from holdfast.approvals.rules import Pattern, Rule
 from holdfast.approvals.words import Arg
 from holdfast.schema.base import Word
 
@@ -19,6 +19,8 @@ class CommandUse(Word, frozen=True):
 
     words: tuple[Arg, ...]
     outside: frozenset[int] = frozenset()
+    spelled: CommandUse | None = None
+    """The same with every variable that is set for it, also those that change nothing."""
 
 
 class FileUse(Word, frozen=True):
@@ -62,14 +64,8 @@ class Need(Word, frozen=True):
 def covers(rule: Rule, use: Use, *, places: Places) -> bool:
     """Whether an allow rule holds for this use, for certain."""
     match use:
-        case CommandUse(words=words, outside=outside):
-            if not rule.speaks_of("bash"):
-                return False
-            if not isinstance(rule.pattern, CommandPattern):
-                return rule.pattern is None and not outside
-            if rule.pattern.compare(words) != "yes" or rule.pattern.climbs(words):
-                return False
-            return outside <= rule.pattern.named(words)
+        case CommandUse():
+            return rule.speaks_of("bash") and _covers_command(rule.pattern, use)
         case FileUse(tool=tool, family=family, path=path):
             if not (rule.speaks_of(tool) or rule.speaks_of(family)):
                 return False
@@ -86,6 +82,14 @@ def covers(rule: Rule, use: Use, *, places: Places) -> bool:
             if not rule.speaks_of(tool):
                 return False
             return rule.pattern is None or (isinstance(rule.pattern, TextPattern) and rule.pattern.matches(title))
+
+
+def _covers_command(pattern: Pattern | None, use: CommandUse) -> bool:
+    if not isinstance(pattern, CommandPattern):
+        return pattern is None and not use.outside
+    if pattern.compare(use.words) == "yes" and not pattern.climbs(use.words):
+        return use.outside <= pattern.named(use.words)
+    return use.spelled is not None and _covers_command(pattern, use.spelled)
 
 
 def denies_file(rule: Rule, *, tool: str, family: str, path: str, places: Places) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _GAP: Final = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _REDIRECTS: Final = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
 _EXPANSION_OPERATORS: Final = frozenset({":-", "-", ":+", "+", "%", "%%", "#", "##", "/", "//"})
-SEPARATORS: Final = frozenset({";", ";;", ";&", ";;&", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!"})
+SEPARATORS: Final = frozenset({";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!"})
 _HIDDEN: Final = re.compile(r"(?<!\\)(?:`|\$[({\[])")
 _HIDDEN_OR_QUOTE: Final = re.compile(r"(?<!\\)(?:[`\"]|\$[({\[])")
 _SHAPES: Final = {
