@@ -38,6 +38,8 @@ def describe(endpoints: Sequence[Endpoint], *, version: str) -> dict[str, Any]:
     for endpoint in endpoints:
         operation = _operation(endpoint, schema_of, components)
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
+    for endpoint in endpoints:
+        components.pop(endpoint.query.__name__, None)  # they stand with their operations, one by one
     return {
         "openapi": "3.1.0",
         "info": {"title": "Holdfast", "version": version, "description": _DESCRIPTION},

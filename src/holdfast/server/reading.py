@@ -80,7 +80,7 @@ def decode_body(body: bytes, decoder: msgspec.json.Decoder[T], *, content_type: 
 def check_depth(value: object, *, name: str) -> None:
     """For free-form parts of a body: what was read must also be writable later."""
     level: list[object] = [value]
-    for _ in range(DEEPEST):
+    for _ in range(DEEPEST + 1):
         below: list[object] = []
         for one in level:
             if isinstance(one, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from holdfast.errors import Conflict
 from holdfast.server.answers import Raw
@@ -57,5 +58,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/health", health, answer=Health, public=True),
     Endpoint("GET", "/v1/server", server, answer=ServerView),
     Endpoint("POST", "/v1/server/stop", stop, body=StopBody, answer=StopView, status=202, errors=(Conflict,)),
-    Endpoint("GET", "/v1/openapi.json", openapi, answer=dict[str, object]),
+    Endpoint("GET", "/v1/openapi.json", openapi, answer=dict[str, Any]),
 )

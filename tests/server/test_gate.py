@@ -1,0 +1,122 @@
+"""Who may speak to the server, and from where (`W8`)."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ConfigError
+from holdfast.server import checked_token, token_from_file
+from holdfast.server.app import ENDPOINTS
+from tests.support.served import TOKEN, served
+
+
+@pytest.mark.promise("W8")
+async def test_over_tcp_no_route_but_health_answers_without_the_token(home: Path) -> None:
+    async with served(home) as house:
+        before = house.app.store.last_number
+        for endpoint in ENDPOINTS:
+            path = endpoint.path.replace("{", "").replace("}", "")
+            for given in (None, "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer "):
+                answer = await house.tcp.send(endpoint.method, path, Authorization=given)
+                if endpoint.public:
+                    assert answer.status == 200
+                else:
+                    assert (answer.status, answer.code) == (401, "unauthorized"), path
+                    assert answer.headers["www-authenticate"] == "Bearer"
+        unknown = await house.tcp.get("/v1/nothing", Authorization=None)
+        assert unknown.status == 401
+        assert house.app.store.last_number == before
+        assert (await house.tcp.get("/v1/server", Authorization=f"bearer {TOKEN}")).status == 200
+
+
+@pytest.mark.promise("W8")
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LocalHost:4711", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:80", 200),
+        ("192.168.1.7", 200),
+        ("evil.example", 403),
+        ("evil.example:80", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        (":80", 400),
+        ("", 400),
+    ],
+)
+async def test_a_name_that_others_can_point_at_us_is_refused(home: Path, host: str, status: int) -> None:
+    async with served(home) as house:
+        for path in ("/v1/server", "/v1/health"):
+            assert (await house.tcp.get(path, Host=host)).status == status
+        assert (await house.http.get("/v1/server", Host=host)).status == 200
+
+
+@pytest.mark.promise("W8")
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost", 200),
+        ("http://LOCALHOST", 200),
+        ("https://localhost", 403),
+        ("http://localhost:81", 403),
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("", 403),
+    ],
+)
+async def test_a_page_of_another_site_is_refused_also_on_the_socket(home: Path, origin: str, status: int) -> None:
+    async with served(home) as house:
+        for http in (house.http, house.tcp):
+            answer = await http.get("/v1/server", Origin=origin)
+            assert answer.status == status
+            if status == 403:
+                assert answer.code == "foreign_origin"
+            assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_token_file_is_private_and_keeps_its_token(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "token"
+    token = token_from_file(path)
+    assert len(token) >= 43
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert token_from_file(path) == token
+    assert os.listdir(path.parent) == ["token"]
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o620, 0o604])
+def test_a_token_that_others_could_read_or_write_is_replaced(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "token"
+    token = token_from_file(path)
+    path.chmod(mode)
+    assert token_from_file(path) != token
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_link_in_the_place_of_the_token_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "theirs"
+    target.write_text("a-token-that-somebody-planted")
+    target.chmod(0o600)
+    path = tmp_path / "token"
+    path.symlink_to(target)
+    assert token_from_file(path) != "a-token-that-somebody-planted"
+    assert target.read_text() == "a-token-that-somebody-planted"
+    assert not path.is_symlink()
+
+
+def test_a_token_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="token file"):
+        token_from_file(tmp_path / "file" / "token")
+
+
+@pytest.mark.parametrize(
+    "token", ["short", "with a space in it all", "üüüüüüüüüüüüüüüüüüüü", "tab\tin-the-middle-of-it"]
+)
+def test_a_chosen_token_must_be_hard_to_guess_and_fit_into_a_header(token: str) -> None:
+    with pytest.raises(ConfigError):
+        checked_token(token)
+    assert checked_token("x" * 16) == "x" * 16

@@ -1,0 +1,278 @@
+"""Runs, from acceptance to end, as a client sees them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.testing import Answer, Gate, Hang, Say, text
+from tests.support.served import Served, answering, served
+
+HELD = Answer(pieces=(Say("begun "), Gate("go"), Say("and done")))
+HANGING = Answer(pieces=(Say("begun "), Hang()))
+
+
+async def streaming(house: Served, run_id: str) -> dict[str, Any]:
+    """The run, when its model has begun to answer."""
+    async with house.http.stream(f"/v1/workspaces/{house.workspace_id}/events") as stream:
+        while True:
+            run: dict[str, Any] = (await house.http.get(f"/v1/runs/{run_id}")).ok()
+            if run["now"] and run["now"]["phase"] == "streaming":
+                return run
+            await stream.data()
+
+
+@pytest.mark.promise("R1", "R2")
+async def test_what_is_answered_is_in_the_ledger_and_says_what_was_decided(home: Path) -> None:
+    async with served(home, answering(HELD)) as house:
+        session_id = await house.session()
+        first = await house.prompt(session_id, run_id="run_a")
+        assert (first["decision"], first["position"]) == ("started", None)
+        assert (await house.app.store.run("run_a")).prompt == "hello"
+        second = await house.prompt(session_id)
+        assert (second["decision"], second["position"]) == ("queued", 1)
+        steer = await house.prompt(session_id, delivery="steer")
+        assert (steer["decision"], steer["host_run_id"]) == ("steered", "run_a")
+        assert steer["run"]["client"] == "test/1 cli_test"
+        house.provider.open("go")
+        ends = [await house.ended(answer["run"]["id"]) for answer in (first, second, steer)]
+        assert [run["state"] for run in ends] == ["completed"] * 3
+        assert ends[2]["host_run_id"] == "run_a"
+
+
+@pytest.mark.promise("R3")
+async def test_the_same_id_is_the_same_run_however_its_body_was_written(home: Path) -> None:
+    async with served(home, answering(HELD)) as house:
+        session_id, other_id = await house.session(), await house.session()
+        target = f"/v1/sessions/{session_id}/runs"
+        body = b'{"run_id": "r", "prompt": "hi", "output_schema": {"a": 1, "b": 2}}'
+        same = b'{"output_schema":{"b":2,"a":1},"mode":null,"prompt":"\\u0068i","run_id":"r"}'
+        answers = await asyncio.gather(
+            *(house.http.send("POST", target, body=sent) for sent in (body, same, body, same))
+        )
+        assert {answer.ok(202)["run"]["id"] for answer in answers} == {"r"}
+        assert {answer.json()["decision"] for answer in answers} == {"started"}
+        changed = await house.http.post(target, {"run_id": "r", "prompt": "other"})
+        elsewhere = await house.http.post(f"/v1/sessions/{other_id}/runs", {"run_id": "r", "prompt": "hi"})
+        assert [(answer.status, answer.code) for answer in (changed, elsewhere)] == [(409, "run_id_reused")] * 2
+        house.provider.open("go")
+        assert (await house.ended("r"))["state"] == "completed"
+        late = (await house.http.send("POST", target, body=body)).ok(202)
+        assert (late["decision"], late["run"]["state"]) == ("started", "completed")
+        (await house.http.send("DELETE", f"/v1/sessions/{session_id}")).ok()
+        gone = await house.http.send("POST", target, body=body)
+        assert (gone.status, gone.code) == (410, "session_deleted")
+
+
+@pytest.mark.promise("R3")
+async def test_a_known_run_is_answered_also_while_the_server_stops(home: Path) -> None:
+    async with served(home, answering(HANGING)) as house:
+        session_id = await house.session()
+        body = {"run_id": "r", "prompt": "hi"}
+        (await house.http.post(f"/v1/sessions/{session_id}/runs", body)).ok(202)
+        await streaming(house, "r")
+        await house.app.engine.stop()
+        again = (await house.http.post(f"/v1/sessions/{session_id}/runs", body)).ok(202)
+        assert (again["run"]["state"], again["run"]["reason"]) == ("interrupted", "server_stop")
+        new = await house.http.post(f"/v1/sessions/{session_id}/runs", {"prompt": "new"})
+        assert (new.status, new.code) == (503, "stopping")
+
+
+@pytest.mark.promise("R9", "R10")
+async def test_a_run_whose_caller_left_at_once_goes_on_and_its_end_can_be_read(home: Path) -> None:
+    async with served(home, answering(HELD)) as house:
+        session_id = await house.session()
+        _, writer = await house.http.connect()
+        body = b'{"prompt": "hi", "run_id": "r"}'
+        head = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        writer.write(house.http.head("POST", f"/v1/sessions/{session_id}/runs", head) + body)
+        writer.close()
+        await house.provider.wait_for_requests(1)
+        short = (await house.http.get("/v1/runs/r?wait=0.01")).ok()
+        assert short["state"] == "active"
+        waiting = asyncio.create_task(house.ended("r"))
+        house.provider.open("go")
+        end = await waiting
+        assert (end["state"], end["text"]) == ("completed", "begun and done")
+        assert (await house.http.get("/v1/runs/r")).ok() == end
+
+
+async def test_a_waiter_that_leaves_is_let_go(home: Path) -> None:
+    async with served(home, answering(HELD)) as house:
+        run = await house.prompt(await house.session())
+        reader, writer = await house.http.connect()
+        writer.write(house.http.head("GET", f"/v1/runs/{run['run']['id']}?wait=600", {}))
+        while house.parts.life.working == 0:
+            await asyncio.sleep(0)
+        writer.close()
+        while house.parts.life.working:
+            await asyncio.sleep(0.001)
+        assert await reader.read() == b""
+        house.provider.open("go")
+
+
+@pytest.mark.promise("C2")
+async def test_an_idle_cancel_changes_nothing(home: Path) -> None:
+    async with served(home) as house:
+        session_id = await house.session()
+        assert (await house.http.post(f"/v1/sessions/{session_id}/cancel")).ok()["runs"] == []
+        run = await house.prompt(session_id)
+        assert (await house.ended(run["run"]["id"]))["state"] == "completed"
+
+
+@pytest.mark.promise("C1", "C3", "C9", "C10")
+async def test_a_cancel_by_one_client_is_a_cancelled_end_for_the_other_and_no_error(home: Path) -> None:
+    async with served(home, answering(HANGING)) as house:
+        session_id = await house.session()
+        run = await house.prompt(session_id, "do it")
+        queued = await house.prompt(session_id, "then that")
+        run_id, queued_id = run["run"]["id"], queued["run"]["id"]
+        prompter = asyncio.create_task(house.ended(run_id))
+        await streaming(house, run_id)
+        receipt = (await house.tcp.post(f"/v1/sessions/{session_id}/cancel")).ok()
+        assert [(line["run_id"], line["was"], line["ended_as"], line["prompt"]) for line in receipt["runs"]] == [
+            (run_id, "active", "cancelled", "do it"),
+            (queued_id, "queued", "cancelled", "then that"),
+        ]
+        end = await prompter
+        assert (end["state"], end["reason"], end["error"], end["text"]) == (
+            "cancelled",
+            "user_cancel",
+            None,
+            "begun ",
+        )
+        again = (await house.http.post(f"/v1/runs/{run_id}/cancel")).ok()
+        assert [(line["was"], line["ended_as"]) for line in again["runs"]] == [("cancelled", "cancelled")]
+        assert await house.ended(run_id) == end
+
+
+@pytest.mark.promise("C4")
+async def test_a_cancel_can_be_of_the_active_run_of_one_run_or_of_all(home: Path) -> None:
+    async with served(home, answering(HANGING, text("second"))) as house:
+        session_id = await house.session()
+        active, second, third = [(await house.prompt(session_id))["run"]["id"] for _ in range(3)]
+        await streaming(house, active)
+        one = (await house.http.post(f"/v1/runs/{third}/cancel", {})).ok()
+        assert [line["run_id"] for line in one["runs"]] == [third]
+        only = (await house.http.post(f"/v1/sessions/{session_id}/cancel", {"scope": "active"})).ok()
+        assert [line["run_id"] for line in only["runs"]] == [active]
+        assert (await house.ended(second))["state"] == "completed"
+        unknown = await house.http.post("/v1/runs/run_unknown/cancel")
+        assert (unknown.status, unknown.code) == (404, "run_not_found")
+
+
+@pytest.mark.promise("C4", "R6")
+async def test_a_joined_run_is_cancelled_with_its_host_only(home: Path) -> None:
+    async with served(home, answering(HELD, HANGING)) as house:
+        session_id = await house.session()
+        host = (await house.prompt(session_id))["run"]["id"]
+        await streaming(house, host)
+        steer = (await house.prompt(session_id, delivery="steer"))["run"]["id"]
+        async with house.http.stream(f"/v1/workspaces/{house.workspace_id}/events?session={session_id}") as stream:
+            house.provider.open("go")
+            await stream.until("run.joined")
+        refused = await house.http.post(f"/v1/runs/{steer}/cancel")
+        assert (refused.status, refused.code) == (409, "run_joined")
+        assert host in refused.body.decode()
+        (await house.http.post(f"/v1/runs/{host}/cancel")).ok()
+        assert (await house.ended(steer))["state"] == "cancelled"
+
+
+@pytest.mark.promise("R5")
+async def test_a_paused_queue_can_be_edited_moved_and_goes_on_when_resumed(home: Path) -> None:
+    async with served(home, answering(HANGING)) as house:
+        session_id = await house.session()
+        active, first, second = [(await house.prompt(session_id, word))["run"]["id"] for word in ("a", "b", "c")]
+        await streaming(house, active)
+        queue = (await house.http.post(f"/v1/sessions/{session_id}/pause")).ok()
+        assert (queue["paused"], queue["run_ids"], queue["active"]) == ("user", [first, second], active)
+        moved = (await house.http.send("PATCH", f"/v1/runs/{second}", {"position": 1, "prompt": "d"})).ok()
+        assert moved["prompt"] == "d"
+        view = (await house.http.get(f"/v1/sessions/{session_id}")).ok()
+        assert view["queue"]["run_ids"] == [second, first]
+        refused = await house.http.send("PATCH", f"/v1/runs/{active}", {"prompt": "late"})
+        assert (refused.status, refused.code) == (409, "not_queued")
+        nothing = await house.http.send("PATCH", f"/v1/runs/{first}", {})
+        assert nothing.status == 400
+        (await house.http.post(f"/v1/runs/{active}/cancel")).ok()
+        (await house.http.post(f"/v1/sessions/{session_id}/resume")).ok()
+        ends = [await house.ended(run_id) for run_id in (second, first)]
+        assert [(run["state"], run["prompt"]) for run in ends] == [("completed", "d"), ("completed", "b")]
+        listed = (await house.http.get(f"/v1/sessions/{session_id}/runs?state=completed&limit=1")).ok()
+        assert len(listed["items"]) == 1
+        rest = (await house.http.get(f"/v1/sessions/{session_id}/runs?limit=50&before={listed['next']}")).ok()
+        assert [run["seq"] for run in rest["items"]] == sorted((run["seq"] for run in rest["items"]), reverse=True)
+
+
+async def test_a_session_and_its_first_run_are_made_together(home: Path) -> None:
+    async with served(home) as house:
+        target = f"/v1/workspaces/{house.workspace_id}/runs"
+        made = (await house.http.post(target, {"prompt": "hi", "title": "Mine", "run_id": "r"})).ok(202)
+        again = (await house.http.post(target, {"prompt": "hi", "title": "Mine", "run_id": "r"})).ok(202)
+        assert made["run"]["session_id"] == again["run"]["session_id"]
+        other = await house.http.post(target, {"prompt": "hi", "title": "Yours", "run_id": "r"})
+        assert other.code == "run_id_reused"
+        session = (await house.http.get(f"/v1/sessions/{made['run']['session_id']}")).ok()
+        assert session["title"] == "Mine"
+        unknown = await house.http.post("/v1/workspaces/wsp_unknown/runs", {"prompt": "hi"})
+        assert (unknown.status, unknown.code) == (404, "workspace_not_found")
+
+
+@pytest.mark.promise("W2", "R3")
+async def test_a_prompt_opens_a_workspace_that_was_closed(home: Path) -> None:
+    async with served(home) as house:
+        session_id = await house.session()
+        closed = (await house.http.send("DELETE", f"/v1/workspaces/{house.workspace_id}")).ok()
+        assert closed["open"] is False
+        run = await house.prompt(session_id)
+        assert (await house.ended(run["run"]["id"]))["state"] == "completed"
+        assert (await house.http.get(f"/v1/workspaces/{house.workspace_id}")).ok()["open"] is True
+
+
+@pytest.mark.promise("W9")
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"prompt": "  "}, 400, "invalid_request"),
+        ({"prompt": "x", "run_id": "../x"}, 400, "invalid_request"),
+        ({"prompt": "x", "model": "nobody/has-this"}, 409, "no_model"),
+        ({"prompt": "x", "limits": {"max_steps": 0}}, 400, "invalid_request"),
+        ({"prompt": "x", "kind": "delete"}, 400, "invalid_request"),
+        ({"prompt": "x", "attachments": [{"name": "a", "media_type": "text/plain"}]}, 400, "invalid_request"),
+        ({"prompt": "x", "attachments": [{"name": "a", "media_type": "b/c", "data": "?"}]}, 400, "invalid_request"),
+    ],
+)
+async def test_a_prompt_that_cannot_be_run_stores_nothing(
+    home: Path, body: dict[str, Any], status: int, code: str
+) -> None:
+    async with served(home) as house:
+        session_id = await house.session()
+        before = house.app.store.last_number
+        refused = await house.http.post(f"/v1/sessions/{session_id}/runs", body)
+        assert (refused.status, refused.code) == (status, code)
+        assert house.app.store.last_number == before
+
+
+async def test_an_attached_text_is_a_prompt_and_half_a_pair_is_mended(home: Path) -> None:
+    async with served(home) as house:
+        session_id = await house.session()
+        attached = {"type": "file", "name": "a.txt", "media_type": "text/plain", "text": "words"}
+        run = await house.prompt(session_id, "", attachments=[attached])
+        assert run["run"]["attachments"] == [attached]
+        target = f"/v1/sessions/{session_id}/runs"
+        mended = await house.http.send("POST", target, body=b'{"prompt": "a\\ud83d b"}')
+        assert mended.ok(202)["run"]["prompt"] == "a\ufffd b"
+
+
+async def test_shell_compact_undo_and_redo_go_through_the_lane(home: Path) -> None:
+    async with served(home) as house:
+        session_id = await house.session()
+        for what, body in (("shell", {"command": "echo out"}), ("undo", None), ("redo", {}), ("compact", {})):
+            accepted = (await house.http.post(f"/v1/sessions/{session_id}/{what}", body)).ok(202)
+            assert accepted["run"]["kind"] == what
+            end = await house.ended(accepted["run"]["id"])
+            assert end["state"] in ("completed", "failed"), end
+        messages = (await house.http.get(f"/v1/sessions/{session_id}/messages")).ok()["items"]
+        shells = [part for message in messages for part in message["parts"] if part["type"] == "shell"]
+        assert shells[-1]["output"].startswith("out\n")

@@ -1,0 +1,142 @@
+"""A whole server on real sockets, in this process: real ledger, hub, engine and workspaces, a provider on loopback."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.app import App, open_app
+from holdfast.locations import Locations
+from holdfast.runs.bounds import Bounds
+from holdfast.server import Parts, ServerLimits, TcpAddress, listen_tcp, listen_unix, serve
+from holdfast.testing import Answer, Received, TestProvider, text
+from tests.support.http import Http
+from tests.support.server import PATIENT
+
+TOKEN = "a-token-that-tests-use"
+
+CONFIG = """
+[models]
+large = "test/test-model"
+[providers.test]
+wire = "openai-chat"
+base_url = "{url}"
+api_key = "{key}"
+[server]
+heartbeat = "{heartbeat}"
+"""
+KEY = "sk-planted-secret-0123456789"
+
+
+def answering(*answers: Answer) -> TestProvider:
+    """A provider that gives these answers to runs, in order; titles are answered apart."""
+    waiting = list(answers)
+
+    def respond(received: Received) -> Answer:
+        if "Give this coding task a title" in str(received.body["messages"][0]):
+            return text("A title")
+        return waiting.pop(0) if waiting else text("The script has ended.")
+
+    return TestProvider(respond)
+
+
+class Served:
+    """A running server, what it is made of, and a client to it."""
+
+    def __init__(self, app: App, parts: Parts, *, unix: Http, tcp: Http, provider: TestProvider, work: Path) -> None:
+        self.app = app
+        self.parts = parts
+        self.http = unix
+        self.tcp = tcp
+        self.provider = provider
+        self.work = work
+        self.workspace_id = ""
+
+    async def open(self, path: Path | None = None) -> str:
+        answer = await self.http.post("/v1/workspaces", {"path": str(path or self.work)})
+        assert answer.status in (200, 201), answer.body
+        found: str = answer.json()["id"]
+        return found
+
+    async def session(self, **body: Any) -> str:
+        answer = await self.http.post(f"/v1/workspaces/{self.workspace_id}/sessions", body)
+        found: str = answer.ok(201)["id"]
+        return found
+
+    async def prompt(self, session_id: str, prompt: str = "hello", **body: Any) -> dict[str, Any]:
+        answer = await self.http.post(f"/v1/sessions/{session_id}/runs", {"prompt": prompt, **body})
+        found: dict[str, Any] = answer.ok(202)
+        return found
+
+    async def ended(self, run_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.http.get(f"/v1/runs/{run_id}?wait=30")).ok()
+        return found
+
+    def stop(self) -> None:
+        self.parts.life.stop()
+
+
+@asynccontextmanager
+async def served(
+    directory: Path,
+    provider: TestProvider | None = None,
+    *,
+    bounds: Bounds = PATIENT,
+    limits: ServerLimits | None = None,
+    heartbeat: str = "10s",
+    linger: float = 600.0,
+    idle_exit: bool = False,
+    env: Mapping[str, str] | None = None,
+) -> AsyncIterator[Served]:
+    """With a workspace open at ``directory/work``. A stop that the test asks for has ended when this has."""
+    work = directory / "work"
+    work.mkdir(exist_ok=True)
+    environment = {**os.environ, "HOLDFAST_HOME": str(directory / "home"), **(env or {})}
+    locations = Locations.from_env(environment)
+    async with provider or answering() as provider:
+        locations.config_dir.mkdir(parents=True, exist_ok=True)
+        if not locations.config_file.exists() or "[providers.test]" in locations.config_file.read_text():
+            locations.config_file.write_text(CONFIG.format(url=provider.url(), key=KEY, heartbeat=heartbeat))
+        async with open_app(locations, environment, bounds=bounds) as app:
+            parts = parts_of(app, limits=limits)
+            unix = await asyncio.to_thread(listen_unix, locations.socket)
+            tcp = listen_tcp(TcpAddress("127.0.0.1", 0), token=TOKEN)
+            ready = asyncio.Event()
+            task = asyncio.create_task(
+                serve(parts, [unix, tcp], linger=linger, idle_exit=idle_exit, ready=ready.set), name="serve"
+            )
+            try:
+                await ready.wait()
+                house = Served(
+                    app,
+                    parts,
+                    unix=Http(str(locations.socket), client="test/1 cli_test"),
+                    tcp=Http(("127.0.0.1", tcp.port), token=TOKEN),
+                    provider=provider,
+                    work=work,
+                )
+                if not idle_exit:
+                    house.workspace_id = await house.open()
+                yield house
+            finally:
+                parts.life.stop()
+                await task
+
+
+def parts_of(app: App, *, limits: ServerLimits | None = None, build: str = "test-build") -> Parts:
+    return Parts(
+        store=app.store,
+        hub=app.hub,
+        engine=app.engine,
+        approvals=app.approvals,
+        workspaces=app.workspaces,
+        sessions=app.sessions,
+        configuring=app.configuring,
+        redactor=lambda: app.shared.keyring.redactor,
+        clock=app.shared.clock,
+        ids=app.shared.ids,
+        build=build,
+        limits=limits,
+    )
