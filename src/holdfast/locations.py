@@ -51,6 +51,11 @@ class Locations(msgspec.Struct, frozen=True):
         return self.config_dir / "AGENTS.md"
 
     @property
+    def skills_dir(self) -> Path:
+        """The user's own skills."""
+        return self.config_dir / "skills"
+
+    @property
     def database(self) -> Path:
         """The ledger: one per user, workspaces are rows in it."""
         return self.data_dir / "holdfast.db"

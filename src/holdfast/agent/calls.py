@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -21,7 +22,8 @@ from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.events import MessageCreated, MessageUpdated
 from holdfast.schema.messages import Message, ToolCall, ToolResult
 from holdfast.schema.runs import Phase
-from holdfast.store.writes import PutMessage
+from holdfast.store import CallOutput
+from holdfast.store.writes import AddToolUse, PutCallOutput, PutMessage
 from holdfast.tools.protocol import Output
 
 _log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class StepCalls:
         self._asked = asked
         self._attempt = attempt
         self._results: dict[str, ToolResult] = {}
+        self._wholes: dict[str, str] = {}
         self._doing: dict[str, tuple[Phase, str]] = {}
         self._announced = False
         self._message = Message(
@@ -62,6 +65,27 @@ class StepCalls:
 
     def results(self) -> tuple[ToolResult, ...]:
         return tuple(self._results[call.id] for call in self.calls if call.id in self._results)
+
+    def records(self) -> tuple[PutCallOutput | AddToolUse, ...]:
+        """Where each call's whole output is, and the day's statistics."""
+        day = datetime.fromisoformat(self._seat.now()).date().isoformat()
+        session_id, message_id = self._message.session_id, self._message.id
+        return tuple(
+            write
+            for result in self.results()
+            for write in (
+                PutCallOutput(
+                    CallOutput(
+                        result.call_id,
+                        session_id,
+                        self._wholes[result.call_id],
+                        size=len(result.text.encode()),
+                        message_id=message_id,
+                    )
+                ),
+                AddToolUse(day=day, tool=result.name, failed=int(result.status != "ok")),
+            )
+        )
 
     async def run(self) -> Message:
         """All calls; the tool message that answers them. Everything but the last result is stored as it comes."""
@@ -167,6 +191,7 @@ class StepCalls:
             display=output.display,
             duration=round(seconds, 3),
         )
+        self._wholes[call.id] = output.whole
         is_last = len(self._results) == len(self.calls)
         if not is_last and self._seat.stopping is None:
             kind = MessageUpdated if self._announced else MessageCreated

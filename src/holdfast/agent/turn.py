@@ -8,7 +8,6 @@ begins while a call of the step before has no result. Limits, retries and compac
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -27,7 +26,6 @@ from holdfast.models.protocol import Request, Stop
 from holdfast.schema.messages import Message, text_of
 from holdfast.schema.runs import EndReason, EndState, Outcome, RunError
 from holdfast.schema.usage import Usage
-from holdfast.store.writes import AddToolUse
 
 
 class PromptTurn:
@@ -136,14 +134,10 @@ class _Work:
         self._talk.append(answers)
         self._calls = None
         self._last_step_denied = denied(calls.results())
-        used = tuple(
-            AddToolUse(day=_day(self._seat.now()), tool=result.name, failed=int(result.status != "ok"))
-            for result in calls.results()
-        )
         if loop := self._loops.step(calls.calls, calls.results()):
             ending = self.over("failed", "loop", loop)
-            return Ending(ending.outcome, messages=(answers,), writes=used)
-        return await self._seat.boundary(messages=(answers,), writes=used)
+            return Ending(ending.outcome, messages=(answers,), writes=calls.records())
+        return await self._seat.boundary(messages=(answers,), writes=calls.records())
 
     def _take(self, message: Message) -> None:
         self._talk.append(message)
@@ -221,7 +215,3 @@ class _Work:
         if self._draft is None or self._draft.fold.usage is None:
             return None
         return Spent(self._kit.model.info.name, priced(self._draft.fold.usage, self._kit.model.info.price))
-
-
-def _day(stamp: str) -> str:
-    return datetime.fromisoformat(stamp).date().isoformat()

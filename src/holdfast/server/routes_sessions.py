@@ -6,7 +6,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from holdfast.errors import BadRequest, Conflict, Gone, NotFound
-from holdfast.schema.messages import Message
+from holdfast.schema.messages import Message, ToolResult
 from holdfast.schema.runs import Receipt, Run
 from holdfast.schema.sessions import FileChange, Session
 from holdfast.server.answers import Raw
@@ -95,9 +95,14 @@ async def export(call: Call[None, ExportQuery]) -> Export | Raw:
     return Export(session, await _all_runs(parts, session_id), await parts.sessions.export_messages(session_id))
 
 
-async def call_output(call: Call[None, NoQuery]) -> FileSlice:
+async def call_output(call: Call[None, NoQuery]) -> FileSlice | Raw:
     """The whole output of a tool call. Takes a `Range` of bytes."""
     output = await call.parts.store.call_output(call.path["call_id"])
+    if not output.path:
+        message = await call.parts.store.message(output.message_id)
+        results = (part for part in message.parts if isinstance(part, ToolResult) and part.call_id == output.call_id)
+        text = next((result.text for result in results), "")
+        return Raw(text.encode(), kind=b"text/plain; charset=utf-8")
     return await FileSlice.open(output.path, wanted=call.headers.get(b"range"), redact=call.parts.redact)
 
 

@@ -84,10 +84,15 @@ class Grant(Word, frozen=True):
 
 
 class CallOutput(Word, frozen=True):
+    """Where the whole output of a call is."""
+
     call_id: str
     session_id: str
     path: str
+    """Empty: it is whole in the call's result."""
     size: int = 0
+    message_id: str = ""
+    """The message with the call's result."""
 
 
 SnapshotState = Literal["applied", "undone"]

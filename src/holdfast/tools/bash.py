@@ -211,6 +211,7 @@ class _Call:
             display=display,
             killed=tuple(redact(name) for name in killed),
             left_running=tuple(redact(name) for name in left),
+            whole=self._command.capture.whole,
         )
 
     @property

@@ -81,6 +81,11 @@ class Capture:
         if self._file is None and not self._stored:
             await self._store(b"", head=self._head)
 
+    @property
+    def whole(self) -> str:
+        """The file's path, if there is one."""
+        return str(self.path) if self._stored else ""
+
     def answer(self) -> str:
         """The whole output if it is short, else its head and tail with a line that says what is missing."""
         if self._characters <= ANSWER_LIMIT:

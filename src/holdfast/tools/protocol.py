@@ -42,6 +42,8 @@ class Output(Word, frozen=True):
     display: dict[str, Any] = {}
     killed: tuple[str, ...] = ()
     left_running: tuple[str, ...] = ()
+    whole: str = ""
+    """The file with the whole output, where ``text`` is only part of it."""
 
 
 class FileLedger(Protocol):

@@ -18,6 +18,7 @@ from holdfast.store import Store
 from holdfast.store.writes import PutTodos
 from holdfast.tools.environment import child_environment
 from holdfast.tools.protocol import Context
+from holdfast.tools.web_search import key_finder
 from holdfast.workspace.room import Room
 from holdfast.workspace.snapshots import SessionFiles
 
@@ -80,6 +81,7 @@ class RoomBench:
             ),
             todos=_Todos(shared.store, seat),
             children=_Children(room, self._settings, seat, adopted=adopted),
+            search_key=key_finder(shared.keyring, self._settings, env=shared.env),
         )
 
 

@@ -74,5 +74,9 @@ class RoomGate:
     async def _rules(self) -> Rules:
         room = self._room
         configured = (await room.setup()).settings.approvals
+        shared = room.shared
+        readable = tuple(f"view: {path}/*" for path in (shared.locations.outputs_dir, shared.locations.skills_dir))
         grants = await room.shared.store.grants(room.workspace.id, session_id=self._root_session_id)
-        return read_rules(deny=configured.deny, allow=configured.allow, grants=tuple(grant.rule for grant in grants))
+        return read_rules(
+            deny=configured.deny, allow=(*configured.allow, *readable), grants=tuple(grant.rule for grant in grants)
+        )

@@ -46,11 +46,11 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 class Room:
     """Live parts of one workspace; closing one never touches another (`W3`)."""
 
-    def __init__(self, workspace: Workspace, shared: Shared) -> None:
+    def __init__(self, workspace: Workspace, shared: Shared, tools: Registry) -> None:
         self.workspace = workspace
         self.path = Path(workspace.path)
         self.shared = shared
-        self.tools = Registry()
+        self.tools = tools
         self.jobs = JobTable(on_change=self._job_changed, now=shared.now)
         self.file_names = FileNames(self.path)
         self.approver = Approver(self._places())

@@ -6,6 +6,7 @@ import asyncio
 
 from holdfast.errors import NotFound
 from holdfast.schema.sessions import Workspace
+from holdfast.tools.registry import Registry
 from holdfast.workspace.room import Room
 from holdfast.workspace.shared import Shared
 
@@ -17,11 +18,12 @@ class Rooms:
         self.shared = shared
         self._rooms: dict[str, Room] = {}
 
-    def enter(self, workspace: Workspace) -> Room:
+    async def enter(self, workspace: Workspace) -> Room:
         """The live parts of a workspace, made if they are not there yet."""
         room = self._rooms.get(workspace.id)
         if room is None:
-            room = self._rooms[workspace.id] = Room(workspace, self.shared)
+            tools = await asyncio.to_thread(Registry)  # imports every tool when it is the first
+            room = self._rooms.setdefault(workspace.id, Room(workspace, self.shared, tools))
         return room
 
     def find(self, workspace_id: str) -> Room:

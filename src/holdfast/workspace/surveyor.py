@@ -47,7 +47,7 @@ class DirectorySurveyor:
         return await git_status(self._directory) if self._trusted else None
 
     def _read(self) -> tuple[str | None, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
-        folders = [self._locations.config_dir / "skills"]
+        folders = [self._locations.skills_dir]
         if self._trusted:
             folders.append(repository_root(self._directory) / SKILLS)
         instructions = read_instructions(self._directory, user_file=self._locations.instructions_file)

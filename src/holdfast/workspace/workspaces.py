@@ -144,7 +144,7 @@ class Workspaces:
         return made
 
     async def _enter(self, workspace: Workspace) -> Room:
-        room = self._rooms.enter(workspace)
+        room = await self._rooms.enter(workspace)
         await self._engine.open_workspace(workspace.id)
         return room
 

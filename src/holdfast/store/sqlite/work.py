@@ -51,9 +51,9 @@ def record_read(tx: Transaction, write: RecordRead) -> None:
 def put_call_output(tx: Transaction, output: CallOutput) -> None:
     tx.require_session(output.session_id)
     tx.sql.execute(
-        "INSERT INTO call_outputs (call_id, session_id, path, size) VALUES (?, ?, ?, ?) "
+        "INSERT INTO call_outputs (call_id, session_id, path, size, message_id) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (call_id) DO UPDATE SET path = excluded.path, size = excluded.size",
-        (output.call_id, output.session_id, output.path, output.size),
+        (output.call_id, output.session_id, output.path, output.size, output.message_id),
     )
 
 
@@ -159,7 +159,7 @@ def read_hash(sql: sqlite3.Connection, session_id: str, path: str) -> str | None
 
 def call_output(sql: sqlite3.Connection, call_id: str) -> CallOutput:
     row = sql.execute(
-        "SELECT call_id, session_id, path, size FROM call_outputs WHERE call_id = ?", (call_id,)
+        "SELECT call_id, session_id, path, size, message_id FROM call_outputs WHERE call_id = ?", (call_id,)
     ).fetchone()
     if row is None:
         raise NotFound(f"call {call_id!r} has no stored output", code="call_not_found")
