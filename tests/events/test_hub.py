@@ -14,6 +14,7 @@ from holdfast.schema.messages import Finish, Text, ToolResult
 from holdfast.schema.runs import Now
 from holdfast.schema.sessions import Client
 from holdfast.store import Batch, SqliteStore, open_store
+from holdfast.store.sqlite import log
 from holdfast.store.writes import DeleteSession, PutMessage
 from tests.events.reading import Reader, pending, seen
 from tests.store.building import AT, a_message, a_run, accept, end, new_session, new_workspace, says
@@ -143,6 +144,26 @@ async def test_a_reader_behind_the_ring_reads_the_log_in_bounded_pages(store: Sq
     assert max(held) > 0
     assert reader.numbers == list(range(2, 202))
     assert max(held) < 300_000
+
+
+@pytest.mark.promise("E2", "E4")
+@pytest.mark.parametrize("scope", [{"session_id": "ses_1"}, {"workspace_id": "wsp_1"}])
+async def test_a_filtered_reader_far_behind_passes_what_is_not_its_own(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, scope: dict[str, str]
+) -> None:
+    monkeypatch.setattr(log, "SPAN", 7)
+    hub = Hub(store, ring=Ring(store.last_number, most_events=2))
+    stream = hub.subscribe(**scope)
+    await store.commit(new_workspace("wsp_2"))
+    await store.commit(new_session("ses_2", workspace_id="wsp_2"))
+    for n in range(30):
+        await store.commit(says(f"msg_{n}", "x", session_id="ses_2"))
+    assert seen(await pending(stream)) == ["hello"]
+    hub.beat()
+    assert seen(await pending(stream)) == ["heartbeat 32"]
+    await store.commit(says("msg_mine", "x"))
+    assert seen(await pending(stream)) == ["message.updated 33"]
+    hub.close()
 
 
 # Scopes

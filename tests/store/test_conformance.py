@@ -349,7 +349,7 @@ async def test_a_request_is_built_from_the_last_summary_on(ledger: Store) -> Non
     assert [m.id for m in await ledger.messages_since_summary("ses_1")] == ["msg_3", "msg_4"]
 
 
-async def test_search_finds_text_of_users_and_of_finished_answers(ledger: Store) -> None:
+async def test_search_finds_text_of_users_and_of_finished_answers(reopen: Reopen, ledger: Store) -> None:
     await ledger.commit(new_workspace("wsp_2"))
     await ledger.commit(new_session("ses_2", workspace_id="wsp_2", title="Bees"))
     await ledger.commit(says("msg_1", "Where do the honey bees sleep?"))
@@ -358,24 +358,31 @@ async def test_search_finds_text_of_users_and_of_finished_answers(ledger: Store)
     await ledger.commit(Batch((w.PutMessage(unfinished),)))
     assert {hit.message_id for hit in await ledger.search("honey")} == {"msg_1", "msg_2"}
     await ledger.commit(Batch((w.PutMessage(replace(unfinished, parts=(*unfinished.parts, Finish("end_turn")))),)))
-    assert {hit.message_id for hit in await ledger.search("HONEY")} == {"msg_1", "msg_2", "msg_3"}
-    assert [hit.message_id for hit in await ledger.search("bee slee")] == ["msg_1"]
-    (hit,) = await ledger.search("honey", workspace_id="wsp_2")
-    assert (hit.session_id, hit.session_title, hit.excerpt) == ("ses_2", "Bees", "About honey")
-    assert len(await ledger.search("honey", limit=2)) == 2
+    for again in (False, True):
+        store = await reopen() if again else ledger
+        assert {hit.message_id for hit in await store.search("HONEY")} == {"msg_1", "msg_2", "msg_3"}
+        assert [hit.message_id for hit in await store.search("bee slee")] == ["msg_1"]
+        assert await store.search("oney") == ()
+        (hit,) = await store.search("honey", workspace_id="wsp_2")
+        assert (hit.session_id, hit.session_title, hit.excerpt) == ("ses_2", "Bees", "About honey")
+        assert len(await store.search("honey", limit=2)) == 2
 
 
 @pytest.mark.parametrize("q", ["", "  ", '"', "AND OR NOT", "a:b", "(x", "*", "-- ; DROP TABLE messages", "'\"^"])
-async def test_any_search_text_is_only_text(ledger: Store, q: str) -> None:
+async def test_any_search_text_is_only_text(reopen: Reopen, ledger: Store, q: str) -> None:
     await ledger.commit(says("msg_1", "plain words"))
     assert await ledger.search(q) == ()
+    assert await (await reopen()).search(q) == ()
 
 
-async def test_a_changed_text_is_found_by_its_new_words_only(ledger: Store) -> None:
+async def test_a_changed_text_is_found_by_its_new_words_only(reopen: Reopen, ledger: Store) -> None:
     await ledger.commit(says("msg_1", "red"))
-    await ledger.commit(says("msg_1", "blue"))
-    assert await ledger.search("red") == ()
-    assert len(await ledger.search("blue")) == 1
+    store = await reopen()
+    await store.commit(says("msg_1", "blue"))
+    for again in (False, True):
+        store = await reopen() if again else store
+        assert await store.search("red") == ()
+        assert len(await store.search("blue")) == 1
 
 
 # Sessions and workspaces

@@ -243,6 +243,20 @@ async def test_every_released_version_is_brought_forward(tmp_path: Path, version
     await store.close()
 
 
+def indexed(path: Path) -> tuple[int, int]:
+    """Texts that are in the index, and that are not."""
+    with closing(sqlite3.connect(path)) as sql:
+        (known,) = sql.execute("SELECT count(*) FROM search WHERE search MATCH 'some'").fetchone()
+        (new,) = sql.execute("SELECT count(*) FROM message_text WHERE indexed = 0").fetchone()
+        return known, new
+
+
+async def test_text_is_indexed_by_the_time_the_ledger_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    await filled(path, messages=3)
+    assert indexed(path) == (3, 0)
+
+
 async def test_an_index_that_is_missing_is_made_from_the_text(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     await filled(path, messages=3)
@@ -251,15 +265,16 @@ async def test_an_index_that_is_missing_is_made_from_the_text(tmp_path: Path) ->
     store = await open_store(path)
     assert len(await store.search("words")) == 3
     await store.close()
+    assert indexed(path) == (3, 0)
 
 
-async def test_without_the_index_search_reads_the_text(open_sqlite: OpenSqlite) -> None:
+async def test_without_fts5_search_reads_the_text(open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "has_fts5", lambda _: False)
     store = await open_sqlite()
     await store.commit(new_workspace())
     await store.commit(new_session())
     await store.commit(says("msg_1", "Red and blue"))
     await store.commit(says("msg_2", "red"))
-    store._has_search = False
     assert [hit.message_id for hit in await store.search("RED")] == ["msg_2", "msg_1"]
     assert [hit.message_id for hit in await store.search("blue red")] == ["msg_1"]
 

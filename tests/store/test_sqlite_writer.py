@@ -141,7 +141,7 @@ async def test_a_transaction_that_sqlite_gave_up_is_nobodys(open_sqlite: OpenSql
 
 
 @pytest.mark.promise("R14")
-@pytest.mark.parametrize("start", ["BEGIN", "SAVEPOINT", "RELEASE", "UPDATE log", "INSERT INTO messages", "COMMIT"])
+@pytest.mark.parametrize("start", ["BEGIN", "UPDATE log", "INSERT INTO messages", "COMMIT"])
 async def test_wherever_the_disk_fails_nothing_is_half_written_and_the_next_commit_works(
     open_sqlite: OpenSqlite, start: str
 ) -> None:
@@ -155,6 +155,17 @@ async def test_wherever_the_disk_fails_nothing_is_half_written_and_the_next_comm
     assert await kinds(store) == ["session.created"]
     committed = await store.commit(says("msg_1", "x"))
     assert (committed.numbers, committed.seqs) == ((2,), {"msg_1": 1})
+
+
+@pytest.mark.promise("R14")
+@pytest.mark.parametrize("start", ["SAVEPOINT", "RELEASE", "ROLLBACK TO"])
+async def test_a_group_that_cannot_be_kept_apart_is_nobodys(open_sqlite: OpenSqlite, start: str) -> None:
+    faults = Faults()
+    store = await ready(await open_sqlite(connect=faults.connect))
+    results = await group_of(store, faults, [says("msg_1", "x"), end(a_run()), says("msg_2", "x")], failing(start))
+    assert [type(result) for result in results] == [StoreUnwritable] * 3
+    assert await message_ids(store) == ["msg_first"]
+    assert (await store.commit(says("msg_1", "x"))).numbers == (3,)
 
 
 async def test_a_bug_in_a_batch_is_its_senders_to_hear_and_the_writer_lives_on(open_sqlite: OpenSqlite) -> None:
@@ -215,7 +226,7 @@ async def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path
 async def test_the_write_ahead_log_is_folded_back_when_the_writer_is_idle(
     open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(writer, "CHECKPOINT_COMMITS", 10)
+    monkeypatch.setattr(writer, "TIDY_COMMITS", 10)
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     folding = threading.Event()
@@ -230,7 +241,7 @@ async def test_the_write_ahead_log_is_folded_back_when_the_writer_is_idle(
 async def test_a_checkpoint_that_fails_fails_no_commit(
     open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(writer, "CHECKPOINT_COMMITS", 1)
+    monkeypatch.setattr(writer, "TIDY_COMMITS", 1)
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     tried = threading.Event()
@@ -245,7 +256,7 @@ async def test_a_checkpoint_that_fails_fails_no_commit(
     await store.commit(says("msg_1", "x"))
     assert await asyncio.to_thread(tried.wait, 30)
     await store.commit(says("msg_2", "x"))
-    assert "could not be checkpointed" in caplog.text
+    assert "could not be tidied" in caplog.text
     assert await message_ids(store) == ["msg_1", "msg_2"]
 
 

@@ -109,7 +109,7 @@ class LiveMessage:
         self, part: int, text: str, *, attempt: int, of: DeltaKind, call_id: str | None, name: str | None
     ) -> bool:
         """False where there is nothing to tell: a part that is stored already, or an attempt that was given up."""
-        if of != "output":
+        if attempt != self._attempt and of != "output":
             if attempt < self._attempt:
                 return False
             self.restart(attempt)

@@ -13,6 +13,7 @@ from holdfast.store.writes import Logged
 
 PRUNE_AT_ONCE = 2000
 """Events removed per transaction, so that commits do not wait long behind pruning."""
+SPAN = 10_000
 
 
 def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[Logged, ...]:
@@ -83,14 +84,8 @@ def prune(sql: sqlite3.Connection, before: str) -> tuple[int, int]:
 _ALL = """SELECT number, workspace_id, session_id, root_id, kind, body FROM events
     WHERE number > :after AND number <= :upto ORDER BY number LIMIT :limit"""
 
-_OF_WORKSPACE = """SELECT number, workspace_id, session_id, root_id, kind, body FROM events WHERE number IN (
-    SELECT number FROM (
-        SELECT number FROM events WHERE workspace_id = :workspace AND number > :after AND number <= :upto
-        ORDER BY number LIMIT :limit)
-    UNION ALL
-    SELECT number FROM (
-        SELECT number FROM events WHERE workspace_id IS NULL AND number > :after AND number <= :upto
-        ORDER BY number LIMIT :limit))
+_OF_WORKSPACE = """SELECT number, workspace_id, session_id, root_id, kind, body FROM events
+    WHERE number > :after AND number <= :upto AND (workspace_id = :workspace OR workspace_id IS NULL)
     ORDER BY number LIMIT :limit"""
 
 _OF_SESSION = """WITH RECURSIVE tree (id) AS (
@@ -111,8 +106,14 @@ def events_after(
     limit: int,
     max_bytes: int,
 ) -> LogPage:
-    """A session's filter wins over a workspace's: the session is in one."""
+    """A session's filter wins over a workspace's: the session is in one.
+
+    A workspace has no index of its own: most events of a user are of few workspaces, and who reads the log is near its
+    end. Reading at most `SPAN` numbers at a time keeps even the longest way back in short transactions.
+    """
     query = _OF_SESSION if session_id is not None else _OF_WORKSPACE if workspace_id is not None else _ALL
+    if query is _OF_WORKSPACE:
+        upto = min(upto, number + SPAN)
     rows = sql.execute(
         query, {"after": number, "upto": upto, "limit": limit, "workspace": workspace_id, "session": session_id}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from typing import Any
 
@@ -16,6 +17,7 @@ from holdfast.store.sqlite.lookup import require_session
 from holdfast.store.sqlite.transaction import Transaction, conflict
 
 _EXCERPT_BEFORE, _EXCERPT_AFTER = 60, 140
+INDEX_AT_ONCE = 500
 
 
 def put(tx: Transaction, message: Message) -> None:
@@ -52,27 +54,35 @@ def _searchable(message: Message) -> str:
 
 
 def _index(tx: Transaction, n: int | None, text: str) -> None:
-    row = tx.sql.execute("SELECT text FROM message_text WHERE n = ?", (n,)).fetchone()
-    known = row[0] if row else ""
+    """Keeps the text; the words of it are indexed later, so that no commit waits for that."""
+    row = tx.sql.execute("SELECT text, indexed FROM message_text WHERE n = ?", (n,)).fetchone()
+    known, indexed = row or ("", 0)
     if known == text:
         return
-    if row is not None:
-        if tx.has_search:
-            tx.sql.execute("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", (n, known))
-        tx.sql.execute("DELETE FROM message_text WHERE n = ?", (n,))
-    if text:
-        tx.sql.execute("INSERT INTO message_text (n, text) VALUES (?, ?)", (n, text))
-        if tx.has_search:
-            tx.sql.execute("INSERT INTO search (rowid, text) VALUES (?, ?)", (n, text))
+    if indexed:
+        tx.sql.execute("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", (n, known))
+    tx.sql.execute("INSERT OR REPLACE INTO message_text (n, text, indexed) VALUES (?, ?, 0)", (n, text))
+
+
+def has_new_text(sql: sqlite3.Connection) -> bool:
+    return sql.execute("SELECT 1 FROM message_text WHERE indexed = 0 LIMIT 1").fetchone() is not None
+
+
+def index_new(sql: sqlite3.Connection) -> int:
+    """Indexes texts that are new since the last time, a bounded number of them; how many."""
+    rows = sql.execute("SELECT n, text FROM message_text WHERE indexed = 0 LIMIT ?", (INDEX_AT_ONCE,)).fetchall()
+    sql.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", rows)
+    sql.executemany("UPDATE message_text SET indexed = 1 WHERE n = ?", [(n,) for n, _ in rows])
+    return len(rows)
 
 
 def delete_of_session(tx: Transaction, session_id: str) -> None:
-    if tx.has_search:
-        tx.sql.execute(
-            "INSERT INTO search (search, rowid, text) SELECT 'delete', n, text FROM message_text "
-            "WHERE n IN (SELECT n FROM messages WHERE session_id = ?)",
-            (session_id,),
-        )
+    indexed = tx.sql.execute(
+        "SELECT n, text FROM message_text WHERE indexed = 1 AND n IN (SELECT n FROM messages WHERE session_id = ?)",
+        (session_id,),
+    ).fetchall()
+    if indexed:
+        tx.sql.executemany("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", indexed)
     tx.sql.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
 
 
@@ -115,36 +125,33 @@ def since_summary(sql: sqlite3.Connection, session_id: str) -> tuple[Message, ..
     return tuple(read_message(body) for (body,) in rows)
 
 
-_HIT = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body, message_text.text
-    FROM {source} JOIN messages ON messages.n = message_text.n JOIN sessions ON sessions.id = messages.session_id
-    WHERE {condition} AND (:workspace IS NULL OR sessions.workspace_id = :workspace) ORDER BY {order} LIMIT :limit"""
+_INDEXED = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body, message_text.text
+    FROM search JOIN message_text ON message_text.n = search.rowid
+    JOIN messages ON messages.n = message_text.n JOIN sessions ON sessions.id = messages.session_id
+    WHERE search MATCH :q AND (:workspace IS NULL OR sessions.workspace_id = :workspace)
+    ORDER BY search.rank LIMIT :limit"""
 
-_BY_INDEX = _HIT.format(
-    source="search JOIN message_text ON message_text.n = search.rowid",
-    condition="search MATCH :q",
-    order="search.rank",
-)
-_BY_SCAN = _HIT.format(
-    source="message_text",
-    condition="NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(lower(message_text.text), value))",
-    order="messages.n DESC",
-)
+_NEW = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body, message_text.text
+    FROM message_text JOIN messages ON messages.n = message_text.n JOIN sessions ON sessions.id = messages.session_id
+    WHERE indexed = 0 AND (:workspace IS NULL OR sessions.workspace_id = :workspace) ORDER BY messages.n DESC"""
 
 
-def search(
-    sql: sqlite3.Connection, q: str, *, workspace_id: str | None, limit: int, has_search: bool
-) -> tuple[Hit, ...]:
+def search(sql: sqlite3.Connection, q: str, *, workspace_id: str | None, limit: int) -> tuple[Hit, ...]:
+    """New texts first, read one by one; then the index, best first. Without an index all texts stay new."""
     words = q.casefold().split()
     if not words:
         return ()
     given: dict[str, Any] = {"workspace": workspace_id, "limit": limit}
-    if has_search:
+    begins = [re.compile(rf"(?<!\w){re.escape(word)}") for word in words]
+    rows = [row for row in sql.execute(_NEW, given) if all(begin.search(row[4].casefold()) for begin in begins)]
+    if has_search_index(sql):
         given["q"] = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
-        rows = sql.execute(_BY_INDEX, given).fetchall()
-    else:
-        given["words"] = encode(words).decode()
-        rows = sql.execute(_BY_SCAN, given).fetchall()
-    return tuple(_hit(row, words) for row in rows)
+        rows += sql.execute(_INDEXED, given).fetchall()
+    return tuple(_hit(row, words) for row in rows[:limit])
+
+
+def has_search_index(sql: sqlite3.Connection) -> bool:
+    return sql.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search'").fetchone() is not None
 
 
 def _hit(row: tuple[Any, ...], words: list[str]) -> Hit:

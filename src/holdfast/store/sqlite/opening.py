@@ -158,19 +158,18 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], .
             raise
 
 
-def ensure_search(connection: sqlite3.Connection) -> bool:
-    """Makes the index over past text, and fills it where an earlier version or build had none."""
+def ensure_search(connection: sqlite3.Connection) -> None:
+    """Makes the index over past text where an earlier version or build had none; the writer fills it when idle."""
     known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search'").fetchone()
     if known is None and has_fts5(connection):
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(SEARCH_INDEX)
-        connection.execute("INSERT INTO search (search) VALUES ('rebuild')")
+        connection.execute("UPDATE message_text SET indexed = 0 WHERE indexed = 1")
         connection.execute("COMMIT")
     elif known is not None and not has_fts5(connection):
         raise StoreUnwritable(
             "this Python's SQLite has no FTS5, which the database needs; use a Python that was built with it"
         )
-    return has_fts5(connection)
 
 
 def has_fts5(connection: sqlite3.Connection) -> bool:

@@ -95,7 +95,7 @@ def delete(tx: Transaction, write: DeleteSession) -> None:
 
 
 _EMPTY = (
-    "DELETE FROM events WHERE session_id = ?",
+    "DELETE FROM events WHERE root_id = (SELECT root_id FROM sessions WHERE id = ?1) AND session_id = ?1",
     "DELETE FROM approvals WHERE session_id = ?",
     "DELETE FROM questions WHERE session_id = ?",
     "DELETE FROM grants WHERE session_id = ?",

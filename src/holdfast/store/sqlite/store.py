@@ -74,7 +74,6 @@ class SqliteStore:
         self._loop = loop
         self._listeners: tuple[Listener, ...] = ()
         self._log_id, self._last, self._pruned = log.identity(connection)
-        self._has_search = opening.has_fts5(connection)
         self._readers = Readers(path, connect=connect)
         self._read = self._readers.read
         self._writer = Writer(connection, loop=loop, deliver=self._deliver)
@@ -269,9 +268,7 @@ class SqliteStore:
         return await self._read(partial(messages.since_summary, session_id=session_id))
 
     async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[Hit, ...]:
-        return await self._read(
-            partial(messages.search, q=q, workspace_id=workspace_id, limit=limit, has_search=self._has_search)
-        )
+        return await self._read(partial(messages.search, q=q, workspace_id=workspace_id, limit=limit))
 
     async def approval(self, approval_id: str) -> Approval:
         return await self._read(partial(asks.approval, approval_id=approval_id))

@@ -20,7 +20,6 @@ _LOG = (
         at TEXT NOT NULL,
         body BLOB NOT NULL)""",
     "CREATE INDEX events_of_root ON events (root_id)",
-    "CREATE INDEX events_of_workspace ON events (workspace_id)",
 )
 
 _SESSIONS = (
@@ -79,7 +78,11 @@ _MESSAGES = (
         body BLOB NOT NULL,
         UNIQUE (session_id, seq))""",
     "CREATE INDEX messages_summaries ON messages (session_id, seq) WHERE summary = 1",
-    "CREATE TABLE message_text (n INTEGER PRIMARY KEY REFERENCES messages ON DELETE CASCADE, text TEXT NOT NULL)",
+    """CREATE TABLE message_text (
+        n INTEGER PRIMARY KEY REFERENCES messages ON DELETE CASCADE,
+        text TEXT NOT NULL,
+        indexed INTEGER NOT NULL DEFAULT 0)""",
+    "CREATE INDEX message_text_new ON message_text (n) WHERE indexed = 0",
 )
 
 _ASKS = (
@@ -133,7 +136,8 @@ _WORK = (
         call_id TEXT PRIMARY KEY,
         session_id TEXT NOT NULL REFERENCES sessions,
         path TEXT NOT NULL,
-        size INTEGER NOT NULL)""",
+        size INTEGER NOT NULL,
+        message_id TEXT NOT NULL DEFAULT '')""",
     "CREATE INDEX call_outputs_of_session ON call_outputs (session_id)",
     """CREATE TABLE snapshots (
         id TEXT PRIMARY KEY,

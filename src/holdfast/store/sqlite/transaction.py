@@ -32,14 +32,13 @@ class Counters:
 class Transaction:
     """What the writes and events of one batch share."""
 
-    __slots__ = ("_homes", "counters", "deleted", "first", "has_search", "seqs", "sql")
+    __slots__ = ("_homes", "counters", "deleted", "first", "seqs", "sql")
 
-    def __init__(self, sql: sqlite3.Connection, *, counters: Counters, has_search: bool) -> None:
+    def __init__(self, sql: sqlite3.Connection, *, counters: Counters) -> None:
         self.sql = sql
         self.counters = counters
         self.first = counters.last + 1
         """The number that the batch's first event gets."""
-        self.has_search = has_search
         self.seqs: dict[str, int] = {}
         self.deleted: set[str] = set()
         """Sessions that this batch deletes."""

@@ -3,8 +3,9 @@
 Each batch of a group stands in its own savepoint, so that a conflict in one does not hurt the others; if the commit
 itself fails, none of them happened. Outcomes reach the loop in one call per group, in commit order.
 
-The writer also checkpoints, and nobody else does: now and then when it has nothing else to do, so that nobody waits for
-it; SQLite's own threshold bounds the write-ahead log under load. Readers are short, so a passive one gets all the way.
+The writer also indexes new text for searching and checkpoints, and nobody else does: now and then when it has nothing
+else to do, so that nobody waits for it. SQLite's own threshold bounds the write-ahead log under load; readers are
+short, so a passive checkpoint gets all the way.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, TypeAlias
 from holdfast.errors import StoreConflict, StoreUnwritable
 from holdfast.store.sqlite import log
 from holdfast.store.sqlite.apply import apply
-from holdfast.store.sqlite.opening import has_fts5
+from holdfast.store.sqlite.messages import has_new_text, has_search_index, index_new
 from holdfast.store.sqlite.transaction import Counters, Transaction
 from holdfast.store.writes import Batch, Committed
 
@@ -29,8 +30,8 @@ _logger = logging.getLogger(__name__)
 
 GROUP = 128
 """How many batches may share a commit."""
-CHECKPOINT_COMMITS = 200
-"""After so many commits the write-ahead log is folded back as soon as nothing waits."""
+TIDY_COMMITS = 200
+"""After so many commits the writer tidies up as soon as nothing waits."""
 
 Outcome: TypeAlias = Committed | BaseException
 
@@ -62,11 +63,11 @@ class Writer:
 
     def __init__(self, connection: sqlite3.Connection, *, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
         self._sql = connection
-        self._since_checkpoint = 0
+        self._untidy = TIDY_COMMITS if has_new_text(connection) else 0
         self._loop = loop
         self._deliver = deliver
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._has_search = has_fts5(connection)
+        self._has_search = has_search_index(connection)
         (activity,) = connection.execute("SELECT coalesce(max(activity), 0) FROM sessions").fetchone()
         self._counters = Counters(last=log.last_number(connection), activity=activity)
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -105,7 +106,10 @@ class Writer:
                 except queue.Empty:
                     break
             self._commit_group(group)
-            self._checkpoint_if_idle()
+            self._untidy += 1
+            if self._untidy >= TIDY_COMMITS and self._jobs.empty():
+                self._untidy = 0
+                self._tidy()
         self._close()
 
     def _commit_group(self, group: list[BatchJob]) -> None:
@@ -124,7 +128,10 @@ class Writer:
     def _try_group(self, group: list[BatchJob]) -> list[tuple[BatchJob, Outcome]]:
         before = self._counters.last
         self._sql.execute("BEGIN IMMEDIATE")
-        outcomes = [(job, self._try_batch(job.batch)) for job in group]
+        if len(group) == 1:
+            outcomes: list[tuple[BatchJob, Outcome]] = [(group[0], self._apply(group[0].batch))]
+        else:
+            outcomes = [(job, self._try_batch(job.batch)) for job in group]
         if self._counters.last != before:
             log.remember_last(self._sql, self._counters.last)
         self._sql.execute("COMMIT")
@@ -146,7 +153,7 @@ class Writer:
         return outcome
 
     def _apply(self, batch: Batch) -> Committed:
-        transaction = Transaction(self._sql, counters=self._counters, has_search=self._has_search)
+        transaction = Transaction(self._sql, counters=self._counters)
         for write in batch.writes:
             apply(transaction, write)
         events = log.append(transaction, batch.events)
@@ -169,17 +176,25 @@ class Writer:
             if self._sql.in_transaction:
                 self._sql.execute("ROLLBACK")
 
-    def _checkpoint_if_idle(self) -> None:
-        self._since_checkpoint += 1
-        if self._since_checkpoint < CHECKPOINT_COMMITS or not self._jobs.empty():
-            return
-        self._since_checkpoint = 0
+    def _tidy(self) -> None:
+        """What can wait. If it fails, commits go on, and it is tried again later."""
         try:
+            while self._has_search and self._index_some() and self._jobs.empty():
+                pass
             self._sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
-            _logger.warning("the database could not be checkpointed: %s; commits go on", error)
+            self._roll_back()
+            _logger.warning("the database could not be tidied: %s; commits go on", error)
+
+    def _index_some(self) -> bool:
+        """Whether there was anything to index."""
+        self._sql.execute("BEGIN IMMEDIATE")
+        count = index_new(self._sql)
+        self._sql.execute("COMMIT")
+        return count > 0
 
     def _close(self) -> None:
+        self._tidy()
         try:
             self._sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:
