@@ -2,34 +2,51 @@
 
 A record is committed with its event before anyone waits for it, so whoever comes late can list it. The first answer is
 the one that the ledger takes; everyone is told who gave it, a later one is refused with the winner, and the winner
-repeating it is answered the same again. A deadline is an answer of its own (`expired`). A run that ends closes what is
-still open in the commit of its end; here, a wait that is cancelled just ends.
+repeating it is answered the same again. A deadline is a time on the wall clock, and passing it is an answer of its own
+(`expired`), also for an answer that comes a moment too late. A run that ends, is cancelled or died with its server
+closes what is still open in the commit of its end; here, a wait that is cancelled just ends.
 
-Waiters live in memory, each with its own record: no session waits for another's.
+Waiters live in memory, each with its own record, and are woken by the log: whoever closed the record, and whether or
+not that client is still there. No session waits for another's.
+
+Races that are closed here: two answers; an answer and a deadline; an answer and a cancel; a cancel while the record is
+being written (it is written or not when the wait ends, never later); a client that hangs up in the middle of its
+answer. A rule that is to hold always is saved before its answer counts, and only by the answer that will: if it cannot
+be saved, nothing was answered.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar, assert_never
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from holdfast.errors import BadRequest, Conflict, StoreConflict
+from holdfast.approvals.answers import again_or_refuse, check_answers, rules_to_save
+from holdfast.errors import StoreConflict
 from holdfast.ids import Clock, Ids, rfc3339
-from holdfast.schema.approvals import Approval, Decision, Question, QuestionItem
-from holdfast.schema.base import builtins
-from holdfast.schema.events import ApprovalRequested, ApprovalResolved, QuestionAsked, QuestionResolved
-from holdfast.store import Batch, Grant, Store
+from holdfast.schema.approvals import Approval, Decision, Question
+from holdfast.schema.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    QuestionAsked,
+    QuestionResolved,
+    read_event,
+)
+from holdfast.store import Batch, Grant, Logged, Store
 from holdfast.store.writes import AddGrant, OpenApproval, OpenQuestion, ResolveApproval, ResolveQuestion
 
 SaveRules: TypeAlias = Callable[[tuple[str, ...]], Awaitable[None]]
 """Keeps rules that are to hold always, in the user's own configuration."""
+Sleep: TypeAlias = Callable[[float], Coroutine[Any, Any, object]]
 
-_T = TypeVar("_T", Approval, Question)
-
-Sleep: TypeAlias = Callable[[float], Awaitable[object]]
+_Asked = TypeVar("_Asked", bound=Approval | Question)
+_T = TypeVar("_T")
+_LOOK_AGAIN: Final = 5.0
+"""Seconds between looks at the clock: timers stand still while a machine sleeps, deadlines do not."""
+_RESOLVED: Final = frozenset({"approval.resolved", "question.resolved"})
 
 
 class Approvals:
@@ -49,42 +66,21 @@ class Approvals:
         self._clock = clock
         self._save_rules = save_rules
         self._sleep = sleep
-        self._approvals: dict[str, asyncio.Future[Approval]] = {}
-        self._questions: dict[str, asyncio.Future[Question]] = {}
+        self._waiters: dict[str, asyncio.Future[Approval | Question]] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        store.listen(self._told)
 
     async def request(self, approval: Approval, *, deadline: float = 0.0) -> Approval:
         """Ask, and wait for the answer, however long it takes. ``deadline`` in seconds, 0 for none."""
-        approval = replace(
-            approval,
-            id=self._ids.new("apr"),
-            state="open",
-            created_at=self._now(),
-            deadline_at=rfc3339(self._clock() + deadline) if deadline else None,
-        )
-        answered = self._approvals[approval.id] = asyncio.get_running_loop().create_future()
-        try:
-            event = ApprovalRequested(approval.created_at, approval.session_id, approval)
-            await self._store.commit(Batch((OpenApproval(approval),), (event,)))
-            return await self._until(answered, deadline, lambda: self._expire_approval(approval))
-        finally:
-            del self._approvals[approval.id]
+        approval = self._opened(approval, self._ids.new("apr"), deadline)
+        event = ApprovalRequested(approval.created_at, approval.session_id, approval)
+        return await self._wait(approval, Batch((OpenApproval(approval),), (event,)), deadline)
 
     async def ask(self, question: Question, *, deadline: float = 0.0) -> Question:
         """The same for questions."""
-        question = replace(
-            question,
-            id=self._ids.new("qst"),
-            state="open",
-            created_at=self._now(),
-            deadline_at=rfc3339(self._clock() + deadline) if deadline else None,
-        )
-        answered = self._questions[question.id] = asyncio.get_running_loop().create_future()
-        try:
-            event = QuestionAsked(question.created_at, question.session_id, question)
-            await self._store.commit(Batch((OpenQuestion(question),), (event,)))
-            return await self._until(answered, deadline, lambda: self._expire_question(question))
-        finally:
-            del self._questions[question.id]
+        question = self._opened(question, self._ids.new("qst"), deadline)
+        event = QuestionAsked(question.created_at, question.session_id, question)
+        return await self._wait(question, Batch((OpenQuestion(question),), (event,)), deadline)
 
     async def answer(
         self,
@@ -95,41 +91,31 @@ class Approvals:
         patterns: tuple[str, ...] | None = None,
         feedback: str = "",
     ) -> Approval:
-        """A person's decision. ``patterns`` narrows what "session" or "always" saves to some of those offered."""
+        """A person's decision. ``patterns`` narrows what "session" or "always" saves to some of those offered.
+
+        Raises `Conflict` with the record when it is closed already, `BadRequest` for what was not offered.
+        """
         approval = await self._store.approval(approval_id)
-        saved = _saved(approval, decision, patterns)
-        resolved = replace(
+        wanted = replace(
             approval,
             state="answered",
             decision=decision,
-            pattern=saved,
+            pattern=rules_to_save(approval, decision, patterns),
             feedback=feedback,
             answered_by=client,
             resolved_at=self._now(),
         )
-        if approval.state != "open":
-            return _again_or_refuse(approval, resolved)
-        if decision == "always":
-            await self._save_rules(saved)
-        grants = [AddGrant(self._grant(resolved, rule)) for rule in saved] if decision == "session" else []
-        try:
-            await self._resolve_approval(resolved, *grants)
-        except StoreConflict:
-            return _again_or_refuse(await self._store.approval(approval_id), resolved)
-        return resolved
+        grants = [AddGrant(self._grant(wanted, rule)) for rule in wanted.pattern] if decision == "session" else []
+        return await _settled(self._answer(wanted, *grants))
 
     async def answer_question(
-        self,
-        question_id: str,
-        answers: tuple[tuple[str, ...], ...] | None,
-        *,
-        client: str,
+        self, question_id: str, answers: tuple[tuple[str, ...], ...] | None, *, client: str
     ) -> Question:
-        """One tuple per item, or None to dismiss."""
+        """One tuple per item, or None to dismiss. Raises like `answer`."""
         question = await self._store.question(question_id)
         if answers is not None:
-            _check_answers(question.items, answers)
-        resolved = replace(
+            check_answers(question.items, answers)
+        wanted = replace(
             question,
             state="answered",
             answers=answers,
@@ -137,73 +123,90 @@ class Approvals:
             answered_by=client,
             resolved_at=self._now(),
         )
-        if question.state != "open":
-            return _question_again_or_refuse(question, resolved)
-        try:
-            await self._resolve_question(resolved)
-        except StoreConflict:
-            return _question_again_or_refuse(await self._store.question(question_id), resolved)
-        return resolved
+        return await _settled(self._answer(wanted))
 
-    async def _until(self, answered: asyncio.Future[_T], deadline: float, expire: Callable[[], Awaitable[_T]]) -> _T:
-        if not deadline:
-            return await answered
-        timer: asyncio.Future[object] = asyncio.ensure_future(self._sleep(deadline))
-        waited: tuple[asyncio.Future[Any], ...] = (answered, timer)
+    def _opened(self, asked: _Asked, new_id: str, deadline: float) -> _Asked:
+        now = self._clock()
+        until = rfc3339(now + deadline) if deadline else None
+        return replace(asked, id=new_id, state="open", created_at=rfc3339(now), deadline_at=until)
+
+    async def _wait(self, asked: _Asked, opening: Batch, deadline: float) -> _Asked:
+        ends = self._clock() + deadline if deadline else None
+        waiter = self._waiters[asked.id] = asyncio.get_running_loop().create_future()
         try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            return answered.result() if answered.done() else await expire()
+            await _settled(self._store.commit(opening))
+            while not waiter.done():
+                left = None if ends is None else ends - self._clock()
+                if left is not None and left <= 0:
+                    return await _settled(self._expire(asked))
+                await self._first(waiter, left)
+            return cast(_Asked, waiter.result())
+        finally:
+            del self._waiters[asked.id]
+
+    async def _first(self, waiter: asyncio.Future[Approval | Question], left: float | None) -> None:
+        """Until the answer, or until it is time to look at the clock."""
+        if left is None:
+            await waiter
+            return
+        timer = asyncio.ensure_future(self._sleep(min(left, _LOOK_AGAIN)))
+        both: tuple[asyncio.Future[Any], ...] = (waiter, timer)
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
 
-    async def _expire_approval(self, approval: Approval) -> Approval:
-        expired = replace(approval, state="expired", decision="deny", resolved_at=self._now())
+    async def _answer(self, wanted: _Asked, *grants: AddGrant) -> _Asked:
+        """Take the answer, if it is the first. One at a time per record, so that only a winner's rules are saved."""
+        async with self._turn(wanted.id):
+            found = await self._read(wanted)
+            if found.state == "open" and found.deadline_at is not None and found.deadline_at <= self._now():
+                found = await self._close(_expired(found, self._now()))
+            if found.state == "open":
+                if isinstance(wanted, Approval) and wanted.decision == "always":
+                    await self._save_rules(wanted.pattern)
+                found = await self._close(wanted, *grants)
+        return again_or_refuse(found, wanted)
+
+    async def _expire(self, asked: _Asked) -> _Asked:
+        async with self._turn(asked.id):
+            return await self._close(_expired(asked, self._now()))
+
+    async def _close(self, wanted: _Asked, *grants: AddGrant) -> _Asked:
+        """The record as it then is: as wanted, or as somebody else closed it just before."""
+        write, event = _resolution(wanted)
         try:
-            await self._resolve_approval(expired)
+            await self._store.commit(Batch((write, *grants), (event,)))
         except StoreConflict:
-            return await self._store.approval(approval.id)  # an answer came just before
-        return expired
+            return await self._read(wanted)
+        return wanted
 
-    async def _expire_question(self, question: Question) -> Question:
-        expired = replace(question, state="expired", resolved_at=self._now())
-        try:
-            await self._resolve_question(expired)
-        except StoreConflict:
-            return await self._store.question(question.id)
-        return expired
+    async def _read(self, asked: _Asked) -> _Asked:
+        found: Approval | Question
+        if isinstance(asked, Approval):
+            found = await self._store.approval(asked.id)
+        else:
+            found = await self._store.question(asked.id)
+        return cast(_Asked, found)
 
-    async def _resolve_approval(self, resolved: Approval, *grants: AddGrant) -> None:
-        assert resolved.resolved_at is not None
-        write = ResolveApproval(
-            approval_id=resolved.id,
-            state=resolved.state,
-            resolved_at=resolved.resolved_at,
-            decision=resolved.decision,
-            pattern=resolved.pattern,
-            feedback=resolved.feedback,
-            answered_by=resolved.answered_by,
-        )
-        event = ApprovalResolved(resolved.resolved_at, resolved.session_id, resolved)
-        await self._store.commit(Batch((write, *grants), (event,)))
-        waiter = self._approvals.get(resolved.id)
+    def _told(self, logged: tuple[Logged, ...]) -> None:
+        """Wakes who waits for a record that was closed, by whomever."""
+        for entry in logged:
+            if entry.kind not in _RESOLVED or not self._waiters:
+                continue
+            event = read_event(entry.body)
+            if isinstance(event, ApprovalResolved):
+                self._wake(event.approval)
+            elif isinstance(event, QuestionResolved):
+                self._wake(event.question)
+
+    def _wake(self, closed: Approval | Question) -> None:
+        waiter = self._waiters.get(closed.id)
         if waiter is not None and not waiter.done():
-            waiter.set_result(resolved)
+            waiter.set_result(closed)
 
-    async def _resolve_question(self, resolved: Question) -> None:
-        assert resolved.resolved_at is not None
-        write = ResolveQuestion(
-            question_id=resolved.id,
-            state=resolved.state,
-            resolved_at=resolved.resolved_at,
-            answers=resolved.answers,
-            dismissed=resolved.dismissed,
-            answered_by=resolved.answered_by,
-        )
-        event = QuestionResolved(resolved.resolved_at, resolved.session_id, resolved)
-        await self._store.commit(Batch((write,), (event,)))
-        waiter = self._questions.get(resolved.id)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(resolved)
+    def _turn(self, ask_id: str) -> asyncio.Lock:
+        return self._turns.setdefault(ask_id, asyncio.Lock())
 
     def _grant(self, approval: Approval, rule: str) -> Grant:
         return Grant(
@@ -219,54 +222,45 @@ class Approvals:
         return rfc3339(self._clock())
 
 
-def _saved(approval: Approval, decision: Decision, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
-    """What the answer saves: only what was offered, exactly."""
-    if decision not in ("session", "always"):
-        return ()
-    if not approval.patterns:
-        raise BadRequest(f"{approval.title!r} can only be allowed once; answer 'once' or 'deny'")
-    chosen = approval.patterns if patterns is None else patterns
-    if unknown := [pattern for pattern in chosen if pattern not in approval.patterns]:
-        offered = ", ".join(map(repr, approval.patterns))
-        raise BadRequest(f"the pattern {unknown[0]!r} was not offered; offered: {offered}")
-    return chosen
+async def _settled(work: Coroutine[Any, Any, _T]) -> _T:
+    """Do it to its end even if the caller is cancelled meanwhile; the cancel then goes on."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # the caller is gone; nobody else would look at it
+        raise
 
 
-def _again_or_refuse(found: Approval, wanted: Approval) -> Approval:
-    """The winner repeating its answer gets it again; everyone else is told who won."""
-    same = (found.answered_by, found.decision, found.feedback) == (wanted.answered_by, wanted.decision, wanted.feedback)
-    if found.state == "answered" and same:
-        return found
-    raise Conflict(
-        f"approval {found.id!r} is {found.state} already" + (f" by {found.answered_by!r}" if found.answered_by else ""),
-        code="approval_closed",
-        detail={"approval": builtins(found)},
+def _expired(asked: _Asked, at: str) -> _Asked:
+    denied = {"decision": "deny"} if isinstance(asked, Approval) else {}
+    return replace(asked, state="expired", resolved_at=at, **denied)
+
+
+def _resolution(
+    asked: Approval | Question,
+) -> tuple[ResolveApproval | ResolveQuestion, ApprovalResolved | QuestionResolved]:
+    at = asked.resolved_at or ""
+    if isinstance(asked, Approval):
+        write = ResolveApproval(
+            approval_id=asked.id,
+            state=asked.state,
+            resolved_at=at,
+            decision=asked.decision,
+            pattern=asked.pattern,
+            feedback=asked.feedback,
+            answered_by=asked.answered_by,
+        )
+        return write, ApprovalResolved(at, asked.session_id, asked)
+    closing = ResolveQuestion(
+        question_id=asked.id,
+        state=asked.state,
+        resolved_at=at,
+        answers=asked.answers,
+        dismissed=asked.dismissed,
+        answered_by=asked.answered_by,
     )
-
-
-def _question_again_or_refuse(found: Question, wanted: Question) -> Question:
-    if found.state == "answered" and (found.answered_by, found.answers) == (wanted.answered_by, wanted.answers):
-        return found
-    raise Conflict(
-        f"question {found.id!r} is {found.state} already" + (f" by {found.answered_by!r}" if found.answered_by else ""),
-        code="question_closed",
-        detail={"question": builtins(found)},
-    )
-
-
-def _check_answers(items: tuple[QuestionItem, ...], answers: tuple[tuple[str, ...], ...]) -> None:
-    if len(items) != len(answers):
-        raise BadRequest(f"there are {len(items)} questions, but {len(answers)} answers")
-    for item, answer in zip(items, answers, strict=True):
-        options = ("yes", "no") if item.kind == "yes_no" else item.options
-        match item.kind:
-            case "text":
-                fits = len(answer) <= 1
-            case "multiple":
-                fits = set(answer) <= set(options)
-            case "yes_no" | "single":
-                fits = len(answer) == 1 and answer[0] in options
-            case _:
-                assert_never(item.kind)
-        if not fits:
-            raise BadRequest(f"{list(answer)!r} is no answer to {item.text!r}; options: {list(options)!r}")
+    return closing, QuestionResolved(at, asked.session_id, asked)
