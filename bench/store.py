@@ -174,20 +174,20 @@ async def bench_fan_out(store: SqliteStore, hub: Hub, *, rounds: int) -> None:
 
 
 def burst(hub: Hub, message_id: str, count: int) -> float:
-    start = time.perf_counter()
+    start = time.thread_time()
     for _ in range(count):
         hub.delta("ses_0", message_id, 0, text="token ")
-    return (time.perf_counter() - start) / count
+    return (time.thread_time() - start) / count
 
 
 def bare_burst(count: int) -> float:
     texts: list[str] = []
     length = 0
-    start = time.perf_counter()
+    start = time.thread_time()
     for _ in range(count):
         texts.append("token ")
         length += len("token ")
-    return (time.perf_counter() - start) / count
+    return (time.thread_time() - start) / count
 
 
 async def relay(hub: Hub, message_id: str, count: int) -> float:

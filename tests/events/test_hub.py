@@ -2,9 +2,12 @@
 
 import asyncio
 import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
+import uvloop
 
 from holdfast.events import Hub
 from holdfast.events.live import PIECE
@@ -531,3 +534,25 @@ async def test_a_stream_that_is_never_idle_still_beats_and_a_stalled_one_beats_o
         "heartbeat 1",
         *(f"message.updated {n}" for n in (2, 3, 4)),
     ]
+
+
+# Loops
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_ledger_and_hub_work_on_either_loop(tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def play() -> list[str]:
+        store = await open_store(tmp_path / "holdfast.db")
+        hub = Hub(store)
+        with hub.subscribe() as stream:
+            await store.commit(new_workspace())
+            await store.commit(new_session())
+            await store.commit(says("msg_1", "x"))
+            hub.delta("ses_1", "msg_2", 0, text="y")
+            found = seen(await stream.ready())
+        hub.close()
+        await store.close()
+        return found
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(play()) == ["hello", "session.created 1", "message.updated 2", "delta 0@0 y"]
