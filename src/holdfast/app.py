@@ -163,11 +163,15 @@ async def run_server(
     """A whole server that owns its process, until it is stopped. ``ready`` is told the addresses it got."""
     from holdfast.server import Parts, ServerLimits, listen_unix, logging_to, serve
 
-    redactors: list[Callable[[], Redactor]] = [Redactor]
+    opened: list[App] = []
+
+    def redactor() -> Redactor:
+        return opened[0].shared.keyring.redactor if opened else Redactor()
+
     await asyncio.to_thread(locations.prepare)
-    with logging_to(locations.logs_dir, redactor=lambda: redactors[-1]()):
+    with logging_to(locations.logs_dir, redactor=redactor):
         async with open_app(locations, env) as app:
-            redactors.append(lambda: app.shared.keyring.redactor)
+            opened.append(app)
             listeners = await asyncio.to_thread(_tcp, listening or Listening())
             listeners.append(await asyncio.to_thread(listen_unix, locations.socket))
             settings = app.settings.server
@@ -179,7 +183,7 @@ async def run_server(
                 workspaces=app.workspaces,
                 sessions=app.sessions,
                 configuring=app.configuring,
-                redactor=redactors[-1],
+                redactor=redactor,
                 clock=app.shared.clock,
                 ids=app.shared.ids,
                 build=await asyncio.to_thread(build_id),

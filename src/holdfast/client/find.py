@@ -171,7 +171,8 @@ class LocalServer:
                     time.sleep(_POLL_SECONDS)  # an older one that is still leaving, or one that is still coming
                     child = self._spawn() if self.probe() is None else child
                 elif ended is not None:
-                    raise StartFailed(f"the server could not start (exit status {ended}){self._tail(offset)}")
+                    what = f"the server could not start (exit status {ended}){self._tail(offset)}"
+                    raise StartFailed(what, detail={"exit_status": ended})
                 elif time.monotonic() >= until:
                     raise StartFailed(f"the server does not answer after {self._seconds:g} s{self._tail(offset)}")
                 time.sleep(_POLL_SECONDS)
