@@ -73,13 +73,12 @@ async def test_a_connection_that_says_nothing_is_closed_without_a_word(home: Pat
 
 
 async def test_an_answer_that_takes_long_is_not_a_slow_request(home: Path) -> None:
-    async with served(home, limits=QUICK) as house:
-        async with house.http.stream("/v1/events") as stream:
-            await stream.data()
-            run = await house.prompt(await house.session())
-            await house.ended(run["run"]["id"])
-            house.app.hub.beat()
-            await stream.until("heartbeat")
+    async with served(home, limits=QUICK) as house, house.http.stream("/v1/events") as stream:
+        await stream.data()
+        run = await house.prompt(await house.session())
+        await house.ended(run["run"]["id"])
+        house.app.hub.beat()
+        await stream.until("heartbeat")
 
 
 async def test_requests_one_after_the_other_and_ahead_of_their_answers_share_a_connection(home: Path) -> None:

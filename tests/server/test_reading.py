@@ -70,8 +70,9 @@ def test_a_refusal_names_the_field(body: bytes, field: str) -> None:
         b'{"name": "a"} x',
         b'{"name": NaN}',
         b'{"name": "\\ud800", "free": NaN}',
-    ]
-    + [b'{"name": "a", "free": ' + b"[" * 100_000, b'{"name": "\\ud800", "free": ' + b"[" * 100_000],
+        b'{"name": "a", "free": ' + b"[" * 100_000,
+        b'{"name": "\\ud800", "free": ' + b"[" * 100_000,
+    ],
 )
 def test_what_is_no_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(BadRequest):
@@ -111,8 +112,11 @@ def test_a_query_is_read_by_its_types() -> None:
 @pytest.mark.promise("W9")
 @pytest.mark.parametrize(
     "query",
-    [b"limit=0", b"limit=x", b"limit=", b"limit=1&limit=2", b"wait=nan", b"wait=inf", b"wait=-1", b"limt=1", b"flag=2"]
-    + [b"q=%ff", b"novalue", b"\xff=1", b"&".join(b"state=x" for _ in range(40))],
+    [
+        *(b"limit=0", b"limit=x", b"limit=", b"limit=1&limit=2", b"limt=1"),
+        *(b"wait=nan", b"wait=inf", b"wait=-1", b"flag=2", b"q=%ff", b"novalue", b"\xff=1"),
+        b"&".join(b"state=x" for _ in range(40)),
+    ],
 )
 def test_a_query_that_means_nothing_is_refused(query: bytes) -> None:
     with pytest.raises(BadRequest):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.testing import Answer, Gate, Hang, Say, text
-from tests.support.served import Served, answering, served
+from tests.support.served import Served, answering, served, until
 
 HELD = Answer(pieces=(Say("begun "), Gate("go"), Say("and done")))
 HANGING = Answer(pieces=(Say("begun "), Hang()))
@@ -103,11 +103,9 @@ async def test_a_waiter_that_leaves_is_let_go(home: Path) -> None:
         run = await house.prompt(await house.session())
         reader, writer = await house.http.connect()
         writer.write(house.http.head("GET", f"/v1/runs/{run['run']['id']}?wait=600", {}))
-        while house.parts.life.working == 0:
-            await asyncio.sleep(0)
+        await until(lambda: house.parts.life.working == 1)
         writer.close()
-        while house.parts.life.working:
-            await asyncio.sleep(0.001)
+        await until(lambda: house.parts.life.working == 0)
         assert await reader.read() == b""
         house.provider.open("go")
 

@@ -1,6 +1,5 @@
 """The streams over real connections: replay, snapshots, heartbeats, resets, presence, slow and gone readers."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from holdfast.schema.events import read_event
 from holdfast.server import ServerLimits
 from holdfast.testing import Answer, Call, Gate, Hang, Say, Think
 from tests.support.http import Refused
-from tests.support.served import Served, answering, served
+from tests.support.served import Served, answering, served, until
 
 WORDS = "".join(f"word {number} ünï😀 " for number in range(200))
 SLOW = Answer(pieces=(Think("hmm"), Say(WORDS[:1000]), Gate("go"), Say(WORDS[1000:])))
@@ -198,13 +197,11 @@ async def test_streams_are_bounded_and_one_that_ended_makes_room(home: Path) -> 
             await house.tcp.open_stream("/v1/events")
         assert (refused.value.answer.status, refused.value.answer.code) == (429, "too_many_streams")
         await first.close()
-        while house.parts.presence.streams == 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: house.parts.presence.streams == 1)
         async with house.tcp.stream("/v1/events") as third:
             assert (await third.data())["kind"] == "hello"
         await second.close()
-        while house.parts.presence.streams:
-            await asyncio.sleep(0.001)
+        await until(lambda: house.parts.presence.streams == 0)
         assert house.app.hub.subscribers == 0
 
 

@@ -91,6 +91,7 @@ class Http:
 
     def __init__(self, address: str | tuple[str, int], *, token: str | None = None, client: str | None = None) -> None:
         self._address = address
+        self.port = 0 if isinstance(address, str) else address[1]
         self._headers: dict[str, str] = {"Host": "localhost"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"

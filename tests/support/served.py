@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ class Served:
         self.provider = provider
         self.work = work
         self.workspace_id = ""
+        self.serving: asyncio.Task[None]
 
     async def open(self, path: Path | None = None) -> str:
         answer = await self.http.post("/v1/workspaces", {"path": str(path or self.work)})
@@ -117,12 +118,19 @@ async def served(
                     provider=provider,
                     work=work,
                 )
+                house.serving = task
                 if not idle_exit:
                     house.workspace_id = await house.open()
                 yield house
             finally:
                 parts.life.stop()
                 await task
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Until the loop has done what makes it so; the test's own time-out is the bound."""
+    while not holds():
+        await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.001))])
 
 
 def parts_of(app: App, *, limits: ServerLimits | None = None, build: str = "test-build") -> Parts:

@@ -15,6 +15,7 @@ from holdfast.server.app import make_app
 from holdfast.server.auth import checked_token, token_from_file
 from holdfast.server.lifecycle import serve
 from holdfast.server.logs import logging_to
+from holdfast.server.loops import loop_factory, run
 from holdfast.server.parts import Parts, ServerLimits
 from holdfast.server.sockets import (
     Listener,
@@ -37,8 +38,10 @@ __all__ = [
     "listen_tcp",
     "listen_unix",
     "logging_to",
+    "loop_factory",
     "make_app",
     "parse_listen",
+    "run",
     "serve",
     "token_from_file",
 ]

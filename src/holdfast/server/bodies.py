@@ -192,6 +192,10 @@ class FilesQuery(Query, frozen=True):
 
 
 class GrantsQuery(Query, frozen=True):
+    session: Id | None = None
+
+
+class RemoveGrantsQuery(GrantsQuery, frozen=True):
     id: Id | None = None
     """One of them; without it, all."""
 

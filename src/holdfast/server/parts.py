@@ -20,17 +20,14 @@ from holdfast.workspace.configuring import Configuring
 from holdfast.workspace.sessions import SessionDesk
 from holdfast.workspace.workspaces import Workspaces
 
-MIB = 1 << 20
-
 
 class ServerLimits(Word, frozen=True, kw_only=True):
     streams: int = 256
     head_bytes: int = 64 * 1024
     head_seconds: float = 10.0
-    """How long a request's head may take to arrive, and how long its body may pause."""
-    body_seconds: float = 60.0
+    """How long a request's head may take to arrive."""
+    body_seconds: float = 120.0
     keep_alive_seconds: int = 120
-    run_body: int = 32 * MIB
     stop_seconds: float = 2.0
     """What answers that are still being sent get when everything else has stopped."""
 

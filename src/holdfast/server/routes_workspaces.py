@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.errors import BadRequest, Gone, NotFound, Stopping
 from holdfast.schema.sessions import Client, Job, WorkspaceView
 from holdfast.server.answers import Reply
-from holdfast.server.bodies import FilesQuery, GrantsQuery, JobsQuery, OpenBody, TrustBody
+from holdfast.server.bodies import FilesQuery, GrantsQuery, JobsQuery, OpenBody, RemoveGrantsQuery, TrustBody
 from holdfast.server.calls import Call, Endpoint, NoQuery, Nothing
 from holdfast.server.views import FilesView, Listed, listed
 from holdfast.store import Grant
@@ -47,18 +49,23 @@ async def list_clients(call: Call[None, NoQuery]) -> Listed[Client]:
     return Listed(call.parts.presence.clients(workspace.id), call.parts.hub.cursor)
 
 
-async def list_grants(call: Call[None, NoQuery]) -> Listed[Grant]:
-    """What was allowed for longer than once."""
-    cursor = call.parts.hub.cursor
-    return Listed(await call.parts.workspaces.grants(call.path["workspace_id"]), cursor)
+async def list_grants(call: Call[None, GrantsQuery]) -> Listed[Grant]:
+    """What was allowed for longer than once: in the workspace, and with `session` in that session too."""
+    return await _grants(call)
 
 
-async def remove_grants(call: Call[Nothing, GrantsQuery]) -> Listed[Grant]:
+async def remove_grants(call: Call[Nothing, RemoveGrantsQuery]) -> Listed[Grant]:
     """Take back one grant, or all. Answers those that are left."""
-    workspace_id = call.path["workspace_id"]
-    await call.parts.workspaces.remove_grants(workspace_id, grant_id=call.query.id)
-    cursor = call.parts.hub.cursor
-    return Listed(await call.parts.workspaces.grants(workspace_id), cursor)
+    await call.parts.workspaces.remove_grants(call.path["workspace_id"], grant_id=call.query.id)
+    return await _grants(call)
+
+
+async def _grants(call: Call[Any, GrantsQuery]) -> Listed[Grant]:
+    store, session_id, cursor = call.parts.store, call.query.session, call.parts.hub.cursor
+    workspace = await store.workspace(call.path["workspace_id"])
+    if session_id is not None:
+        await store.session(session_id)
+    return Listed(await store.grants(workspace.id, session_id=session_id), cursor)
 
 
 async def find_files(call: Call[None, FilesQuery]) -> FilesView:
@@ -101,13 +108,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("DELETE", _WORKSPACE, close_workspace, body=Nothing, answer=WorkspaceView, errors=_KNOWN),
     Endpoint("POST", f"{_WORKSPACE}/trust", trust, body=TrustBody, answer=WorkspaceView, errors=_KNOWN),
     Endpoint("GET", f"{_WORKSPACE}/clients", list_clients, answer=Listed[Client], errors=_KNOWN),
-    Endpoint("GET", f"{_WORKSPACE}/grants", list_grants, answer=Listed[Grant], errors=_KNOWN),
+    Endpoint(
+        *("GET", f"{_WORKSPACE}/grants", list_grants),
+        query=GrantsQuery,
+        answer=Listed[Grant],
+        errors=(NotFound, Gone),
+    ),
     Endpoint(
         *("DELETE", f"{_WORKSPACE}/grants", remove_grants),
-        query=GrantsQuery,
+        query=RemoveGrantsQuery,
         body=Nothing,
         answer=Listed[Grant],
-        errors=_KNOWN,
+        errors=(NotFound, Gone),
     ),
     Endpoint("GET", f"{_WORKSPACE}/files", find_files, query=FilesQuery, answer=FilesView, errors=_KNOWN),
     Endpoint("GET", f"{_WORKSPACE}/jobs", list_jobs, query=JobsQuery, answer=Listed[Job], errors=_KNOWN),

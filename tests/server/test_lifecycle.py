@@ -1,0 +1,159 @@
+"""A server's life: stopped in bounded time whatever hangs, gone when nobody is there, back where it was."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.runs.bounds import Bounds
+from holdfast.server import ServerLimits
+from holdfast.testing import Answer, Call, Gate, Hang, Say, calls
+from tests.support.served import answering, served, until
+
+HANGING = Answer(pieces=(Say("begun "), Hang()))
+HELD = Answer(pieces=(Gate("go"), Say("done")))
+
+
+@pytest.mark.promise("W5")
+async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_hang(home: Path) -> None:
+    tool = calls(Call("bash", {"command": "sleep 1000"}))
+    bounds = Bounds(stop_seconds=3, shutdown_seconds=6)
+    async with served(home, answering(HANGING, tool), bounds=bounds) as house:
+        hanging, busy = await house.session(), await house.session()
+        model_run = (await house.prompt(hanging))["run"]["id"]
+        queued = (await house.prompt(hanging))["run"]["id"]
+        await house.provider.wait_for_requests(1)
+        streams = [await house.http.open_stream("/v1/events") for _ in range(3)]
+        tool_run = (await house.prompt(busy, mode="auto"))["run"]["id"]
+        while (await streams[0].until("run.progress"))["now"]["phase"] != "tool":
+            pass
+        waiters = [
+            asyncio.create_task(house.http.get(f"/v1/runs/{run_id}?wait=600"))
+            for run_id in (model_run, tool_run, queued)
+        ]
+        await until(lambda: house.parts.life.working == 3)
+        assert (await house.http.post("/v1/server/stop")).ok(202) == {"stopping": True}
+        ends = [(await waiter).ok() for waiter in waiters]
+        assert [(run["state"], run["reason"]) for run in ends] == [
+            ("interrupted", "server_stop"),
+            ("interrupted", "server_stop"),
+            ("queued", None),
+        ]
+        for stream in streams:
+            kinds = [event["kind"] for event in await stream.rest()]
+            assert kinds.count("run.finished") == 2
+            await stream.close()
+        await house.serving
+        with pytest.raises(ConnectionError):
+            await house.tcp.get("/v1/health")
+        with pytest.raises(FileNotFoundError):
+            await house.http.get("/v1/health")
+    async with served(home) as house:
+        view = (await house.http.get(f"/v1/sessions/{hanging}")).ok()
+        assert (view["queue"]["run_ids"], view["queue"]["paused"]) == ([queued], "server_stop")
+        (await house.http.post(f"/v1/sessions/{hanging}/resume")).ok()
+        assert (await house.ended(queued))["state"] == "completed"
+
+
+@pytest.mark.promise("W5")
+async def test_a_handler_that_hangs_is_cut_off_with_a_503_and_a_stop_asked_twice_does_not_wait(home: Path) -> None:
+    limits = ServerLimits(stop_seconds=0.05)
+    async with served(home, answering(HANGING), limits=limits) as house:
+        run = await house.prompt(await house.session())
+        await house.provider.wait_for_requests(1)
+        stuck = asyncio.Event()
+
+        async def hang() -> None:
+            stuck.set()
+            await asyncio.Event().wait()
+
+        house.app.workspaces.views = hang  # type: ignore[method-assign, assignment]
+        house.app.engine.stop = hang  # type: ignore[method-assign]
+        waiting = asyncio.create_task(house.http.get("/v1/workspaces"))
+        await stuck.wait()
+        house.stop()
+        house.stop()
+        answer = await waiting
+        assert (answer.status, answer.code) == (503, "stopping")
+        await house.serving
+        del house.app.engine.stop  # type: ignore[misc]
+    async with served(home) as house:
+        assert (await house.ended(run["run"]["id"]))["state"] == "interrupted"
+
+
+async def test_while_it_stops_health_says_so_and_nothing_new_begins(home: Path) -> None:
+    async with served(home, answering(HANGING)) as house:
+        held = asyncio.Event()
+        stop_runs = house.app.engine.stop
+
+        async def stop_later() -> None:
+            await stop_runs()
+            await held.wait()
+
+        house.app.engine.stop = stop_later  # type: ignore[method-assign]
+        session_id = await house.session()
+        house.stop()
+        await until(lambda: house.parts.life.stopping)
+        assert (await house.http.get("/v1/health")).ok()["status"] == "stopping"
+        refused = [
+            await house.http.post("/v1/workspaces", {"path": str(house.work)}),
+            await house.http.get("/v1/events"),
+            await house.http.post(f"/v1/sessions/{session_id}/runs", {"prompt": "x"}),
+        ]
+        assert [(answer.status, answer.code) for answer in refused] == [(503, "stopping")] * 3
+        assert (await house.http.get(f"/v1/sessions/{session_id}")).status == 200
+        held.set()
+
+
+async def test_a_busy_server_is_not_stopped_if_idle_and_an_idle_one_is(home: Path) -> None:
+    async with served(home, answering(HELD)) as house:
+        run = await house.prompt(await house.session())
+        refused = await house.http.post("/v1/server/stop", {"if_idle": True})
+        assert (refused.status, refused.code) == (409, "server_busy")
+        assert refused.json()["error"]["detail"] == {"unfinished_runs": 1}
+        house.provider.open("go")
+        await house.ended(run["run"]["id"])
+        (await house.http.post("/v1/server/stop", {"if_idle": True})).ok(202)
+        await house.serving
+
+
+@pytest.mark.promise("W2")
+async def test_a_server_leaves_when_nobody_is_there_and_nothing_is_left_to_do(home: Path) -> None:
+    async with served(home, answering(HELD), linger=0.02, idle_exit=True) as house:
+        stream = await house.http.open_stream("/v1/events")
+        house.workspace_id = await house.open()
+        run = await house.prompt(await house.session())
+        await house.provider.wait_for_requests(1)
+        await stream.close()
+        await until(lambda: house.parts.presence.streams == 0 and house.parts.life.idle_seconds > 0.1)
+        assert not house.parts.life.stopping
+        house.provider.open("go")
+        await house.serving
+        assert (await house.app.store.run(run["run"]["id"])).state == "completed"
+
+
+@pytest.mark.promise("W2")
+async def test_a_server_stays_while_somebody_watches_and_unloads_what_nobody_watches(home: Path) -> None:
+    async with served(home, linger=0.02, idle_exit=True) as house:
+        watched = await house.open()
+        house.workspace_id = watched
+        elsewhere = home / "elsewhere"
+        elsewhere.mkdir()
+        async with house.http.stream(f"/v1/workspaces/{watched}/events") as stream:
+            other = await house.open(elsewhere)
+            await stream.data()
+            while (await house.http.get(f"/v1/workspaces/{other}")).ok()["open"]:
+                pass
+            assert (await house.http.get(f"/v1/workspaces/{watched}")).ok()["open"]
+            assert not house.parts.life.stopping
+        await house.serving
+
+
+async def test_a_health_check_keeps_nobody_awake(home: Path) -> None:
+    async with served(home, linger=0.05, idle_exit=True) as house:
+        while not house.serving.done():
+            try:
+                await house.http.get("/v1/health")
+            except (OSError, asyncio.IncompleteReadError):
+                break
+        await house.serving
