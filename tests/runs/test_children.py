@@ -74,6 +74,29 @@ async def test_a_cancel_reaches_sub_agents_and_their_sub_agents_and_lists_them(h
     assert ends == ["work", "delegate work", "delegate delegate work"]
 
 
+@pytest.mark.promise("C8", "C7")
+async def test_a_sub_agent_is_stopped_at_once_also_while_its_parent_is_still_cleaning_up(house: House) -> None:
+    @house.turns.on("busy")
+    async def busy(actor: Actor) -> Ending | None:
+        await actor.seat.child(RunRequest(prompt="work"), title="x")
+        try:
+            await actor.gates.pass_through("busy")
+        finally:
+            await actor.gates.pass_through("cleaning up")
+        return None
+
+    await house.accept("busy")
+    await house.gates.arrived("busy")
+    await house.gates.arrived("working")
+    (child_session,) = await children(house)
+    (child,) = (await house.store.runs(child_session, limit=9)).items
+    cancelling = asyncio.create_task(house.engine.cancel_session("ses_1"))
+    await house.gates.arrived("cleaning up")
+    assert (await house.ended(child)).reason == "parent_ended"
+    house.gates.open("cleaning up")
+    assert [line.ended_as for line in (await cancelling).runs] == ["cancelled", "cancelled"]
+
+
 @pytest.mark.promise("C4")
 async def test_a_sub_agents_run_can_be_cancelled_by_itself(house: House) -> None:
     accepted = await house.accept("delegate work")

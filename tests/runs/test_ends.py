@@ -9,13 +9,13 @@ import pytest
 from holdfast import errors
 from holdfast.agent.failures import outcome_of
 from holdfast.agent.protocol import Ended, Ending, GoOn
-from holdfast.errors import HoldfastError, ModelAuth, NotFound
+from holdfast.errors import Conflict, HoldfastError, ModelAuth, NotFound
 from holdfast.runs import Bounds
 from holdfast.schema.events import MessageFinished, RunFinished
 from holdfast.schema.messages import Finish, Text
 from holdfast.schema.runs import Outcome, Run
 from holdfast.store.writes import EndRun, PutMessage, SetLane, UpdateRun
-from tests.support.house import House, opened
+from tests.support.house import House, LedgerSeam, opened
 from tests.support.scripted import Actor
 
 
@@ -147,10 +147,15 @@ async def test_the_last_message_is_told_before_the_end_and_in_the_same_commit(ho
 
 @pytest.mark.promise("R8")
 async def test_the_end_does_not_wait_for_a_turn_that_lingers_nor_for_its_successor(house: House) -> None:
+    refused: list[str] = []
+
     @house.turns.on("lingers")
     async def lingers(actor: Actor) -> Ending | None:
         await actor.finish("done")
         await actor.gates.pass_through("lingering")
+        with pytest.raises(Conflict) as caught:
+            await actor.say("one more thing")
+        refused.append(caught.value.error_code)
         return None
 
     @house.turns.on("next")
@@ -165,6 +170,7 @@ async def test_the_end_does_not_wait_for_a_turn_that_lingers_nor_for_its_success
     await house.gates.arrived("next")
     assert (await house.engine.get_run(second.run.id)).state == "active"
     house.gates.open("lingering")
+    await house.until(lambda: refused == ["run_over"])
     house.gates.open("next")
     await house.ended(second)
 
@@ -306,31 +312,37 @@ async def test_an_ending_that_cannot_even_be_encoded_does_not_keep_the_run_from_
     assert (await house.messages())[-1].parts == (Text("kept"), Finish("error"))
 
 
-async def test_a_commit_that_is_under_way_when_the_cancel_comes_is_known_before_the_turn_stops(house: House) -> None:
-    seen: list[int] = []
+async def test_a_commit_that_is_under_way_when_the_cancel_comes_is_known_before_the_turn_stops(tmp_path: Path) -> None:
+    async with opened(tmp_path / "own.db", seam=True) as house:
+        await house.session()
+        assert isinstance(house.store, LedgerSeam)
+        ledger, known = house.store, list[int]()
 
-    @house.turns.on("commits")
-    async def commits(actor: Actor) -> Ending | None:
-        message = actor.new_message(Text("in time"))
-        actor.gates.open("committing")
-        try:
-            await actor.seat.commit([PutMessage(message)])
-            await actor.gates.pass_through("never")
-        finally:
-            seen.append(len(await house.messages()))
-        return None
+        @house.turns.on("commits")
+        async def commits(actor: Actor) -> Ending | None:
+            first = asyncio.ensure_future(actor.seat.commit([PutMessage(actor.new_message(Text("first")))]))
+            await actor.gates.pass_through("cancel is posted")
+            try:
+                await actor.seat.commit([PutMessage(actor.new_message(Text("second")))])
+            finally:
+                known.append(ledger.committed - before)
+                await first
+            return None
 
-    cancels = 0
-    while cancels < 20:
-        before = len(await house.messages())
         await house.accept("commits")
-        await house.until(lambda: house.engine.active() == 1)
-        for _ in range(cancels):
-            await asyncio.sleep(0)
-        await house.engine.cancel_session("ses_1")
-        cancels += 1
-        assert not seen or seen[-1] in (before + 1, before + 2)
-        assert len(await house.messages()) > before
+        ledger.open.clear()
+        before = ledger.committed
+        await house.gates.arrived("cancel is posted")
+        cancelling = asyncio.create_task(house.engine.cancel_session("ses_1"))
+        mailbox = house.engine._desk.mailboxes["ses_1"]
+        await house.until(lambda: len(mailbox._letters) == 2)
+        house.gates.open("cancel is posted")
+        await house.until(lambda: len(mailbox._letters) == 3)
+        ledger.open.set()
+        await cancelling
+        assert known == [3], "the first message, the cancel and the second message are written, and the turn knows it"
+        said = [message.parts[0] for message in await house.messages() if message.role == "assistant"]
+        assert said[:2] == [Text("first"), Text("second")]
 
 
 @pytest.mark.parametrize(

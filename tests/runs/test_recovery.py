@@ -203,14 +203,14 @@ async def test_sub_agents_end_before_their_parent(
 ) -> None:
     path = tmp_path / "own.db"
     reason = "user_cancel" if parent_state == "stopping" else None
-    child = Run(id="child", session_id="ses_0", seq=1, rank=1, state="active", parent_run_id="one")
+    child = Run(id="child", session_id="ses_9", seq=1, rank=1, state="active", parent_run_id="one")
     await left_behind(
         path,
         row("one", seq=1, state=parent_state, reason=reason),
         lane(2),
-        w.PutSession(Session(id="ses_0", workspace_id=WORKSPACE, parent_id="ses_1")),
+        w.PutSession(Session(id="ses_9", workspace_id=WORKSPACE, parent_id="ses_1")),
         w.InsertRun(run=child, body_hash="", verdict="started"),
-        w.SetLane(LaneRow("ses_0", next_seq=2)),
+        w.SetLane(LaneRow("ses_9", next_seq=2)),
     )
     async with opened(path) as house:
         found = await ends(house)
@@ -222,14 +222,14 @@ async def test_sub_agents_end_before_their_parent(
 @pytest.mark.promise("W6")
 async def test_a_sub_agent_that_had_not_started_never_does(tmp_path: Path) -> None:
     path = tmp_path / "own.db"
-    child = Run(id="child", session_id="ses_0", seq=1, rank=1, state="queued", parent_run_id="one")
+    child = Run(id="child", session_id="ses_9", seq=1, rank=1, state="queued", parent_run_id="one")
     await left_behind(
         path,
         row("one", seq=1, state="active"),
         lane(2),
-        w.PutSession(Session(id="ses_0", workspace_id=WORKSPACE, parent_id="ses_1")),
+        w.PutSession(Session(id="ses_9", workspace_id=WORKSPACE, parent_id="ses_1")),
         w.InsertRun(run=child, body_hash="", verdict="started"),
-        w.SetLane(LaneRow("ses_0", next_seq=2)),
+        w.SetLane(LaneRow("ses_9", next_seq=2)),
     )
     async with opened(path) as house:
         assert (await ends(house))["child"] == [("cancelled", "parent_ended")]

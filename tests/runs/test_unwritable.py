@@ -66,6 +66,12 @@ async def test_an_end_that_cannot_be_written_keeps_the_run_stopping_until_it_can
         message = actor.closed()
         return Ending(Outcome("completed", "end_turn", text="all of it", message_id=message.id), (message,))
 
+    @house.turns.on("next")
+    async def following(actor: Actor) -> Ending | None:
+        await actor.gate("next")
+        await actor.finish("done")
+        return None
+
     accepted = await house.accept("ends")
     queued = await house.accept("next")
     await house.gates.arrived("before the end")
@@ -81,6 +87,10 @@ async def test_an_end_that_cannot_be_written_keeps_the_run_stopping_until_it_can
     ledger.refusing = None
     run = await house.ended(accepted)
     assert (run.state, run.text) == ("completed", "all of it")
+    await house.gates.arrived("next")
+    shown = await house.engine.get_run(queued.run.id)
+    assert (shown.state, shown.now and shown.now.phase) == ("active", "tool")
+    house.gates.open("next")
     assert (await house.ended(queued)).state == "completed"
     assert await ends(house) == [run.id, queued.run.id]
 

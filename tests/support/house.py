@@ -31,6 +31,10 @@ class LedgerSeam:
         self.refusing: StoreUnwritable | None = None
         """While set, every commit is refused."""
         self.refused = 0
+        self.open = asyncio.Event()
+        """While not set, commits wait."""
+        self.open.set()
+        self.committed = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -39,7 +43,10 @@ class LedgerSeam:
         if self.refusing is not None:
             self.refused += 1
             raise self.refusing
-        return await self._store.commit(batch)
+        await self.open.wait()
+        committed = await self._store.commit(batch)
+        self.committed += 1
+        return committed
 
     def refuse(self) -> None:
         self.refusing = StoreUnwritable("the ledger cannot be written: disk full")
