@@ -17,11 +17,12 @@ from holdfast.agent.protocol import Seat, Turn
 from holdfast.agent.turn import PromptTurn
 from holdfast.config import Settings
 from holdfast.errors import ToolError
-from holdfast.models.protocol import Model, ToolSpec
+from holdfast.models.protocol import Model
 from holdfast.schema.approvals import Subject
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
+from holdfast.schema.tools import ToolSpec
 from holdfast.store import Batch, Store, open_store
 from holdfast.store.writes import PutWorkspace
 from holdfast.tools.protocol import Context, Output, Plan, Tool

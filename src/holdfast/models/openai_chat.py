@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 from holdfast.models.openai_chat_reader import ChatReader
 from holdfast.models.parts import Piece, arguments, call_ids, data_url, joined, pieces, result_pieces
-from holdfast.models.protocol import Request, ToolSpec
+from holdfast.models.protocol import Request
 from holdfast.models.reading import as_json
 from holdfast.models.strict import is_strict
 from holdfast.models.wire import Target
 from holdfast.schema.base import Word
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
+from holdfast.schema.tools import ToolSpec
 
 _MARK = {"type": "ephemeral"}
 

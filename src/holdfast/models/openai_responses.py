@@ -6,11 +6,12 @@ from typing import Any
 
 from holdfast.models.openai_responses_reader import ResponsesReader
 from holdfast.models.parts import Piece, arguments, call_ids, data_url, pieces, result_pieces
-from holdfast.models.protocol import Request, ToolSpec
+from holdfast.models.protocol import Request
 from holdfast.models.reading import as_json
 from holdfast.models.strict import is_strict
 from holdfast.models.wire import Target
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
+from holdfast.schema.tools import ToolSpec
 
 
 class OpenAIResponses:

@@ -11,18 +11,10 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from holdfast.schema.base import Word
 from holdfast.schema.messages import Message
+from holdfast.schema.tools import ToolSpec
 from holdfast.schema.usage import Usage
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refused"]
-
-
-class ToolSpec(Word, frozen=True):
-    """A tool as the model is told of it."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
-    """JSON Schema of an object."""
 
 
 class Request(Word, frozen=True):

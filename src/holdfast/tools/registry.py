@@ -14,9 +14,9 @@ from typing import Any
 
 from holdfast.config import Settings
 from holdfast.errors import ToolError
-from holdfast.schema.base import Word
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
+from holdfast.schema.tools import ToolSpec
 from holdfast.tools.protocol import Tool
 from holdfast.tools.schemas import read_arguments, schema_of
 
@@ -47,18 +47,10 @@ _READING = frozenset({"reads", "network"})
 """Effects of tools that a sub-agent has if its configuration does not say."""
 
 
-class Spec(Word, frozen=True):
-    """A tool as a model is told of it."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
-
-
 class Offer:
     """The tools of one run, in a fixed order."""
 
-    def __init__(self, tools: Iterable[Tool[Any]], *, specs: tuple[Spec, ...], withheld: dict[str, str]) -> None:
+    def __init__(self, tools: Iterable[Tool[Any]], *, specs: tuple[ToolSpec, ...], withheld: dict[str, str]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._withheld = withheld
         self.specs = specs
@@ -135,10 +127,10 @@ class Registry:
             if close := getattr(tool, "close", None):
                 await close()
 
-    def _spec(self, tool: Tool[Any], settings: Settings) -> Spec:
+    def _spec(self, tool: Tool[Any], settings: Settings) -> ToolSpec:
         describe = getattr(tool, "describe", None)
         description = describe(settings) if describe else tool.description
-        return Spec(tool.name, description, self._parameters[tool.name])
+        return ToolSpec(tool.name, description, self._parameters[tool.name])
 
 
 def _why_not(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.agent.compact_turn import CompactTurn
 from holdfast.agent.kit import Bounds, Kit
 from holdfast.agent.protocol import Ending, Seat, Turn
@@ -11,12 +9,8 @@ from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn import PromptTurn
 from holdfast.config.settings import Agent
 from holdfast.errors import BadRequest
-from holdfast.models.protocol import ToolSpec
-from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
-from holdfast.tools.protocol import Tool
-from holdfast.tools.registry import Offer
 from holdfast.workspace.bench import RoomBench
 from holdfast.workspace.gate import RoomGate
 from holdfast.workspace.room import Room, Setup
@@ -99,7 +93,7 @@ class _RoomTurn:
         return Kit(
             store=room.shared.store,
             model=model,
-            toolbox=_Offered(toolbox),
+            toolbox=toolbox,
             gate=RoomGate(room, setup, mode=mode, root_session_id=root),
             bench=RoomBench(room, settings, root_session_id=root, can_see_images=model.info.images),
             surveyor=room.surveyor(setup),
@@ -115,20 +109,6 @@ class _RoomTurn:
         while session.parent_id is not None:
             session = await self._room.shared.store.session(session.parent_id)
         return session.id
-
-
-class _Offered:
-    """The tools of a run in the models' terms."""
-
-    def __init__(self, offer: Offer) -> None:
-        self._offer = offer
-        self.specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in offer.specs)
-
-    def find(self, name: str) -> Tool[Any]:
-        return self._offer.find(name)
-
-    def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
-        return self._offer.arguments(tool, call)
 
 
 def _bounds(run: Run, setup: Setup, agent: Agent | None) -> Bounds:
