@@ -213,6 +213,20 @@ def _tcp(listening: Listening) -> list[Listener]:
     return [listen_tcp(address, token=token)]
 
 
+def serve_until_stopped(
+    locations: Locations,
+    env: Mapping[str, str],
+    *,
+    listening: Listening,
+    idle_exit: bool,
+    ready: Callable[[tuple[str, ...]], None],
+) -> None:
+    """`run_server` on an event loop of its own."""
+    from holdfast.server import run
+
+    run(run_server(locations, env, listening=listening, idle_exit=idle_exit, ready=ready))
+
+
 class _RuleBook:
     """Rules that a person wants to hold always go into the user's own configuration."""
 

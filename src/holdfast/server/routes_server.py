@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from holdfast.errors import Conflict
+from msgspec import Meta
+
+from holdfast.errors import BadRequest, Conflict
+from holdfast.schema.base import Word
 from holdfast.server.answers import Raw
 from holdfast.server.bodies import StopBody
-from holdfast.server.calls import Call, Endpoint, NoQuery
+from holdfast.server.calls import Body, Call, Endpoint, NoQuery
 from holdfast.server.views import Health, ServerView, StopView
+
+
+class BackupBody(Body, frozen=True):
+    path: Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=4096, description="A file that does not exist yet.")]
+
+
+class BackupView(Word, frozen=True):
+    path: str
+    size: int
+    """Bytes."""
 
 
 async def health(call: Call[None, NoQuery]) -> Health:
@@ -49,6 +64,13 @@ async def stop(call: Call[StopBody, NoQuery]) -> StopView:
     return StopView()
 
 
+async def backup(call: Call[BackupBody, NoQuery]) -> BackupView:
+    """Copy the database, consistently, while everything goes on."""
+    path = Path(call.body.path)
+    await call.parts.store.backup(path)
+    return BackupView(str(path), await asyncio.to_thread(os.path.getsize, path))
+
+
 async def openapi(call: Call[None, NoQuery]) -> Raw:
     """This description."""
     return Raw(call.parts.description())
@@ -58,5 +80,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/health", health, answer=Health, public=True),
     Endpoint("GET", "/v1/server", server, answer=ServerView),
     Endpoint("POST", "/v1/server/stop", stop, body=StopBody, answer=StopView, status=202, errors=(Conflict,)),
+    Endpoint("POST", "/v1/server/backup", backup, body=BackupBody, answer=BackupView, errors=(BadRequest,)),
     Endpoint("GET", "/v1/openapi.json", openapi, answer=dict[str, Any]),
 )

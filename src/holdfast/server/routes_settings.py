@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from holdfast.config import ActiveProvider, Catalogue, Config, ResolvedModel, plain
+from holdfast.config.schema import config_schema
 from holdfast.errors import BadRequest, ConfigError, NoModel, NotFound
+from holdfast.schema.base import encode
+from holdfast.server.answers import Raw
 from holdfast.server.bodies import ConfigPatch, KeyBody, ModelsQuery, SearchQuery, StatsQuery, TestBody
 from holdfast.server.calls import Call, Endpoint, NoQuery
 from holdfast.server.reading import check_depth
@@ -37,6 +41,11 @@ async def change_config(call: Call[ConfigPatch, NoQuery]) -> ConfigView:
     check_depth(call.body.changes, name="changes")
     workspace_id = call.path["workspace_id"]
     return _config(await call.parts.configuring.change(call.body.changes, workspace_id=workspace_id))
+
+
+async def config_description(call: Call[None, NoQuery]) -> Raw:
+    """JSON Schema of the configuration."""
+    return Raw(encode(config_schema()))
 
 
 async def set_key(call: Call[KeyBody, NoQuery]) -> KeyView:
@@ -130,6 +139,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/models", models, query=ModelsQuery, answer=ModelsView, errors=(NotFound, ConfigError)),
     Endpoint("GET", _CONFIG, get_config, answer=ConfigView, errors=(NotFound, ConfigError)),
     Endpoint("PATCH", _CONFIG, change_config, body=ConfigPatch, answer=ConfigView, errors=(NotFound, ConfigError)),
+    Endpoint("GET", "/v1/config/schema", config_description, answer=dict[str, Any]),
     Endpoint("PUT", "/v1/providers/{provider}/key", set_key, body=KeyBody, answer=KeyView, errors=(NotFound,)),
     Endpoint(
         *("POST", "/v1/providers/{provider}/test", try_provider),
