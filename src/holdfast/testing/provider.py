@@ -124,8 +124,8 @@ class TestProvider:
         if method == "GET":
             return await self._list_models(path, writer)
         received = self._receive(path, headers, body)
+        self.requests.append(received)  # at once: its number is its place
         async with self._changed:
-            self.requests.append(received)
             self._changed.notify_all()
         answer = self._answer(received)
         return await self._watched(received, answer, reader, writer)

@@ -1,0 +1,95 @@
+"""The black-box suite: only HTTP and SSE, against a server of its own or the one that ``HOLDFAST_E2E_URL`` names.
+
+A server of yours needs the providers of `tests.e2e.server.CONFIG`, with the port that ``HOLDFAST_E2E_PROVIDER_PORT``
+names; ``HOLDFAST_E2E_TOKEN`` is its token. Tests that stop or kill servers leave it alone, and use their own.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.client import Client
+from holdfast.client.address import Address
+from tests.e2e.player import Player
+from tests.e2e.provider import Provider
+from tests.e2e.server import Server, ServerProcess
+
+_URL = os.environ.get("HOLDFAST_E2E_URL")
+_TOKEN = os.environ.get("HOLDFAST_E2E_TOKEN")
+_PORT = os.environ.get("HOLDFAST_E2E_PROVIDER_PORT")
+# Read here, since tests run in an environment of their own.
+
+
+@pytest.fixture(scope="session")
+def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Servers of this suite compile our code once."""
+    return tmp_path_factory.mktemp("pycache")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Iterator[Server]:
+    """One server for all tests that leave it alive."""
+    if _URL:
+        assert _PORT, "HOLDFAST_E2E_PROVIDER_PORT must name the port of the server's provider 'e2e'"
+        yield Server(Address.parse(_URL, name="HOLDFAST_E2E_URL"), token=_TOKEN, provider_port=int(_PORT))
+        return
+    process = ServerProcess(tmp_path_factory.mktemp("server"), pycache=pycache)
+    process.start()
+    try:
+        yield process
+        assert process.stop() == 0
+        assert process.complaints() == []
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path, pycache: Path) -> Iterator[ServerProcess]:
+    """A server that the test may stop and kill; started."""
+    home = tmp_path / "own"
+    home.mkdir()
+    process = ServerProcess(home, pycache=pycache)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.close()
+    assert process.complaints() == []
+
+
+@pytest.fixture
+async def provider(server: Server) -> AsyncIterator[Provider]:
+    provider = Provider()
+    await provider.start(server.provider_port)
+    yield provider
+    await provider.stop()
+
+
+@pytest.fixture
+async def own_provider(own_server: ServerProcess) -> AsyncIterator[Provider]:
+    provider = Provider()
+    await provider.start(own_server.provider_port)
+    yield provider
+    await provider.stop()
+
+
+Join = Callable[..., Player]
+
+
+@pytest.fixture
+async def join(tmp_path: Path) -> AsyncIterator[Join]:
+    """``join(server, "name")``: one more client, each with connections of its own."""
+    work = tmp_path / "work"
+    work.mkdir()
+    players: list[Player] = []
+
+    def join(server: Server, name: str = "someone", *, address: Address | None = None) -> Player:
+        client = Client(address or server.address, token=server.token, name=name, patience=30.0)
+        players.append(Player(client, work))
+        return players[-1]
+
+    yield join
+    for player in players:
+        await player.leave()

@@ -1,0 +1,135 @@
+"""The server under test: a process of its own, or one that runs elsewhere."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.client.address import Address
+from holdfast.client.sync import SyncClient
+from holdfast.errors import Unreachable
+from holdfast.locations import Locations
+
+_START_SECONDS = 30.0
+_COMPLAINT = re.compile(r"^.*(Traceback| ERROR | CRITICAL )", flags=re.MULTILINE)
+
+CONFIG = """\
+[models]
+large = "e2e/large"
+small = "e2e/small"
+
+[providers.e2e]
+wire = "openai-chat"
+base_url = "http://127.0.0.1:{port}/v1"
+
+[providers.e2e.models.large]
+context_window = 1000000
+[providers.e2e.models.small]
+context_window = 1000000
+
+[server]
+heartbeat = "2s"
+"""
+
+
+class Server:
+    """Where it is, and the port on which it looks for its model provider."""
+
+    def __init__(self, address: Address, *, token: str | None, provider_port: int) -> None:
+        self.address = address
+        self.token = token
+        self.provider_port = provider_port
+
+
+class ServerProcess(Server):
+    """``python -m holdfast serve`` in a home of its own."""
+
+    def __init__(self, home: Path, *, pycache: Path, provider_port: int | None = None) -> None:
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "HOLDFAST_HOME": str(home / "h"),
+            "PYTHONPYCACHEPREFIX": str(pycache),
+        }
+        if "PYTHONPATH" in os.environ:
+            self.env["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        self.locations = Locations.from_env(self.env)
+        super().__init__(
+            Address(path=str(self.locations.socket)), token=None, provider_port=provider_port or free_port()
+        )
+        self.locations.prepare()
+        self.locations.config_file.write_text(CONFIG.format(port=self.provider_port))
+        self._output = home / "output"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Returns when it answers. Blocks."""
+        command = [sys.executable, "-m", "holdfast", "serve"]
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self.env
+            )
+        until = time.monotonic() + _START_SECONDS
+        with SyncClient(self.address, patience=0.0) as client:
+            while True:
+                try:
+                    client.health()
+                    return
+                except Unreachable:
+                    status = self._process.poll()
+                    if status is not None or time.monotonic() > until:
+                        raise AssertionError(f"no server ({status}): {self._output.read_text()}") from None
+                    time.sleep(0.02)
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """As a person would; its exit status."""
+        return self._end(signal.SIGTERM)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Nothing of it is left, also none that clients started in its home."""
+        if self._process is not None and self._process.poll() is None:
+            self._end(signal.SIGKILL)
+        with SyncClient(self.address, patience=0.0) as client, suppress(Unreachable):
+            client.stop_server(if_idle=False)
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        fields = Path(f"/proc/{self.pid}/status").read_text().split("VmRSS:")[1].split()
+        return int(fields[0]) * 1024
+
+    def complaints(self) -> list[str]:
+        """What it logged or printed that nothing should make it say."""
+        said = [self._output.read_text(errors="replace")] if self._output.exists() else []
+        said += [log.read_text(errors="replace") for log in self.locations.logs_dir.glob("server.log*")]
+        places = [(text, _COMPLAINT.search(text)) for text in said]
+        return [text[found.start() : found.start() + 3000] for text, found in places if found]
+
+    def _end(self, number: int) -> int:
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(timeout=30)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

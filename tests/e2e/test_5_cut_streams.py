@@ -1,0 +1,111 @@
+"""5. The stream cut at random byte offsets during a run with tools and reasoning: the transcript is the stored one."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from holdfast.client import Transcript
+from holdfast.schema.events import Delta, Event, RunFinished, Snapshot
+from holdfast.schema.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from holdfast.testing import Answer, Call, Piece, Say, Think
+from tests.e2e.conftest import Join
+from tests.e2e.cutting import CuttingProxy
+from tests.e2e.provider import Provider
+from tests.e2e.server import Server
+
+_WORDS = ("the ", "café ", "is ", "😀 ", "on\n", "fire; ", "ünder ", "ice. ")
+
+
+@pytest.mark.promise("E2", "E3", "E5")
+async def test_a_stream_cut_forty_times_gives_the_stored_transcript(
+    server: Server, provider: Provider, join: Join, tmp_path: Path
+) -> None:
+    await _follow(server, provider, join, tmp_path, steps=4, cuts=40)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+@pytest.mark.promise("E2", "E3")
+async def test_a_stream_cut_three_hundred_times(server: Server, provider: Provider, join: Join, tmp_path: Path) -> None:
+    cuts, samples = await _follow(server, provider, join, tmp_path, steps=30, cuts=300)
+    print(f"{cuts} cuts; {samples} times the text on its way was looked at, and it was always exact")
+
+
+def _script(steps: int, chance: random.Random) -> list[Answer]:
+    def words(count: int) -> str:
+        return "".join(chance.choice(_WORDS) for _ in range(count))
+
+    def answer(*more: Piece) -> Answer:
+        return Answer(pieces=(Think(words(40), chunk=3), Say(words(60), chunk=5), *more), pace=0.002)
+
+    commands = (Call("bash", {"command": "for i in 1 2 3 4 5; do echo line $i; done"}), Call("ls", {"path": "."}))
+    return [*(answer(*commands) for _ in range(steps)), answer()]
+
+
+async def _follow(
+    server: Server, provider: Provider, join: Join, tmp_path: Path, *, steps: int, cuts: int
+) -> tuple[int, int]:
+    chance = random.Random(steps)
+    prompt = provider.tell("cut", *_script(steps, chance))
+    player = join(server)
+    session = await player.session()
+    cursor = (await player.client.session(session.id)).cursor
+
+    def after() -> int | None:
+        """The rest of a long run is not cut, so that it ends."""
+        return chance.randrange(150, 6000) if proxy.cuts < cuts else None
+
+    samples: list[tuple[str, int, str, str]] = []
+    async with CuttingProxy(server.address, at=tmp_path / "cut.sock", after=after) as proxy:
+        reader = join(server, "reader", address=proxy.address)
+        async with reader.client.events(session_id=session.id, after=cursor) as stream:
+            run = (await player.prompt(session.id, prompt, mode="auto")).run
+            async for event in stream:
+                samples += _open(stream.transcript, event)
+                if isinstance(event, RunFinished):
+                    break
+            # What is left to cut is cut while everything is read again from the beginning.
+            transcript, again = stream.transcript, reader.client.events(session_id=session.id, after=cursor)
+            ends = 0
+            while proxy.cuts < cuts:
+                async for event in again:
+                    samples += _open(again.transcript, event)
+                    if isinstance(event, RunFinished):
+                        break
+                ends += 1
+                await again.aclose()
+                assert _sorted(again.transcript) == _sorted(transcript)
+                again = reader.client.events(session_id=session.id, after=cursor)
+
+    stored = await player.messages(session.id)
+    assert (await player.client.get_run(run.id)).state == "completed"
+    assert _sorted(transcript) == stored
+    assert proxy.cuts >= cuts
+    assert samples
+    by_id = {message.id: message for message in stored}
+    for message_id, part, of, text in samples:
+        assert _whole(by_id[message_id], part, of).startswith(text), (of, text)
+    return proxy.cuts, len(samples)
+
+
+def _open(transcript: Transcript, event: Event) -> list[tuple[str, int, str, str]]:
+    """The text that is on its way, as it stands after this event."""
+    if not isinstance(event, Delta | Snapshot):
+        return []
+    return [
+        (event.message_id, part.part, part.of, part.text)
+        for part in transcript.open_parts(event.message_id)
+        if part.of in ("text", "reasoning")
+    ]
+
+
+def _sorted(transcript: Transcript) -> list[Message]:
+    return sorted(transcript.messages.values(), key=lambda message: message.seq)
+
+
+def _whole(message: Message, part: int, of: str) -> str:
+    stored = message.parts[part]
+    assert isinstance(stored, Text if of == "text" else Reasoning)
+    assert not isinstance(stored, ToolCall | ToolResult)
+    return stored.text

@@ -1,0 +1,70 @@
+"""6. Eight processes start at once: one server, eight answers."""
+
+import asyncio
+import sys
+
+import pytest
+
+from holdfast.client import SyncClient
+from holdfast.errors import Unreachable
+from tests.e2e.server import ServerProcess
+
+_FIND = """
+import os, sys
+from holdfast.client import open_sync
+sys.stdin.readline()
+with open_sync(os.environ, name="starter") as client:
+    print(client.server().pid)
+"""
+
+
+@pytest.mark.promise("W10")
+async def test_eight_processes_that_start_at_once_find_one_server(own_server: ServerProcess) -> None:
+    await asyncio.to_thread(own_server.stop)
+    eight = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _FIND),
+            env=own_server.env,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        for _ in range(8)
+    ]
+    said = await asyncio.gather(*(process.communicate(b"go\n") for process in eight))
+    assert [stderr.decode() for _, stderr in said] == [""] * 8
+    pids = {int(stdout) for stdout, _ in said}
+    assert len(pids) == 1
+    await asyncio.to_thread(_stop, own_server)
+
+
+def _stop(server: ServerProcess) -> None:
+    """It is nobody's child, so only its silence tells that it is gone."""
+    with SyncClient(server.address, patience=0.0) as client:
+        client.stop_server(if_idle=True)
+        while _answers(client):
+            pass
+
+
+def _answers(client: SyncClient) -> bool:
+    try:
+        client.health()
+    except Unreachable:
+        return False
+    return True
+
+
+@pytest.mark.promise("W10")
+async def test_a_second_server_leaves_the_first_alone_and_says_why(own_server: ServerProcess) -> None:
+    second = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "holdfast", "serve"),
+        env=own_server.env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await second.communicate()
+    assert second.returncode == 75
+    assert b"Traceback" not in said
+    with SyncClient(own_server.address, patience=0.0) as client:
+        assert (await asyncio.to_thread(client.server)).pid == own_server.pid
