@@ -107,21 +107,23 @@ async def test_a_database_that_was_cut_off_is_not_touched(tmp_path: Path) -> Non
 
 
 @pytest.mark.promise("W10")
-async def test_damage_is_looked_for_after_a_crash_and_not_touched(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "found"), [("jobs_of_workspace", "Page"), ("jobs", "malformed|Page")])
+async def test_damage_is_looked_for_after_a_crash_and_not_touched(tmp_path: Path, name: str, found: str) -> None:
     path = tmp_path / "a" / "holdfast.db"
     await filled(path)
+    with closing(sqlite3.connect(path)) as sql:
+        (root,) = sql.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchone()
     store = await open_store(path)
-    await store.commit(says("msg_more", "left in the write-ahead log"))
+    await store.commit(new_workspace("wsp_2"))
     crashed = tmp_path / "b"
     await asyncio.to_thread(shutil.copytree, path.parent, crashed)
     await store.close()
     with (crashed / "holdfast.db").open("r+b") as file:
-        for page in range(5, 60):
-            file.seek(page * 4096)
-            file.write(b"\xa5" * 64)
+        file.seek((root - 1) * 4096)
+        file.write(b"\xa5" * 64)
     before = contents(crashed)
     assert "holdfast.db-wal" in before
-    with pytest.raises(StoreDamaged, match="is damaged"):
+    with pytest.raises(StoreDamaged, match=f"is damaged: .*({found})"):
         await open_store(crashed / "holdfast.db")
     assert contents(crashed) == before
 

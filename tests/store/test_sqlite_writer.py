@@ -157,6 +157,18 @@ async def test_wherever_the_disk_fails_nothing_is_half_written_and_the_next_comm
     assert (committed.numbers, committed.seqs) == ((2,), {"msg_1": 1})
 
 
+@pytest.mark.promise("E1")
+async def test_numbers_of_a_batch_that_failed_midway_go_to_the_next_one(open_sqlite: OpenSqlite) -> None:
+    faults = Faults()
+    store = await ready(await open_sqlite(connect=faults.connect))
+    told = says("msg_1", "x")
+    midway = Batch((), (*told.events, *says("msg_2", "x", session_id="ses_unknown").events))
+    results = await group_of(store, faults, [told, midway, says("msg_3", "x")], lambda _: None)
+    assert isinstance(results[1], StoreConflict)
+    assert (results[0].numbers, results[2].numbers) == ((3,), (4,))
+    assert await kinds(store) == ["session.created"] + ["message.updated"] * 3
+
+
 @pytest.mark.promise("R14")
 @pytest.mark.parametrize("start", ["SAVEPOINT", "RELEASE", "ROLLBACK TO"])
 async def test_a_group_that_cannot_be_kept_apart_is_nobodys(open_sqlite: OpenSqlite, start: str) -> None:

@@ -221,6 +221,8 @@ class AddUsage(Write, frozen=True, kw_only=True):
     usage: Usage
     runs: int = 0
     steps: int = 0
+    by_child: bool = False
+    """Only to the session: a sub-agent spent it, and told the statistics itself."""
 
 
 class AddToolUse(Write, frozen=True, kw_only=True):

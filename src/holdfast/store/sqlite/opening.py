@@ -112,7 +112,7 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
             detail={"found": version, "known": known},
         )
     if findings != [("ok",)]:
-        raise _damaged(path, "; ".join(str(row[0]) for row in findings))
+        raise _damaged(path, "; ".join(line for (found,) in findings for line in str(found).splitlines()))
 
 
 def open_writer(path: Path, *, connect: Connect = connect) -> sqlite3.Connection:

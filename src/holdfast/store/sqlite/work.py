@@ -96,6 +96,8 @@ def put_answer(tx: Transaction, answer: StoredAnswer) -> None:
 
 def add_usage(tx: Transaction, write: AddUsage) -> None:
     sessions.add_usage(tx, write.session_id, write.usage)
+    if write.by_child:
+        return
     usage = write.usage
     tx.sql.execute(
         "INSERT INTO usage_days (day, model, input, output, cache_read, cache_write, cost, estimated, runs, steps) "
