@@ -33,7 +33,9 @@ class Spent(Word, frozen=True):
     model: str
     usage: Usage
     steps: int = 1
-    """0 for a request that is no step of the turn: a summary, a title."""
+    """0 for a request that is no step of the turn: a summary, a title, an attempt that failed."""
+    by_child: bool = False
+    """A sub-agent spent it: its own run has told the day's statistics already."""
 
 
 class Ending(Word, frozen=True):
@@ -78,6 +80,11 @@ class Child(Protocol):
 
     async def ended(self) -> Run:
         """The run with its end. Cancelling this cancels the child and waits for its end, which is bounded."""
+        ...
+
+    @property
+    def run(self) -> Run | None:
+        """The run with its end, once it has one."""
         ...
 
 
@@ -135,8 +142,8 @@ class Seat(Protocol):
         """
         ...
 
-    def progress(self, phase: Phase, what: str = "") -> None:
-        """What the run waits for from now on (``now`` of the run, ``run.progress``)."""
+    def progress(self, phase: Phase, what: str = "", *, since: str | None = None) -> None:
+        """What the run waits for (``now`` of the run, ``run.progress``), from now on or since then."""
         ...
 
     def report(self, *, killed: Sequence[str] = (), left_running: Sequence[str] = ()) -> None:

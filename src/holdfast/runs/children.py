@@ -32,6 +32,10 @@ class ChildRun:
         self.run_id = run_id
         self.over = over
 
+    @property
+    def run(self) -> Run | None:
+        return self.over.result().run if self.over.done() and not self.over.cancelled() else None
+
     async def ended(self) -> Run:
         try:
             return (await asyncio.shield(self.over)).run

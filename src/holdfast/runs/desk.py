@@ -52,16 +52,23 @@ class Desk:
         """Whether runs of this workspace are accepted and started."""
         return workspace_id in self.open_workspaces and not self.stopping
 
-    def mailbox(self, session_id: str) -> Mailbox:
+    def mailbox(self, session_id: str, *, known: Session | None = None) -> Mailbox:
         """The session's mailbox. Post to it at once: one without work is not kept."""
-        return self.mailboxes.get(session_id) or self._make(session_id, None)
+        return self.mailboxes.get(session_id) or self._make(session_id, None, known)
 
     def new_mailbox(self, session: Session) -> Mailbox:
         """Of a session that its first command makes."""
-        return self._make(session.id, new_state(session))
+        return self._make(session.id, new_state(session), session)
 
-    def _make(self, session_id: str, state: LaneState | None) -> Mailbox:
-        mailbox = self.mailboxes[session_id] = Mailbox(
-            session_id, store=self.store, owner=self._owner, tasks=self.tasks, bounds=self.bounds, state=state
+    def _make(self, session_id: str, state: LaneState | None, known: Session | None) -> Mailbox:
+        mailbox = Mailbox(
+            session_id,
+            store=self.store,
+            owner=self._owner,
+            tasks=self.tasks,
+            bounds=self.bounds,
+            state=state,
+            known=known,
         )
+        self.mailboxes[session_id] = mailbox
         return mailbox

@@ -83,12 +83,12 @@ class Engine:
         again = partial(self._again, body_hash=body_hash, session_id=session_id)
         if answer := await again(request.run_id):
             return answer
-        session = await self._store.session(session_id)
+        session = await self._session(session_id)
         validate(request)
         refuse_child(session)
         await self._desk.turns.check(session, request)
         acceptance = Acceptance(request=self._named(request), client=client, body_hash=body_hash)
-        return await self._accept(self._desk.mailbox(session_id), acceptance, again=again)
+        return await self._accept(self._desk.mailbox(session_id, known=session), acceptance, again=again)
 
     async def accept_in_new_session(
         self, workspace_id: str, request: RunRequest, *, client: str, body_hash: str, title: str = ""
@@ -262,6 +262,10 @@ class Engine:
         answer = answer_again(record, body_hash=body_hash, session_id=session_id, workspace_id=workspace_id)
         return replace(answer, run=self.shown(answer.run))
 
+    async def _session(self, session_id: str) -> Session:
+        mailbox = self._desk.mailboxes.get(session_id)
+        return mailbox.state.session if mailbox and mailbox.state else await self._store.session(session_id)
+
     def _named(self, request: RunRequest) -> RunRequest:
         return request if request.run_id is not None else replace(request, run_id=self._desk.ids.new("run"))
 
@@ -292,7 +296,7 @@ class Engine:
 
     async def load(self, mailbox: Mailbox) -> Plan[None]:
         """For mailboxes."""
-        return await recovery.load(self._desk, mailbox.session_id)
+        return await recovery.load(self._desk, mailbox.session_id, known=mailbox.known)
 
     def applied(self, mailbox: Mailbox, plan: Plan[Any]) -> None:
         """For mailboxes: what is committed takes effect."""

@@ -127,6 +127,7 @@ class Entry:
                 usage=spent.usage,
                 runs=int(first),
                 steps=spent.steps,
+                by_child=spent.by_child,
             )
         )
 

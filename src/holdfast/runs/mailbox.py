@@ -22,6 +22,7 @@ from holdfast.runs.bounds import Bounds
 from holdfast.runs.ledger_writes import LaneState, Plan
 from holdfast.runs.tasks import Tasks
 from holdfast.schema.base import Word
+from holdfast.schema.sessions import Session
 from holdfast.store import Batch, Committed, Store
 
 A = TypeVar("A")
@@ -81,8 +82,11 @@ class Mailbox:
         tasks: Tasks,
         bounds: Bounds,
         state: LaneState | None = None,
+        known: Session | None = None,
     ) -> None:
         self.session_id = session_id
+        self.known = known
+        """The session, if whoever made the mailbox had read it already."""
         self.state = state
         """As committed; ``None`` before it is loaded."""
         self.stuck: StoreUnwritable | None = None

@@ -25,9 +25,9 @@ from holdfast.schema.sessions import Session
 _logger = logging.getLogger(__name__)
 
 
-async def load(desk: Desk, session_id: str) -> Plan[None]:
+async def load(desk: Desk, session_id: str, *, known: Session | None = None) -> Plan[None]:
     """The lane, with what must be committed before anything else is decided on it."""
-    session = await desk.store.session(session_id)
+    session = known or await desk.store.session(session_id)
     rows = await desk.store.lane(session_id)
     lane = lane_of(rows)
     if lane.lifecycle == "open":

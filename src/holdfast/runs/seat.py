@@ -111,8 +111,8 @@ class RunSeat:
     async def child(self, request: RunRequest, *, title: str) -> Child:
         return await self._driver.children.start(request, title=title)
 
-    def progress(self, phase: Phase, what: str = "") -> None:
-        self._driver.progress(Now(phase, what, self._desk.now()))
+    def progress(self, phase: Phase, what: str = "", *, since: str | None = None) -> None:
+        self._driver.progress(Now(phase, what, since or self._desk.now()))
 
     def report(self, *, killed: Sequence[str] = (), left_running: Sequence[str] = ()) -> None:
         self._driver.report(killed=killed, left_running=left_running)

@@ -1,0 +1,194 @@
+"""What the engine costs beside the bare ledger: accepting, a whole run in a long session, and sessions that are idle.
+
+Every commit is durable (`synchronous=FULL`). *Bare* commits the same rows and events without an engine, so the ratio
+says what lanes, mailboxes and answers add. Rounds alternate, so that both meet the same machine; medians are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import itertools
+import statistics
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from holdfast.agent.protocol import Ending, Seat
+from holdfast.events import Hub
+from holdfast.runs import Engine
+from holdfast.schema import events as ev
+from holdfast.schema.messages import Finish, Message, Text
+from holdfast.schema.runs import Outcome, Run, RunRequest
+from holdfast.schema.sessions import Session, Workspace
+from holdfast.store import Batch, LaneRow, SqliteStore, open_store
+from holdfast.store import writes as w
+
+AT = "2026-01-02T03:04:05.678Z"
+WORKSPACE = "wsp_1"
+HISTORIES = (0, 100, 2000)
+
+
+class AtOnce:
+    """A turn that answers with one message, as a model would that needs no time."""
+
+    async def run(self, seat: Seat) -> Ending | None:
+        message = Message(
+            id=seat.new_id("msg"),
+            session_id=seat.session.id,
+            run_id=seat.run.id,
+            role="assistant",
+            seq=0,
+            created_at=seat.now(),
+            parts=(Text("yes"), Finish("end_turn")),
+        )
+        await seat.boundary(outcome=Outcome("completed", "end_turn", text="yes"), messages=[message])
+        return None
+
+
+class Turns:
+    async def check(self, session: Session, request: RunRequest) -> None: ...
+
+    def turn(self, run: Run, session: Session) -> AtOnce:
+        return AtOnce()
+
+
+class Bench:
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.engine = Engine(store, Hub(store), Turns())
+        self._numbers = itertools.count(1)
+
+    async def session(self, *, messages: int = 0) -> str:
+        session_id = f"ses_{next(self._numbers)}"
+        await self.store.commit(Batch((w.PutSession(Session(id=session_id, workspace_id=WORKSPACE)),)))
+        for start in range(0, messages, 500):
+            old = [
+                w.PutMessage(Message(f"{session_id}_{n}", session_id, "run_0", "user", 0, AT, (Text("word " * 50),)))
+                for n in range(start, min(start + 500, messages))
+            ]
+            await self.store.commit(Batch(tuple(old)))
+        return session_id
+
+    async def accept(self, session_id: str) -> str:
+        request = RunRequest(prompt="say yes")
+        return (await self.engine.accept(session_id, request, client="bench", body_hash="h")).run.id
+
+    async def accept_bare(self, session_id: str) -> Awaitable[object]:
+        """The rows and events of an accepted run that starts at once, and its end, so that the next one may."""
+        run = Run(id=f"run_{next(self._numbers)}", session_id=session_id, seq=next(self._numbers), prompt="say yes")
+        message = Message(f"msg_{next(self._numbers)}", session_id, run.id, "user", 0, AT, (Text("say yes"),))
+        await self.store.commit(
+            Batch(
+                (
+                    w.SetLane(LaneRow(session_id, next_seq=run.seq + 1)),
+                    w.InsertRun(run=run, body_hash="h", verdict="started"),
+                    w.UpdateRun(run_id=run.id, state="active", started_at=AT),
+                    w.PutMessage(message),
+                ),
+                (
+                    ev.RunAccepted(AT, session_id, run),
+                    ev.RunStarted(AT, session_id, run),
+                    ev.MessageCreated(AT, session_id, message),
+                ),
+            )
+        )
+        end = w.EndRun(run_id=run.id, outcome=Outcome("completed", "end_turn"), finished_at=AT)
+        return self.store.commit(Batch((end,)))
+
+    async def accept_ours(self, session_id: str) -> Awaitable[object]:
+        return self.engine.wait_run(await self.accept(session_id), timeout=30)
+
+    async def accepting(self, *, at_once: int, total: int) -> None:
+        """``at_once`` clients, each with a session of its own; what is timed is the answer, not the run's end."""
+        times: dict[str, list[float]] = {"engine": [], "bare": []}
+        rates: dict[str, list[float]] = {"engine": [], "bare": []}
+        for _ in range(5):
+            for name, ask in (("bare", self.accept_bare), ("engine", self.accept_ours)):
+                sessions = [await self.session() for _ in range(at_once)]
+                began = time.perf_counter()
+                await asyncio.gather(*(self._client(ask, one, total // at_once, times[name]) for one in sessions))
+                rates[name].append(total / (time.perf_counter() - began))
+        ours, bare = times["engine"], times["bare"]
+        print(
+            f"accept, {at_once:>2} at once: median {_ms(ours)}   p99 {_ms(ours, 0.99)}   bare {_ms(bare)}   "
+            f"ratio {statistics.median(ours) / statistics.median(bare):.2f}   "
+            f"whole runs {statistics.median(rates['engine']):.0f}/s, bare {statistics.median(rates['bare']):.0f}/s"
+        )
+
+    async def _client(
+        self, ask: Callable[[str], Awaitable[Awaitable[object]]], session_id: str, times: int, into: list[float]
+    ) -> None:
+        for _ in range(times):
+            began = time.perf_counter()
+            ending = await ask(session_id)
+            into.append(time.perf_counter() - began)
+            await ending
+
+    async def long_sessions(self, rounds: int) -> None:
+        """A whole run, from the request to its end, in sessions of different ages."""
+        sessions = {messages: await self.session(messages=messages) for messages in HISTORIES}
+        times: dict[int, list[float]] = {messages: [] for messages in HISTORIES}
+        for _ in range(rounds):
+            for messages, session_id in sessions.items():
+                began = time.perf_counter()
+                await self.engine.wait_run(await self.accept(session_id), timeout=30)
+                times[messages].append(time.perf_counter() - began)
+        fresh = statistics.median(times[0])
+        for messages, taken in times.items():
+            print(
+                f"a run after {messages:>4} messages: median {_ms(taken)}   "
+                f"ratio to a new session {statistics.median(taken) / fresh:.2f}"
+            )
+
+    async def idle_sessions(self, count: int) -> None:
+        """Python memory that stays when sessions have had a run and are idle again."""
+        await self._visit(count // 10)
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.take_snapshot()
+        await self._visit(count)
+        gc.collect()
+        after = tracemalloc.take_snapshot()
+        tracemalloc.stop()
+        grown = sum(line.size_diff for line in after.compare_to(before, "filename"))
+        ours = [tracemalloc.Filter(inclusive=True, filename_pattern="*/holdfast/runs/*")]
+        lanes = sum(
+            line.size_diff for line in after.filter_traces(ours).compare_to(before.filter_traces(ours), "filename")
+        )
+        print(
+            f"{count} idle sessions: {lanes / count:.1f} bytes each in the engine, {grown / count:.0f} with all else "
+            "(the hub's bounded ring of recent events and its map of sessions to workspaces)"
+        )
+
+    async def _visit(self, count: int) -> None:
+        for _ in range(count):
+            await self.engine.wait_run(await self.accept(await self.session()), timeout=30)
+
+
+def _ms(times: list[float], share: float = 0.5) -> str:
+    ordered = sorted(times)
+    return f"{ordered[min(int(len(ordered) * share), len(ordered) - 1)] * 1000:6.2f} ms"
+
+
+async def main(*, quick: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
+        store = await open_store(Path(directory) / "holdfast.db")
+        await store.commit(Batch((w.PutWorkspace(Workspace(WORKSPACE, directory)),)))
+        bench = Bench(store)
+        await bench.engine.open_workspace(WORKSPACE)
+        await bench.accepting(at_once=1, total=40 if quick else 200)
+        await bench.accepting(at_once=40, total=200 if quick else 1000)
+        await bench.long_sessions(10 if quick else 60)
+        await bench.idle_sessions(200 if quick else 3000)
+        await bench.engine.stop()
+        await store.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, to see that it runs")
+    asyncio.run(main(quick=parser.parse_args().quick))
