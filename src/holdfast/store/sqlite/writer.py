@@ -121,8 +121,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - the senders hear of it, and the writer lives on
             self._counters.last = before
             self._roll_back()
-            told = _as_store_error(error)
-            outcomes = [(job, told) for job in group]
+            outcomes = [(job, _as_store_error(error)) for job in group]
         self._loop.call_soon_threadsafe(self._deliver, outcomes)
 
     def _try_group(self, group: list[BatchJob]) -> list[tuple[BatchJob, Outcome]]:
