@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from holdfast.approvals.pending import Approvals
 from holdfast.config import Keyring, Redactor, SecretStore, Settings, TrustStore, load_config
-from holdfast.events import Hub
-from holdfast.ids import Clock, Ids, build_id, rfc3339
+from holdfast.events import Hub, keep_log
+from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
 from holdfast.models.address import Network
 from holdfast.models.factory import Models
 from holdfast.models.script import Script
 from holdfast.runs.bounds import Bounds
 from holdfast.runs.engine import Engine
-from holdfast.schema.events import JobFinished
-from holdfast.store import Batch, Store
+from holdfast.store import Store
 from holdfast.store.sqlite import open_store
-from holdfast.store.writes import PutJob
 from holdfast.workspace.blobs import Blobs
+from holdfast.workspace.chores import name_lost_jobs, sweep_leftovers
 from holdfast.workspace.configuring import Configuring
 from holdfast.workspace.rooms import Rooms
 from holdfast.workspace.sessions import SessionDesk
@@ -38,13 +34,6 @@ from holdfast.workspace.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from holdfast.server import Listener
-
-_CHORES_SECONDS = 3600.0
-_ANSWERS_KEPT = timedelta(hours=24)
-_CONTENTS_KEPT = 86_400.0
-_SWEEP_SECONDS = 10.0
-
-_log = logging.getLogger(__name__)
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,68 +66,68 @@ async def open_app(
 ) -> AsyncIterator[App]:
     """Everything up to, but without, the sockets. What a crash left is ended before this is given out (`W6`)."""
     await asyncio.to_thread(locations.prepare)
-    config = await asyncio.to_thread(load_config, locations, env=env)
-    settings = config.settings
-    store = await open_store(locations.database)
-    secrets = SecretStore(locations.secrets_file)
-    keyring = Keyring(secrets, env=env)
-    await keyring.learn(settings)
-    network = Network(settings.network.proxy, settings.network.no_proxy, settings.network.ca_file)
-    models = Models(keyring, network=network, scripts=scripts or await asyncio.to_thread(_scripts))
-    hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
-    ids = Ids(clock=clock)
-    book = _RuleBook(locations)
+    settings = (await asyncio.to_thread(load_config, locations, env=env)).settings
+    async with AsyncExitStack() as closing:
+        store = await open_store(locations.database)
+        closing.push_async_callback(store.close)
+        secrets = SecretStore(locations.secrets_file)
+        keyring = Keyring(secrets, env=env)
+        await keyring.learn(settings)
+        network = Network(settings.network.proxy, settings.network.no_proxy, settings.network.ca_file)
+        models = Models(keyring, network=network, scripts=scripts or await asyncio.to_thread(_scripts))
+        closing.push_async_callback(models.aclose)
+        hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
+        closing.callback(hub.close)
+        ids = Ids(clock=clock)
+        book = _RuleBook(locations)
 
-    async def save_rules(rules: tuple[str, ...]) -> None:
-        await book.save(rules)
-        await workspaces.tell_config_changed(("approvals.allow",))
+        async def save_rules(rules: tuple[str, ...]) -> None:
+            await book.save(rules)
+            await workspaces.tell_config_changed(("approvals.allow",))
 
-    shared = Shared(
-        store=store,
-        hub=hub,
-        approvals=Approvals(store, ids=ids, clock=clock, save_rules=save_rules),
-        keyring=keyring,
-        models=models,
-        trust=TrustStore(locations.trust_file),
-        blobs=Blobs(locations.snapshots_dir),
-        locations=locations,
-        env=env,
-        ids=ids,
-        clock=clock,
-    )
-    rooms = Rooms(shared)
-    bounds = bounds or Bounds(
-        unfinished_runs=settings.server.max_unfinished_runs, child_depth=settings.limits.agent_depth
-    )
-    engine = Engine(store, hub, WorkspaceTurns(rooms), ids=ids, clock=clock, bounds=bounds)
-    workspaces = Workspaces(rooms, engine)
-    app = App(
-        settings=settings,
-        store=store,
-        hub=hub,
-        engine=engine,
-        approvals=shared.approvals,
-        workspaces=workspaces,
-        sessions=SessionDesk(shared),
-        configuring=Configuring(shared, workspaces, secrets),
-        shared=shared,
-    )
-    tasks: list[asyncio.Task[None]] = []
-    try:
+        shared = Shared(
+            store=store,
+            hub=hub,
+            approvals=Approvals(store, ids=ids, clock=clock, save_rules=save_rules),
+            keyring=keyring,
+            models=models,
+            trust=TrustStore(locations.trust_file),
+            blobs=Blobs(locations.snapshots_dir),
+            locations=locations,
+            env=env,
+            ids=ids,
+            clock=clock,
+        )
+        rooms = Rooms(shared)
+        closing.push_async_callback(rooms.close_all)
+        engine = Engine(
+            store, hub, WorkspaceTurns(rooms), ids=ids, clock=clock, bounds=bounds or _configured_bounds(settings)
+        )
+        closing.push_async_callback(engine.stop)
+        workspaces = Workspaces(rooms, engine)
         await engine.recover()
-        await _name_lost_jobs(app)
-        tasks = [
-            asyncio.create_task(hub.run(), name="heartbeats"),
-            asyncio.create_task(_chores(app), name="chores"),
-        ]
-        yield app
-    finally:
-        await _end(tasks)
-        await engine.stop()
-        await rooms.close_all()
-        hub.close()
-        await models.aclose()
-        await store.close()
+        await name_lost_jobs(shared)
+        for name, chore in (
+            ("heartbeats", hub.run()),
+            ("keep the log", keep_log(store, keep_seconds=float(settings.server.keep_events), clock=clock)),
+            ("sweep leftovers", sweep_leftovers(shared)),
+        ):
+            closing.push_async_callback(_end, asyncio.create_task(chore, name=name))
+        yield App(
+            settings=settings,
+            store=store,
+            hub=hub,
+            engine=engine,
+            approvals=shared.approvals,
+            workspaces=workspaces,
+            sessions=SessionDesk(shared),
+            configuring=Configuring(shared, workspaces, secrets),
+            shared=shared,
+        )
+
+
+def _configured_bounds(settings: Settings) -> Bounds:
+    return Bounds(unfinished_runs=settings.server.max_unfinished_runs, child_depth=settings.limits.agent_depth)
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,47 +235,10 @@ class _RuleBook:
         edit_config(self._file, {"approvals.allow": [*known, *(rule for rule in rules if rule not in known)]})
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def _chores(app: App) -> None:
-    """What is due now and then: events and answers that are old enough go (`E8`)."""
-    while True:
-        now = datetime.fromtimestamp(app.shared.clock(), UTC)
-        keep = timedelta(seconds=app.settings.server.keep_events)
-        pruned = await app.store.prune_events(before=rfc3339((now - keep).timestamp()))
-        await app.store.prune_answers(before=rfc3339((now - _ANSWERS_KEPT).timestamp()))
-        swept = await _sweep(app)
-        if pruned or swept:
-            _log.info("%d old events and %d unneeded file contents were removed", pruned, swept)
-        await asyncio.sleep(_CHORES_SECONDS)
-
-
-async def _sweep(app: App) -> int:
-    """Old contents of files that no snapshot needs any more, a day after they were kept."""
-    loop = asyncio.get_running_loop()
-
-    def needed(names: Collection[str]) -> Collection[str]:
-        known = asyncio.run_coroutine_threadsafe(app.store.known_contents(names), loop)
-        return known.result(_SWEEP_SECONDS)
-
-    return await asyncio.to_thread(app.shared.blobs.sweep, needed, before=app.shared.clock() - _CONTENTS_KEPT)
-
-
-async def _name_lost_jobs(app: App) -> None:
-    """Jobs of a server that is gone ended with it; say so, so that nobody waits for them."""
-    lost = (await app.store.jobs(running=True)).items
-    now = app.shared.now()
-    for job in lost:
-        ended = replace(job, state="lost", finished_at=now)
-        await app.store.commit(Batch((PutJob(ended),), (JobFinished(now, job.session_id, ended),)))
-    if lost:
-        _log.info("%d background jobs were lost with the server before", len(lost))
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def _scripts() -> dict[str, Script]:
