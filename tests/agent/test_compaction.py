@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.compaction import estimated_tokens, is_due, threshold, with_todos
-from holdfast.schema.messages import Message, Text, ToolCall, ToolResult
+from holdfast.agent.compaction import estimated_parts, is_due, summary_of, threshold
+from holdfast.schema.messages import Text, ToolCall, ToolResult
 from holdfast.schema.sessions import Todo
 
 
@@ -26,12 +26,17 @@ def test_an_unknown_window_is_never_due() -> None:
 
 
 def test_an_estimate_grows_with_what_is_sent() -> None:
-    small = [Message("m", "s", "r", "user", 1, "", (Text("x" * 100),))]
-    large = [*small, Message("m", "s", "r", "tool", 2, "", (ToolResult("c", "n", text="y" * 10_000),))]
-    large.append(Message("m", "s", "r", "assistant", 3, "", (ToolCall("c", "n", {"a": "z" * 1_000}),)))
-    assert 0 < estimated_tokens(small) < estimated_tokens(large)
+    said = estimated_parts([Text("x" * 100)])
+    asked = estimated_parts([ToolCall("c", "n", {"a": "z" * 1_000})])
+    assert 0 < said < asked < estimated_parts([ToolResult("c", "n", text="y" * 10_000)])
 
 
 def test_the_stored_task_list_is_told_as_it_is() -> None:
-    assert with_todos("s", []) == "s"
-    assert with_todos("s", [Todo("write it", "in_progress")]).endswith("- [in_progress] write it")
+    assert summary_of("s", prompts=[], todos=[]) == "s"
+    assert summary_of("s", prompts=[], todos=[Todo("write it", "in_progress")]).endswith("- [in_progress] write it")
+
+
+def test_the_request_is_kept_word_for_word() -> None:
+    kept = summary_of("s", prompts=["first wish", "", "and another"], todos=[])
+    assert kept.endswith("word for word\nfirst wish\n\nand another")
+    assert len(summary_of("s", prompts=["x" * 100_000], todos=[])) < 9_000

@@ -195,7 +195,7 @@ class _SeatChildren:
 
     async def run(self, *, agent: str, prompt: str, title: str) -> Any:
         child = await self._seat.child(RunRequest(prompt=prompt, agent=agent), title=title)
-        await self._adopted(child.session_id)
+        await self._adopted(child)
         return await child.ended()
 
 
@@ -220,6 +220,28 @@ class TestTitler:
         self.asked.append((session_id, prompt))
 
 
+class Clock:
+    """Time limits that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self._running: list[asyncio.Timeout] = []
+
+    def __call__(self, seconds: float | None) -> asyncio.Timeout:
+        limit = asyncio.timeout(None)
+        if seconds is not None:
+            self._running.append(limit)
+        return limit
+
+    def run_out(self) -> None:
+        """Of the turn that began last and has a limit."""
+        self._running.pop().reschedule(0)
+
+
+async def at_once(seconds: float) -> None:
+    """A wait before a retry that takes no time, but lets others go on."""
+    await asyncio.sleep(0)
+
+
 class RealTurns(ScriptedTurns):
     """Makes real turns; implements `TurnFactory`."""
 
@@ -233,6 +255,8 @@ class RealTurns(ScriptedTurns):
         self.surveyor = TestSurveyor()
         self.titler = TestTitler()
         self.bounds = TurnBounds(max_steps=50)
+        self.clock = Clock()
+        self.pause: Any = at_once
         self._store = store
         self._bench = TestBench(directory)
 
@@ -240,7 +264,11 @@ class RealTurns(ScriptedTurns):
         return None
 
     def turn(self, run: Run, session: Session) -> Turn:
-        kit = Kit(
+        kit = self.kit(run)
+        return CompactTurn(kit) if run.kind == "compact" else PromptTurn(kit)
+
+    def kit(self, run: Run) -> Kit:
+        return Kit(
             store=self._store,
             model=self.model,
             toolbox=TestToolbox(self.tools),
@@ -249,8 +277,10 @@ class RealTurns(ScriptedTurns):
             surveyor=self.surveyor,
             titler=self.titler,
             bounds=self.bounds,
+            effort=run.effort,
+            pause=self.pause,
+            deadline=self.clock,
         )
-        return CompactTurn(kit) if run.kind == "compact" else PromptTurn(kit)
 
 
 class TurnHouse(House):

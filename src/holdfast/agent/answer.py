@@ -7,7 +7,6 @@ never continued. Cancelled at any point, `Draft.cut_off` is what had been stream
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import time
@@ -17,12 +16,14 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from holdfast.agent.fold import Closed, Fold, Grew
-from holdfast.agent.protocol import Seat
+from holdfast.agent.fold import Closed, Fold
+from holdfast.agent.kit import Kit
+from holdfast.agent.protocol import Seat, Spent
 from holdfast.errors import ModelError, ModelNetwork, StoreUnwritable
-from holdfast.models.protocol import Model, ModelDelta, Request, Stop
+from holdfast.models.pricing import priced
+from holdfast.models.protocol import ModelDelta, Request, Stop
 from holdfast.models.retry import retry_wait
-from holdfast.schema.events import DeltaKind, MessageCreated, MessageUpdated, RunRetrying
+from holdfast.schema.events import MessageCreated, MessageUpdated, RunRetrying
 from holdfast.schema.messages import Finish, FinishReason, Message, Part, ToolCall
 from holdfast.schema.runs import Phase
 from holdfast.schema.usage import Usage
@@ -47,9 +48,12 @@ class Draft:
             created_at=seat.now(),
             model=model,
         )
+        self.steps_before = seat.run.steps
+        """When these are more, what this answer cost has been counted."""
         self.attempt = 0
         self.fold = self._new_fold()
-        self._closed: set[int] = set()
+        self._told = 0
+        """Parts that everyone has been told whole."""
         self._saved_at = 0.0
         self._dirty = False
 
@@ -64,53 +68,53 @@ class Draft:
             return
         self._seat.attempt(self.message.id, self.attempt)
         self.fold = self._new_fold()
-        self._closed, self._dirty = set(), False
+        self._told, self._dirty = 0, False
         await self._seat.commit([PutMessage(self.message)], [self._event(MessageUpdated, self.message)])
 
-    async def add(self, delta: ModelDelta) -> None:
-        closed = False
-        for change in self.fold.add(delta):
-            match change:
-                case Grew(part, of, text):
-                    self._grow(part, of, text)
-                case Closed(part):
-                    self._closed.add(part)
-                    closed = True
-        if closed:
-            await self._save(told=True)
-        elif self._dirty and time.monotonic() - self._saved_at >= SAVE_SECONDS:
-            await self._save(told=False)
+    def add(self, delta: ModelDelta) -> bool:
+        """Pass it on; whether what has come is to be saved now."""
+        fold, ended = self.fold, False
+        for change in fold.add(delta):
+            if isinstance(change, Closed):
+                ended = True
+                continue
+            part = change.part
+            call_id, name = fold.call(part)
+            self._seat.delta(
+                self.message.id,
+                part,
+                text=change.text,
+                of=change.of,
+                attempt=self.attempt,
+                call_id=call_id,
+                name=name,
+            )
+            self._dirty = True
+        return ended or (self._dirty and time.monotonic() - self._saved_at >= SAVE_SECONDS)
 
-    def _grow(self, part: int, of: DeltaKind, text: str) -> None:
-        call_id, name = self.fold.call(part)
-        self._seat.delta(self.message.id, part, text=text, of=of, attempt=self.attempt, call_id=call_id, name=name)
-        self._dirty = True
-
-    async def _save(self, *, told: bool) -> None:
-        """Store what has come; tell everyone only of parts that are complete."""
+    async def save(self) -> None:
+        """Store what has come; tell everyone of parts that are complete, if any is new."""
         self._saved_at, self._dirty = time.monotonic(), False
-        stored = replace(self.message, parts=self.fold.parts())
-        events = [self._event(MessageUpdated, replace(self.message, parts=self._told_parts()))] if told else []
+        parts, told = self.fold.parts(), self.fold.closed
+        events = []
+        if told > self._told:
+            self._told = told
+            events = [self._event(MessageUpdated, replace(self.message, parts=parts[:told]))]
         try:
-            await self._seat.commit([PutMessage(stored)], events)
+            await self._seat.commit([PutMessage(replace(self.message, parts=parts))], events)
         except StoreUnwritable:
             _log.warning("run %s: a part could not be stored yet; the answer goes on", self._seat.run.id)
             self._dirty = True
 
-    def _told_parts(self) -> tuple[Part, ...]:
-        parts = self.fold.parts()
-        count = next((number for number in range(len(parts)) if number not in self._closed), len(parts))
-        return parts[:count]
-
-    def finished(self, reason: FinishReason, detail: str = "", usage: Usage | None = None) -> Message:
+    def finished(self, reason: FinishReason, detail: str = "", *, usage: Usage) -> Message:
         return replace(self.message, parts=(*self.fold.parts(), Finish(reason, detail)), usage=usage)
 
-    def cut_off(self, reason: FinishReason, detail: str = "") -> Message:
+    def cut_off(self, reason: FinishReason, detail: str = "", *, usage: Usage | None = None) -> Message:
         """As far as it came; calls whose arguments never ended were never asked for."""
-        return replace(self.message, parts=(*self.fold.complete_parts(), Finish(reason, detail)), usage=self.fold.usage)
+        return replace(self.message, parts=(*self.fold.complete_parts(), Finish(reason, detail)), usage=usage)
 
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(part for part in self.fold.parts() if isinstance(part, ToolCall))
+        return calls_of(self.fold.parts())
 
     def _new_fold(self) -> Fold:
         return Fold(lambda: self._seat.new_id("call"))
@@ -119,6 +123,10 @@ class Draft:
         self, kind: type[MessageCreated] | type[MessageUpdated], message: Message
     ) -> MessageCreated | MessageUpdated:
         return kind(at=self._seat.now(), session_id=message.session_id, message=message)
+
+
+def calls_of(parts: tuple[Part, ...]) -> tuple[ToolCall, ...]:
+    return tuple(part for part in parts if isinstance(part, ToolCall))
 
 
 class Sink(Protocol):
@@ -130,17 +138,21 @@ class Sink(Protocol):
 
     async def begin_attempt(self) -> None: ...
 
-    async def add(self, delta: ModelDelta) -> None: ...
+    def add(self, delta: ModelDelta) -> bool:
+        """Whether `save` is due."""
+        ...
+
+    async def save(self) -> None: ...
 
 
 class Asking:
     """Asks a model, again where the policy allows it."""
 
     def __init__(
-        self, seat: Seat, model: Model, *, phase: Phase | None = None, jitter: Callable[[], float] = random.random
+        self, seat: Seat, kit: Kit, *, phase: Phase | None = None, jitter: Callable[[], float] = random.random
     ) -> None:
         self._seat = seat
-        self._model = model
+        self._kit = kit
         self._phase = phase
         """What is shown meanwhile, instead of the answer's own progress."""
         self._jitter = jitter
@@ -155,15 +167,17 @@ class Asking:
                 await self._wait_to_retry(sink, error)
 
     async def _attempt(self, sink: Sink, request: Request) -> Stop:
-        name = self._model.info.name
+        model = self._kit.model
+        name = model.info.name
         self._seat.progress(self._phase or "first_token", name)
-        waiting = True
-        async with aclosing(self._model.stream(request)) as stream:
+        waiting = self._phase is None
+        async with aclosing(model.stream(request)) as stream:
             async for delta in stream:
                 if waiting:
                     waiting = False
-                    self._seat.progress(self._phase or "streaming", name)
-                await sink.add(delta)
+                    self._seat.progress("streaming", name)
+                if sink.add(delta):
+                    await sink.save()
         if sink.fold.stop is None:
             raise ModelNetwork(f"the answer of {name!r} ended before it was complete")
         return sink.fold.stop
@@ -181,6 +195,12 @@ class Asking:
             message=error.message,
             wait=round(wait, 3),
         )
-        await self._seat.commit([], [event])
+        await self._seat.commit([], [event], spent=self._lost(sink))
         self._seat.progress("retry", f"in {wait:.0f} s: {error.error_code}")
-        await asyncio.sleep(wait)
+        await self._kit.pause(wait)
+
+    def _lost(self, sink: Sink) -> Spent | None:
+        """What the failed attempt cost, where the provider told it."""
+        usage, info = sink.fold.usage, self._kit.model.info
+        sink.fold.counted = True
+        return None if usage is None else Spent(info.name, priced(usage, info.price), steps=0)

@@ -12,19 +12,23 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.agent.answer import calls_of
+from holdfast.agent.closing import CANCELLED
+from holdfast.agent.doing import Doing
 from holdfast.agent.kit import Denied, Kit
-from holdfast.agent.protocol import Seat
-from holdfast.errors import HoldfastError, ToolError
+from holdfast.agent.protocol import Child, Seat, Spent
+from holdfast.errors import HoldfastError, StoreError, StoreUnwritable, ToolError
 from holdfast.schema.events import MessageCreated, MessageUpdated
-from holdfast.schema.messages import Message, ToolCall, ToolResult
-from holdfast.schema.runs import Phase
-from holdfast.store import CallOutput
-from holdfast.store.writes import AddToolUse, PutCallOutput, PutMessage
+from holdfast.schema.messages import Message, ResultStatus, ToolCall, ToolResult
+from holdfast.schema.usage import Usage
+from holdfast.store.writes import PutMessage
 from holdfast.tools.protocol import Output
+
+NOT_RUN = "Not run: the run was stopped before this call began."
 
 _log = logging.getLogger(__name__)
 
@@ -32,14 +36,18 @@ _log = logging.getLogger(__name__)
 class StepCalls:
     """The calls of one assistant message, and the tool message that answers them."""
 
-    def __init__(self, seat: Seat, kit: Kit, asked: Message, *, attempt: int) -> None:
+    def __init__(self, seat: Seat, kit: Kit, asked: Message, *, attempt: int = 1) -> None:
         self._seat = seat
         self._kit = kit
         self._asked = asked
         self._attempt = attempt
+        self.calls = calls_of(asked.parts)
         self._results: dict[str, ToolResult] = {}
-        self._wholes: dict[str, str] = {}
-        self._doing: dict[str, tuple[Phase, str]] = {}
+        self._begun: set[str] = set()
+        """Calls whose tool has been started."""
+        self._doing = Doing(seat)
+        self._children: list[Child] = []
+        self._usage_before = seat.run.usage
         self._announced = False
         self._message = Message(
             id=seat.new_id("msg"),
@@ -51,41 +59,30 @@ class StepCalls:
         )
 
     @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(part for part in self._asked.parts if isinstance(part, ToolCall))
-
-    @property
     def asked(self) -> Message:
         """The assistant's message, with the child sessions that its calls made."""
         return self._asked
 
-    def answered(self) -> Message:
-        """The results so far, in the order of their calls."""
-        return replace(self._message, parts=self.results())
-
     def results(self) -> tuple[ToolResult, ...]:
+        """So far, in the order of their calls."""
         return tuple(self._results[call.id] for call in self.calls if call.id in self._results)
 
-    def records(self) -> tuple[PutCallOutput | AddToolUse, ...]:
-        """Where each call's whole output is, and the day's statistics."""
-        day = datetime.fromisoformat(self._seat.now()).date().isoformat()
-        session_id, message_id = self._message.session_id, self._message.id
-        return tuple(
-            write
-            for result in self.results()
-            for write in (
-                PutCallOutput(
-                    CallOutput(
-                        result.call_id,
-                        session_id,
-                        self._wholes[result.call_id],
-                        size=len(result.text.encode()),
-                        message_id=message_id,
-                    )
-                ),
-                AddToolUse(day=day, tool=result.name, failed=int(result.status != "ok")),
-            )
+    def answered(self) -> Message:
+        """With the results so far."""
+        return replace(self._message, parts=self.results())
+
+    def closed(self) -> Message:
+        """Every call answered, when nothing of the step runs any more: those that were stopped, as stopped."""
+        return replace(
+            self._message, parts=tuple(self._results.get(call.id) or self._stopped(call) for call in self.calls)
         )
+
+    def spent(self) -> Spent | None:
+        """What its sub-agents cost, until that has been counted: nothing else is counted meanwhile."""
+        usage = sum((child.run.usage for child in self._children if child.run is not None), Usage())
+        if usage == Usage() or self._seat.run.usage != self._usage_before:
+            return None
+        return Spent(self._kit.model.info.name, usage, steps=0, by_child=True)
 
     async def run(self) -> Message:
         """All calls; the tool message that answers them. Everything but the last result is stored as it comes."""
@@ -113,26 +110,28 @@ class StepCalls:
             return True  # answered with an error at once
 
     async def _side_by_side(self, calls: Sequence[ToolCall]) -> None:
+        """Until all have ended. After a cancel, or when the ledger cannot be written, nothing of the step goes on."""
         room = asyncio.Semaphore(self._kit.bounds.tool_parallel)
         tasks = [asyncio.create_task(self._one(call, room), name=f"tool:{call.id}") for call in calls]
         try:
-            for task in tasks:
-                await asyncio.shield(task)
-        except BaseException:  # a cancel, or a ledger that cannot be written: nothing of the step goes on
-            for task in tasks:
-                task.cancel()
-            await _settled(tasks)
-            raise
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await _end(tasks)
+        failures = [error for task in tasks if not task.cancelled() and (error := task.exception())]
+        if failures:
+            raise failures[0]
 
     async def _one(self, call: ToolCall, room: asyncio.Semaphore) -> None:
         async with room:
             began = time.monotonic()
             try:
                 output = await self._attempted(call)
-            except ToolError as error:
+            except (StoreError, StoreUnwritable):
+                raise
+            except HoldfastError as error:
                 output = Output(error.message, status="error")
             finally:
-                self._doing.pop(call.id, None)
+                self._doing.over(call.id)
             await self._keep(call, output, time.monotonic() - began)
 
     async def _attempted(self, call: ToolCall) -> Output:
@@ -140,26 +139,26 @@ class StepCalls:
             raise ToolError(f"the arguments of {call.name!r} are no JSON object: {call.malformed[:200]!r}")
         tool = self._kit.toolbox.find(call.name)
         arguments = self._kit.toolbox.arguments(tool, call)
-        self._show(call, "tool", call.name)
+        self._doing.now(call.id, "tool", call.name)
+        what = call.name
         context = self._kit.bench.context(
             self._seat,
             call,
             emit=self._emitter(call),
-            progress=lambda phase: self._show(call, phase, call.name),
+            progress=lambda phase: self._doing.now(call.id, phase, what),
             adopted=lambda child: self._adopted(call, child),
         )
         try:
             plan = await tool.plan(arguments, context)
-            self._show(call, "tool", f"{call.name}: {plan.subject.title}")
+            what = f"{call.name}: {self._kit.bench.redact(plan.subject.title)}"
+            self._doing.now(call.id, "tool", what)
             permission = await self._kit.gate.permit(
-                self._seat,
-                call,
-                plan,
-                waiting=lambda: self._show(call, "approval", f"{call.name}: {plan.subject.title}"),
+                self._seat, call, plan, waiting=lambda: self._doing.now(call.id, "approval", what)
             )
             if isinstance(permission, Denied):
                 return Output(permission.text, status="denied", display=plan.display)
-            self._show(call, "tool", f"{call.name}: {plan.subject.title}")
+            self._doing.now(call.id, "tool", what)
+            self._begun.add(call.id)
             output = await tool.run(arguments, context, plan)
             return output if output.display or not plan.display else replace(output, display=plan.display)
         except (HoldfastError, asyncio.CancelledError):
@@ -182,16 +181,16 @@ class StepCalls:
     async def _keep(self, call: ToolCall, output: Output, seconds: float) -> None:
         if output.killed or output.left_running:
             self._seat.report(killed=output.killed, left_running=output.left_running)
+        redact = self._kit.bench.redact
         self._results[call.id] = ToolResult(
             call_id=call.id,
             name=call.name,
             status=output.status,
-            text=self._kit.bench.redact(output.text),
+            text=redact(output.text),
             files=output.files,
-            display=output.display,
+            display=_redacted(output.display, redact),
             duration=round(seconds, 3),
         )
-        self._wholes[call.id] = output.whole
         is_last = len(self._results) == len(self.calls)
         if not is_last and self._seat.stopping is None:
             kind = MessageUpdated if self._announced else MessageCreated
@@ -200,10 +199,11 @@ class StepCalls:
             event = kind(at=self._seat.now(), session_id=message.session_id, message=message)
             await self._seat.commit([PutMessage(message)], [event])
 
-    async def _adopted(self, call: ToolCall, child_session_id: str) -> None:
+    async def _adopted(self, call: ToolCall, child: Child) -> None:
         """A call made a child session: everyone can find it from the call."""
+        self._children.append(child)
         parts = tuple(
-            replace(part, child_session_id=child_session_id)
+            replace(part, child_session_id=child.session_id)
             if isinstance(part, ToolCall) and part.id == call.id
             else part
             for part in self._asked.parts
@@ -212,23 +212,40 @@ class StepCalls:
         event = MessageUpdated(at=self._seat.now(), session_id=self._asked.session_id, message=self._asked)
         await self._seat.commit([PutMessage(self._asked)], [event])
 
-    def _show(self, call: ToolCall, phase: Phase, what: str) -> None:
-        """A person who is waited for is more urgent to know than what runs beside."""
-        self._doing[call.id] = (phase, what)
-        urgent = [doing for doing in self._doing.values() if doing[0] in ("approval", "question")]
-        self._seat.progress(*(urgent[0] if urgent else (phase, what)))
+    def _stopped(self, call: ToolCall) -> ToolResult:
+        return stopped(call, CANCELLED if call.id in self._begun else NOT_RUN)
 
 
-async def _settled(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Until all have ended, which tools do within a bound. Further cancels change nothing: one was enough."""
-    while pending := [task for task in tasks if not task.done()]:
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait(pending)
-    for task in tasks:
-        if not task.cancelled() and (error := task.exception()):
-            _log.warning("%s failed while it was being stopped: %r", task.get_name(), error)
+def stopped(call: ToolCall, text: str = NOT_RUN) -> ToolResult:
+    """What a call is answered that was stopped before it had a result."""
+    status: ResultStatus = "cancelled"
+    return ToolResult(call_id=call.id, name=call.name, status=status, text=text)
 
 
 def denied(results: Sequence[ToolResult]) -> bool:
     """Whether any of them was denied."""
     return any(result.status == "denied" for result in results)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Stops those that still run, which tools do within a bound. Further cancels change nothing: one was enough."""
+    for task in tasks:
+        task.cancel()
+    while pending := [task for task in tasks if not task.done()]:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait(pending)
+    for task in tasks:
+        if not task.cancelled() and (error := task.exception()):
+            _log.warning("%s failed: %r", task.get_name(), error)
+
+
+def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    """The same value with every text in it redacted."""
+    match value:
+        case str():
+            return redact(value)
+        case list() | tuple():
+            return [_redacted(item, redact) for item in value]
+        case dict():
+            return {key: _redacted(item, redact) for key, item in value.items()}
+    return value

@@ -20,6 +20,5 @@ class CompactTurn:
         await talk.load()
         if talk.is_empty():
             return Ending(Outcome("completed", "end_turn", text="There is nothing to compact yet."))
-        talk.head = (await talk.new_head()).blocks
         summary = await Summarizer(seat, self._kit, talk).run()
         return Ending(Outcome("completed", "end_turn", text=summary))

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from holdfast.schema.messages import File, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from holdfast.schema.messages import (
+    Context,
+    File,
+    Message,
+    Part,
+    Reasoning,
+    Shell,
+    Summary,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from holdfast.schema.sessions import Todo
 
 SUMMARY_REQUEST = """\
@@ -30,7 +41,9 @@ _RESERVE = 0.12
 _MIN_RESERVE = 8_000
 _CHARS_PER_TOKEN = 3.6
 _TOKENS_PER_IMAGE = 1_500
+_TOKENS_PER_MESSAGE = 4.0
 _RESULT_CHARACTERS = 2_000
+_PROMPT_CHARACTERS = 8_000
 
 
 def threshold(context_window: int, max_output: int) -> int | None:
@@ -47,16 +60,17 @@ def is_due(tokens: int, *, context_window: int, max_output: int) -> bool:
     return limit is not None and tokens >= limit
 
 
-def estimated_tokens(messages: Sequence[Message]) -> int:
-    """A rough count, for models that tell no usage."""
-    return sum(_size(message) for message in messages)
+def estimated_text(texts: Iterable[str]) -> int:
+    """A rough count of tokens, for models that tell no usage."""
+    return int(sum(map(len, texts)) / _CHARS_PER_TOKEN)
 
 
-def _size(message: Message) -> int:
-    total = 4.0
-    for part in message.parts:
+def estimated_parts(parts: Iterable[Part]) -> int:
+    """The same for the parts of one message."""
+    total = _TOKENS_PER_MESSAGE
+    for part in parts:
         match part:
-            case Text(text) | Reasoning(text=text):
+            case Text(text) | Reasoning(text=text) | Summary(text) | Context(changed=text):
                 total += len(text) / _CHARS_PER_TOKEN
             case ToolCall():
                 total += (len(part.name) + len(str(part.arguments))) / _CHARS_PER_TOKEN
@@ -64,6 +78,8 @@ def _size(message: Message) -> int:
                 total += len(part.text) / _CHARS_PER_TOKEN + _TOKENS_PER_IMAGE * len(part.files)
             case File():
                 total += _TOKENS_PER_IMAGE if part.data else len(part.text or "") / _CHARS_PER_TOKEN
+            case Shell():
+                total += (len(part.command) + len(part.output)) / _CHARS_PER_TOKEN
             case _:
                 pass
     return int(total)
@@ -101,9 +117,13 @@ def _shorter(text: str, limit: int) -> str:
     return f"{text[: limit // 2]}\n[… {len(text) - limit} characters left out …]\n{text[-limit // 2 :]}"
 
 
-def with_todos(summary: str, todos: Sequence[Todo]) -> str:
-    """The summary with the task list as it is stored, which a model must not have to remember."""
-    if not todos:
-        return summary
-    lines = "\n".join(f"- [{todo.status}] {todo.text}" for todo in todos)
-    return f"{summary.rstrip()}\n\n## Task list (as stored)\n{lines}"
+def summary_of(said: str, *, prompts: Sequence[str], todos: Sequence[Todo]) -> str:
+    """What the model said, with what it must not have to remember: the request as it was made, the stored task list."""
+    blocks = [said.strip()]
+    if any(prompt.strip() for prompt in prompts):
+        asked = "\n\n".join(prompt.strip() for prompt in prompts if prompt.strip())
+        blocks.append(f"## The request you are working on, word for word\n{_shorter(asked, _PROMPT_CHARACTERS)}")
+    if todos:
+        lines = "\n".join(f"- [{todo.status}] {todo.text}" for todo in todos)
+        blocks.append(f"## Task list (as stored)\n{lines}")
+    return "\n\n".join(blocks)

@@ -1,5 +1,6 @@
 """The conversation as a turn sees it: the head, the messages since the last summary, and how much of the window they
-take. Read once when the turn begins, then kept up to date with what the turn stores.
+take. Read once when the turn begins, then kept up to date with what the turn stores, so that a step costs what it adds
+and not what was there before.
 """
 
 from __future__ import annotations
@@ -7,7 +8,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.agent import compaction, history, prompt
-from holdfast.agent.answer import Draft
 from holdfast.agent.kit import Kit
 from holdfast.agent.protocol import Seat, Spent
 from holdfast.schema.events import MessageFinished, MessageUpdated, SessionUpdated
@@ -25,16 +25,27 @@ class Conversation:
     def __init__(self, seat: Seat, kit: Kit) -> None:
         self._seat = seat
         self._kit = kit
-        self._messages: list[Message] = []
+        self._last_seq = 0
+        self._known: set[str] = set()
+        """Ids of the messages that are in it."""
+        self._sent: list[Message] = []
+        """As requests have them; it only grows, and each message in it stays the same object."""
+        self._fresh: list[Message] = []
+        """What came since the last request, as stored."""
         self._size = 0
         """Tokens that the next request will take, as far as known."""
+        self._estimate = 0
+        """The same by our own count, for providers that tell none."""
+        self._is_empty = True
+        self.prompts: list[str] = []
+        """What the person asked of this run, word for word, those that joined it included."""
         self.head: tuple[str, ...] = ()
 
     async def begin(self) -> None:
         """Read what is there, look around, and tell the model what is new."""
-        await self.load()
+        messages = await self._read()
         gathered = await self._kit.surveyor.gather()
-        self.head, known = prompt.known_context(self._messages)
+        self.head, known = prompt.known_context(messages)
         told: Context | None
         if self.head:
             told = prompt.addition(gathered, known)
@@ -42,19 +53,25 @@ class Conversation:
             told = prompt.head(gathered, agent_prompt=self._kit.agent_prompt)
             self.head = told.blocks
         if told is not None:
-            await self._tell(told)
-        await self._name_session()
+            messages = await self._tell(messages, told)
+        self._start_with(messages)
+        await self._name_session(messages)
 
     async def load(self) -> None:
-        self._messages = list(await self._kit.store.messages_since_summary(self._seat.run.session_id))
-        self._size = _size_of(self._messages)
+        """Read what is there and the head as it was last sent, for a turn that tells nothing new."""
+        messages = await self._read()
+        self.head, _ = prompt.known_context(messages)
+        self._start_with(messages)
 
     async def new_head(self) -> Context:
         """For a conversation that goes on after a summary: caches start anew, so everything is told anew."""
         return prompt.head(await self._kit.surveyor.gather(), agent_prompt=self._kit.agent_prompt)
 
     def request_messages(self) -> tuple[Message, ...]:
-        return history.request_messages(self._messages, images=self._kit.model.info.images)
+        """For a request now; every call must have its result."""
+        self._sent += history.following_messages(self._fresh, images=self._kit.model.info.images)
+        self._fresh.clear()
+        return tuple(self._sent)
 
     def is_too_long(self) -> bool:
         info = self._kit.model.info
@@ -62,70 +79,92 @@ class Conversation:
 
     def is_empty(self) -> bool:
         """Nothing was said since the last summary, or at all."""
-        return not any(message.role == "assistant" for message in self._messages)
+        return self._is_empty
 
     def estimated_usage(self, answer: tuple[Part, ...]) -> Usage:
         """For a provider that tells none."""
-        asked = compaction.estimated_tokens(self._messages) + int(sum(map(len, self.head)) / 3.6)
-        said = compaction.estimated_tokens([replace(self._messages[-1], parts=answer)]) if self._messages else 0
-        return Usage(input=asked, output=said, estimated=True)
+        asked = self._estimate + compaction.estimated_text(self.head)
+        return Usage(input=asked, output=compaction.estimated_parts(answer), estimated=True)
 
     def note_size(self, usage: Usage) -> None:
         self._size = usage.context
 
     def append(self, message: Message) -> None:
         """A message that is stored, or about to be. Its number counts only for the order within the turn."""
-        seq = max(message.seq, self._messages[-1].seq + 1 if self._messages else 1)
-        self._messages.append(replace(message, seq=seq))
-        if message.role != "assistant":
-            self._size += compaction.estimated_tokens([message])
+        self._last_seq = max(message.seq, self._last_seq + 1)
+        self._fresh.append(replace(message, seq=self._last_seq))
+        self._known.add(message.id)
+        estimate = compaction.estimated_parts(message.parts)
+        self._estimate += estimate
+        if message.role == "assistant":
+            self._is_empty = False
+        else:
+            self._size += estimate
 
     def replace_last(self, message: Message) -> None:
-        self._messages[-1] = replace(message, seq=self._messages[-1].seq)
+        self._fresh[-1] = replace(message, seq=self._fresh[-1].seq)
 
-    def restart(self, summary: Message) -> None:
+    def restart(self, summary: Message, head: Context) -> None:
         """From here on the summary stands for everything before it."""
-        self._messages = [replace(summary, seq=self._messages[-1].seq + 1 if self._messages else 1)]
-        self._size = _size_of(self._messages)
+        self.head = head.blocks
+        self._start_with([replace(summary, seq=self._last_seq + 1)])
 
     async def store(self, message: Message, *, spent: Spent | None = None) -> None:
         event = MessageFinished(at=self._seat.now(), session_id=message.session_id, message=message)
         await self._seat.commit([PutMessage(message)], [event], spent=spent)
 
-    async def discard(self, draft: Draft | None) -> None:
-        """Close an answer that did not come, so that nothing of the step is left open."""
-        if draft is not None:
-            await self.store(draft.cut_off("error", "the conversation did not fit the model's window"))
-
     async def catch_up(self) -> None:
         """Prompts that joined are in the ledger: take them in, in their order."""
-        known = {message.id for message in self._messages}
-        fresh: list[Message] = []
+        for message in reversed(await self._since_known()):
+            if message.role == "user" and not message.unsent:
+                self.append(message)
+                self.prompts.append(text_of(message.parts))
+
+    async def _since_known(self) -> list[Message]:
+        """What the ledger has behind the last message that is in here, the latest first."""
+        found: list[Message] = []
         before: int | None = _PAST_THE_END
         while before is not None:
             page = await self._kit.store.messages(self._seat.run.session_id, limit=_PAGE, before=before)
-            fresh = [message for message in page.items if message.id not in known] + fresh
-            before = page.next if page.items and page.items[0].id not in known else None
-        for message in fresh:
-            if message.role == "user" and not message.unsent:
-                self.append(message)
+            for message in reversed(page.items):
+                if message.id in self._known:
+                    return found
+                found.append(message)
+            before = page.next
+        return found
 
-    async def _tell(self, told: Context) -> None:
+    async def _read(self) -> list[Message]:
+        run = self._seat.run
+        messages = list(await self._kit.store.messages_since_summary(run.session_id))
+        self.prompts = [text_of(message.parts) for message in messages if _is_prompt_of(message, run.id)]
+        return messages
+
+    def _start_with(self, messages: list[Message]) -> None:
+        self._last_seq = messages[-1].seq if messages else 0
+        self._known = {message.id for message in messages}
+        self._sent = list(history.request_messages(messages, images=self._kit.model.info.images))
+        self._fresh = []
+        self._size = _size_of(messages)
+        self._estimate = sum(compaction.estimated_parts(message.parts) for message in messages)
+        self._is_empty = not any(message.role == "assistant" for message in messages)
+
+    async def _tell(self, messages: list[Message], told: Context) -> list[Message]:
         """The prompt of this run carries what the model is told with it."""
-        own = [message for message in self._messages if message.run_id == self._seat.run.id and message.role == "user"]
-        if not own:
-            return
-        message = replace(own[-1], parts=(told, *own[-1].parts))
-        self._messages[self._messages.index(own[-1])] = message
+        run_id = self._seat.run.id
+        place = next((at for at in reversed(range(len(messages))) if _is_prompt_of(messages[at], run_id)), None)
+        if place is None:
+            return messages
+        message = replace(messages[place], parts=(told, *messages[place].parts))
         event = MessageUpdated(at=self._seat.now(), session_id=message.session_id, message=message)
         await self._seat.commit([PutMessage(message)], [event])
+        return [*messages[:place], message, *messages[place + 1 :]]
 
-    async def _name_session(self) -> None:
+    async def _name_session(self, messages: list[Message]) -> None:
         """The first words of the first prompt, until a better title is found."""
         session = self._seat.session
         if session.title:
             return
-        said = next((text_of(message.parts) for message in self._messages if message.role == "user"), "")
+        said = next((text_of(message.parts) for message in messages if message.role == "user"), "")
         if title := first_words(said):
             at = self._seat.now()
             named = replace(session, title=title, busy=True, updated_at=at)
@@ -139,10 +178,14 @@ def first_words(text: str) -> str:
     return words if len(words) <= _TITLE_CHARACTERS else words[: _TITLE_CHARACTERS - 1] + "…"
 
 
+def _is_prompt_of(message: Message, run_id: str) -> bool:
+    return message.run_id == run_id and message.role == "user"
+
+
 def _size_of(messages: list[Message]) -> int:
     """What the last answer was told to take, and an estimate of what came after it."""
     for place in range(len(messages) - 1, -1, -1):
         usage = messages[place].usage
-        if usage is not None:
-            return usage.context + compaction.estimated_tokens(messages[place + 1 :])
-    return compaction.estimated_tokens(messages)
+        if usage is not None and usage.context:
+            return usage.context + sum(compaction.estimated_parts(later.parts) for later in messages[place + 1 :])
+    return sum(compaction.estimated_parts(message.parts) for message in messages)

@@ -103,7 +103,11 @@ class Fold:
         self._calls: dict[int, int] = {}
         self._writing: int | None = None
         """The text or reasoning part that the next words belong to."""
+        self.closed = 0
+        """How many parts are complete, counted from the first up to one that is not."""
         self.usage: Usage | None = None
+        self.counted = False
+        """Whether what it cost is in the run's usage already."""
         self.stop: Stop | None = None
 
     def add(self, delta: ModelDelta) -> tuple[Grew | Closed, ...]:
@@ -207,6 +211,8 @@ class Fold:
         if slot in self._done:
             return ()
         self._done[slot] = self._slots[slot].part()
+        while self.closed in self._done:
+            self.closed += 1
         return (Closed(slot),)
 
     def _open(self, part: _Open) -> int:

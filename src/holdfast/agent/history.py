@@ -2,8 +2,9 @@
 crashed, cancelled, retried, compacted or forked, the next request is one that every wire can send.
 
 - In the order of their numbers, from the last summary on; records of runs that never started are left out.
-- Every tool call is followed by exactly one result: a missing one is answered here, one without a call is dropped.
-- A message that was cut off keeps its text and its answered calls, not its unfinished reasoning.
+- It begins with the person, and every tool call is followed by exactly one result: a missing one is answered here, one
+  without a call, or a call that comes a second time, is dropped.
+- A message that was cut off keeps its text and its calls, and of its reasoning only what led to a call.
 - What a model has no eyes for is named instead of shown.
 
 The same stored messages always give the same request, and a message that is added only adds to its end, so that
@@ -35,22 +36,34 @@ from holdfast.schema.messages import (
 
 NO_RESULT = "The outcome of this call is unknown: it was interrupted and may have run. Check before you repeat it."
 SUMMARY_HEAD = "Summary of the conversation so far, in place of its messages:\n\n"
+EMPTY = "(The message is empty.)"
+BEGINNING = "(The beginning of the conversation is missing.)"
 
-_CUT_OFF = frozenset({"cancelled", "interrupted", "error"})
+_CUT_OFF = frozenset({"cancelled", "interrupted", "error", "limit"})
 
 
 def request_messages(messages: Iterable[Message], *, images: bool) -> tuple[Message, ...]:
     """The messages to send, for a model that can see ``images`` or not."""
+    sent = following_messages(messages, images=images)
+    if sent and sent[0].role != "user":
+        first = replace(sent[0], id=f"{sent[0].id}:beginning", role="user", parts=(Text(BEGINNING),), usage=None)
+        return (first, *sent)
+    return sent
+
+
+def following_messages(messages: Iterable[Message], *, images: bool) -> tuple[Message, ...]:
+    """What these add to a request that ends before them. Nothing in them may answer a call of an earlier one."""
     ordered = sorted((message for message in messages if not message.unsent), key=lambda message: message.seq)
     ordered = _since_summary(ordered)
     results = _results_by_call(ordered)
+    called: set[str] = set()
     sent: list[Message] = []
     for message in ordered:
         match message.role:
             case "user":
                 _append(sent, message, _user_parts(message.parts, images=images))
             case "assistant":
-                parts = _assistant_parts(message.parts)
+                parts = _assistant_parts(message.parts, called)
                 _append(sent, message, parts)
                 if calls := [part for part in parts if isinstance(part, ToolCall)]:
                     sent.append(_answers(message, calls, results, images=images))
@@ -91,12 +104,12 @@ def _append(sent: list[Message], message: Message, parts: tuple[Part, ...]) -> N
 
 
 def _user_parts(parts: tuple[Part, ...], *, images: bool) -> tuple[Part, ...]:
+    """Never empty for a prompt: something was said, if only nothing."""
     sent: list[Part] = []
     for part in parts:
         match part:
             case Text(text):
-                if text:
-                    sent.append(part)
+                sent.append(part if text.strip() else Text(EMPTY))
             case File():
                 sent.append(_file(part, images=images))
             case Shell():
@@ -104,7 +117,7 @@ def _user_parts(parts: tuple[Part, ...], *, images: bool) -> tuple[Part, ...]:
             case Summary(text):
                 sent.append(Text(SUMMARY_HEAD + text))
             case Notice():
-                if part.for_model:
+                if part.for_model and part.text.strip():
                     sent.append(Text(part.text))
             case Context(changed=changed):
                 if changed:
@@ -116,7 +129,8 @@ def _user_parts(parts: tuple[Part, ...], *, images: bool) -> tuple[Part, ...]:
     return tuple(sent)
 
 
-def _assistant_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _assistant_parts(parts: tuple[Part, ...], called: set[str]) -> tuple[Part, ...]:
+    """``called`` are the calls so far; it grows."""
     cut_off = any(isinstance(part, Finish) and part.reason in _CUT_OFF for part in parts)
     kept: list[Part] = []
     for part in parts:
@@ -125,17 +139,27 @@ def _assistant_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
                 if text.strip():
                     kept.append(part)
             case ToolCall():
-                kept.append(part)
+                if part.id not in called:
+                    called.add(part.id)
+                    kept.append(part)
             case Reasoning():
-                if not cut_off and part.opaque is not None:
+                if part.opaque is not None:
                     kept.append(part)
             case File() | ToolResult() | Shell() | Summary() | Notice() | Context() | Finish() | Unknown():
                 pass
             case _:
                 assert_never(part)
+    if cut_off:
+        kept = _without_loose_thoughts(kept)
     if all(isinstance(part, Reasoning) for part in kept):
         return ()  # thoughts that led to nothing are no answer
     return tuple(kept)
+
+
+def _without_loose_thoughts(parts: list[Part]) -> list[Part]:
+    """What was thought before a call goes with it, as some providers demand; other thoughts are worth nothing now."""
+    last_call = max((place for place, part in enumerate(parts) if isinstance(part, ToolCall)), default=-1)
+    return [part for place, part in enumerate(parts) if place < last_call or not isinstance(part, Reasoning)]
 
 
 def _answers(asked: Message, calls: list[ToolCall], results: dict[str, ToolResult], *, images: bool) -> Message:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.agent.prompt import Gathered
-from holdfast.agent.protocol import Seat
-from holdfast.models.protocol import Model, ToolSpec
+from holdfast.agent.protocol import Child, Seat
+from holdfast.models.protocol import Model
 from holdfast.schema.base import Word
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Phase
+from holdfast.schema.tools import ToolSpec
 from holdfast.store import Store
 from holdfast.tools.protocol import Context, Plan, Tool
 
@@ -73,9 +75,9 @@ class Bench(Protocol):
         *,
         emit: Callable[[str], None],
         progress: Callable[[Phase], None],
-        adopted: Callable[[str], Any],
+        adopted: Callable[[Child], Awaitable[None]],
     ) -> Context:
-        """``adopted`` is given the session of a child run as soon as there is one."""
+        """``adopted`` is given a child run as soon as there is one."""
         ...
 
     def redact(self, text: str) -> str: ...
@@ -105,3 +107,7 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     agent_prompt: str | None = None
     """Instead of our rules, for a named agent."""
     effort: str | None = None
+    pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+    """Waits before a retry."""
+    deadline: Callable[[float | None], asyncio.Timeout] = asyncio.timeout
+    """Ends what runs inside it after so many seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.agent.kit import Bench
-from holdfast.agent.protocol import Ending, Seat
+from holdfast.agent.protocol import Child, Ending, Seat
 from holdfast.schema.events import MessageCreated
 from holdfast.schema.messages import Message, Shell, ToolCall
 from holdfast.schema.runs import Outcome
@@ -41,7 +41,7 @@ class ShellTurn:
             call,
             emit=lambda text: seat.delta(message.id, 0, text=text, of="output", call_id=call.id, name="bash"),
             progress=lambda phase: seat.progress(phase, self._command),
-            adopted=lambda _: None,
+            adopted=_no_child,
         )
         arguments = BashArguments(self._command)
         output = await self._bash.run(arguments, context, await self._bash.plan(arguments, context))
@@ -51,3 +51,7 @@ class ShellTurn:
         if seat.stopping is not None:
             return Ending(Outcome("cancelled", seat.stopping, message_id=message.id), messages=(done,))
         return Ending(Outcome("completed", "end_turn", text=shell.output, message_id=message.id), messages=(done,))
+
+
+async def _no_child(child: Child) -> None:
+    raise AssertionError(f"a command made a sub-agent: {child.run_id}")

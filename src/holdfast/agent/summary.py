@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.agent.answer import Asking
-from holdfast.agent.compaction import SUMMARY_REQUEST, shortened, with_todos
+from holdfast.agent.compaction import SUMMARY_REQUEST, shortened, summary_of
 from holdfast.agent.conversation import Conversation
 from holdfast.agent.fold import Fold
 from holdfast.agent.kit import Kit
@@ -29,16 +29,17 @@ class Summarizer:
         """Ask for the summary, store it, and let the conversation go on from it."""
         self._seat.progress("compacting")
         collector = await self._ask()
-        text = text_of(collector.fold.parts()).strip()
-        if not text:
+        said = text_of(collector.fold.parts())
+        if not said.strip():
             raise ModelGarbage("the model gave no summary of the conversation; try again or start a new session")
-        text = with_todos(text, await self._kit.store.todos(self._seat.run.session_id))
+        todos = await self._kit.store.todos(self._seat.run.session_id)
+        text = summary_of(said, prompts=self._talk.prompts, todos=todos)
         head = await self._talk.new_head()
         message = self._message((head, Summary(text)))
-        usage = priced(collector.fold.usage or self._talk.estimated_usage((Text(text),)), self._kit.model.info.price)
-        await self._talk.store(message, spent=Spent(self._kit.model.info.name, usage, steps=0))
-        self._talk.restart(message)
-        self._talk.head = head.blocks
+        info = self._kit.model.info
+        usage = priced(collector.fold.usage or self._talk.estimated_usage((Text(said),)), info.price)
+        await self._talk.store(message, spent=Spent(info.name, usage, steps=0))
+        self._talk.restart(message, head)
         return text
 
     async def _ask(self) -> Collector:
@@ -52,7 +53,7 @@ class Summarizer:
             )
             collector = Collector()
             try:
-                await Asking(self._seat, self._kit.model, phase="compacting").ask(collector, request)
+                await Asking(self._seat, self._kit, phase="compacting").ask(collector, request)
             except ModelContext:
                 continue
             return collector
@@ -81,5 +82,9 @@ class Collector:
         self.attempt += 1
         self.fold = Fold(lambda: "call_ignored")
 
-    async def add(self, delta: ModelDelta) -> None:
+    def add(self, delta: ModelDelta) -> bool:
         self.fold.add(delta)
+        return False
+
+    async def save(self) -> None:
+        """It is kept nowhere: a summary counts only when it is whole."""

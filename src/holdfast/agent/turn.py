@@ -11,7 +11,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from holdfast.agent.answer import Asking, Draft
+from holdfast.agent.answer import Asking, Draft, calls_of
 from holdfast.agent.calls import StepCalls, denied
 from holdfast.agent.closing import finish_reason
 from holdfast.agent.conversation import Conversation
@@ -23,9 +23,10 @@ from holdfast.agent.summary import Summarizer
 from holdfast.errors import HoldfastError, ModelContext
 from holdfast.models.pricing import priced
 from holdfast.models.protocol import Request, Stop
-from holdfast.schema.messages import Message, text_of
+from holdfast.schema.messages import Message, ToolResult, text_of
 from holdfast.schema.runs import EndReason, EndState, Outcome, RunError
 from holdfast.schema.usage import Usage
+from holdfast.store.writes import AddToolUse
 
 
 class PromptTurn:
@@ -37,14 +38,14 @@ class PromptTurn:
     async def run(self, seat: Seat) -> Ending | None:
         work = _Work(seat, self._kit)
         seconds = self._kit.bounds.max_seconds
-        clock = asyncio.timeout(seconds or None)
+        clock = self._kit.deadline(seconds or None)
         try:
             async with clock:
                 return await work.steps()
         except TimeoutError:
             if not clock.expired():
                 raise
-            return work.over("failed", "limit_time", f"it took longer than {seconds:g} s")
+            return work.over("limit_time", f"it took longer than {seconds:g} s")
         except asyncio.CancelledError:
             if seat.stopping is None:
                 raise
@@ -71,8 +72,6 @@ class _Work:
         self._seat.progress("starting")
         await self._talk.begin()
         while True:
-            if limit := self._limit_reached():
-                return self.over("failed", *limit)
             if self._talk.is_too_long():
                 await self._summarize()
             try:
@@ -104,7 +103,7 @@ class _Work:
             output_schema=self._seat.run.output_schema,
             cache_key=self._seat.run.session_id,
         )
-        stop = await Asking(self._seat, self._kit.model).ask(self._draft, request)
+        stop = await Asking(self._seat, self._kit).ask(self._draft, request)
         self._asked_to_shorten = False
         return stop
 
@@ -112,17 +111,16 @@ class _Work:
         """The answer is complete: run what it asks for, or end."""
         draft = self._draft
         assert draft is not None
-        calls = draft.calls()
         usage = self._usage(draft)
+        self._talk.note_size(usage)
         spent = Spent(self._kit.model.info.name, usage)
-        if calls and stop.reason != "refused":
-            message = draft.finished("tool_use", usage=usage)
-            return await self._run_calls(message, spent, attempt=draft.attempt)
-        message = draft.finished(stop.reason, stop.detail, usage=usage)
+        if draft.calls() and stop.reason != "refused":
+            return await self._run_calls(draft.finished("tool_use", usage=usage), spent, attempt=draft.attempt)
+        message = draft.finished("end_turn" if stop.reason == "tool_use" else stop.reason, stop.detail, usage=usage)
         self._take(message)
         outcome = self._outcome(message, stop)
-        if outcome.state != "completed":
-            return Ending(outcome, messages=(message,), spent=spent)
+        if outcome.state != "completed" or self._limit_reached(spent):
+            return Ending(outcome, messages=(message, *self._never_run(message)), spent=spent)
         return await self._seat.boundary(outcome=outcome, messages=(message,), spent=spent)
 
     async def _run_calls(self, message: Message, spent: Spent, *, attempt: int) -> Crossing | Ending:
@@ -130,23 +128,27 @@ class _Work:
         self._take(message)
         self._calls = calls = StepCalls(self._seat, self._kit, message, attempt=attempt)
         answers = await calls.run()
+        results = calls.results()
         self._talk.replace_last(calls.asked)
         self._talk.append(answers)
+        self._last_step_denied = denied(results)
+        used = tuple(self._use_of(result) for result in results)
+        if limit := self._loop(calls) or self._limit_reached(calls.spent()):
+            return replace(self.over(*limit), writes=used)
+        crossing = await self._seat.boundary(messages=(answers,), writes=used, spent=calls.spent())
         self._calls = None
-        self._last_step_denied = denied(calls.results())
-        if loop := self._loops.step(calls.calls, calls.results()):
-            ending = self.over("failed", "loop", loop)
-            return Ending(ending.outcome, messages=(answers,), writes=calls.records())
-        return await self._seat.boundary(messages=(answers,), writes=calls.records())
+        return crossing
 
     def _take(self, message: Message) -> None:
         self._talk.append(message)
         self._draft, self._last = None, message
 
+    def _use_of(self, result: ToolResult) -> AddToolUse:
+        return AddToolUse(day=self._seat.now()[:10], tool=result.name, failed=int(result.status != "ok"))
+
     def _usage(self, draft: Draft) -> Usage:
         told = draft.fold.usage
-        counted = told if told is not None else self._talk.estimated_usage(draft.fold.parts())
-        self._talk.note_size(counted)
+        counted = told if told is not None and told.context else self._talk.estimated_usage(draft.fold.parts())
         return priced(counted, self._kit.model.info.price)
 
     def _outcome(self, message: Message, stop: Stop) -> Outcome:
@@ -164,54 +166,72 @@ class _Work:
                     return Outcome("failed", "denied", text=text, message_id=message.id, error=error)
                 return Outcome("completed", "end_turn", text=text, message_id=message.id)
 
-    def _limit_reached(self) -> tuple[EndReason, str] | None:
+    def _limit_reached(self, also: Spent | None = None) -> tuple[EndReason, str] | None:
+        """What forbids another step, with what is spent ``also`` and not counted yet."""
         run, bounds = self._seat.run, self._kit.bounds
-        if bounds.max_steps and run.steps >= bounds.max_steps:
-            return "limit_steps", f"it took {run.steps} steps, as many as allowed"
-        if bounds.max_cost and run.usage.cost >= bounds.max_cost:
-            return "limit_cost", f"it cost {run.usage.cost:.2f} dollars, the limit is {bounds.max_cost:.2f}"
+        steps = run.steps + (also.steps if also else 0)
+        cost = run.usage.cost + (also.usage.cost if also else 0.0)
+        if bounds.max_steps and steps >= bounds.max_steps:
+            return "limit_steps", f"it took {steps} steps, as many as allowed"
+        if bounds.max_cost and cost >= bounds.max_cost:
+            return "limit_cost", f"it cost {cost:.2f} dollars, the limit is {bounds.max_cost:.2f}"
         return None
+
+    def _loop(self, calls: StepCalls) -> tuple[EndReason, str] | None:
+        repeated = self._loops.step(calls.calls, calls.results())
+        return None if repeated is None else ("loop", repeated)
 
     async def _recover_from_overflow(self) -> None:
         """The provider says the window is full: shorten once, and give up when that did not help."""
         if self._asked_to_shorten:
             raise ModelContext("the conversation does not fit the model's window, even after a summary")
         self._asked_to_shorten = True
-        await self._talk.discard(self._draft)
+        if self._draft is not None:
+            await self._talk.store(self._draft.cut_off("error", "the conversation did not fit the model's window"))
         self._draft = None
         await self._summarize()
 
     async def _summarize(self) -> None:
         await Summarizer(self._seat, self._kit, self._talk).run()
 
-    def over(self, state: EndState, reason: EndReason, detail: str) -> Ending:
-        """An end that is not the model's own."""
-        return self._ending(Outcome(state, reason, error=RunError(reason, detail)))
+    def over(self, reason: EndReason, detail: str) -> Ending:
+        """A limit ends it."""
+        return self._ending(Outcome("failed", reason, error=RunError(reason, detail)))
 
     def failed(self, error: HoldfastError) -> Ending:
         return self._ending(outcome_of(error))
 
     def stopped(self, why: EndReason) -> Ending:
-        return self._ending(Outcome("interrupted" if why == "server_stop" else "cancelled", why))
+        state: EndState = "interrupted" if why == "server_stop" else "cancelled"
+        return self._ending(Outcome(state, why))
 
     def _ending(self, outcome: Outcome) -> Ending:
         """With what is still open, closed as it stands, and the last words that were said."""
-        messages = self._open_messages(outcome)
-        last = next((message for message in messages if message.role == "assistant"), self._last)
-        if last is not None:
-            outcome = replace(outcome, text=text_of(last.parts), message_id=last.id)
-        return Ending(outcome, messages=messages, spent=self._spent_so_far())
-
-    def _open_messages(self, outcome: Outcome) -> tuple[Message, ...]:
-        """Calls without a result are answered by whoever ends the run."""
+        spent = self._not_counted_yet()
+        messages: tuple[Message, ...] = ()
         if self._draft is not None:
             detail = outcome.error.message if outcome.error else ""
-            return (self._draft.cut_off(finish_reason(outcome.state, outcome.reason), detail),)
-        if self._calls is not None and self._calls.results():
-            return (self._calls.answered(),)
-        return ()
+            finish = finish_reason(outcome.state, outcome.reason)
+            message = self._draft.cut_off(finish, detail, usage=spent.usage if spent else None)
+            messages = (message, *self._never_run(message))
+        elif self._calls is not None:
+            messages = (self._calls.closed(),)
+        last = messages[0] if self._draft is not None else self._last
+        if last is not None:
+            outcome = replace(outcome, text=text_of(last.parts), message_id=last.id)
+        return Ending(outcome, messages=messages, spent=spent)
 
-    def _spent_so_far(self) -> Spent | None:
-        if self._draft is None or self._draft.fold.usage is None:
+    def _never_run(self, message: Message) -> tuple[Message, ...]:
+        """Calls that nobody ran, answered."""
+        return (StepCalls(self._seat, self._kit, message).closed(),) if calls_of(message.parts) else ()
+
+    def _not_counted_yet(self) -> Spent | None:
+        """Of what is open. A commit that a cancel overtook may have counted it already."""
+        if self._calls is not None:
+            return self._calls.spent()
+        draft = self._draft
+        if draft is None or draft.fold.counted or self._seat.run.steps > draft.steps_before:
             return None
-        return Spent(self._kit.model.info.name, priced(self._draft.fold.usage, self._kit.model.info.price))
+        if draft.fold.usage is None and not draft.fold.parts():
+            return None  # nothing came
+        return Spent(self._kit.model.info.name, self._usage(draft))

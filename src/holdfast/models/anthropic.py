@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from holdfast.models.anthropic_reader import AnthropicReader
-from holdfast.models.parts import Piece, arguments, call_ids, pieces, result_pieces
+from holdfast.models.memory import Memory, spoken_in
+from holdfast.models.parts import CallIds, Piece, arguments, pieces, result_pieces
 from holdfast.models.protocol import Request
 from holdfast.models.wire import Target
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
@@ -36,7 +37,7 @@ class Anthropic:
             headers["anthropic-beta"] = "interleaved-thinking-2025-05-14"
         return headers
 
-    def body(self, request: Request, target: Target) -> dict[str, Any]:
+    def body(self, request: Request, target: Target, memory: Memory | None = None) -> dict[str, Any]:
         max_tokens = request.max_output or target.info.max_output or _DEFAULT_MAX_TOKENS
         body: dict[str, Any] = {"model": target.model, "max_tokens": max_tokens, "stream": True}
         if system := [{"type": "text", "text": text} for text in request.system if text.strip()]:
@@ -48,7 +49,7 @@ class Anthropic:
                     for tool in request.tools
                 ]
             )
-        body["messages"] = _messages(request, target)
+        body["messages"] = spoken_in(request.messages, memory, lambda: _Spoken(target)).messages()
         body |= _thinking(request.effort, target, max_tokens=max_tokens)
         if request.output_schema is not None:
             output_config = body.setdefault("output_config", {})
@@ -69,28 +70,39 @@ def _thinking(effort: str | None, target: Target, *, max_tokens: int) -> dict[st
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _LEAST_BUDGET else {}
 
 
-def _messages(request: Request, target: Target) -> list[dict[str, Any]]:
+class _Spoken:
     """Neighbours of one role become one message; the last two of the user's carry cache markers."""
-    images = target.info.images
-    ids = call_ids(request.messages)
-    messages: list[dict[str, Any]] = []
-    for message in request.messages:
+
+    def __init__(self, target: Target) -> None:
+        self.said: list[dict[str, Any]] = []
+        self._target = target
+        self._ids = CallIds()
+
+    @property
+    def settled(self) -> int:
+        return len(self.said) - 4
+
+    def add(self, message: Message) -> None:
         if message.role == "assistant":
-            role, blocks = "assistant", _assistant(message, ids, target)
+            self._ids.learn(message)
+            role, blocks = "assistant", _assistant(message, self._ids, self._target)
         else:
-            role, blocks = "user", _user(message, ids, images=images)
+            role, blocks = "user", _user(message, self._ids, images=self._target.info.images)
         if not blocks:
-            continue
-        if messages and messages[-1]["role"] == role:
-            messages[-1]["content"] += blocks
+            return
+        if self.said and self.said[-1]["role"] == role:
+            self.said[-1]["content"] += blocks
         else:
-            messages.append({"role": role, "content": blocks})
-    for message_of_user in [found for found in messages if found["role"] == "user"][-2:]:
-        message_of_user["content"] = _marked(message_of_user["content"])
-    return messages
+            self.said.append({"role": role, "content": blocks})
+
+    def messages(self) -> list[dict[str, Any]]:
+        said = list(self.said)
+        for place in [place for place in range(max(0, len(said) - 4), len(said)) if said[place]["role"] == "user"][-2:]:
+            said[place] = {**said[place], "content": _marked(said[place]["content"])}
+        return said
 
 
-def _assistant(message: Message, ids: dict[str, str], target: Target) -> list[dict[str, Any]]:
+def _assistant(message: Message, ids: CallIds, target: Target) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
@@ -112,14 +124,14 @@ def _thought(text: str, opaque: dict[str, Any]) -> dict[str, Any]:
     return {"type": "thinking", "thinking": text, "signature": opaque.get("signature", "")}
 
 
-def _user(message: Message, ids: dict[str, str], *, images: bool) -> list[dict[str, Any]]:
+def _user(message: Message, ids: CallIds, *, images: bool) -> list[dict[str, Any]]:
     results = [_result(part, ids, images=images) for part in message.parts if isinstance(part, ToolResult)]
     return results + [_block(piece) for piece in pieces(message.parts, images=images)]
 
 
-def _result(result: ToolResult, ids: dict[str, str], *, images: bool) -> dict[str, Any]:
+def _result(result: ToolResult, ids: CallIds, *, images: bool) -> dict[str, Any]:
     text, files = result_pieces(result, images=images)
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.get(result.call_id, result.call_id)}
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids[result.call_id]}
     block["content"] = [_block(text), *(_block(file) for file in files)]
     if result.status != "ok":
         block["is_error"] = True

@@ -6,7 +6,8 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.models.gemini_reader import GeminiReader
-from holdfast.models.parts import Piece, arguments, call_ids, pieces, result_pieces
+from holdfast.models.memory import Memory, spoken_in
+from holdfast.models.parts import CallIds, Piece, arguments, pieces, result_pieces
 from holdfast.models.protocol import Request
 from holdfast.models.wire import Target
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
@@ -27,7 +28,7 @@ class Gemini:
     def headers(self, key: str | None, target: Target) -> dict[str, str]:
         return {"x-goog-api-key": key} if key else {}
 
-    def body(self, request: Request, target: Target) -> dict[str, Any]:
+    def body(self, request: Request, target: Target, memory: Memory | None = None) -> dict[str, Any]:
         body: dict[str, Any] = {}
         if system := [{"text": text} for text in request.system if text.strip()]:
             body["systemInstruction"] = {"parts": system}
@@ -37,7 +38,7 @@ class Gemini:
                 for tool in request.tools
             ]
             body["tools"] = [{"functionDeclarations": declared}]
-        body["contents"] = _contents(request, target)
+        body["contents"] = spoken_in(request.messages, memory, lambda: _Spoken(target)).said
         if settings := _settings(request, target):
             body["generationConfig"] = settings
         return body
@@ -70,26 +71,33 @@ def _by_budget(target: Target) -> bool:
     return "gemini-2" in target.model or "gemini-1" in target.model
 
 
-def _contents(request: Request, target: Target) -> list[dict[str, Any]]:
+class _Spoken:
     """Neighbours of one role become one content, so that all results of a step stand together."""
-    images = target.info.images
-    ids = {own: sent for own, sent in call_ids(request.messages).items() if sent != own}
-    contents: list[dict[str, Any]] = []
-    for message in request.messages:
+
+    def __init__(self, target: Target) -> None:
+        self.said: list[dict[str, Any]] = []
+        self._target = target
+        self._ids = CallIds()
+
+    @property
+    def settled(self) -> int:
+        return len(self.said) - 1
+
+    def add(self, message: Message) -> None:
         if message.role == "assistant":
-            role, parts = "model", _model(message, ids, target)
+            self._ids.learn(message)
+            role, parts = "model", _model(message, self._ids, self._target)
         else:
-            role, parts = "user", _user(message, ids, images=images)
+            role, parts = "user", _user(message, self._ids, images=self._target.info.images)
         if not parts:
-            continue
-        if contents and contents[-1]["role"] == role:
-            contents[-1]["parts"] += parts
+            return
+        if self.said and self.said[-1]["role"] == role:
+            self.said[-1]["parts"] += parts
         else:
-            contents.append({"role": role, "parts": parts})
-    return contents
+            self.said.append({"role": role, "parts": parts})
 
 
-def _model(message: Message, ids: dict[str, str], target: Target) -> list[dict[str, Any]]:
+def _model(message: Message, ids: CallIds, target: Target) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     unsigned: dict[str, Any] | None = None
     for part in message.parts:
@@ -115,7 +123,7 @@ def _model(message: Message, ids: dict[str, str], target: Target) -> list[dict[s
     return parts
 
 
-def _user(message: Message, ids: dict[str, str], *, images: bool) -> list[dict[str, Any]]:
+def _user(message: Message, ids: CallIds, *, images: bool) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, ToolResult):
@@ -126,9 +134,10 @@ def _user(message: Message, ids: dict[str, str], *, images: bool) -> list[dict[s
     return parts + [_part(piece) for piece in pieces(message.parts, images=images)]
 
 
-def _id(ids: dict[str, str], call_id: str) -> dict[str, str]:
+def _id(ids: CallIds, call_id: str) -> dict[str, str]:
     """Calls and results are matched by name and order; an id goes back only where the provider gave one."""
-    return {"id": ids[call_id]} if call_id in ids else {}
+    sent = ids[call_id]
+    return {"id": sent} if sent != call_id else {}
 
 
 def _part(piece: Piece) -> dict[str, Any]:

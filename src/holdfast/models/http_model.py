@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -15,13 +14,13 @@ from holdfast.config.values import Headers, Secret
 from holdfast.errors import ModelAuth, ModelGarbage
 from holdfast.models import failures
 from holdfast.models.address import address
+from holdfast.models.memory import Memory, encoded
 from holdfast.models.patience import Deadlines, Patience
 from holdfast.models.protocol import ModelDelta, ModelInfo, Request, UsageReport
 from holdfast.models.reading import cut_off
 from holdfast.models.transport import Answer, Transport
 from holdfast.models.wire import Reader, Target, Wire
 from holdfast.schema.sse import SseEvent, SseParser, SseTooLong
-from holdfast.schema.text import repaired
 
 MAX_ANSWER = 256 * 1024 * 1024
 """Bytes of one answer; more is no answer."""
@@ -66,6 +65,7 @@ class HttpModel:
         maker = provider if wire.shares_thoughts else info.name
         self._target = Target(model or own_name, info, host=host, origin=f"{wire.name}:{maker}")
         self._address = address(base_url, wire.path(self._target))
+        self._memory = Memory()
 
     @property
     def info(self) -> ModelInfo:
@@ -75,7 +75,7 @@ class HttpModel:
         return f"HttpModel({self._info.name!r}, wire={self._wire.name!r}, host={self._target.host!r})"
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
-        content = encoded(merged(self._wire.body(request, self._target), self._extra))
+        content = encoded(merged(self._wire.body(request, self._target, self._memory), self._extra))
         secret = await self._key()
         redact = Redactor([*self._secrets, *([secret] if secret else ())]).redact
         target = msgspec.structs.replace(self._target, redact=redact)
@@ -141,14 +141,6 @@ def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
         mine = result.get(key)
         result[key] = merged(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else value
     return result
-
-
-def encoded(body: dict[str, Any]) -> bytes:
-    """JSON. Text was repaired where it entered; should some have slipped by, it is repaired here, not fatal."""
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return repaired(json.dumps(body, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 def _events(parser: SseParser, chunk: bytes, size: int, target: Target) -> list[SseEvent]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from holdfast.models.memory import Memory, spoken_in
 from holdfast.models.openai_chat_reader import ChatReader
-from holdfast.models.parts import Piece, arguments, call_ids, data_url, joined, pieces, result_pieces
+from holdfast.models.parts import CallIds, Piece, arguments, data_url, joined, pieces, result_pieces
 from holdfast.models.protocol import Request
 from holdfast.models.reading import as_json
 from holdfast.models.strict import is_strict
@@ -62,13 +63,12 @@ class OpenAIChat:
     def headers(self, key: str | None, target: Target) -> dict[str, str]:
         return {"authorization": f"Bearer {key}"} if key else {}
 
-    def body(self, request: Request, target: Target) -> dict[str, Any]:
+    def body(self, request: Request, target: Target, memory: Memory | None = None) -> dict[str, Any]:
         quirks = quirks_of(target.host)
         markers = quirks.markers and target.model.startswith("anthropic/")
+        spoken = spoken_in(request.messages, memory, lambda: _Spoken(target, quirks, markers=markers))
         body: dict[str, Any] = {"model": target.model, "stream": True}
-        body["messages"] = _system(request, markers=markers) + _messages(request, target, quirks)
-        if markers:
-            _mark_last(body["messages"])
+        body["messages"] = _system(request, markers=markers) + spoken.messages()
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
         if quirks.usage_option:
@@ -111,27 +111,49 @@ def _system(request: Request, *, markers: bool) -> list[dict[str, Any]]:
     return [{"role": "system", "content": content}]
 
 
-def _messages(request: Request, target: Target, quirks: Quirks) -> list[dict[str, Any]]:
+class _Spoken:
     """Images of tools follow their results as a message of the user: a result can only be text on this wire."""
-    ids = call_ids(request.messages, short=quirks.short_ids)
-    messages: list[dict[str, Any]] = []
-    seen: list[Piece] = []
-    for message in request.messages:
+
+    def __init__(self, target: Target, quirks: Quirks, *, markers: bool) -> None:
+        self.said: list[dict[str, Any]] = []
+        self._target = target
+        self._quirks = quirks
+        self._markers = markers
+        self._ids = CallIds(short=quirks.short_ids)
+        self._seen: list[Piece] = []
+        self._last_user = 0
+
+    @property
+    def settled(self) -> int:
+        return self._last_user if self._markers else len(self.said)
+
+    def add(self, message: Message) -> None:
+        images = self._target.info.images
         if message.role == "tool":
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    text, files = result_pieces(part, images=target.info.images)
-                    call_id = ids.get(part.call_id, part.call_id)
-                    messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
-                    seen += [f"What {part.name} returned:", *files] if files else []
-            continue
-        messages += _user(seen)
-        seen = []
+                    text, files = result_pieces(part, images=images)
+                    self.said.append({"role": "tool", "tool_call_id": self._ids[part.call_id], "content": text})
+                    self._seen += [f"What {part.name} returned:", *files] if files else []
+            return
+        self._hear(self._seen)
+        self._seen = []
         if message.role == "assistant":
-            messages += _assistant(message, ids, target, quirks)
+            self._ids.learn(message)
+            self.said += _assistant(message, self._ids, self._target, self._quirks)
         else:
-            messages += _user(pieces(message.parts, images=target.info.images))
-    return messages + _user(seen)
+            self._hear(pieces(message.parts, images=images))
+
+    def messages(self) -> list[dict[str, Any]]:
+        said = self.said + _user(self._seen)
+        if self._markers:
+            _mark_last(said)
+        return said
+
+    def _hear(self, found: list[Piece]) -> None:
+        if found:
+            self._last_user = len(self.said)
+            self.said += _user(found)
 
 
 def _user(found: list[Piece]) -> list[dict[str, Any]]:
@@ -150,7 +172,7 @@ def _part(piece: Piece) -> dict[str, Any]:
             return {"type": "image_url", "image_url": {"url": data_url(piece)}}
 
 
-def _assistant(message: Message, ids: dict[str, str], target: Target, quirks: Quirks) -> list[dict[str, Any]]:
+def _assistant(message: Message, ids: CallIds, target: Target, quirks: Quirks) -> list[dict[str, Any]]:
     text = "".join(part.text for part in message.parts if isinstance(part, Text))
     calls = [_call(part, ids, target) for part in message.parts if isinstance(part, ToolCall)]
     if not text.strip() and not calls:
@@ -161,7 +183,7 @@ def _assistant(message: Message, ids: dict[str, str], target: Target, quirks: Qu
     return [made | _thoughts(message, target, quirks, called=bool(calls))]
 
 
-def _call(call: ToolCall, ids: dict[str, str], target: Target) -> dict[str, Any]:
+def _call(call: ToolCall, ids: CallIds, target: Target) -> dict[str, Any]:
     function = {"name": call.name, "arguments": as_json(arguments(call))}
     made: dict[str, Any] = {"id": ids[call.id], "type": "function", "function": function}
     if call.opaque and call.wire == target.origin:
@@ -186,9 +208,10 @@ def _thoughts(message: Message, target: Target, quirks: Quirks, *, called: bool)
 
 def _mark_last(messages: list[dict[str, Any]]) -> None:
     """Cache marker at the end of the last message of the user."""
-    for message in reversed(messages):
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
         if message["role"] == "user":
             content = message["content"]
             parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            message["content"] = [*parts[:-1], {**parts[-1], "cache_control": _MARK}]
+            messages[place] = {**message, "content": [*parts[:-1], {**parts[-1], "cache_control": _MARK}]}
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.models.memory import Memory, spoken_in
 from holdfast.models.openai_responses_reader import ResponsesReader
-from holdfast.models.parts import Piece, arguments, call_ids, data_url, pieces, result_pieces
+from holdfast.models.parts import CallIds, Piece, arguments, data_url, pieces, result_pieces
 from holdfast.models.protocol import Request
 from holdfast.models.reading import as_json
 from holdfast.models.strict import is_strict
@@ -24,11 +25,11 @@ class OpenAIResponses:
     def headers(self, key: str | None, target: Target) -> dict[str, str]:
         return {"authorization": f"Bearer {key}"} if key else {}
 
-    def body(self, request: Request, target: Target) -> dict[str, Any]:
+    def body(self, request: Request, target: Target, memory: Memory | None = None) -> dict[str, Any]:
         body: dict[str, Any] = {"model": target.model, "stream": True, "store": False}
         if instructions := "\n\n".join(block for block in request.system if block.strip()):
             body["instructions"] = instructions
-        body["input"] = _input(request, target)
+        body["input"] = spoken_in(request.messages, memory, lambda: _Spoken(target)).said
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
         if request.max_output:
@@ -58,22 +59,30 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _input(request: Request, target: Target) -> list[dict[str, Any]]:
-    images = target.info.images
-    ids = call_ids(request.messages)
-    items: list[dict[str, Any]] = []
-    for message in request.messages:
+class _Spoken:
+    def __init__(self, target: Target) -> None:
+        self.said: list[dict[str, Any]] = []
+        self._target = target
+        self._ids = CallIds()
+
+    @property
+    def settled(self) -> int:
+        return len(self.said)
+
+    def add(self, message: Message) -> None:
         match message.role:
             case "assistant":
-                items += _assistant(message, ids, target)
+                self._ids.learn(message)
+                self.said += _assistant(message, self._ids, self._target)
             case "user" | "tool":
-                items += [_result(part, ids, images=images) for part in message.parts if isinstance(part, ToolResult)]
+                images = self._target.info.images
+                results = [part for part in message.parts if isinstance(part, ToolResult)]
+                self.said += [_result(result, self._ids, images=images) for result in results]
                 if found := pieces(message.parts, images=images):
-                    items.append({"role": "user", "content": [_content(piece) for piece in found]})
-    return items
+                    self.said.append({"role": "user", "content": [_content(piece) for piece in found]})
 
 
-def _assistant(message: Message, ids: dict[str, str], target: Target) -> list[dict[str, Any]]:
+def _assistant(message: Message, ids: CallIds, target: Target) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
@@ -91,12 +100,12 @@ def _assistant(message: Message, ids: dict[str, str], target: Target) -> list[di
     return items
 
 
-def _result(result: ToolResult, ids: dict[str, str], *, images: bool) -> dict[str, Any]:
+def _result(result: ToolResult, ids: CallIds, *, images: bool) -> dict[str, Any]:
     text, files = result_pieces(result, images=images)
     output: str | list[dict[str, Any]] = text
     if files:
         output = [_content(text), *(_content(file) for file in files)]
-    return {"type": "function_call_output", "call_id": ids.get(result.call_id, result.call_id), "output": output}
+    return {"type": "function_call_output", "call_id": ids[result.call_id], "output": output}
 
 
 def _content(piece: Piece) -> dict[str, Any]:

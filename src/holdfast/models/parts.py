@@ -58,22 +58,29 @@ def data_url(file: File) -> str:
     return f"data:{file.media_type};base64,{file.data or ''}"
 
 
-def call_ids(messages: Iterable[Message], *, short: bool = False) -> dict[str, str]:
+class CallIds:
     """For each call of ours the id to send: the provider's own where it is usable and unique, else ours.
 
     ``short``: nine letters and digits, as one vendor demands; other ids are hashed to that form.
     """
-    ids: dict[str, str] = {}
-    used: set[str] = set()
-    for message in messages:
+
+    def __init__(self, *, short: bool = False) -> None:
+        self._short = short
+        self._ids: dict[str, str] = {}
+        self._used: set[str] = set()
+
+    def learn(self, message: Message) -> None:
+        """The message's calls, in the order of the conversation."""
         for part in message.parts:
             if isinstance(part, ToolCall):
                 given = part.provider_id or ""
-                fits = (_SHORT_ID if short else _SAFE_ID).fullmatch(given)
-                sent = given if fits and given not in used else _own(part.id, short=short)
-                ids[part.id] = sent
-                used.add(sent)
-    return ids
+                fits = (_SHORT_ID if self._short else _SAFE_ID).fullmatch(given)
+                sent = given if fits and given not in self._used else _own(part.id, short=self._short)
+                self._ids[part.id] = sent
+                self._used.add(sent)
+
+    def __getitem__(self, call_id: str) -> str:
+        return self._ids.get(call_id, call_id)
 
 
 def _own(call_id: str, *, short: bool) -> str:

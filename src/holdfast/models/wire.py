@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.models.memory import Memory
 from holdfast.models.protocol import ModelDelta, ModelInfo, Request
 from holdfast.schema.sse import SseEvent
 
@@ -51,6 +52,7 @@ class Wire(Protocol):
 
     def headers(self, key: str | None, target: Target) -> dict[str, str]: ...
 
-    def body(self, request: Request, target: Target) -> dict[str, Any]: ...
+    def body(self, request: Request, target: Target, memory: Memory | None = None) -> dict[str, Any]:
+        """With a ``memory`` of the conversation so far, only what is new is made; older messages are JSON already."""
 
     def reader(self, target: Target) -> Reader: ...

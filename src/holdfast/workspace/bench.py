@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from holdfast.agent.protocol import Seat
+from holdfast.agent.protocol import Child, Seat
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.ids import Prefix
@@ -43,7 +43,7 @@ class RoomBench:
         *,
         emit: Callable[[str], None],
         progress: Callable[[Phase], None],
-        adopted: Callable[[str], Awaitable[None]],
+        adopted: Callable[[Child], Awaitable[None]],
     ) -> Context:
         room, shared, run = self._room, self._room.shared, seat.run
         return Context(
@@ -143,7 +143,7 @@ class _Children:
     """Sub-agents: child runs with their parent's mode, never more allowed than it."""
 
     def __init__(
-        self, room: Room, settings: Settings, seat: Seat, *, adopted: Callable[[str], Awaitable[None]]
+        self, room: Room, settings: Settings, seat: Seat, *, adopted: Callable[[Child], Awaitable[None]]
     ) -> None:
         self._room = room
         self._settings = settings
@@ -165,7 +165,7 @@ class _Children:
             agent=agent or "",
         )
         child = await self._seat.child(request, title=title)
-        await self._adopted(child.session_id)
+        await self._adopted(child)
         ended = await child.ended()
         return Outcome(
             state=cast(Any, ended.state),
