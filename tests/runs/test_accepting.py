@@ -294,6 +294,18 @@ async def test_a_caller_that_leaves_in_the_middle_of_the_commit_does_not_recall_
     assert sorted(house.turns.started) == [f"run_{number}" for number in range(5)]
 
 
+@pytest.mark.promise("R4")
+async def test_sessions_run_side_by_side(house: House) -> None:
+    house.turns.scripts["first"] = _until_opened
+    await house.session("ses_2")
+    held = await house.accept("first")
+    free = await house.accept("second", session_id="ses_2")
+    assert (await house.ended(free)).state == "completed"
+    assert (await house.engine.get_run(held.run.id)).state == "active"
+    house.gates.open("go")
+    await house.ended(held)
+
+
 @pytest.mark.promise("R11")
 async def test_settings_belong_to_their_run_alone(house: House) -> None:
     plain = await house.ended(await house.accept("one"))
@@ -332,6 +344,7 @@ async def _until_opened(actor: Actor) -> Ending | None:
     return None
 
 
+@pytest.mark.promise("R4")
 async def test_runs_of_other_kinds_pass_through_the_same_lane(house: House) -> None:
     turns: ScriptedTurns = house.turns
     order: list[str] = []

@@ -246,6 +246,43 @@ async def test_what_a_run_does_now_is_shown_while_it_does_it(house: House) -> No
     assert (await house.ended(accepted)).now is None
 
 
+@pytest.mark.promise("E3", "E5")
+async def test_live_text_and_progress_reach_whoever_watches_and_end_with_the_run(house: House) -> None:
+    seats: list[Actor] = []
+
+    @house.turns.on("talk")
+    async def talk(actor: Actor) -> Ending | None:
+        seats.append(actor)
+        await actor.say("Once ")
+        await actor.gate("midway")
+        await actor.say("more")
+        await actor.finish()
+        return None
+
+    accepted = await house.accept("talk")
+    await house.gates.arrived("midway")
+    seen: list[str] = []
+    with house.hub.subscribe(session_id="ses_1") as stream:
+        async for item in stream:
+            seen.append(item.kind)
+            if item.kind == "snapshot":
+                house.gates.open("midway")
+            if item.kind == "run.finished":
+                break
+        message_id = (await house.ended(accepted)).message_id
+        assert message_id is not None
+        seats[0].seat.delta(message_id, 0, text="too late")
+        seats[0].seat.progress("tool", "too late")
+        house.hub.beat()
+        async for item in stream:
+            seen.append(item.kind)
+            if item.kind == "heartbeat":
+                break
+    assert seen[:2] == ["hello", "snapshot"]
+    assert {"delta", "run.progress"} <= set(seen)
+    assert seen[-3:] == ["message.finished", "run.finished", "heartbeat"]
+
+
 async def test_usage_is_added_up_over_steps_in_the_run_and_in_the_session(house: House) -> None:
     @house.turns.on("steps")
     async def steps(actor: Actor) -> Ending | None:

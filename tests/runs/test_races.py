@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -279,9 +280,16 @@ def moves(most: int) -> st.SearchStrategy[list[int]]:
 @pytest.mark.promise("R1", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "E1", "E5", "W6")
 @pytest.mark.timeout(300)
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(numbers=moves(70), crashes=st.frozensets(st.integers(10, 60), max_size=1))
-def test_no_order_of_things_breaks_a_promise(numbers: list[int], crashes: frozenset[int]) -> None:
-    asyncio.run(live(numbers, crashes))
+@given(
+    numbers=moves(70),
+    crashes=st.frozensets(st.integers(10, 60), max_size=1),
+    new_loop=st.sampled_from([asyncio.new_event_loop, uvloop.new_event_loop]),
+)
+def test_no_order_of_things_breaks_a_promise(
+    numbers: list[int], crashes: frozenset[int], new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(live(numbers, crashes))
 
 
 @pytest.mark.stress

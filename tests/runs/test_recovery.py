@@ -203,19 +203,23 @@ async def test_sub_agents_end_before_their_parent(
 ) -> None:
     path = tmp_path / "own.db"
     reason = "user_cancel" if parent_state == "stopping" else None
-    child = Run(id="child", session_id="ses_9", seq=1, rank=1, state="active", parent_run_id="one")
+    child = Run(id="child", session_id="ses_2", seq=1, rank=1, state="active", parent_run_id="one")
+    grandchild = Run(id="grandchild", session_id="ses_3", seq=1, rank=1, state="active", parent_run_id="child")
     await left_behind(
         path,
         row("one", seq=1, state=parent_state, reason=reason),
         lane(2),
-        w.PutSession(Session(id="ses_9", workspace_id=WORKSPACE, parent_id="ses_1")),
+        w.PutSession(Session(id="ses_2", workspace_id=WORKSPACE, parent_id="ses_1")),
         w.InsertRun(run=child, body_hash="", verdict="started"),
-        w.SetLane(LaneRow("ses_9", next_seq=2)),
+        w.SetLane(LaneRow("ses_2", next_seq=2)),
+        w.PutSession(Session(id="ses_3", workspace_id=WORKSPACE, parent_id="ses_2")),
+        w.InsertRun(run=grandchild, body_hash="", verdict="started"),
+        w.SetLane(LaneRow("ses_3", next_seq=2)),
     )
     async with opened(path) as house:
         found = await ends(house)
-        assert list(found) == ["child", "one"]
-        assert found["child"] == [child_end]
+        assert list(found) == ["grandchild", "child", "one"]
+        assert found["grandchild"] == found["child"] == [child_end]
         assert house.turns.started == []
 
 

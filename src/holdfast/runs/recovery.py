@@ -56,16 +56,19 @@ async def _what_is_due(desk: Desk, session: Session, lane: Lane, runs: tuple[Run
 
 
 async def _must_not_go_on(desk: Desk, runs: tuple[Run, ...]) -> bool:
-    """Whether a sub-agent's parent was already stopping, or the sub-agent had not even started."""
+    """Whether a run above a sub-agent was already stopping, or the sub-agent had not even started."""
     if any(run.state in ("queued", "waiting") for run in runs):
         return True
     for run in runs:
-        try:
-            parent = await desk.store.run(run.parent_run_id or "")
-        except (NotFound, Gone):
-            return True
-        if parent.state != "active":
-            return True
+        above = run.parent_run_id
+        while above is not None:
+            try:
+                parent = await desk.store.run(above)
+            except (NotFound, Gone):
+                return True
+            if parent.state != "active":
+                return True
+            above = parent.parent_run_id
     return False
 
 
