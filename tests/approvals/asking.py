@@ -61,9 +61,13 @@ class Time:
         self.timers.append((seconds, timer))
         await timer
 
+    async def started(self) -> None:
+        """Until a timer waits."""
+        await turn_until(lambda: any(not timer.done() for _, timer in self.timers))
+
     async def pass_by(self, seconds: float) -> None:
         """The clock moves and the timers that wait now end."""
-        await turn_until(lambda: any(not timer.done() for _, timer in self.timers))
+        await self.started()
         self.now += seconds
         for _, timer in self.timers:
             if not timer.done():

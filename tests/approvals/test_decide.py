@@ -33,9 +33,10 @@ class Desk:
         mode: Mode = "ask",
         rules: Rules | None = None,
         trusted: bool = True,
+        cwd: str = ".",
         interactive: bool = True,
     ) -> Verdict:
-        subject = Subject(tool="bash", effect="runs", title=line, command=line, cwd=str(self.workspace))
+        subject = Subject(tool="bash", effect="runs", title=line, command=line, cwd=str(self.workspace / cwd))
         return self._approver.decide(
             subject, mode=mode, rules=rules or Rules(), trusted=trusted, interactive=interactive
         )
@@ -190,6 +191,12 @@ def test_files_outside_are_asked_about_whatever_the_tool(desk: Desk) -> None:
     assert isinstance(desk.file("view", "/etc/hosts", effect="reads", rules=read_rules(allow=("view",))), Ask)
     assert isinstance(desk.file("view", "/etc/hosts", effect="reads", rules=read_rules(allow=("view: /etc/*",))), Allow)
     assert isinstance(desk.file("view", "/etc/hosts", effect="reads", rules=read_rules(allow=("view: hosts",))), Ask)
+
+
+def test_a_glob_that_matches_what_looks_like_an_option_is_asked_about(desk: Desk) -> None:
+    assert isinstance(desk.bash("ls *", cwd="odd"), Ask)
+    assert isinstance(desk.bash("ls ./*", cwd="odd"), Allow)
+    assert isinstance(desk.bash("ls *", cwd="src"), Allow)
 
 
 def test_a_write_rule_speaks_of_every_tool_that_writes(desk: Desk) -> None:

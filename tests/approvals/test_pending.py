@@ -200,6 +200,7 @@ async def test_a_deadline_that_passes_is_a_deny_and_an_event(office: Office) -> 
 async def test_an_answer_before_the_deadline_ends_the_wait_and_the_timer(office: Office) -> None:
     waiting = office.request("make", deadline=8)
     (opened,) = await office.opened()
+    await office.time.started()
     await office.approvals.answer(opened.id, "once", client="a")
     assert (await waiting).decision == "once"
     assert all(timer.done() for _, timer in office.time.timers)
@@ -210,6 +211,7 @@ async def test_the_deadline_is_the_wall_clocks_also_for_a_machine_that_slept(off
     """No timer has ended, yet the time is over: the answer comes too late."""
     waiting = office.request("make", deadline=3600)
     (opened,) = await office.opened()
+    await office.time.started()
     office.time.now += 4000
     with pytest.raises(Conflict, match="is expired already"):
         await office.approvals.answer(opened.id, "always", client="a")

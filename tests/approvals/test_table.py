@@ -352,7 +352,7 @@ _ASKED = (
     *(
         "git rebase -x 'rm x' main",
         "git cat-file --textconv HEAD:a",
-        "git log --format=%G?",
+        "git log --format='%G?'",
         "git diff --no-index a b",
         "git -p log",
     ),
@@ -545,6 +545,8 @@ _ASKED = (
         "(" * 300 + "ls" + ")" * 300,
         "x=$\nrm y",
         "x=$ rm y",
+        "x=$ reboot",
+        "cd links && cat hosts.py",
         "[rm] x",
     ),
     *(

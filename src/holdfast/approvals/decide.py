@@ -89,7 +89,7 @@ def _covered(need: Need, rules: Rules, places: Places) -> bool:
 
 
 def _covering(need: Need, rules: tuple[Rule, ...], places: Places) -> Rule | None:
-    if need.use is None or need.level == "always":
+    if need.use is None:
         return None
     use = need.use
     return next((rule for rule in rules if covers(rule, use, places=places)), None)

@@ -26,7 +26,7 @@ def check_heredoc(node: Node, source: bytes) -> str | None:
         return "a here-document has an odd delimiter"
     if re.search(rb"['\"`\\]", source[start.end_byte : line_end]):
         return "quotes after a here-document are not followed"
-    if any(child.start_byte < line_end < child.end_byte for child in node.children if child.type != "heredoc_body"):
+    if not _fills_the_line(node, start, source, line_end):
         return "a command goes on over a here-document"
     word = found["word"] or found["escaped"]
     body_end = _shell_end(source, line_end + 1, word, tabs="<<-" in parts)
@@ -34,6 +34,18 @@ def check_heredoc(node: Node, source: bytes) -> str | None:
         return "a here-document ends elsewhere than it seems"
     literal = bool(found["quote"] or found["escaped"])
     return None if literal else _hidden(parts.get("heredoc_body"), source, line_end + 1, body_end[0])
+
+
+def _fills_the_line(node: Node, start: Node, source: bytes, line_end: int) -> bool:
+    """Whether what follows the delimiter is all of that line, and nothing of the next."""
+    at = start.end_byte
+    for child in node.children:
+        if child.start_byte < at or child.type in {"heredoc_body", "heredoc_end"}:
+            continue
+        if source[at : child.start_byte].strip(b" \t") or child.end_byte > line_end:
+            return False
+        at = child.end_byte
+    return not source[at:line_end].strip(b" \t")
 
 
 def _shell_end(source: bytes, at: int, word: bytes, *, tabs: bool) -> tuple[int, int] | None:
