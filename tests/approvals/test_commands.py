@@ -1,5 +1,9 @@
 """What is found in a line, and that nothing bash would run is missed."""
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
@@ -46,10 +50,23 @@ def test_no_command_and_no_file_that_bash_would_touch_is_missed(line: str) -> No
 def test_no_command_is_missed_in_many_lines() -> None:
     counts = {True: 0, False: 0}
 
-    @settings(max_examples=15_000, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=6_000, suppress_health_check=list(HealthCheck), database=None)
     @given(shell_lines())
     def agree(line: str) -> None:
         counts[_agrees_with_bash(line)] += 1
 
     agree()
     print(f"lines understood and compared with bash: {counts[True]}, not understood: {counts[False]}")
+
+
+def test_the_parser_is_loaded_only_when_a_line_is_read() -> None:
+    program = "import sys, holdfast.approvals.approver, holdfast.approvals.pending; print('tree_sitter' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.strip() == "False"
+
+
+def test_several_threads_may_read_at_once() -> None:
+    shell = Shell()
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda number: shell.read(f"c1 {number} | c2"), range(200)))
+    assert [line.commands[0].argv[1].text for line in found] == [str(number) for number in range(200)]

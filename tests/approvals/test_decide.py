@@ -276,12 +276,13 @@ def test_a_tool_without_an_effect_is_allowed_unless_denied(approver: Approver) -
     assert isinstance(approver.decide(subject, mode="ask", rules=read_rules(deny=("todos",))), Deny)
 
 
-def test_a_download_needs_its_site_and_its_file(workspace: Path, approver: Approver) -> None:
-    subject = Subject(
-        tool="download", effect="network", title="x", url="https://a.org/f", paths=(str(workspace / "f"),)
-    )
+@pytest.mark.parametrize("effect", ["network", "writes"])
+def test_a_download_needs_its_site_and_its_file(workspace: Path, approver: Approver, effect: Effect) -> None:
+    subject = Subject(tool="download", effect=effect, title="x", url="https://a.org/f", paths=(str(workspace / "f"),))
     asked = approver.decide(subject, mode="ask", rules=Rules())
-    assert asked == Ask("reaches https://a.org/f; f", ("download: https://a.org/*", "write: ./f"))
+    assert isinstance(asked, Ask)
+    assert set(asked.patterns) == {"download: https://a.org/*", "write: ./f"}
+    assert isinstance(approver.decide(subject, mode="accept_edits", rules=Rules()), Ask)
     assert isinstance(approver.decide(subject, mode="ask", rules=read_rules(allow=asked.patterns)), Allow)
     assert isinstance(approver.decide(subject, mode="plan", rules=Rules()), Deny)
 
@@ -304,6 +305,20 @@ def test_a_line_with_a_denied_command_is_never_allowed(desk: Desk, line: str) ->
     rules = read_rules(deny=("bash: c1 *", "bash: c2 *", "bash: c3 *"), allow=("bash", "write"))
     if any(command.name in {"c1", "c2", "c3"} for command in Shell().read(line).commands):
         assert isinstance(desk.bash(line, mode="auto", rules=rules), Deny)
+
+
+def test_whole_outputs_of_calls_may_be_read_but_not_written(workspace: Path, tmp_path: Path) -> None:
+    outputs = tmp_path / "data" / "outputs"
+    outputs.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    linked = str(tmp_path / "link" / "outputs")
+    desk = Desk(workspace, Approver(Places(str(workspace), "/h", own=(str(tmp_path / "link"),), readable=(linked,))))
+    assert isinstance(desk.file("view", str(outputs / "call_1"), effect="reads"), Allow)
+    assert isinstance(desk.bash(f"tail -5 {outputs}/call_1"), Allow)
+    assert isinstance(desk.bash(f"wc -l < {outputs}/call_1"), Allow)
+    assert isinstance(desk.file("view", str(tmp_path / "data" / "x"), effect="reads"), Ask)
+    assert isinstance(desk.file("write", str(outputs / "call_1"), mode="auto"), Ask)
+    assert isinstance(desk.bash(f"echo x > {outputs}/call_1", mode="auto"), Ask)
 
 
 async def test_considering_a_call_does_not_block_the_loop(approver: Approver, workspace: Path) -> None:

@@ -17,6 +17,7 @@ class Approver:
 
     def __init__(self, places: Places) -> None:
         self._places = places
+        self._real: Places | None = None
         self._shell = Shell()
 
     async def consider(
@@ -30,13 +31,15 @@ class Approver:
     def decide(
         self, subject: Subject, *, mode: Mode, rules: Rules, trusted: bool = True, interactive: bool = True
     ) -> Verdict:
+        """The same in the caller's thread."""
+        places = self._real = self._real or self._places.real()
         line = self._shell.read(subject.command) if subject.command is not None else None
         return decide(
             subject,
             line=line,
             mode=mode,
             rules=rules,
-            places=self._places,
+            places=places,
             trusted=trusted,
             interactive=interactive,
         )

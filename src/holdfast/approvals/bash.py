@@ -105,7 +105,7 @@ class LineJudge:
             paths = self._paths(arg)
             if paths is None:
                 why = f"which files {arg.text!r} stands for is not known"
-            elif outside := [path for path in paths if not self._places.inside(path)]:
+            elif outside := [path for path in paths if not self._places.may_read(path)]:
                 why = f"{outside[0]} is outside of the workspace"
             else:
                 continue
@@ -171,7 +171,7 @@ class LineJudge:
             inside, shown = self._places.inside(path), self._places.shown(path)
             if redirect.writes and (what := self._places.protected(path)):
                 needs.append(Need(f"{verb} {shown}, which is {what}", "always"))
-            elif redirect.writes or not inside:
+            elif redirect.writes or not self._places.may_read(path):
                 family: Family = "write" if redirect.writes else "view"
                 why = f"{verb} {shown}" + ("" if inside else ", which is outside of the workspace")
                 use = FileUse(family, family, path)

@@ -161,7 +161,7 @@ def _file(tool: str, family: Family, path: str, places: Places) -> list[Need]:
     inside, shown, writes = places.inside(path), places.shown(path), family == "write"
     if writes and (what := places.protected(path)):
         return [Need(f"{shown} is {what}", "always")]
-    if inside and not writes:
+    if not writes and places.may_read(path):
         return []
     why = shown if inside else f"{shown} is outside of the workspace"
     use = FileUse(tool, family, path)

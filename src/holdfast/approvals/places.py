@@ -36,12 +36,23 @@ _START_UP_ROOTS: Final = (
 
 
 class Places(Word, frozen=True):
-    """A workspace's place in the file system. All paths are absolute and resolved."""
+    """A workspace's place in the file system. Paths are absolute; `real` follows their symlinks."""
 
     workspace: str
     home: str
     own: tuple[str, ...] = ()
     """Holdfast's own directories: configuration, data, state."""
+    readable: tuple[str, ...] = ()
+    """Directories outside of the workspace that may be read like it: whole outputs of calls."""
+
+    def real(self) -> Places:
+        """The same with every symlink followed, as paths that are compared with it are."""
+        return Places(
+            workspace=os.path.realpath(self.workspace),
+            home=os.path.realpath(self.home),
+            own=tuple(os.path.realpath(path) for path in self.own),
+            readable=tuple(os.path.realpath(path) for path in self.readable),
+        )
 
     def resolve(self, path: str, *, cwd: str, tilde: bool = False) -> str:
         """Where a path leads, symlinks followed; what does not exist yet is placed below what does."""
@@ -52,6 +63,10 @@ class Places(Word, frozen=True):
 
     def inside(self, path: str) -> bool:
         return relative_to(path, self.workspace) is not None
+
+    def may_read(self, path: str) -> bool:
+        """Whether reading there is not asked about."""
+        return self.inside(path) or any(relative_to(path, root) is not None for root in self.readable)
 
     def shown(self, path: str) -> str:
         """A path as rules name it: relative to the workspace, or absolute outside of it."""
