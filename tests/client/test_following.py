@@ -124,12 +124,6 @@ def test_a_lost_connection_is_tried_at_once_and_then_ever_less_often() -> None:
     assert stream.wait_after_loss() == 0.0
 
 
-def test_the_servers_own_wish_for_the_first_wait_is_heard() -> None:
-    stream = following()
-    stream.feed(b"retry: 2000\n\n")
-    assert [stream.wait_after_loss() for _ in range(4)] == [0.0, 2.0, 4.0, 5.0]
-
-
 def test_waits_are_spread_so_that_not_all_clients_come_at_once() -> None:
     stream = Following(after=None, transcript=Transcript(), random=lambda: 0.0)
     assert [stream.wait_after_loss() for _ in range(3)] == [0.0, 0.05, 0.1]

@@ -7,7 +7,19 @@ import sys
 import pytest
 
 _HEAVY = {
-    *("asyncio", "httpx2", "httpcore2", "anyio", "http", "urllib.request", "ssl", "email", "subprocess", "logging", "hashlib"),
+    *(
+        "asyncio",
+        "httpx2",
+        "httpcore2",
+        "anyio",
+        "http",
+        "urllib.request",
+        "ssl",
+        "email",
+        "subprocess",
+        "logging",
+        "hashlib",
+    ),
     *("tempfile", "shutil", "importlib.metadata", "starlette", "uvicorn", "tomlkit", "holdfast.client.aio"),
 }
 

@@ -46,7 +46,6 @@ class Following:
         self._ready: deque[SseEvent] = deque()
         self._losses = 0
         self._missteps = 0
-        self._retry: float | None = None
 
     def connected(self) -> None:
         """A new connection: what the last one left unfinished is forgotten."""
@@ -58,8 +57,6 @@ class Following:
             self._ready.extend(self._parser.feed(chunk))
         except SseTooLong as error:
             raise self._misstep(str(error)) from None
-        if self._parser.retry is not None:
-            self._retry = self._parser.retry / 1000
 
     def take(self) -> Event | None:
         """The next event, its text folded into the transcript; ``None`` when more bytes are needed."""
@@ -75,13 +72,15 @@ class Following:
         return None
 
     def wait_after_loss(self) -> float:
-        """Seconds until the next attempt: at once after a connection that brought something, then ever longer."""
+        """Seconds until the next attempt: at once after a connection that brought something, then ever longer.
+
+        The stream's ``retry:`` line is for browsers, which wait as long after a good connection as after none.
+        """
         failures = self._losses + self._missteps
         self._losses += 1
         if failures == 0:
             return 0.0
-        first = _FIRST_WAIT if self._retry is None else min(max(self._retry, 0.01), _LONGEST_WAIT)
-        return min(first * 2.0 ** min(failures - 1, 16), _LONGEST_WAIT) * (0.5 + self._random() / 2)
+        return min(_FIRST_WAIT * 2.0 ** min(failures - 1, 16), _LONGEST_WAIT) * (0.5 + self._random() / 2)
 
     def _read(self, data: bytes) -> Event:
         try:
