@@ -194,6 +194,33 @@ async def test_a_sub_agent_that_cannot_be_written_does_not_start(tmp_path: Path)
         assert len(house.engine._desk.mailboxes) == 0
 
 
+@pytest.mark.promise("R14", "C7")
+async def test_a_sub_agent_that_could_not_be_written_does_not_hold_up_its_cancelled_parent(tmp_path: Path) -> None:
+    async with opened(tmp_path / "own.db", seam=True) as house:
+        await house.session()
+        house.turns.scripts |= {"delegate": delegates, "work": works}
+        assert isinstance(house.store, LedgerSeam)
+        ledger = house.store
+
+        @house.turns.on("slowly")
+        async def slowly(actor: Actor) -> Ending | None:
+            await actor.gates.pass_through("before the child")
+            return await delegates(actor)
+
+        accepted = await house.accept("slowly work")
+        await house.gates.arrived("before the child")
+        driver = house.engine._desk.drivers[accepted.run.id]
+        ledger.open.clear()
+        house.gates.open("before the child")
+        await house.until(lambda: len(driver.children.live) == 1)
+        ledger.refuse_held = True
+        driver.stop("user_cancel")
+        await house.until(lambda: not house.turns.running["ses_1"])
+        ledger.open.set()
+        run = await house.ended(accepted)
+        assert (run.state, len(house.turns.started)) == ("cancelled", 1)
+
+
 @pytest.mark.promise("C7", "R14")
 async def test_sub_agents_stop_with_their_parent_also_when_the_ledger_cannot_take_their_stop(tmp_path: Path) -> None:
     async with opened(tmp_path / "own.db", seam=True) as house:

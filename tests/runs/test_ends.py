@@ -38,6 +38,23 @@ async def test_an_error_after_the_commit_of_the_end_makes_no_second_end(house: H
     assert (await house.engine.get_run(accepted.run.id)).state == "completed"
 
 
+@pytest.mark.promise("R7", "R5")
+async def test_an_error_of_ours_after_the_commit_of_the_end_strands_nobody(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(session_id: str) -> None:
+        raise RuntimeError("a bug in the hub")
+
+    monkeypatch.setattr(house.hub, "close_session", broken)
+    await house.engine.pause("ses_1")
+    runs = [await house.accept("one"), await house.accept("two")]
+    await house.engine.resume("ses_1")
+    for accepted in runs:
+        assert (await house.ended(accepted)).state == "completed"
+        assert len(await ends_of(house, accepted.run.id)) == 1
+    await house.quiet()
+
+
 @pytest.mark.promise("R7")
 async def test_a_turn_that_returns_an_ending_after_its_end_makes_no_second_end(house: House) -> None:
     @house.turns.on("twice")

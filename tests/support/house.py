@@ -34,6 +34,8 @@ class LedgerSeam:
         self.open = asyncio.Event()
         """While not set, commits wait."""
         self.open.set()
+        self.refuse_held = False
+        """Whether those that wait now are refused when they may go on."""
         self.committed = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -43,7 +45,11 @@ class LedgerSeam:
         if self.refusing is not None:
             self.refused += 1
             raise self.refusing
-        await self.open.wait()
+        if not self.open.is_set():
+            await self.open.wait()
+            if self.refuse_held:
+                self.refused += 1
+                raise StoreUnwritable("the ledger cannot be written: disk full")
         committed = await self._store.commit(batch)
         self.committed += 1
         return committed

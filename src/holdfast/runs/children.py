@@ -77,13 +77,11 @@ class Children:
             desk, acceptance, made=((PutSession(session),), (SessionCreated(at, session.id, session),))
         )
         accepted = desk.new_mailbox(session).post(planner)
+        accepted.add_done_callback(lambda done: None if _succeeded(done) else child.over.cancel())
         try:
             await asyncio.shield(accepted)
         except asyncio.CancelledError:
             self.stop_one(child, "parent_ended")
-            raise
-        except Exception:
-            child.over.cancel()
             raise
         return child
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.failures import outcome_of
 from holdfast.agent.protocol import Ending
-from holdfast.errors import HoldfastError, StoreConflict, StoreUnwritable
+from holdfast.errors import Conflict, HoldfastError, StoreConflict, StoreUnwritable
 from holdfast.runs.children import Children
 from holdfast.runs.desk import Desk
 from holdfast.runs.ending import Care, end_details
@@ -96,18 +96,18 @@ class Driver:
         return replace(outcome, left_running=left)
 
     async def _drive(self) -> None:
-        ending = await self._perform()
+        try:
+            ending = await self._perform()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong, also with us, is this run's end
+            ending = self._failed(error)
         if not self.is_over:
             await self.children.settle()
             await self._end(ending)
 
     async def _perform(self) -> Ending:
         """Runs the turn until it is over, or left behind."""
-        try:
-            turn = self.desk.turns.turn(self.run, self.session)
-            task = self.desk.tasks.spawn(turn.run(RunSeat(self)), name=f"turn:{self.run.id}")
-        except Exception as error:  # noqa: BLE001 - whatever keeps a turn from starting is its run's end
-            return self._failed(error)
+        turn = self.desk.turns.turn(self.run, self.session)
+        task = self.desk.tasks.spawn(turn.run(RunSeat(self)), name=f"turn:{self.run.id}", may_fail=True)
         what_comes: tuple[asyncio.Future[Any], ...] = (task, self._stop, self.over)
         try:
             await asyncio.wait(what_comes, return_when=asyncio.FIRST_COMPLETED)
@@ -160,6 +160,8 @@ class Driver:
                 await self.mailbox.post(self._end_planner(ending, care=care), insists=True)
             except StoreUnwritable:
                 return  # the server gave up on it while stopping; the next start's recovery ends the run
+            except Conflict:
+                self.ended()  # it does not have the turn any more: its end is written
             except Exception as error:
                 if not isinstance(error, StoreConflict) or care == "bare":
                     _logger.exception("the end of run %s could not be written (%s)", self.run.id, care)
@@ -171,8 +173,8 @@ class Driver:
         ending = replace(ending, outcome=self.reported(ending.outcome))
 
         async def plan(state: LaneState) -> Plan[None]:
+            decision = decide(state.lane, End(self.run.id, ending.outcome))
             run = state.runs[self.run.id]
-            decision = decide(state.lane, End(run.id, ending.outcome))
             ends = [change for change in decision.changes if isinstance(change, RunFinished)]
             end = next((change.state, change.reason) for change in ends if change.run_id == run.id)
             details = await end_details(self.desk, state, run=run, end=end, ending=ending, care=care)

@@ -29,6 +29,7 @@ from holdfast.runs.lane_words import (
     CancelActive,
     CancelRun,
     CancelSession,
+    Change,
     Command,
     Delete,
     Edit,
@@ -41,7 +42,7 @@ from holdfast.runs.lane_words import (
     RunStarted,
     RunStopping,
 )
-from holdfast.runs.ledger_writes import Acceptance, Plan, lane_of
+from holdfast.runs.ledger_writes import Acceptance, LaneState, Plan, lane_of
 from holdfast.runs.mailbox import Mailbox
 from holdfast.runs.receipts import PendingReceipt, receipt_of_ended
 from holdfast.runs.stopping import stop_all, stop_workspace
@@ -299,23 +300,28 @@ class Engine:
         return await recovery.load(self._desk, mailbox.session_id, known=mailbox.known)
 
     def applied(self, mailbox: Mailbox, plan: Plan[Any]) -> None:
-        """For mailboxes: what is committed takes effect."""
-        killed: dict[str, tuple[str, ...]] = {}
+        """For mailboxes: what is committed takes effect, each thing whatever becomes of the others."""
+        ended = {run.id: run for run in plan.ended}
         for change in plan.changes:
-            match change:
-                case RunFinished(run_id):
-                    if driver := self._desk.drivers.get(run_id):
-                        killed[run_id] = driver.killed
-                        driver.ended()
-                case RunStopping(run_id, why):
-                    if driver := self._desk.drivers.get(run_id):
-                        driver.stop(why)
-                case RunStarted(run_id):
-                    self._start(mailbox, plan.state.runs[run_id], plan.state.session)
-                case _:
-                    pass
-        for run in plan.ended:
-            self._desk.waiters.tell(EndedRun(run, killed.get(run.id, ())))
+            try:
+                self._take_effect(change, mailbox, plan.state, ended)
+            except Exception:
+                _logger.exception("what follows from %r failed; its commit stands", change)
+
+    def _take_effect(self, change: Change, mailbox: Mailbox, state: LaneState, ended: dict[str, Run]) -> None:
+        match change:
+            case RunFinished(run_id):
+                driver = self._desk.drivers.get(run_id)
+                self._desk.waiters.tell(EndedRun(ended[run_id], driver.killed if driver else ()))
+                if driver is not None:
+                    driver.ended()
+            case RunStopping(run_id, why):
+                if driver := self._desk.drivers.get(run_id):
+                    driver.stop(why)
+            case RunStarted(run_id):
+                self._start(mailbox, state.runs[run_id], state.session)
+            case _:
+                pass
 
     def _start(self, mailbox: Mailbox, run: Run, session: Session) -> None:
         parent = self._desk.drivers.get(run.parent_run_id or "")

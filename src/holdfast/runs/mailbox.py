@@ -12,7 +12,6 @@ away; the next command makes a new one from the ledger.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -27,8 +26,6 @@ from holdfast.store import Batch, Committed, Store
 
 A = TypeVar("A")
 
-_logger = logging.getLogger(__name__)
-
 Planner: TypeAlias = Callable[[LaneState], Awaitable[Plan[A]]]
 """Decides on the lane as it is. It may read the ledger; nothing else of the session is written meanwhile."""
 
@@ -39,7 +36,7 @@ class MailboxOwner(Protocol):
         ...
 
     def applied(self, mailbox: Mailbox, plan: Plan[Any]) -> None:
-        """The plan is committed: start, stop and tell what follows from it."""
+        """The plan is committed: start, stop and tell what follows from it. Never raises: the commit stands."""
         ...
 
     def idle(self, mailbox: Mailbox) -> None:
@@ -159,10 +156,7 @@ class Mailbox:
     async def _carry_out(self, plan: Plan[Any]) -> Committed:
         committed = Committed() if plan.batch == _NOTHING else await self._store.commit(plan.batch)
         self.state = plan.state
-        try:
-            self._owner.applied(self, plan)
-        except Exception:
-            _logger.exception("what follows from a commit of session %s failed; the commit stands", self.session_id)
+        self._owner.applied(self, plan)
         return committed
 
     async def _wait_for_room(self, error: StoreUnwritable, *, seconds: float) -> None:
