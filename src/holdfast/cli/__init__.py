@@ -1,10 +1,15 @@
-"""The command line.
+"""The command line: what a person or a script types.
 
-So far it tells its version and its help; the commands come with the parts they drive. Nothing heavy is imported
-here: a command loads what it needs when it is called.
+A command's module is loaded when it is called, and nothing heavier than that: `holdfast run` reaches the server without
+an event loop. Text goes to stdout and everything else to stderr; every end has its exit status (`exits`), and no
+traceback reaches anybody who did not ask for one with ``--debug``. It talks to the server through `client` only, so it
+decides nothing about runs; two commands start one: `serve` and `demo`.
 """
 
-import argparse
+from __future__ import annotations
+
+import gc
+import os
 import sys
 from collections.abc import Sequence
 
@@ -13,12 +18,135 @@ from holdfast import __version__
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="holdfast",
-        description="A coding agent that runs as a small local server, and that loses nothing.",
-        epilog="No commands yet: they come with the server they talk to.",
-    )
-    parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
-    parser.parse_args(argv)
-    parser.print_help(sys.stdout)
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in (words[: words.index("--")] if "--" in words else words)
+    try:
+        return _main(words)
+    except SystemExit as left:  # argparse has said all there is
+        return left.code if isinstance(left.code, int) else 0
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _let_go_of_stdout()
+        return 0  # whoever read had enough
+    except Exception as error:  # noqa: BLE001 - the one place where everything ends: a person gets two lines
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        return _told(error)
+
+
+def _main(words: list[str]) -> int:
+    directory: str | None = None
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        if word in ("-V", "--version"):
+            print(f"holdfast {__version__}")
+            return 0
+        if word in ("-h", "--help"):
+            return _overview()
+        if word == "-C" and words:
+            directory = words.pop(0)
+        elif word != "--debug":
+            return _unknown(word, kind="option")
+    if not words:
+        sys.stderr.write("The terminal interface comes with a later version; until then, this is what there is:\n\n")
+        return _overview()
+    return _command(words, directory)
+
+
+def _overview() -> int:
+    from holdfast.cli.commands import overview
+
+    sys.stdout.write(overview())
     return 0
+
+
+def _command(words: list[str], directory: str | None) -> int:
+    from holdfast.cli.commands import all_commands
+
+    name, *rest = words
+    command = all_commands().get(name)
+    if name == "help":
+        return _command([rest[0], "--help"], directory) if rest else _overview()
+    if command is None:
+        return _unknown(name, kind="command")
+    gc.disable()  # what is loaded now stays until the end: nothing of it is worth being looked at
+    _load_msgspec()
+    from holdfast.cli.parsing import parse, parser_of
+
+    _write_what_can_be_shown()
+    args = parse(parser_of(command), rest)
+    _go_to(args.directory or directory)
+    gc.freeze()
+    gc.enable()
+    status = int(args.run(args))
+    sys.stdout.flush()
+    gc.freeze()
+    return status
+
+
+def _load_msgspec() -> None:
+    """Alone: it asks for typing_extensions, which takes longer to load than itself, and since Python 3.11 has nothing
+    for it that the standard library lacks."""
+    if not {"msgspec", "typing_extensions"} & sys.modules.keys():
+        sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+        import msgspec  # noqa: F401
+
+        del sys.modules["typing_extensions"]
+
+
+def _unknown(word: str, *, kind: str) -> int:
+    import difflib
+
+    from holdfast.cli.commands import all_commands
+
+    close = difflib.get_close_matches(word, all_commands(), n=1, cutoff=0.7)
+    advice = f"did you mean '{close[0]}'? " if close else ""
+    sys.stderr.write(f"holdfast: there is no {kind} {word!r}\n          {advice}'holdfast --help' lists all\n")
+    return 2
+
+
+def _go_to(directory: str | None) -> None:
+    if directory is None:
+        return
+    from holdfast.cli.problems import Problem
+
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        what = f"cannot go to {directory!r}: {error.strerror}"
+        raise Problem(what, advice="-C needs a directory that exists", status=2) from None
+
+
+def _told(error: Exception) -> int:
+    from holdfast.cli.exits import Exit, exit_of_error
+    from holdfast.cli.problems import Problem, what_and_advice
+    from holdfast.errors import HoldfastError
+
+    if isinstance(error, Problem):
+        what, advice, status = error.what, error.advice, error.status
+    elif isinstance(error, HoldfastError):
+        (what, advice), status = what_and_advice(error), int(exit_of_error(error))
+    else:
+        what, advice = f"an unexpected {type(error).__name__}: {error}", "--debug shows where; please report it"
+        status = int(Exit.FAILED)
+    sys.stderr.write(f"holdfast: {what}\n          {advice}\n")
+    return status
+
+
+def _write_what_can_be_shown() -> None:
+    """A terminal that knows less than all of Unicode gets question marks, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def _let_go_of_stdout() -> None:
+    """Else the interpreter complains when it flushes at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass  # there is no stdout to let go of

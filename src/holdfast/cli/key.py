@@ -1,0 +1,79 @@
+"""`holdfast key`: store, forget or try a provider's key. Never shown, never taken from the command line's words."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from holdfast.cli.exits import Exit
+from holdfast.cli.here import Here
+from holdfast.cli.parsing import Parser, family
+from holdfast.cli.problems import Problem
+from holdfast.cli.result import as_text
+from holdfast.cli.screen import is_terminal
+
+
+def configure(parser: Parser) -> None:
+    parser.explain(
+        "Store or try a provider's key. It is asked for, or read from a pipe; other users of this machine cannot see\n"
+        "it, and no command shows it.",
+        examples=(
+            ("holdfast key set anthropic", "asks for it"),
+            ("pass show openai | holdfast key set openai", "from a password manager"),
+            ("holdfast key test anthropic", "whether the provider takes it"),
+            ("holdfast key forget openai", "remove it"),
+        ),
+    )
+    make = family(parser)
+    stored = make("set", "store a provider's key")
+    stored.set_defaults(run=store)
+    forgotten = make("forget", "remove a provider's key")
+    forgotten.set_defaults(run=forget)
+    tried = make("test", "ask the provider for one word")
+    tried.add_argument("--model", metavar="MODEL", help="with this model of the provider")
+    tried.add_argument("--json", action="store_true")
+    tried.set_defaults(run=test)
+    for each in (stored, forgotten, tried):
+        each.add_argument("provider", metavar="PROVIDER", help="such as anthropic, openai, gemini, openrouter")
+
+
+def store(args: argparse.Namespace) -> int:
+    key = _read(args.provider)
+    if not key:
+        raise Problem("no key was given", advice="paste it when asked, or pipe it in", status=Exit.USAGE)
+    with Here() as here:
+        here.client.set_key(args.provider, key)
+    print(f"stored; 'holdfast key test {args.provider}' tries it")
+    return Exit.COMPLETED
+
+
+def _read(provider: str) -> str:
+    if not is_terminal(sys.stdin):
+        return sys.stdin.readline().strip()
+    import getpass
+
+    return getpass.getpass(f"key for {provider} (not shown): ").strip()
+
+
+def forget(args: argparse.Namespace) -> int:
+    with Here() as here:
+        here.client.set_key(args.provider, None)
+    print("forgotten")
+    return Exit.COMPLETED
+
+
+def test(args: argparse.Namespace) -> int:
+    with Here() as here:
+        for provider in here.client.models(workspace_id=here.workspace.id).providers:
+            if provider.id == args.provider and provider.missing:
+                raise Problem(provider.missing, advice="then try again", status=Exit.CONFIGURATION)
+        tried = here.client.try_provider(args.provider, model=args.model)
+    if args.json:
+        print(as_text(tried))
+    elif tried.ok:
+        print(f"{tried.model} answered in {tried.seconds:.1f} s")
+    else:
+        print(f"{tried.model or args.provider}: {tried.message}", file=sys.stderr)
+    if tried.ok:
+        return Exit.COMPLETED
+    return Exit.CONFIGURATION if tried.code == "auth" else Exit.PROVIDER

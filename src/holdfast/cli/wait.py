@@ -1,0 +1,51 @@
+"""`holdfast wait`: a run's end, from any shell."""
+
+from __future__ import annotations
+
+import argparse
+
+from holdfast.cli.exits import Exit, exit_of_run
+from holdfast.cli.here import Here
+from holdfast.cli.parsing import Parser, seconds
+from holdfast.cli.problems import Problem
+from holdfast.cli.result import as_text, result_of
+from holdfast.cli.screen import Screen, one_line
+from holdfast.schema.runs import END_STATES
+
+
+def configure(parser: Parser) -> None:
+    parser.explain(
+        "Wait for a run's end, print the last thing the agent said, and leave with the run's status.\n"
+        "Ctrl-C leaves; the run goes on.",
+        examples=(
+            ("id=$(holdfast run --detach …); holdfast wait $id", "begin now, look later"),
+            ("holdfast wait run_… --timeout 5m", "124 if it takes longer; it goes on all the same"),
+        ),
+    )
+    parser.add_argument("run_id", metavar="RUN")
+    parser.add_argument("--timeout", metavar="TIME", type=seconds, help="90, 90s, 5m or 1h")
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    screen = Screen()
+    screen.status("waiting for its end")
+    with Here() as here:
+        found = here.client.wait_run(args.run_id, seconds=args.timeout)
+    screen.finish()
+    if found.state not in END_STATES:
+        raise Problem(
+            f"{found.id} has not ended: it is {found.state}",
+            advice=f"it goes on; 'holdfast cancel {found.id}' ends it",
+            status=Exit.TIMED_OUT,
+        )
+    status = int(exit_of_run(found))
+    if args.output == "json":
+        screen.line(as_text(result_of(found, exit_code=status)))
+    elif found.text:
+        screen.text(found.text)
+        screen.finish()
+    if found.state != "completed":
+        screen.warn(f"{found.state}: {one_line(found.error.message if found.error else found.reason or '', most=500)}")
+    return status

@@ -1,0 +1,150 @@
+"""One run, followed to its end: over lost connections, lost servers and events that were never seen.
+
+The end comes from whoever tells it first: the event, or the run itself, which is asked for whenever the stream had to
+begin again and with every heartbeat. So nothing is missed, and nothing waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.cli.asking import Asker
+from holdfast.cli.exits import Exit
+from holdfast.cli.problems import Problem
+from holdfast.cli.screen import Screen
+from holdfast.cli.signals import Interrupts
+from holdfast.cli.teller import Teller
+from holdfast.client.sync import SyncClient
+from holdfast.schema.events import (
+    ApprovalRequested,
+    Event,
+    Heartbeat,
+    Hello,
+    QuestionAsked,
+    QueueChanged,
+    Reset,
+    RunFinished,
+    RunJoined,
+    RunStarted,
+)
+from holdfast.schema.runs import END_STATES, Queue, Run
+
+GIVE_UP_SECONDS = 60.0
+"""How long a server that is gone is waited for."""
+
+
+class Watch:
+    def __init__(
+        self,
+        client: SyncClient,
+        run: Run,
+        *,
+        screen: Screen,
+        teller: Teller,
+        interrupts: Interrupts,
+        asker: Asker | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self._client = client
+        self._run = run
+        self._screen = screen
+        self._teller = teller
+        self._interrupts = interrupts
+        self._asker = asker
+        self._on_event = on_event
+        self._queue_told: str | None = None
+
+    def until_end(self, *, after: str | None) -> Run:
+        """Tells what happens from the cursor on."""
+        stream = self._client.events(
+            session_id=self._run.session_id, after=after, on_lost=self._lost, give_up_after=GIVE_UP_SECONDS
+        )
+        greeted = False
+        with stream:
+            while True:
+                with self._interrupts.allowed():
+                    event = next(stream)
+                if self._on_event is not None:
+                    self._on_event(event)
+                if isinstance(event, RunFinished) and event.run.id == self._run.id:
+                    return event.run
+                began_again = isinstance(event, Reset | Heartbeat) or (isinstance(event, Hello) and greeted)
+                if began_again and (ended := self.ended()) is not None:
+                    return ended
+                greeted = greeted or isinstance(event, Hello)
+                self._teller.tell(event, stream.transcript)
+                self._act(event)
+
+    def ended(self) -> Run | None:
+        """The run, if it has ended, with everything told that it said."""
+        run = self._client.get_run(self._run.id)
+        if run.state not in END_STATES:
+            if run.state == "queued":
+                self._check_queue(self._client.session(run.session_id).queue)
+            return None
+        self.catch_up()
+        return run
+
+    def catch_up(self) -> None:
+        messages, _ = self._client.all_messages(self._run.session_id)
+        self._teller.catch_up(message for message in messages if message.run_id == self._run.id)
+
+    def ask_what_is_open(self) -> None:
+        """What the run asked before it was followed."""
+        if self._asker is None:
+            return
+        session_id = self._run.session_id
+        workspace_id = self._client.session(session_id).workspace_id
+        for approval in self._client.approvals(workspace_id).items:
+            if session_id in (approval.session_id, approval.root_session_id):
+                self._asker.approval(approval)
+        for question in self._client.questions(workspace_id).items:
+            if session_id in (question.session_id, question.root_session_id):
+                self._asker.question(question)
+
+    def _act(self, event: Event) -> None:
+        match event:
+            case RunStarted() if event.run.id == self._run.id:
+                self._run = event.run
+                self._screen.status("starting")
+            case RunJoined() if event.run.id == self._run.id and event.run.host_run_id:
+                self._run = event.run
+                self._teller.also(event.run.host_run_id)
+                self._screen.note(f"joined {event.run.host_run_id}")
+            case QueueChanged() if event.session_id == self._run.session_id:
+                self._check_queue(event.queue)
+            case ApprovalRequested() if self._asker is not None:
+                with self._interrupts.allowed():
+                    self._asker.approval(event.approval)
+            case QuestionAsked() if self._asker is not None:
+                with self._interrupts.allowed():
+                    self._asker.question(event.question)
+            case _:
+                pass
+
+    def _check_queue(self, queue: Queue | None) -> None:
+        """A queue that stands still is told; one that nothing but a person moves again is not waited for."""
+        if queue is None or self._run.id not in queue.run_ids:
+            return
+        place = queue.run_ids.index(self._run.id) + (queue.active is not None)
+        if queue.paused is None:
+            self._screen.status(f"queued, {place} before it" if place else "queued")
+        elif queue.paused == "user":
+            if self._queue_told != "user":
+                self._screen.note(f"the queue is paused; 'holdfast resume {queue.session_id}' lets it go on")
+            self._screen.status("queued, paused")
+        else:
+            raise _waits(self._run, queue)
+        self._queue_told = queue.paused
+
+    def _lost(self, error: Exception, wait: float) -> None:
+        self._screen.status("the server is lost; coming back")
+
+
+def _waits(run: Run, queue: Queue) -> Problem:
+    if queue.paused == "server_stop":
+        what, status = "the server was stopped before this run began; it is kept in the queue", Exit.INTERRUPTED
+    else:
+        what, status = "the run before it did not complete, so this one does not begin", Exit.FAILED
+    advice = f"'holdfast resume {queue.session_id}' lets it go on, 'holdfast cancel {run.id}' removes it"
+    return Problem(what, advice=advice, status=status)
