@@ -38,6 +38,10 @@ class Provider(TestProvider):
         async with self._changed:
             await self._changed.wait_for(lambda: number in self.disconnects or number in self.finished)
 
+    def shut(self, gate: str) -> None:
+        """The next answer waits at this gate again."""
+        self._gate(gate).clear()
+
     def _receive(self, path: str, headers: dict[str, str], body: bytes) -> Received:
         received = super()._receive(path, headers, body)
         if received.model != "small":
