@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import BadRequest, Conflict, NoModel, NotFound
+from holdfast.errors import BadRequest, ConfigError, Conflict, NoModel, NotFound
 from holdfast.models.script import Call, Rule, Say, Script, Wait, When
 from holdfast.schema.events import (
     ApprovalRequested,
@@ -342,3 +342,23 @@ async def test_undo_to_a_message_takes_back_everything_since(tmp_path: Path) -> 
         assert sorted(path.name for path in desk.directory.iterdir()) == ["a.txt"]
         lost = await desk.run("", session_id=first.session_id, kind="undo", arguments={"to_message_id": "msg_x"})
         assert lost.state == "failed"
+
+
+async def test_a_rule_that_cannot_be_read_is_told_before_anything_runs(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying("ok")) as desk:
+        await desk.app.configuring.change({"approvals.allow": ["bash: 'unclosed"]})
+        with pytest.raises(ConfigError, match="unclosed"):
+            await desk.start("go")
+
+
+@pytest.mark.promise("W8")
+async def test_a_secret_in_a_command_is_never_shown_nor_offered_to_be_saved(tmp_path: Path) -> None:
+    planted = "sk-ant-planted-0123456789abcdef"
+    script = saying((Call("bash", {"command": f"touch {planted}"}),), "done")
+    async with serving(tmp_path, script, env={"ANTHROPIC_API_KEY": planted}) as desk:
+        accepted = await desk.start("go")
+        asked = (await desk.until(ApprovalRequested)).approval
+        assert planted not in repr((asked.title, asked.why, asked.patterns))
+        assert asked.patterns == () or planted not in "".join(asked.patterns)
+        await desk.app.approvals.answer(asked.id, "deny", client="a")
+        await desk.ended(accepted)

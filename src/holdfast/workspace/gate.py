@@ -58,8 +58,8 @@ class RoomGate:
                 call_id=call.id,
                 tool=call.name,
                 title=shared.redact(plan.subject.title),
-                why=verdict.why,
-                patterns=verdict.patterns,
+                why=shared.redact(verdict.why),
+                patterns=_without_secrets(verdict.patterns, shared.redact),
                 display=plan.display,
             ),
             deadline=self._setup.settings.approvals.deadline,
@@ -74,9 +74,10 @@ class RoomGate:
     async def _rules(self) -> Rules:
         room = self._room
         configured = (await room.setup()).settings.approvals
-        shared = room.shared
-        readable = tuple(f"view: {path}/*" for path in (shared.locations.outputs_dir, shared.locations.skills_dir))
         grants = await room.shared.store.grants(room.workspace.id, session_id=self._root_session_id)
-        return read_rules(
-            deny=configured.deny, allow=(*configured.allow, *readable), grants=tuple(grant.rule for grant in grants)
-        )
+        return read_rules(deny=configured.deny, allow=configured.allow, grants=tuple(grant.rule for grant in grants))
+
+
+def _without_secrets(patterns: tuple[str, ...], redact: Callable[[str], str]) -> tuple[str, ...]:
+    """A rule with a secret in it is never offered to be saved: then the call can only be allowed once."""
+    return patterns if all(redact(pattern) == pattern for pattern in patterns) else ()

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.approvals.approver import Approver
 from holdfast.approvals.places import Places
+from holdfast.approvals.rules import read_rules
 from holdfast.config import Catalogue, Config, ResolvedModel, Settings, load_config
 from holdfast.models.patience import Deadlines
 from holdfast.models.protocol import Model
@@ -72,6 +73,7 @@ class Room:
     async def _read_setup(self) -> Setup:
         config, trusted = await asyncio.to_thread(self._load)
         stored = await self.shared.keyring.learn(config.settings)
+        read_rules(deny=config.settings.approvals.deny, allow=config.settings.approvals.allow)  # say what is wrong now
         catalogue = Catalogue(config.settings, env=self.shared.env, stored=stored)
         return Setup(config=config, catalogue=catalogue, trusted=trusted)
 
@@ -102,7 +104,8 @@ class Room:
     def _places(self) -> Places:
         locations = self.shared.locations
         own = tuple(str(path) for path in (locations.config_dir, locations.data_dir, locations.state_dir))
-        return Places(workspace=str(self.path), home=self.shared.env.get("HOME", "/"), own=own)
+        readable = (str(locations.outputs_dir), str(locations.skills_dir))
+        return Places(workspace=str(self.path), home=self.shared.env.get("HOME", "/"), own=own, readable=readable)
 
     async def _job_changed(self, job: Job) -> None:
         kind = JobStarted if job.state == "running" else JobFinished
