@@ -1,6 +1,7 @@
 """Bodies and queries: exactly what is declared, or a refusal that says where."""
 
 from collections.abc import MutableMapping
+from datetime import date
 from typing import Annotated, Any
 
 import msgspec
@@ -30,6 +31,7 @@ class Asked(Query, frozen=True):
     q: str | None = None
     flag: bool = False
     state: tuple[str, ...] = ()
+    day: date | None = None
 
 
 OUTER = msgspec.json.Decoder(Outer)
@@ -103,6 +105,12 @@ def test_what_is_nested_too_deep_to_be_written_later_is_refused() -> None:
         check_depth([deep], name="free")
 
 
+def test_a_number_without_a_fraction_is_an_integer() -> None:
+    assert decode(b'{"name": "a", "inner": {"size": 2.0}}') == Outer(name="a", inner=Inner(size=2))
+    with pytest.raises(BadRequest, match="size"):
+        decode(b'{"name": "a", "inner": {"size": 2.5}}')
+
+
 def test_a_query_is_read_by_its_types() -> None:
     assert ASKED.read(b"") == Asked()
     found = ASKED.read(b"limit=7&wait=1.5&q=a%20b%26&flag=true&state=x&state=y")
@@ -114,7 +122,17 @@ def test_a_query_is_read_by_its_types() -> None:
     "query",
     [
         *(b"limit=0", b"limit=x", b"limit=", b"limit=1&limit=2", b"limt=1"),
-        *(b"wait=nan", b"wait=inf", b"wait=-1", b"flag=2", b"q=%ff", b"novalue", b"\xff=1"),
+        *(
+            b"wait=nan",
+            b"wait=inf",
+            b"wait=-1",
+            b"flag=2",
+            b"q=%ff",
+            b"novalue",
+            b"day=null",
+            b"day=2026-02-30",
+            b"\xff=1",
+        ),
         b"&".join(b"state=x" for _ in range(40)),
     ],
 )

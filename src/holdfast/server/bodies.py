@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
@@ -15,6 +16,10 @@ Id = Annotated[
 ]
 Title = Annotated[str, Meta(max_length=500)]
 Short = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+_WORDS = r"[^\s\x1c-\x1f\x85]"
+"""Anything but blanks, also of those that only some of the languages count as such."""
 
 
 class OpenBody(Body, frozen=True):
@@ -40,6 +45,13 @@ class SessionPatch(Body, frozen=True):
 class Attachment(Body, frozen=True, tag_field="type", tag="file"):
     """A file that goes with a prompt: its text, or its bytes as base64."""
 
+    described = {
+        "oneOf": [
+            {"required": ["text"], "properties": {"text": {"type": "string"}, "data": {"type": "null"}}},
+            {"required": ["data"], "properties": {"data": {"type": "string"}, "text": {"type": "null"}}},
+        ]
+    }
+
     name: Annotated[str, Meta(min_length=1, max_length=1000)]
     media_type: Annotated[str, Meta(pattern=r"^[!-~]{1,100}$(?!\n)")]
     text: str | None = None
@@ -53,7 +65,21 @@ class LimitsBody(Body, frozen=True):
 
 
 class PromptBody(Body, frozen=True):
-    """A prompt and the settings of its run."""
+    """A prompt and the settings of its run. Without words, it needs an attached text."""
+
+    described = {
+        "anyOf": [
+            {"required": ["prompt"], "properties": {"prompt": {"pattern": _WORDS}}},
+            {
+                "required": ["attachments"],
+                "properties": {
+                    "attachments": {
+                        "contains": {"required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
+                    }
+                },
+            },
+        ]
+    }
 
     prompt: str = ""
     run_id: Id | None = None
@@ -82,7 +108,7 @@ class LaneBody(Body, frozen=True):
 
 
 class ShellBody(LaneBody, frozen=True, kw_only=True):
-    command: Annotated[str, Meta(pattern=r"\S", max_length=100_000)]
+    command: Annotated[str, Meta(pattern=_WORDS, max_length=20_000)]
 
 
 class UndoBody(LaneBody, frozen=True):
@@ -91,6 +117,8 @@ class UndoBody(LaneBody, frozen=True):
 
 class RunPatch(Body, frozen=True):
     """At least one of the two."""
+
+    described = {"minProperties": 1}
 
     prompt: str | UnsetType = UNSET
     position: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
@@ -112,6 +140,13 @@ class ApprovalBody(Body, frozen=True):
 
 class QuestionBody(Body, frozen=True):
     """Either the answers, one list per question, or that there will be none."""
+
+    described = {
+        "oneOf": [
+            {"required": ["answers"], "properties": {"answers": {"type": "array"}, "dismiss": {"const": False}}},
+            {"required": ["dismiss"], "properties": {"answers": {"type": "null"}, "dismiss": {"const": True}}},
+        ]
+    }
 
     answers: (
         Annotated[
@@ -147,7 +182,6 @@ class TrustBody(Body, frozen=True):
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Place = Annotated[str, Meta(pattern=r"^[0-9]{1,15}$(?!\n)", description="What `next` of the page before said.")]
 Text = Annotated[str, Meta(max_length=1000)]
-Day = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)")]
 
 
 class StreamQuery(Query, frozen=True):
@@ -209,8 +243,8 @@ class ModelsQuery(Query, frozen=True):
 
 
 class StatsQuery(Query, frozen=True):
-    since: Day | None = None
-    until: Day | None = None
+    since: date | None = None
+    until: date | None = None
 
 
 class SearchQuery(Query, frozen=True):

@@ -6,7 +6,7 @@ From these rows the routes are made and the OpenAPI description is generated, so
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,6 +30,9 @@ SMALL = 256 * KIB
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Base of what is sent to us: a name that we do not know is a mistake that its sender should hear of."""
+
+    described: ClassVar[dict[str, Any]] = {}
+    """JSON Schema of what holds between its fields."""
 
 
 class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,6 +115,8 @@ class Endpoint(_Row, frozen=True, kw_only=True):
     status: int = 200
     also: dict[int, Any] = {}
     """Other good statuses, with the types they answer."""
+    gives: dict[str, str] = {}
+    """Which parameters of other addresses stand where in the answer: ``{"run_id": "/run/id"}``."""
     errors: tuple[type[HoldfastError], ...] = ()
     """Besides those that every endpoint may answer."""
     public: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from holdfast.errors import (
 )
 from holdfast.server import clients, idempotency
 from holdfast.server.answers import ErrorBody
-from holdfast.server.calls import Endpoint, Query
+from holdfast.server.calls import Body, Endpoint, Query
 
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")
@@ -38,6 +38,13 @@ def describe(endpoints: Sequence[Endpoint], *, version: str) -> dict[str, Any]:
     for endpoint in endpoints:
         operation = _operation(endpoint, schema_of, components)
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
+    for endpoint in endpoints:
+        for status in (endpoint.status, *endpoint.also):
+            if links := _links(endpoint, endpoints):
+                paths[endpoint.path][endpoint.method.lower()]["responses"][str(status)]["links"] = links
+    for body in _bodies(Body):
+        if body.described and body.__name__ in components:
+            components[body.__name__] |= body.described
     for endpoint in endpoints:
         components.pop(endpoint.query.__name__, None)  # they stand with their operations, one by one
     return {
@@ -61,6 +68,12 @@ def _types(endpoint: Endpoint) -> list[Any]:
     return [endpoint.query, *(one for one in found if one is not None)]
 
 
+def _bodies(base: type[Body]) -> Iterator[type[Body]]:
+    for body in base.__subclasses__():
+        yield body
+        yield from _bodies(body)
+
+
 def _operation(endpoint: Endpoint, schema_of: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": endpoint.handler.__name__,
@@ -75,9 +88,22 @@ def _operation(endpoint: Endpoint, schema_of: dict[int, Any], components: dict[s
     if endpoint.public:
         operation["security"] = []
     if endpoint.body is not None:
-        required = any(field.required for field in msgspec.structs.fields(endpoint.body))
+        fields = msgspec.structs.fields(endpoint.body)
+        required = bool(endpoint.body.described) or any(field.required for field in fields)
         operation["requestBody"] = {"required": required, "content": _json(schema_of[id(endpoint.body)])}
     return operation
+
+
+def _links(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """What can be done with what this one answers."""
+    return {
+        other.handler.__name__: {
+            "operationId": other.handler.__name__,
+            "parameters": {name: f"$response.body#{endpoint.gives[name]}" for name in needed},
+        }
+        for other in endpoints
+        if (needed := _PARAMETER.findall(other.path)) and all(name in endpoint.gives for name in needed)
+    }
 
 
 def _responses(endpoint: Endpoint, schema_of: dict[int, Any]) -> dict[str, Any]:

@@ -66,12 +66,14 @@ def decode_body(body: bytes, decoder: msgspec.json.Decoder[T], *, content_type: 
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
+        if "got `float`" in str(error):
+            return _decode_again(body, decoder.type)
         raise BadRequest(f"the body is not as it should be: {error}", detail=_where(str(error))) from None
     except UnicodeDecodeError:
         raise BadRequest("the body is not UTF-8") from None
     except msgspec.DecodeError as error:
         if b"\\ud" in body.lower():
-            return _decode_repaired(body, decoder.type)
+            return _decode_again(body, decoder.type)
         raise BadRequest(f"the body is not JSON: {error}") from None
     except RecursionError:
         raise BadRequest("the body is nested too deeply") from None
@@ -112,8 +114,8 @@ class QueryReader(Generic[S]):
             raise BadRequest(f"the query is not as it should be: {error}", detail=_where(str(error))) from None
         for name, text in given.items():
             value = getattr(found, name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise BadRequest(f"parameter {name!r} must be a number, not {text!r}", detail={"field": name})
+            if value is None or (isinstance(value, float) and not math.isfinite(value)):
+                raise BadRequest(f"parameter {name!r} cannot be {text!r}", detail={"field": name})
         return found
 
     def _given(self, query: bytes) -> dict[str, Any]:
@@ -140,8 +142,8 @@ def _pairs(query: bytes) -> list[tuple[str, str]]:
         raise BadRequest("the query is not a list of name=value pairs in UTF-8") from None
 
 
-def _decode_repaired(body: bytes, shape: type[T]) -> T:
-    """Half a surrogate pair is no reason to refuse what somebody typed."""
+def _decode_again(body: bytes, shape: type[T]) -> T:
+    """Half a surrogate pair is no reason to refuse what somebody typed, and ``2.0`` is an integer in JSON."""
     try:
         found = _repair(json.loads(body, parse_constant=_refuse_constant))
         return msgspec.convert(found, shape)
@@ -159,6 +161,8 @@ def _repair(value: Any) -> Any:
     match value:
         case str():
             return repaired(value)
+        case float() if value.is_integer():
+            return int(value)
         case list():
             return [_repair(one) for one in value]
         case dict():

@@ -211,6 +211,7 @@ def _undo(body: UndoBody, kind: RunKind) -> RunRequest:
     return RunRequest(kind=kind, run_id=body.run_id, arguments=target)
 
 
+_GIVES = {"run_id": "/run/id", "session_id": "/run/session_id"}
 _Errors: TypeAlias = tuple[type[Any], ...]
 _KNOWN: _Errors = (NotFound, Gone)
 _ACCEPT: _Errors = (*_KNOWN, Conflict, NoModel, WorkspaceClosing, ChildSession, TooMany)
@@ -224,6 +225,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         limit=PROMPT_BYTES,
         answer=Accepted,
         status=202,
+        gives=_GIVES,
         errors=_ACCEPT,
         keyed=False,
     ),
@@ -236,6 +238,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         limit=PROMPT_BYTES,
         answer=Accepted,
         status=202,
+        gives=_GIVES,
         errors=_ACCEPT,
         keyed=False,
     ),

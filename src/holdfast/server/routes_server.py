@@ -67,6 +67,8 @@ async def stop(call: Call[StopBody, NoQuery]) -> StopView:
 async def backup(call: Call[BackupBody, NoQuery]) -> BackupView:
     """Copy the database, consistently, while everything goes on."""
     path = Path(call.body.path)
+    if not path.name or not await asyncio.to_thread(path.parent.is_dir):
+        raise BadRequest(f"{call.body.path!r} cannot be a file: its directory does not exist", detail={"field": "path"})
     await call.parts.store.backup(path)
     return BackupView(str(path), await asyncio.to_thread(os.path.getsize, path))
 

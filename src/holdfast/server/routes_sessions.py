@@ -138,9 +138,17 @@ async def _all_runs(parts: Parts, session_id: str) -> tuple[Run, ...]:
 _SESSION = "/v1/sessions/{session_id}"
 _SESSIONS = "/v1/workspaces/{workspace_id}/sessions"
 _KNOWN = (NotFound, Gone)
+_GIVES = {"session_id": "/id"}
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint("POST", _SESSIONS, create_session, body=SessionBody, answer=Session, status=201, errors=(NotFound,)),
+    Endpoint(
+        *("POST", _SESSIONS, create_session),
+        body=SessionBody,
+        answer=Session,
+        status=201,
+        gives=_GIVES,
+        errors=(NotFound,),
+    ),
     Endpoint("GET", _SESSIONS, list_sessions, query=SessionsQuery, answer=Listed[Session], errors=_KNOWN),
     Endpoint("GET", _SESSION, get_session, answer=SessionView, errors=_KNOWN),
     Endpoint("PATCH", _SESSION, change_session, body=SessionPatch, answer=Session, errors=(*_KNOWN, Conflict)),
@@ -152,7 +160,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=(*_KNOWN, BadRequest),
     ),
     Endpoint(
-        *("POST", f"{_SESSION}/fork", fork), body=ForkBody, answer=Session, status=201, errors=(*_KNOWN, Conflict)
+        *("POST", f"{_SESSION}/fork", fork),
+        body=ForkBody,
+        answer=Session,
+        status=201,
+        gives=_GIVES,
+        errors=(*_KNOWN, Conflict),
     ),
     Endpoint("GET", f"{_SESSION}/changes", changes, answer=Listed[FileChange], errors=_KNOWN),
     Endpoint(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.errors import BadRequest, Gone, NotFound, Stopping
 from holdfast.schema.sessions import Client, Job, WorkspaceView
 from holdfast.server.answers import Reply
 from holdfast.server.bodies import FilesQuery, GrantsQuery, JobsQuery, OpenBody, RemoveGrantsQuery, TrustBody
 from holdfast.server.calls import Call, Endpoint, NoQuery, Nothing
+from holdfast.server.parts import Parts
 from holdfast.server.views import FilesView, Listed, listed
 from holdfast.store import Grant
 
@@ -51,21 +50,22 @@ async def list_clients(call: Call[None, NoQuery]) -> Listed[Client]:
 
 async def list_grants(call: Call[None, GrantsQuery]) -> Listed[Grant]:
     """What was allowed for longer than once: in the workspace, and with `session` in that session too."""
-    return await _grants(call)
+    return await _grants(call.parts, call.path["workspace_id"], session_id=call.query.session)
 
 
 async def remove_grants(call: Call[Nothing, RemoveGrantsQuery]) -> Listed[Grant]:
     """Take back one grant, or all. Answers those that are left."""
-    await call.parts.workspaces.remove_grants(call.path["workspace_id"], grant_id=call.query.id)
-    return await _grants(call)
+    workspace_id = call.path["workspace_id"]
+    await call.parts.workspaces.remove_grants(workspace_id, grant_id=call.query.id)
+    return await _grants(call.parts, workspace_id, session_id=call.query.session)
 
 
-async def _grants(call: Call[Any, GrantsQuery]) -> Listed[Grant]:
-    store, session_id, cursor = call.parts.store, call.query.session, call.parts.hub.cursor
-    workspace = await store.workspace(call.path["workspace_id"])
+async def _grants(parts: Parts, workspace_id: str, *, session_id: str | None) -> Listed[Grant]:
+    cursor = parts.hub.cursor
+    workspace = await parts.store.workspace(workspace_id)
     if session_id is not None:
-        await store.session(session_id)
-    return Listed(await store.grants(workspace.id, session_id=session_id), cursor)
+        await parts.store.session(session_id)
+    return Listed(await parts.store.grants(workspace.id, session_id=session_id), cursor)
 
 
 async def find_files(call: Call[None, FilesQuery]) -> FilesView:
@@ -102,6 +102,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answer=WorkspaceView,
         status=201,
         also={200: WorkspaceView},
+        gives={"workspace_id": "/id"},
         errors=(BadRequest, NotFound, Stopping),
     ),
     Endpoint("GET", _WORKSPACE, get_workspace, answer=WorkspaceView, errors=_KNOWN),

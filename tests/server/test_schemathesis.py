@@ -1,0 +1,46 @@
+"""schemathesis against the whole interface, from its own description: nothing to find (`make stress`)."""
+
+import asyncio
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.background import background
+from tests.support.served import TOKEN
+
+HERE = Path(__file__).parent / "schemathesis"
+PROGRAM = os.environ.get("HOLDFAST_TEST_SCHEMATHESIS", str(Path(__file__).parents[2] / ".venv-e2e/bin/schemathesis"))
+CASES = 2_000
+NOT_TRIED = r"/events$|/server/stop$|/providers/[^/]+/test$"
+"""Streams do not end, a stop would end the test, and trying a provider would leave the machine."""
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1200)
+@pytest.mark.promise("W9")
+@pytest.mark.skipif(not os.path.exists(PROGRAM), reason=f"{PROGRAM} is made by `make stress`")
+def test_schemathesis_finds_nothing(home: Path) -> None:
+    with background(home) as server:
+        command = [
+            *(PROGRAM, "--config-file", str(HERE / "schemathesis.toml"), "run"),
+            f"http://127.0.0.1:{server.port}/v1/openapi.json",
+            *("--header", f"Authorization: Bearer {TOKEN}"),
+            *("--seed", "1", "--max-examples", "10", "--continue-on-failure", "--request-timeout", "20"),
+            *("--exclude-path-regex", NOT_TRIED),
+        ]
+        environment = {
+            **os.environ,
+            "HOLDFAST_TEST_WORK": str(server.house.work),
+            "SCHEMATHESIS_HOOKS": "hooks",
+            "PYTHONPATH": str(HERE),
+        }
+        done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
+        assert server.do(asyncio.sleep(0, "answers")) == "answers"
+    print(done.stdout[-3000:])
+    assert done.returncode == 0, done.stdout
+    found = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
+    assert found is not None, done.stdout
+    assert int(found[1]) == int(found[2]) >= CASES
