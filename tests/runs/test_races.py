@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from holdfast.agent.protocol import Ended, Ending, GoOn, StopNow
-from holdfast.errors import CallerError, StoreUnwritable
+from holdfast.errors import CallerError, Stopping, StoreUnwritable
 from holdfast.events import Hub
 from holdfast.runs import Engine
 from holdfast.schema.runs import END_STATES, Accepted, Outcome, RunRequest
@@ -27,7 +27,7 @@ from tests.support.scripted import Actor, ScriptedTurns
 from tests.support.stepping import SteppedLedger, Stepper
 
 SESSIONS = ("ses_1", "ses_2")
-PROMPTS = ("answer", "tools", "tools", "fail", "raise", "stubborn")
+PROMPTS = ("answer", "tools", "tools", "fail", "raise", "stubborn", "delegate")
 
 
 class World:
@@ -53,6 +53,7 @@ class World:
             "fail": self._fail,
             "raise": self._raise,
             "stubborn": self._stubborn,
+            "delegate": self._delegate,
         }
 
     async def open(self) -> None:
@@ -71,6 +72,8 @@ class World:
                 return await self.engine.open_workspace(WORKSPACE)
             except StoreUnwritable:
                 await self.stepper.barrier("try again")
+            except Stopping:
+                return None
 
     async def _answer(self, actor: Actor) -> Ending | None:
         crossing: object = GoOn()
@@ -120,6 +123,11 @@ class World:
             raise
         return self._over(await actor.finish("done"))
 
+    async def _delegate(self, actor: Actor) -> Ending | None:
+        child = await actor.seat.child(RunRequest(prompt="tools"), title="help")
+        await child.ended()
+        return self._over(await actor.finish("it helped"))
+
     def _over(self, crossing: object) -> Ending | None:
         match crossing:
             case Ended():
@@ -144,22 +152,23 @@ class World:
         await check_agreement(self.store)
 
     def _act(self, number: int) -> None:
-        number, which = divmod(number, 16)
+        number, which = divmod(number, 33)
         number, where = divmod(number, len(SESSIONS))
         session_id = SESSIONS[where]
         known = [run_id for run_id, (home, _) in self.accepted.items() if home == session_id]
         run_id = known[number % len(known)] if known else "run_none"
         acts: list[Callable[[], Awaitable[object]]] = [
-            *[lambda: self._accept(session_id, number)] * 6,
-            lambda: self._again(run_id),
-            *[lambda: self._cancel(self.engine.cancel_session(session_id))] * 2,
-            lambda: self._cancel(self.engine.cancel_session(session_id, "active")),
-            lambda: self._cancel(self.engine.cancel_run(run_id)),
-            lambda: self.engine.change_queued(run_id, prompt="answer edited", position=number % 3 + 1),
-            lambda: self.engine.remove_queued(run_id),
-            lambda: self.engine.pause(session_id),
-            lambda: self.engine.resume(session_id),
-            lambda: self._refuse(number % 4),
+            *[lambda: self._accept(session_id, number)] * 12,
+            *[lambda: self._again(run_id)] * 2,
+            *[lambda: self._cancel(self.engine.cancel_session(session_id))] * 4,
+            *[lambda: self._cancel(self.engine.cancel_session(session_id, "active"))] * 2,
+            *[lambda: self._cancel(self.engine.cancel_run(run_id))] * 2,
+            *[lambda: self.engine.change_queued(run_id, prompt="answer edited", position=number % 3 + 1)] * 2,
+            *[lambda: self.engine.remove_queued(run_id)] * 2,
+            *[lambda: self.engine.pause(session_id)] * 2,
+            *[lambda: self.engine.resume(session_id)] * 2,
+            *[lambda: self._refuse(number % 4)] * 2,
+            lambda: self.engine.delete_session(session_id if number % 8 == 0 else "ses_none"),
         ]
         note(f"act {which} in {session_id} on {run_id}")
         self.counts["asked"] += 1
@@ -169,7 +178,7 @@ class World:
         """Callers may be told no; nobody may see a fault of ours."""
         try:
             await call
-        except (CallerError, StoreUnwritable) as error:
+        except (CallerError, StoreUnwritable, Stopping) as error:
             self.counts[f"refused {error.status}"] += 1
 
     async def _accept(self, session_id: str, number: int) -> None:
@@ -219,6 +228,22 @@ class World:
         await self.ledger.settled()
         await check_agreement(self.store)
 
+    async def restart(self) -> None:
+        """The server is stopped on purpose, and another one starts."""
+        self.lives += 1
+        self.ledger.refuses = 0
+        self.stepper.set_free()
+        await self.engine.stop()
+        assert not self.engine._desk.tasks
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        assert all(run.state in ("queued", "waiting") for run in await self.store.unfinished_runs()), "W5"
+        await check_agreement(self.store)
+        await self.store.close()
+        self.tasks.clear()
+        self.stepper.free = False
+        await self.open()
+        await self.ledger.settled()
+
     async def _abandon(self) -> None:
         """Ends the old life's tasks. Nothing they do reaches the copy; its tools are not counted any more."""
         effects = self.effects.copy()
@@ -227,7 +252,8 @@ class World:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        await self.engine._desk.tasks.finish(seconds=0)
+        while await self.engine._desk.tasks.finish(seconds=0.01):
+            pass
         await self.store.close()
         self.tasks.clear()
         self.effects = effects
@@ -237,20 +263,19 @@ class World:
         self.ledger.refuses = 0
         self.stepper.set_free()
         await asyncio.gather(*self.tasks)
-        for session_id in SESSIONS:
-            for _ in range(1000):
-                queue = await self.engine.queue(session_id)
-                if queue.paused:
-                    await self.engine.resume(session_id)
-                unfinished = [run.id for run in await self.store.unfinished_runs(session_id=session_id)]
-                if not unfinished:
-                    break
-                await self.engine.wait_run(unfinished[0], timeout=0.05)
+        for _ in range(1000):
+            unfinished = await self.store.unfinished_runs()
+            if not unfinished:
+                break
+            if (await self.engine.queue(unfinished[0].session_id)).paused:
+                await self.engine.resume(unfinished[0].session_id)
+            await self.engine.wait_run(unfinished[0].id, timeout=0.05)
         story = await check_agreement(self.store)
         for run_id in self.accepted:
-            run = await self.store.run(run_id)
-            assert run.state in END_STATES, f"R5: {run_id} is stranded as {run.state}"
-            assert story.ended[run_id] == 1
+            record = await self.store.run_record(run_id)
+            assert record is not None
+            assert record.run.state in END_STATES, f"R5: {run_id} is stranded as {record.run.state}"
+            assert record.deleted or story.ended[run_id] == 1
         for run_id in self.covered:
             assert story.started[run_id] == 0, f"C1: {run_id} was covered by a cancel and started"
         assert all(count == 1 for count in self.effects.values()), "a tool ran twice"
@@ -260,7 +285,7 @@ class World:
         await self.store.close()
 
 
-async def live(numbers: list[int], crashes: frozenset[int]) -> Counter[str]:
+async def live(numbers: list[int], crashes: frozenset[int], stops: frozenset[int]) -> Counter[str]:
     with tempfile.TemporaryDirectory(prefix="hf-") as directory:
         world = World(Path(directory) / "life_1.db")
         await world.open()
@@ -268,6 +293,8 @@ async def live(numbers: list[int], crashes: frozenset[int]) -> Counter[str]:
         for place, number in enumerate(numbers):
             if place in crashes:
                 await world.crash()
+            if place in stops:
+                await world.restart()
             await world.step(number)
         await world.finish()
         return world.counts
@@ -283,13 +310,17 @@ def moves(most: int) -> st.SearchStrategy[list[int]]:
 @given(
     numbers=moves(70),
     crashes=st.frozensets(st.integers(10, 60), max_size=1),
+    stops=st.frozensets(st.integers(10, 60), max_size=1),
     new_loop=st.sampled_from([asyncio.new_event_loop, uvloop.new_event_loop]),
 )
 def test_no_order_of_things_breaks_a_promise(
-    numbers: list[int], crashes: frozenset[int], new_loop: Callable[[], asyncio.AbstractEventLoop]
+    numbers: list[int],
+    crashes: frozenset[int],
+    stops: frozenset[int],
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(live(numbers, crashes))
+        runner.run(live(numbers, crashes, stops))
 
 
 @pytest.mark.stress
@@ -300,6 +331,6 @@ def test_no_long_life_breaks_a_promise() -> None:
     for seed in range(300):
         chance = random.Random(seed)
         numbers = [chance.randrange(2**24) for _ in range(200)]
-        crashes = frozenset(chance.sample(range(20, 200), 2))
-        counts += asyncio.run(live(numbers, crashes))
-    print(f"\n300 lives of 200 moves and 2 crashes each: {dict(sorted(counts.items()))}")
+        crashes, stops = (frozenset(chance.sample(range(20, 200), 2)) for _ in range(2))
+        counts += asyncio.run(live(numbers, crashes, stops))
+    print(f"\n300 lives of 200 moves, 2 crashes and 2 stops each: {dict(sorted(counts.items()))}")

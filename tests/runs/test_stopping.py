@@ -10,10 +10,10 @@ from holdfast.agent.protocol import Ending
 from holdfast.errors import Stopping
 from holdfast.runs import Bounds
 from holdfast.schema.messages import Finish, Text
-from holdfast.schema.runs import Queue
+from holdfast.schema.runs import Queue, Run
 from holdfast.schema.sessions import Session, Workspace
-from holdfast.store import Batch
-from holdfast.store.writes import PutSession, PutWorkspace
+from holdfast.store import Batch, LaneRow
+from holdfast.store.writes import InsertRun, PutSession, PutWorkspace, SetLane
 from tests.support.house import WORKSPACE, House, opened
 from tests.support.scripted import Actor, ScriptedTurns
 
@@ -61,6 +61,36 @@ async def test_active_runs_are_interrupted_and_queues_wait_for_resume(
         await house.engine.resume("ses_1")
         assert (await house.ended(queued)).state == "completed"
         assert house.turns.started == [steer.run.id, queued.run.id]
+
+
+@pytest.mark.promise("W5")
+async def test_a_stop_that_comes_while_a_workspace_is_being_opened_lets_nothing_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "own.db"
+    async with opened(path) as house:
+        await house.session()
+        queued = InsertRun(run=Run(id="queued", session_id="ses_1", seq=1), body_hash="", verdict="queued")
+        await house.store.commit(Batch((queued, SetLane(LaneRow("ses_1", next_seq=2)))))
+    async with opened(path, open_workspace=False) as house:
+        read = house.store.unfinished_runs
+
+        async def slowly(**which: str) -> object:
+            found = await read(**which)
+            await house.gates.pass_through("opening")
+            return found
+
+        monkeypatch.setattr(house.store, "unfinished_runs", slowly)
+        opening = asyncio.create_task(house.engine.open_workspace(WORKSPACE))
+        await house.gates.arrived("opening")
+        stopping = asyncio.create_task(house.engine.stop())
+        await asyncio.sleep(0)
+        house.gates.open("opening")
+        with pytest.raises(Stopping):
+            await opening
+        await stopping
+        assert (await house.store.run("queued")).state == "queued"
+        assert house.turns.started == []
 
 
 @pytest.mark.promise("W5")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from holdfast.errors import Stopping
 from holdfast.runs.desk import Desk
 from holdfast.runs.lane import decide
 from holdfast.runs.lane_state import Lane
-from holdfast.runs.lane_words import Change, Command, QueueChanged
+from holdfast.runs.lane_words import Change, Command, Open, QueueChanged
 from holdfast.runs.ledger_writes import LaneState, Plan
 from holdfast.runs.mailbox import Planner
 from holdfast.schema.messages import File
@@ -23,6 +24,18 @@ def decide_all(lane: Lane, *commands: Command) -> tuple[Lane, tuple[Change, ...]
         told.extend(change for change in decision.changes if not isinstance(change, QueueChanged))
         queue_changed |= len(decision.changes) > 0 and isinstance(decision.changes[-1], QueueChanged)
     return lane, (*told, QueueChanged()) if queue_changed else tuple(told)
+
+
+def open_planner(desk: Desk) -> Planner[LaneState]:
+    """Lets a lane's runs start; not any more when a stop has come first."""
+    opened = command_planner(desk, Open())
+
+    async def plan(state: LaneState) -> Plan[LaneState]:
+        if not desk.is_open(state.session.workspace_id):
+            raise Stopping("the server is stopping, or the workspace was closed again")
+        return await opened(state)
+
+    return plan
 
 
 def command_planner(

@@ -22,7 +22,7 @@ from holdfast.ids import Clock, Ids
 from holdfast.runs import recovery
 from holdfast.runs.accepting import Made, accept_planner, answer_again, refuse_child, validate
 from holdfast.runs.bounds import Bounds
-from holdfast.runs.commands import command_planner
+from holdfast.runs.commands import command_planner, open_planner
 from holdfast.runs.desk import Desk
 from holdfast.runs.driver import Driver
 from holdfast.runs.lane_words import (
@@ -34,7 +34,6 @@ from holdfast.runs.lane_words import (
     Delete,
     Edit,
     Move,
-    Open,
     Pause,
     Remove,
     Resume,
@@ -223,7 +222,7 @@ class Engine:
             return
         task = self._opening.get(workspace_id)
         if task is None:
-            task = self._desk.tasks.spawn(self._open(workspace_id), name=f"open:{workspace_id}")
+            task = self._desk.tasks.spawn(self._open(workspace_id), name=f"open:{workspace_id}", may_fail=True)
             self._opening[workspace_id] = task
             task.add_done_callback(lambda _: self._opening.pop(workspace_id, None))
         await asyncio.shield(task)
@@ -288,7 +287,7 @@ class Engine:
             left = await recovery.recover(self._desk, workspace_id=workspace_id)
             runs = await self._store.unfinished_runs(workspace_id=workspace_id)
             sessions = dict.fromkeys(run.session_id for run in runs)
-            await asyncio.gather(*(self._command(session_id, Open()) for session_id in sessions))
+            await asyncio.gather(*(self._desk.mailbox(one).post(open_planner(self._desk)) for one in sessions))
         except BaseException:
             self._desk.open_workspaces.discard(workspace_id)
             raise
