@@ -825,3 +825,12 @@ async def test_runs_and_messages_of_any_shape_come_back_as_they_were(ledger: Sto
     message = a_message("msg_1", Text("a\u2028b\u0000"), ToolCall("c", "n", {"x": {"y": [True]}}), role="assistant")
     await ledger.commit(Batch((w.PutMessage(message),)))
     assert await ledger.message("msg_1") == replace(message, seq=1)
+
+
+async def test_search_takes_any_text(reopen: Reopen, ledger: Store) -> None:
+    await ledger.commit(says("msg_1", "honey"))
+    for again in (False, True):
+        store = await reopen() if again else ledger
+        for odd in ("\0", '"', "hon\0", "* OR", "NEAR(", "'--", "\ud7ff\uffff"):
+            assert isinstance(await store.search(odd), tuple)
+        assert [hit.message_id for hit in await store.search("\0honey\0")] == ["msg_1"]

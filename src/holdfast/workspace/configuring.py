@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
-from holdfast.config import Catalogue, Config, ResolvedModel, Secret, SecretStore
+from holdfast.config import ActiveProvider, Catalogue, Config, ResolvedModel, Secret, SecretStore
 from holdfast.config.edit import edit_config
 from holdfast.config.layers import load_config
 from holdfast.errors import BadRequest, ModelError, NotFound
@@ -80,7 +80,9 @@ class Configuring:
     async def test(self, provider: str, *, model: str | None = None) -> ProviderTest:
         """Ask the provider for one word."""
         catalogue = await self.catalogue()
-        _known(catalogue, provider)
+        found = _known(catalogue, provider)
+        if found.missing:
+            return ProviderTest(provider, model or "", False, 0.0, "no_key", found.missing)
         resolved = _some_model(catalogue, provider, model)
         began = time.monotonic()
         try:
@@ -99,10 +101,11 @@ class Configuring:
                     return
 
 
-def _known(catalogue: Catalogue, name: str) -> None:
-    known = [provider.id for provider in catalogue.providers()]
-    if name not in known:
-        raise NotFound(f"there is no provider {name!r}; known: {', '.join(known)}", code="provider_not_found")
+def _known(catalogue: Catalogue, name: str) -> ActiveProvider:
+    providers = {provider.id: provider for provider in catalogue.providers()}
+    if name not in providers:
+        raise NotFound(f"there is no provider {name!r}; known: {', '.join(providers)}", code="provider_not_found")
+    return providers[name]
 
 
 def _some_model(catalogue: Catalogue, provider: str, model: str | None) -> ResolvedModel:

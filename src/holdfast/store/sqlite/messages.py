@@ -138,7 +138,7 @@ _NEW = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.bo
 
 def search(sql: sqlite3.Connection, q: str, *, workspace_id: str | None, limit: int) -> tuple[Hit, ...]:
     """New texts first, read one by one; then the index, best first. Without an index all texts stay new."""
-    words = q.casefold().split()
+    words = q.replace("\0", " ").casefold().split()  # SQLite's own text ends at a NUL
     if not words:
         return ()
     given: dict[str, Any] = {"workspace": workspace_id, "limit": limit}
