@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 KEY    := $(shell cat lock/dev.txt pyproject.toml | cksum | tr ' ' '-')
 READY  := $(VENV)/ready-$(KEY)
+E2E    := .venv-e2e
+E2E_KEY := $(shell cat lock/e2e.txt | cksum | tr ' ' '-')
 COMPILE = $(PY) -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
           --python-version 3.11 pyproject.toml
 
@@ -35,12 +37,13 @@ promises: $(READY) ## print the tests that prove each row of docs/promises.md
 bench: $(READY) ## run the programs under bench/ and print what they measure
 	@for program in $(wildcard bench/*.py); do echo "== $$program" && $(PY) $$program || exit 1; done
 
-stress: $(READY) ## run the long tests and print what they counted
-	@$(PY) -m pytest -m stress -s
+stress: $(READY) $(E2E)/ready-$(E2E_KEY) ## run the long tests and print what they counted
+	@HOLDFAST_TEST_SCHEMATHESIS=$(E2E)/bin/schemathesis $(PY) -m pytest -m stress -s
 
 lock: $(READY) ## make the lock files again, after dependencies in pyproject.toml changed
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PY) -m pip install --quiet uv
 	@$(COMPILE) --group dev -o lock/dev.txt
+	@$(COMPILE) --group e2e --constraint lock/dev.txt -o lock/e2e.txt
 	@$(COMPILE) --group oracles --constraint lock/dev.txt -o lock/oracles.txt
 
 $(READY):
@@ -49,3 +52,8 @@ $(READY):
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r lock/dev.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@rm -f $(VENV)/ready-* && touch $@
+
+$(E2E)/ready-$(E2E_KEY):
+	@test -x $(E2E)/bin/python || "$(PYTHON)" -m venv $(E2E)
+	@$(E2E)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r lock/e2e.txt
+	@rm -f $(E2E)/ready-* && touch $@

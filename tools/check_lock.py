@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-LOCKS = {"lock/dev.txt": ("dev",), "lock/oracles.txt": ("oracles",)}
+LOCKS = {"lock/dev.txt": ("dev",), "lock/e2e.txt": ("e2e",), "lock/oracles.txt": ("oracles",)}
 """Each lock file, and the dependency groups that it covers besides the project's own dependencies."""
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;]+)")

@@ -228,6 +228,26 @@ async def test_a_prompt_opens_a_workspace_that_was_closed(home: Path) -> None:
         assert (await house.http.get(f"/v1/workspaces/{house.workspace_id}")).ok()["open"] is True
 
 
+@pytest.mark.promise("W2", "W9")
+async def test_a_queue_is_held_changed_and_released_after_its_workspace_was_closed(home: Path) -> None:
+    async with served(home, answering(HANGING)) as house:
+        session_id = await house.session()
+        active, queued = [(await house.prompt(session_id))["run"]["id"] for _ in range(2)]
+        await streaming(house, active)
+        for what in ("pause", "resume", "cancel"):
+            (await house.http.send("DELETE", f"/v1/workspaces/{house.workspace_id}")).ok()
+            answer = (await house.http.post(f"/v1/sessions/{session_id}/{what}")).ok()
+            if what == "pause":
+                assert (answer["run_ids"], answer["paused"]) == ([queued], "user")
+                changed = (await house.http.send("DELETE", f"/v1/workspaces/{house.workspace_id}")).ok()
+                assert changed["open"] is False
+                (await house.http.send("PATCH", f"/v1/runs/{queued}", {"prompt": "other"})).ok()
+        (await house.http.send("DELETE", f"/v1/workspaces/{house.workspace_id}")).ok()
+        idle = await house.session()
+        for what in ("pause", "resume", "cancel"):
+            (await house.http.post(f"/v1/sessions/{idle}/{what}")).ok()
+
+
 @pytest.mark.promise("W9")
 @pytest.mark.parametrize(
     ("body", "status", "code"),

@@ -1,6 +1,7 @@
 """schemathesis against the whole interface, from its own description: nothing to find (`make stress`)."""
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -9,13 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.support.background import background
-from tests.support.served import TOKEN
+from tests.support.served import TOKEN, Served
 
 HERE = Path(__file__).parent / "schemathesis"
 PROGRAM = os.environ.get("HOLDFAST_TEST_SCHEMATHESIS", str(Path(__file__).parents[2] / ".venv-e2e/bin/schemathesis"))
 CASES = 2_000
 NOT_TRIED = r"/events$|/server/stop$|/providers/[^/]+/test$"
 """Streams do not end, a stop would end the test, and trying a provider would leave the machine."""
+
+
+async def something_there(house: Served) -> dict[str, str]:
+    """Ids that lead somewhere."""
+    session_id = await house.session()
+    run = await house.prompt(session_id)
+    end = await house.ended(run["run"]["id"])
+    return {"workspace_id": house.workspace_id, "session_id": session_id, "run_id": end["id"], "provider": "anthropic"}
 
 
 @pytest.mark.stress
@@ -33,6 +42,7 @@ def test_schemathesis_finds_nothing(home: Path) -> None:
         ]
         environment = {
             **os.environ,
+            "HOLDFAST_TEST_IDS": json.dumps(server.do(something_there(server.house))),
             "HOLDFAST_TEST_WORK": str(server.house.work),
             "SCHEMATHESIS_HOOKS": "hooks",
             "PYTHONPATH": str(HERE),

@@ -121,6 +121,7 @@ class RunPatch(Body, frozen=True):
     described = {"minProperties": 1}
 
     prompt: str | UnsetType = UNSET
+    """Without words only where a text is attached."""
     position: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
 
 

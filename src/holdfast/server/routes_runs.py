@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
-from holdfast.errors import BadRequest, ChildSession, Conflict, Gone, NoModel, NotFound, TooMany, WorkspaceClosing
+from holdfast.errors import (
+    BadRequest,
+    ChildSession,
+    Conflict,
+    Gone,
+    NoModel,
+    NotFound,
+    Stopping,
+    TooMany,
+    WorkspaceClosing,
+)
 from holdfast.ids import is_valid_given_id
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Accepted, Limits, Queue, Receipt, Run, RunKind, RunRequest
@@ -28,8 +38,11 @@ from holdfast.server.bodies import (
 )
 from holdfast.server.calls import KIB, Body, Call, Endpoint, NoQuery, Nothing
 from holdfast.server.idempotency import read_key
+from holdfast.server.parts import Parts
 from holdfast.server.reading import check_depth
 from holdfast.server.views import Listed, listed
+
+T = TypeVar("T")
 
 _canonical = msgspec.json.Encoder(order="sorted")
 
@@ -55,7 +68,7 @@ async def start_first_run(call: Call[FirstPromptBody, NoQuery]) -> Accepted:
             title=call.body.title,
         )
 
-    return await _with_its_workspace(call, accept, lambda: _known(workspace_id))
+    return await _in_its_workspace(call.parts, accept, workspace_id=lambda: _known(workspace_id))
 
 
 async def run_shell(call: Call[ShellBody, NoQuery]) -> Accepted:
@@ -108,12 +121,19 @@ async def get_run(call: Call[None, RunQuery]) -> Run:
 
 async def change_run(call: Call[RunPatch, NoQuery]) -> Run:
     """Edit or move a run that is still queued."""
-    prompt, position = call.body.prompt, call.body.position
-    return await call.parts.engine.change_queued(
-        call.path["run_id"],
-        prompt=None if prompt is UNSET else prompt,
-        position=None if position is UNSET else position,
-    )
+    parts, run_id, body = call.parts, call.path["run_id"], call.body
+
+    def change() -> Awaitable[Run]:
+        return parts.engine.change_queued(
+            run_id,
+            prompt=None if body.prompt is UNSET else body.prompt,
+            position=None if body.position is UNSET else body.position,
+        )
+
+    async def workspace_id() -> str:
+        return await _workspace_of(parts, (await parts.store.run(run_id)).session_id)
+
+    return await _in_its_workspace(parts, change, workspace_id=workspace_id)
 
 
 async def cancel_run(call: Call[Nothing, NoQuery]) -> Receipt:
@@ -128,12 +148,19 @@ async def cancel_session(call: Call[CancelBody, NoQuery]) -> Receipt:
 
 async def pause(call: Call[Nothing, NoQuery]) -> Queue:
     """Hold the queue; the active run goes on."""
-    return await call.parts.engine.pause(call.path["session_id"])
+    return await _on_lane(call, call.parts.engine.pause)
 
 
 async def resume(call: Call[Nothing, NoQuery]) -> Queue:
     """Let the queue go on."""
-    return await call.parts.engine.resume(call.path["session_id"])
+    return await _on_lane(call, call.parts.engine.resume)
+
+
+async def _on_lane(call: Call[Any, NoQuery], command: Callable[[str], Awaitable[Queue]]) -> Queue:
+    parts, session_id = call.parts, call.path["session_id"]
+    return await _in_its_workspace(
+        parts, lambda: command(session_id), workspace_id=lambda: _workspace_of(parts, session_id)
+    )
 
 
 def body_hash(kind: RunKind, body: Body) -> str:
@@ -148,28 +175,33 @@ async def _accept(call: Call[Any, NoQuery], request: RunRequest, *, kind: RunKin
     def accept() -> Awaitable[Accepted]:
         return parts.engine.accept(session_id, named, client=call.client, body_hash=body_hash(kind, call.body))
 
-    async def workspace_id() -> str:
-        return (await parts.store.session(session_id)).workspace_id
-
-    return await _with_its_workspace(call, accept, workspace_id)
+    return await _in_its_workspace(parts, accept, workspace_id=lambda: _workspace_of(parts, session_id))
 
 
-async def _with_its_workspace(
-    call: Call[Any, NoQuery], accept: Callable[[], Awaitable[Accepted]], workspace_id: Callable[[], Awaitable[str]]
-) -> Accepted:
-    """A workspace that was unloaded, or that this server has not opened yet, is opened by a prompt."""
-    try:
-        return await accept()
-    except (NotFound, WorkspaceClosing) as error:
-        if error.error_code not in ("workspace_closed", WorkspaceClosing.code):
-            raise
-    call.parts.life.refuse_when_stopping()
-    await call.parts.workspaces.open_known(await workspace_id())
-    return await accept()
+async def _workspace_of(parts: Parts, session_id: str) -> str:
+    return (await parts.store.session(session_id)).workspace_id
 
 
 async def _known(value: str) -> str:
     return value
+
+
+async def _in_its_workspace(
+    parts: Parts, work: Callable[[], Awaitable[T]], *, workspace_id: Callable[[], Awaitable[str]]
+) -> T:
+    """A workspace that was unloaded, or that this server has not opened yet, is opened by who wants something of it."""
+    try:
+        return await work()
+    except (NotFound, WorkspaceClosing, Stopping) as error:
+        closed = error.error_code in ("workspace_closed", WorkspaceClosing.code, Stopping.code)
+        if not closed or parts.life.stopping:
+            raise
+    await parts.workspaces.open_known(await workspace_id())
+    try:
+        return await work()
+    except Stopping:
+        parts.life.refuse_when_stopping()
+        raise WorkspaceClosing("the workspace is closing; open it, then try again") from None
 
 
 def _named(call: Call[Any, NoQuery], request: RunRequest) -> RunRequest:
@@ -244,8 +276,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint("GET", f"{_SESSION}/runs", list_runs, query=RunsQuery, answer=Listed[Run], errors=_KNOWN),
     Endpoint(*("PATCH", _RUN, change_run), body=RunPatch, limit=PROMPT_BYTES, answer=Run, errors=(*_KNOWN, Conflict)),
-    Endpoint("POST", f"{_SESSION}/pause", pause, body=Nothing, answer=Queue, errors=_KNOWN),
-    Endpoint("POST", f"{_SESSION}/resume", resume, body=Nothing, answer=Queue, errors=_KNOWN),
+    Endpoint("POST", f"{_SESSION}/pause", pause, body=Nothing, answer=Queue, errors=(*_KNOWN, Conflict)),
+    Endpoint("POST", f"{_SESSION}/resume", resume, body=Nothing, answer=Queue, errors=(*_KNOWN, Conflict)),
     *(
         Endpoint(
             "POST", f"{_SESSION}/{name}", handler, body=body, answer=Accepted, status=202, errors=_ACCEPT, keyed=False
