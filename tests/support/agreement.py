@@ -94,7 +94,7 @@ class Story:
 async def told_story(store: Store) -> Story:
     story = Story()
     deleted = set()
-    page = await store.events_after(0, upto=store.last_number, limit=1_000_000)
+    page = await store.events_after(0, upto=store.last_number, limit=1_000_000, max_bytes=1 << 40)
     events = [(logged.number, ev.read_event(logged.body)) for logged in page.events]
     for _, event in events:
         if isinstance(event, ev.SessionDeleted):

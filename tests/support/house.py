@@ -86,7 +86,9 @@ class House:
         return (await self.store.messages(session_id, limit=1000)).items
 
     async def events(self, session_id: str | None = None) -> list[Event]:
-        page = await self.store.events_after(0, upto=self.store.last_number, session_id=session_id, limit=100_000)
+        page = await self.store.events_after(
+            0, upto=self.store.last_number, session_id=session_id, limit=1_000_000, max_bytes=1 << 40
+        )
         return [read_event(event.body) for event in page.events]
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -45,7 +45,7 @@ class Desk:
 
     async def events(self) -> list[Event]:
         store = self.app.store
-        page = await store.events_after(0, upto=store.last_number, limit=100_000)
+        page = await store.events_after(0, upto=store.last_number, limit=1_000_000, max_bytes=1 << 40)
         return [read_event(event.body) for event in page.events]
 
     async def until(self, kind: type[Any]) -> Any:

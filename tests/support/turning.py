@@ -44,13 +44,17 @@ class _TestTool:
     def __init__(self, gates: Gates) -> None:
         self.gates = gates
         self.ran: Counter[str] = Counter()
+        self.said: dict[str, str] = {}
+        """What came back, by call."""
 
     async def plan(self, arguments: Word, context: Context) -> Plan:
         return Plan(Subject(tool=self.name, effect="none", title=arguments.word))
 
     async def run(self, arguments: Word, context: Context, plan: Plan) -> Output:
         self.ran[context.call_id] += 1
-        return await self.act(arguments, context)
+        output = await self.act(arguments, context)
+        self.said[context.call_id] = output.text
+        return output
 
     async def act(self, arguments: Word, context: Context) -> Output:
         raise NotImplementedError
@@ -224,17 +228,15 @@ class Clock:
     """Time limits that pass when a test says so."""
 
     def __init__(self) -> None:
-        self._running: list[asyncio.Timeout] = []
+        self.limits: list[asyncio.Timeout] = []
+        """Of the turns that began, in that order."""
 
     def __call__(self, seconds: float | None) -> asyncio.Timeout:
-        limit = asyncio.timeout(None)
-        if seconds is not None:
-            self._running.append(limit)
-        return limit
+        self.limits.append(asyncio.timeout(None))
+        return self.limits[-1]
 
-    def run_out(self) -> None:
-        """Of the turn that began last and has a limit."""
-        self._running.pop().reschedule(0)
+    def run_out(self, number: int = -1) -> None:
+        self.limits[number].reschedule(0)
 
 
 async def at_once(seconds: float) -> None:

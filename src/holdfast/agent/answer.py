@@ -16,6 +16,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from holdfast.agent.bill import Bill
 from holdfast.agent.fold import Closed, Fold
 from holdfast.agent.kit import Kit
 from holdfast.agent.protocol import Seat, Spent
@@ -48,8 +49,7 @@ class Draft:
             created_at=seat.now(),
             model=model,
         )
-        self.steps_before = seat.run.steps
-        """When these are more, what this answer cost has been counted."""
+        self.bill = Bill(seat)
         self.attempt = 0
         self.fold = self._new_fold()
         self._told = 0
@@ -64,6 +64,7 @@ class Draft:
     async def begin_attempt(self) -> None:
         """Another attempt: what the last one said is taken back, in the ledger and before everyone's eyes."""
         self.attempt += 1
+        self.bill.open()
         if self.attempt == 1:
             return
         self._seat.attempt(self.message.id, self.attempt)
@@ -202,5 +203,4 @@ class Asking:
     def _lost(self, sink: Sink) -> Spent | None:
         """What the failed attempt cost, where the provider told it."""
         usage, info = sink.fold.usage, self._kit.model.info
-        sink.fold.counted = True
         return None if usage is None else Spent(info.name, priced(usage, info.price), steps=0)

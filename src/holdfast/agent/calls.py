@@ -17,6 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.agent.answer import calls_of
+from holdfast.agent.bill import Bill
 from holdfast.agent.closing import CANCELLED
 from holdfast.agent.doing import Doing
 from holdfast.agent.kit import Denied, Kit
@@ -47,7 +48,7 @@ class StepCalls:
         """Calls whose tool has been started."""
         self._doing = Doing(seat)
         self._children: list[Child] = []
-        self._usage_before = seat.run.usage
+        self._bill = Bill(seat)
         self._announced = False
         self._message = Message(
             id=seat.new_id("msg"),
@@ -78,9 +79,9 @@ class StepCalls:
         )
 
     def spent(self) -> Spent | None:
-        """What its sub-agents cost, until that has been counted: nothing else is counted meanwhile."""
+        """What its sub-agents cost and is not counted yet."""
         usage = sum((child.run.usage for child in self._children if child.run is not None), Usage())
-        if usage == Usage() or self._seat.run.usage != self._usage_before:
+        if usage == Usage() or self._bill.is_paid:
             return None
         return Spent(self._kit.model.info.name, usage, steps=0, by_child=True)
 

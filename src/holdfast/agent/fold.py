@@ -106,8 +106,6 @@ class Fold:
         self.closed = 0
         """How many parts are complete, counted from the first up to one that is not."""
         self.usage: Usage | None = None
-        self.counted = False
-        """Whether what it cost is in the run's usage already."""
         self.stop: Stop | None = None
 
     def add(self, delta: ModelDelta) -> tuple[Grew | Closed, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.agent.answer import Asking
+from holdfast.agent.bill import Bill
 from holdfast.agent.compaction import SUMMARY_REQUEST, shortened, summary_of
 from holdfast.agent.conversation import Conversation
 from holdfast.agent.fold import Fold
@@ -24,25 +25,32 @@ class Summarizer:
         self._seat = seat
         self._kit = kit
         self._talk = talk
+        self._collector = Collector(seat)
+
+    def spent(self) -> Spent | None:
+        """What it cost so far and is not counted yet."""
+        fold, info = self._collector.fold, self._kit.model.info
+        if self._collector.bill.is_paid or (fold.usage is None and not fold.parts()):
+            return None
+        usage = fold.usage or self._talk.estimated_usage(fold.parts())
+        return Spent(info.name, priced(usage, info.price), steps=0)
 
     async def run(self) -> str:
         """Ask for the summary, store it, and let the conversation go on from it."""
         self._seat.progress("compacting")
-        collector = await self._ask()
-        said = text_of(collector.fold.parts())
+        await self._ask()
+        said = text_of(self._collector.fold.parts())
         if not said.strip():
             raise ModelGarbage("the model gave no summary of the conversation; try again or start a new session")
         todos = await self._kit.store.todos(self._seat.run.session_id)
         text = summary_of(said, prompts=self._talk.prompts, todos=todos)
         head = await self._talk.new_head()
         message = self._message((head, Summary(text)))
-        info = self._kit.model.info
-        usage = priced(collector.fold.usage or self._talk.estimated_usage((Text(said),)), info.price)
-        await self._talk.store(message, spent=Spent(info.name, usage, steps=0))
+        await self._talk.store(message, spent=self.spent())
         self._talk.restart(message, head)
         return text
 
-    async def _ask(self) -> Collector:
+    async def _ask(self) -> None:
         messages = self._talk.request_messages()
         for level in range(SHORTENINGS + 1):
             request = Request(
@@ -51,12 +59,12 @@ class Summarizer:
                 tools=self._kit.toolbox.specs,
                 cache_key=self._seat.run.session_id,
             )
-            collector = Collector()
+            self._collector = Collector(self._seat)
             try:
-                await Asking(self._seat, self._kit, phase="compacting").ask(collector, request)
+                await Asking(self._seat, self._kit, phase="compacting").ask(self._collector, request)
             except ModelContext:
                 continue
-            return collector
+            return
         raise ModelContext("the conversation does not fit the model's window, not even to be summarized")
 
     def _message(self, parts: tuple[Part, ...]) -> Message:
@@ -74,12 +82,14 @@ class Summarizer:
 class Collector:
     """Takes an answer in without showing it to anyone."""
 
-    def __init__(self) -> None:
+    def __init__(self, seat: Seat) -> None:
         self.attempt = 0
         self.fold = Fold(lambda: "call_ignored")
+        self.bill = Bill(seat)
 
     async def begin_attempt(self) -> None:
         self.attempt += 1
+        self.bill.open()
         self.fold = Fold(lambda: "call_ignored")
 
     def add(self, delta: ModelDelta) -> bool:

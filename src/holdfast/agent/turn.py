@@ -64,6 +64,7 @@ class _Work:
         self._loops = LoopDetector()
         self._draft: Draft | None = None
         self._calls: StepCalls | None = None
+        self._summary: Summarizer | None = None
         self._last: Message | None = None
         self._last_step_denied = False
         self._asked_to_shorten = False
@@ -192,7 +193,9 @@ class _Work:
         await self._summarize()
 
     async def _summarize(self) -> None:
-        await Summarizer(self._seat, self._kit, self._talk).run()
+        self._summary = Summarizer(self._seat, self._kit, self._talk)
+        await self._summary.run()
+        self._summary = None
 
     def over(self, reason: EndReason, detail: str) -> Ending:
         """A limit ends it."""
@@ -226,12 +229,10 @@ class _Work:
         return (StepCalls(self._seat, self._kit, message).closed(),) if calls_of(message.parts) else ()
 
     def _not_counted_yet(self) -> Spent | None:
-        """Of what is open. A commit that a cancel overtook may have counted it already."""
-        if self._calls is not None:
-            return self._calls.spent()
+        """Of what is open."""
+        if open_work := self._calls or self._summary:
+            return open_work.spent()
         draft = self._draft
-        if draft is None or draft.fold.counted or self._seat.run.steps > draft.steps_before:
+        if draft is None or draft.bill.is_paid or (draft.fold.usage is None and not draft.fold.parts()):
             return None
-        if draft.fold.usage is None and not draft.fold.parts():
-            return None  # nothing came
         return Spent(self._kit.model.info.name, self._usage(draft))

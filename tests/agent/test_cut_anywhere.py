@@ -1,0 +1,257 @@
+"""A run is stopped at every place where it waits: by a person, by the server's end, by its time limit.
+
+The run thinks, calls tools side by side, waits for an approval, is retried, gets a summary and asks a sub-agent. At
+each barrier the stop comes once. Whatever the place: one end, a whole record, every call answered, nothing counted
+twice, nothing left open, and the next prompt is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from holdfast.agent.calls import NOT_RUN
+from holdfast.agent.kit import Bounds
+from holdfast.models.protocol import ModelInfo
+from holdfast.models.script import Call, Fail, Report, Rule, Say, Script, Think, When
+from holdfast.models.scripted import ScriptedModel
+from holdfast.schema.messages import Finish, Message, Summary, ToolCall, ToolResult
+from holdfast.schema.runs import Run
+from holdfast.schema.sessions import Workspace
+from holdfast.schema.usage import Usage
+from holdfast.store import Batch, open_store
+from holdfast.store.writes import PutWorkspace
+from tests.support.agreement import check_agreement
+from tests.support.cutting import CutLedger, Cutter, CutTurns
+from tests.support.house import PATIENT, WORKSPACE, House
+from tests.support.wire_rules import check_every_wire
+
+Stop = Literal["cancel", "server", "time"]
+
+FULL = Report(Usage(input=95_000, output=10))
+SOME = Report(Usage(input=100, output=10))
+SCRIPT = Script(
+    rules=(
+        Rule((Say("## Task\nthe story"), SOME), When(prompt="about to outgrow your window")),
+        Rule((Say("fine"), SOME), When(prompt="the next prompt$")),
+        Rule((Say("all done"), SOME), When(prompt="the story")),
+        Rule((Call("echo", {"word": "c"}), SOME), When(prompt="look$", step=0)),
+        Rule((Say("found it"), SOME), When(prompt="look$", step=1)),
+        Rule(
+            (
+                Think("hm", opaque={"signature": "s"}),
+                Say("I look."),
+                Call("echo", {"word": "a"}),
+                Call("echo", {"word": "b"}),
+                Call("alone", {"word": "z"}),
+                SOME,
+            ),
+            When(prompt="work$", step=0),
+        ),
+        Rule((Say("oh"), Fail("overloaded")), When(prompt="work$", step=1), times=1),
+        Rule((Call("child", {"word": "look"}), FULL), When(prompt="work$", step=1)),
+    )
+)
+EXPECTED: dict[Stop, tuple[str, str, str]] = {
+    "cancel": ("cancelled", "user_cancel", "cancelled"),
+    "server": ("interrupted", "server_stop", "interrupted"),
+    "time": ("failed", "limit_time", "limit"),
+}
+
+
+class Shop:
+    """Many runs of the same script, each in a session of its own on one ledger."""
+
+    def __init__(self, ledger: CutLedger, directory: Path) -> None:
+        self.ledger = ledger
+        self.directory = directory
+        self.sessions = 0
+        self.house: House = self._house()
+
+    def _house(self) -> House:
+        turns = CutTurns(self.ledger, self._model(), self.directory)  # type: ignore[arg-type]
+        turns.bounds = Bounds(max_steps=20, max_seconds=60)
+        turns.gate.asking.add("alone")
+        for gate in ("approval:z", "z"):
+            turns.gates.open(gate)
+        return House(self.directory, self.ledger, turns=turns, bounds=PATIENT)  # type: ignore[arg-type]
+
+    def _model(self) -> ScriptedModel:
+        return ScriptedModel(SCRIPT, info=ModelInfo("offline/test", context_window=100_000))
+
+    @property
+    def turns(self) -> CutTurns:
+        assert isinstance(self.house.turns, CutTurns)
+        return self.house.turns
+
+    async def open(self) -> None:
+        await self.house.engine.open_workspace(WORKSPACE)
+
+    async def reopened(self) -> None:
+        """Another server on the same ledger."""
+        self.house.hub.close()
+        self.house = self._house()
+        await self.open()
+
+    async def run(self, at: int | None, stop: Stop = "cancel") -> tuple[Run, Cutter]:
+        self.sessions += 1
+        session_id = await self.house.session(f"ses_{self.sessions}")
+        acts = {"cancel": self._cancel, "server": self._stop_server, "time": self._time_runs_out}
+        cutter = Cutter(at, acts[stop])
+        self.turns.model = self._model()
+        self.ledger.cutter = self.turns.cutter = cutter
+        self.turns.totals.told = Usage()
+        self.turns.clock.limits.clear()
+        accepted = await self.house.accept("work", session_id=session_id)
+        await asyncio.wait_for(self.house.engine._desk.waiters.expect(accepted.run.id), 20)
+        if cutter.acting is not None:
+            await cutter.acting
+        self.ledger.cutter = self.turns.cutter = Cutter()
+        return await self.house.engine.get_run(accepted.run.id), cutter
+
+    async def _cancel(self) -> None:
+        self.receipt = await self.house.engine.cancel_session(f"ses_{self.sessions}")
+
+    async def _stop_server(self) -> None:
+        await self.house.engine.stop()
+
+    async def _time_runs_out(self) -> None:
+        try:
+            self.turns.clock.run_out(0)
+        except (IndexError, RuntimeError):  # not begun, or over: its time cannot run out here
+            self.turns.cutter.release()
+
+    async def close(self) -> None:
+        await self.house.close()
+
+
+@asynccontextmanager
+async def shop(directory: Path) -> AsyncIterator[Shop]:
+    store = await open_store(directory / "holdfast.db")
+    await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(directory))),)))
+    opened = Shop(CutLedger(store), directory)
+    await opened.open()
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+def results(messages: tuple[Message, ...]) -> list[ToolResult]:
+    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+
+
+def finish(message: Message) -> str:
+    return next((part.reason for part in message.parts if isinstance(part, Finish)), "none")
+
+
+async def check(shop: Shop, run: Run, stop: Stop, *, where: str | None) -> None:
+    """Everything that must hold for a run that was cut at any place, or not at all."""
+    house, cut = shop.house, where is not None
+    if not (run.state == "completed" and run.text == "all done"):
+        assert cut
+        assert (run.state, run.reason) == EXPECTED[stop][:2]
+    sessions = (run.session_id, *await house.store.descendants(run.session_id))
+    for session_id in sessions:
+        messages = await house.messages(session_id)
+        check_record(messages, "completed" if run.state == "completed" else EXPECTED[stop][2], own=run.session_id)
+        check_results(messages, shop.turns.tools, where)
+    if run.message_id is not None:
+        texts = [part.text for part in (await house.store.message(run.message_id)).parts if hasattr(part, "text")]
+        assert run.text in ("", "".join(texts)) or run.text in texts
+    assert all(count == 1 for tool in house.turns.tools.values() for count in tool.ran.values()), "a tool ran twice"  # type: ignore[attr-defined]
+    assert shop.turns.totals.open_streams == 0
+    assert not (await house.store.open_approvals()).items
+    told = shop.turns.totals.told
+    if not run.usage.estimated:
+        assert run.usage.input <= told.input, "something was counted twice"
+    if not cut:
+        assert run.usage == told
+
+
+def check_results(messages: tuple[Message, ...], tools: dict[str, Any], where: str | None) -> None:
+    """What a tool said is kept, and what never ran is told as such."""
+    for result in results(messages):
+        tool = tools[result.name]
+        if where in (f"before {result.name}.run", f"after {result.name}.run"):
+            continue  # held in the tool's own hands
+        if not tool.ran[result.call_id]:
+            assert (result.status, result.text) == ("cancelled", NOT_RUN)
+        elif result.call_id in tool.said:
+            assert result.text == tool.said[result.call_id]
+
+
+def check_record(messages: tuple[Message, ...], ending: str, *, own: str) -> None:
+    prompts = [m for m in messages if m.role == "user" and not any(isinstance(p, Summary) for p in m.parts)]
+    assert len(prompts) == 1, "the prompt is there once"
+    calls = [part.id for m in messages for part in m.parts if isinstance(part, ToolCall)]
+    assert Counter(calls) == Counter(result.call_id for result in results(messages)), "each call has one result"
+    answers = [m for m in messages if m.role == "assistant"]
+    assert all(finish(m) != "none" for m in answers), "nothing is open"
+    if messages[0].session_id == own:
+        expected = "end_turn" if ending == "completed" else ending
+        assert finish(answers[-1]) == expected
+
+
+async def check_next(shop: Shop, run: Run) -> None:
+    """The session takes the next prompt, and what is sent is right for every wire."""
+    model = shop.turns.model = shop._model()
+    again = await shop.house.ended(await shop.house.accept("the next prompt", session_id=run.session_id))
+    assert (again.state, again.text) == ("completed", "fine")
+    check_every_wire(model.requests[-1])
+
+
+async def cut_at_each(directory: Path, stop: Stop, *, every: int, offset: int = 0) -> tuple[int, Counter[str]]:
+    ends: Counter[str] = Counter()
+    async with shop(directory) as opened:
+        whole, cutter = await opened.run(None)
+        await check(opened, whole, stop, where=None)
+        places = len(cutter.places)
+        for at in range(offset, places, every):
+            try:
+                run, cutter = await opened.run(at, stop)
+                await check(opened, run, stop, where=cutter.where)
+                if stop == "server":
+                    await opened.reopened()
+                await check_next(opened, run)
+                await opened.house.quiet()
+                assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("tool:")]
+            except BaseException as error:
+                error.add_note(f"{stop} at {at} of {places}: {cutter.where!r}")
+                raise
+            ends[run.state] += 1
+        await check_agreement(opened.house.store)
+    return places, ends
+
+
+@pytest.mark.promise("C5", "C6", "C7", "C8", "R7", "R8")
+@pytest.mark.parametrize("offset", range(3))
+async def test_a_cancel_at_any_place_leaves_a_whole_record(tmp_path: Path, offset: int) -> None:
+    _, ends = await cut_at_each(tmp_path, "cancel", every=9, offset=offset * 3)
+    assert ends["cancelled"] > 10 * ends["completed"]
+
+
+@pytest.mark.promise("R7", "R8", "W5")
+async def test_a_stop_of_the_server_at_any_place_leaves_a_whole_record(tmp_path: Path) -> None:
+    _, ends = await cut_at_each(tmp_path, "server", every=11)
+    assert ends["interrupted"] > 10 * ends["completed"]
+
+
+@pytest.mark.promise("R7", "R12")
+async def test_a_time_limit_at_any_place_leaves_a_whole_record(tmp_path: Path) -> None:
+    _, ends = await cut_at_each(tmp_path, "time", every=11, offset=5)
+    assert ends["failed"] > 10 * ends["completed"]
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("stop", ["cancel", "server", "time"])
+async def test_a_stop_at_every_single_place(tmp_path: Path, stop: Any) -> None:
+    places, ends = await cut_at_each(tmp_path, stop, every=1)
+    print(f"\n{stop} at each of {places} places: {dict(ends)}")
