@@ -12,6 +12,7 @@ from holdfast.cli.parsing import Parser
 from holdfast.cli.screen import Screen, is_terminal, plain
 from holdfast.cli.signals import Interrupted, Interrupts
 from holdfast.cli.teller import Teller
+from holdfast.client.fold import Transcript
 from holdfast.client.sync import SyncClient
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.events import (
@@ -76,9 +77,14 @@ class Attached:
         self._ask_what_is_open()
         if until_idle and self._is_idle():
             return
-        with self._client.events(session_id=self._session_id, viewing=self._session_id, after=cursor) as stream:
+        transcript = Transcript()
+        transcript.load(messages)
+        session_id = self._session_id
+        with self._client.events(
+            session_id=session_id, viewing=session_id, after=cursor, transcript=transcript
+        ) as stream:
             for event in stream:
-                self._teller.tell(event, stream.transcript)
+                self._teller.tell(event, transcript)
                 self._act(event)
                 if isinstance(event, SessionDeleted) and event.session_id == self._session_id:
                     self._screen.note("the session was deleted")

@@ -27,8 +27,8 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, **_: object) -> None:
         super().__init__(prog=prog, formatter_class=_Formatter, allow_abbrev=False)
-        self.intermixed = False
-        """Whether options may stand between words."""
+        self.words: str | None = None
+        """The argument that takes all words; options may stand between them."""
 
     def explain(self, description: str, *, examples: Sequence[tuple[str, str]] = ()) -> None:
         """What the command does, and how it is typed."""
@@ -70,8 +70,13 @@ def family(parser: Parser, *, dest: str = "action") -> Callable[[str, str], Pars
     return make
 
 
-def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
-    return parser.parse_intermixed_args(words) if parser.intermixed else parser.parse_args(words)
+def parse(parser: Parser, given: Sequence[str]) -> argparse.Namespace:
+    if parser.words is None:
+        return parser.parse_args(given)
+    end = given.index("--") if "--" in given else len(given)
+    args = parser.parse_intermixed_args(given[:end])
+    getattr(args, parser.words).extend(given[end + 1 :])
+    return args
 
 
 def seconds(text: str) -> float:

@@ -35,7 +35,7 @@ def configure(parser: Parser) -> None:
             ("holdfast run --model offline/demo hello", "without a key"),
         ),
     )
-    parser.intermixed = True
+    parser.words = "prompt"
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="the words; '-' or nothing: from stdin")
     where = parser.add_argument_group("where")
     where.add_argument("--session", metavar="ID", help="in this session, instead of a new one")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import ExitStack
 from typing import Any, Literal, NamedTuple, Self
 
 from holdfast.cli.asking import Asker
@@ -20,8 +21,9 @@ from holdfast.cli.signals import Interrupted, Interrupts
 from holdfast.cli.teller import Teller
 from holdfast.cli.watching import Watch
 from holdfast.cli.wording import thousands
-from holdfast.errors import Conflict, NoModel, Stopping, WorkspaceClosing
+from holdfast.errors import ClientError, Conflict, HoldfastError, NoModel, ServerError, Stopping, WorkspaceClosing
 from holdfast.schema.events import ClientAttached, ClientDetached, Event, Heartbeat, Hello, Reset
+from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Accepted, CoveredRun, Run, RunRequest
 
 _RETRY_SECONDS = 30.0
@@ -62,7 +64,9 @@ class Runner:
         self._job = job
         self._interrupts = Interrupts(seconds=None if job.detach else job.timeout)
         self._here: Here
+        self._known: list[Message] = []
         self._session_id = job.session_id
+        self._cursor: str | None = None
         self._sent = False
         self._accepted: Accepted | None = None
         self._teller: Teller | None = None
@@ -70,17 +74,15 @@ class Runner:
         self._cancelled: tuple[CoveredRun, ...] = ()
 
     def run(self) -> int:
-        with self._interrupts:
-            try:
-                return self._run()
-            finally:
-                self._screen.finish()
+        with self._interrupts, ExitStack() as stack:
+            stack.callback(self._screen.finish)
+            return self._run(stack)
 
-    def _run(self) -> int:
+    def _run(self, stack: ExitStack) -> int:
         try:
             with self._interrupts.allowed():
                 self._screen.status("looking for the server")
-                self._here = Here()
+                self._here = stack.enter_context(Here())
             run = self._followed()
         except Interrupted:
             if not self._sent:
@@ -92,8 +94,7 @@ class Runner:
 
             self._screen.finish()
             return no_model(self._here, error, screen=self._screen, asked=self._job.request.model)
-        with self._here:
-            return Exit.COMPLETED if run is None else self._end(run)
+        return Exit.COMPLETED if run is None else self._end(run)
 
     def _followed(self) -> Run | None:
         """The run as it ended; nothing for one that is left alone."""
@@ -111,7 +112,10 @@ class Runner:
         if accepted.run.state in END_STATES:
             return accepted.run
         assert self._watch is not None
-        return self._watch.until_end(after=after)
+        try:
+            return self._watch.until_end(after=after, known=self._known)
+        except (ClientError, ServerError) as error:
+            raise self._lost(error) from error
 
     def _accept(self) -> None:
         """Sent until it is answered: by this server, or by the next one if this one is just leaving."""
@@ -133,10 +137,13 @@ class Runner:
                 self._here.reopen()
 
     def _session(self) -> str | None:
+        """Where to; the cursor is taken before anything is sent, so that it is older than the run."""
         if self._session_id is None and self._job.resume:
             self._session_id = self._here.session_id(None)
         if self._session_id is None:
-            _ = self._here.workspace  # opened before anything is sent, so that its cursor is older than the run
+            self._cursor = self._here.workspace.cursor
+        else:
+            self._cursor = self._here.client.session(self._session_id).cursor
         return self._session_id
 
     def _tell_decision(self, accepted: Accepted) -> None:
@@ -161,12 +168,13 @@ class Runner:
             asker=Asker(client, self._screen) if run.interactive and job.request.interactive else None,
             on_event=self._jsonl if job.output == "jsonl" else None,
         )
-        if not job.may_be_known and self._session_id is None:
-            return self._here.workspace.cursor
-        messages, cursor = client.all_messages(run.session_id)
+        if not job.may_be_known:
+            return self._cursor
+        self._known, cursor = client.all_messages(run.session_id)
+        messages = self._known
         self._teller.known(message for message in messages if message.run_id != run.id)
         self._teller.catch_up(message for message in messages if message.run_id == run.id)
-        if job.may_be_known and run.state not in END_STATES:
+        if run.state not in END_STATES:
             self._watch.ask_what_is_open()
         return cursor
 
@@ -186,6 +194,9 @@ class Runner:
         client, run_id = self._here.client, accepted.run.id
         try:
             self._cancelled = client.cancel_run(run_id).runs
+            run = client.wait_run(run_id, seconds=_END_SECONDS)
+        except (ClientError, ServerError) as error:
+            raise self._lost(error) from error
         except Conflict as error:
             if error.error_code != "run_joined":
                 raise
@@ -195,12 +206,20 @@ class Runner:
                 advice=f"'holdfast cancel {host}' ends that one",
                 status=Exit.CANCELLED,
             ) from None
-        run = client.wait_run(run_id, seconds=_END_SECONDS)
         if self._watch is None:
             self._prepare(run)
         assert self._watch is not None
         self._watch.catch_up()
         return run
+
+    def _lost(self, error: HoldfastError) -> Problem:
+        """Nobody tells what becomes of the run."""
+        assert self._accepted is not None
+        return Problem(
+            f"the server was lost, and with it the sight of {self._accepted.run.id}: {one_line(error.message)}",
+            advice=f"'holdfast wait {self._accepted.run.id}' asks for its end",
+            status=Exit.INTERRUPTED,
+        )
 
     def _end(self, run: Run) -> int:
         """Everything that is to be said at the end, and the status."""
@@ -238,8 +257,9 @@ class Runner:
             self._screen.note(self._screen.style.dim(summary(run)))
         if run.state == "completed" or (run.state == "cancelled" and self._cancelled):
             return
-        why = run.error.message if run.error else (run.reason or "")
-        self._screen.warn(f"holdfast: the run {_ENDS.get(run.state, 'has not ended')}: {one_line(why, most=500)}")
+        why = f": {one_line(run.error.message, most=500)}" if run.error else ""
+        reason = f" ({run.reason})" if run.reason else ""
+        self._screen.warn(f"holdfast: the run {_ENDS.get(run.state, 'has not ended')}{reason}{why}")
         self._screen.warn(f"          {advice_for(run)}")
 
     def _write_last(self, text: str, path: str) -> int:

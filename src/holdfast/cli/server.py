@@ -79,13 +79,14 @@ def status(args: argparse.Namespace) -> int:
 def stop(args: argparse.Namespace) -> int:
     with _client() as client:
         try:
+            pid = client.server().pid
             client.stop_server(if_idle=args.if_idle)
         except Unreachable:
             print("no server is running")
             return Exit.COMPLETED
         except Stopping:
-            pass  # as asked
-        _wait_until_gone(client)
+            pid = 0  # somebody else was faster
+        _wait_until_gone(client, pid)
     print("stopped")
     return Exit.COMPLETED
 
@@ -97,12 +98,12 @@ def _client() -> SyncClient:
     return SyncClient(address, token=os.environ.get("HOLDFAST_TOKEN") if named else None, name="cli", patience=0.0)
 
 
-def _wait_until_gone(client: SyncClient) -> None:
+def _wait_until_gone(client: SyncClient, pid: int) -> None:
+    """Nobody answers any more, and on this machine the process has ended too: its database is free."""
     until = time.monotonic() + _STOP_SECONDS
+    is_local = client.address.path is not None and pid
     while time.monotonic() < until:
-        try:
-            client.health()
-        except ClientError:
+        if not _answers(client) and not (is_local and _is_alive(pid)):
             return
         time.sleep(0.02)
     raise Problem(
@@ -110,6 +111,26 @@ def _wait_until_gone(client: SyncClient) -> None:
         advice="'holdfast logs' shows what it waits for; 'holdfast status' shows its pid",
         status=Exit.FAILED,
     )
+
+
+def _answers(client: SyncClient) -> bool:
+    try:
+        client.health()
+    except ClientError:
+        return False
+    return True
+
+
+def _is_alive(pid: int) -> bool:
+    """A process that ended but that nobody collected yet (in a container, for example) does not count."""
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except (ProcessLookupError, PermissionError):
+        return False
+    except (OSError, IndexError):
+        return True  # no such place on this platform
+    return state != "Z"
 
 
 def logs(args: argparse.Namespace) -> int:

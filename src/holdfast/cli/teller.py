@@ -70,8 +70,12 @@ class Teller:
                 self._delta(event, transcript)
             case Snapshot():
                 self._snapshot(event, transcript)
-            case MessageCreated() | MessageUpdated() | MessageFinished():
+            case MessageCreated() | MessageUpdated():
                 self._message(event.message)
+            case MessageFinished():
+                self._message(event.message)
+                if self._speaking == event.message.id:
+                    self._screen.block()  # its last line is whole: what comes now may be shown below it
             case RunProgress() if self._is_told(event.run_id):
                 if event.now.phase != "retry":  # told with its time by the event of the retry itself
                     self._screen.status(words_for(event.now))

@@ -6,7 +6,7 @@ begin again and with every heartbeat. So nothing is missed, and nothing waits fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from holdfast.cli.asking import Asker
 from holdfast.cli.exits import Exit
@@ -14,6 +14,7 @@ from holdfast.cli.problems import Problem
 from holdfast.cli.screen import Screen
 from holdfast.cli.signals import Interrupts
 from holdfast.cli.teller import Teller
+from holdfast.client.fold import Transcript
 from holdfast.client.sync import SyncClient
 from holdfast.schema.events import (
     ApprovalRequested,
@@ -27,6 +28,7 @@ from holdfast.schema.events import (
     RunJoined,
     RunStarted,
 )
+from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Queue, Run
 
 GIVE_UP_SECONDS = 60.0
@@ -54,10 +56,16 @@ class Watch:
         self._on_event = on_event
         self._queue_told: str | None = None
 
-    def until_end(self, *, after: str | None) -> Run:
-        """Tells what happens from the cursor on."""
+    def until_end(self, *, after: str | None, known: Iterable[Message] = ()) -> Run:
+        """Tells what happens from the cursor on; ``known`` are the messages as they were there."""
+        transcript = Transcript()
+        transcript.load(known)
         stream = self._client.events(
-            session_id=self._run.session_id, after=after, on_lost=self._lost, give_up_after=GIVE_UP_SECONDS
+            session_id=self._run.session_id,
+            after=after,
+            transcript=transcript,
+            on_lost=self._lost,
+            give_up_after=GIVE_UP_SECONDS,
         )
         greeted = False
         with stream:
@@ -72,7 +80,7 @@ class Watch:
                 if began_again and (ended := self.ended()) is not None:
                     return ended
                 greeted = greeted or isinstance(event, Hello)
-                self._teller.tell(event, stream.transcript)
+                self._teller.tell(event, transcript)
                 self._act(event)
 
     def ended(self) -> Run | None:

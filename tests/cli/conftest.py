@@ -1,0 +1,13 @@
+"""One server for all tests of a module: starting one takes longer than most of them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.shell import Shell, shell
+
+
+@pytest.fixture(scope="module")
+def sh() -> Iterator[Shell]:
+    with shell() as made:
+        yield made

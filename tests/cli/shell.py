@@ -1,0 +1,279 @@
+"""A shell with Holdfast in it: real processes, a real server in a home of its own, a provider on loopback.
+
+What the provider answers is written into the prompt: ``!say hello``, ``!bash touch x``, ``!hang``, ``!status 400`` …
+"""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from holdfast.locations import Locations
+from holdfast.testing import Answer, Call, Gate, Hang, Refuse, Say, TestProvider, calls, text
+from holdfast.testing.provider import Received
+from tests.support.environment import isolated_environment, leaks_into_tests
+
+CONFIG = """
+[models]
+large = "test/test-model"
+[providers.test]
+wire = "openai-chat"
+base_url = "{url}"
+api_key = "sk-test-0123456789"
+[providers.test.models.test-model]
+price = {{ input = 1.0, output = 10.0 }}
+[server]
+heartbeat = "1s"
+"""
+
+_ORDER = re.compile(r"!(\w+) ?([^\n]*)")
+
+
+def respond(received: Received) -> Answer:
+    """The answer that the last prompt asks for."""
+    messages = received.body["messages"]
+    if "Give this coding task a title" in json.dumps(messages[0]):
+        return text("A title")
+    last = max(number for number, message in enumerate(messages) if message["role"] == "user")
+    step = sum(message["role"] == "assistant" for message in messages[last:])
+    found = _ORDER.search(_said(messages[last]))
+    order, rest = (found[1], found[2].strip()) if found else ("say", "ok")
+    match order:
+        case "say":
+            return text(rest)
+        case "echo":
+            return text(_said(messages[last]))
+        case "bash" | "ls" | "write" | "ask" if step == 0:
+            return Answer(pieces=(Say("I begin."), Call(order, _arguments(order, rest))))
+        case "bash" | "ls" | "write" | "ask":
+            return text("done: " + _said(messages[-1]))
+        case "loop":
+            return calls(Call("ls", {"path": "."}))
+        case "hang":
+            return Answer(pieces=(Say(rest or "partial"), Hang()))
+        case "gate":
+            return Answer(pieces=(Say("before the gate"), Gate(rest), Say(", after the gate")))
+        case "status":
+            return Answer(status=int(rest), headers={"Retry-After": "100000"})
+        case "refuse":
+            return Answer(pieces=(Refuse(),), finish="content_filter")
+        case "cut":
+            return text("cut off", finish="length")
+        case "retry":
+            return Answer(status=429, headers={"Retry-After": "1"}) if _first_time(received) else text("at last")
+    raise AssertionError(f"no such order: {order!r}")
+
+
+def _said(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+
+
+def _arguments(tool: str, rest: str) -> dict[str, Any]:
+    match tool:
+        case "bash":
+            return {"command": rest}
+        case "write":
+            return {"path": rest, "content": f"this is {rest}\n"}
+        case "ask":
+            return {"questions": [{"text": rest, "kind": "single", "options": ["red", "blue"]}]}
+    return {"path": rest or "."}
+
+
+_asked: set[str] = set()
+
+
+def _first_time(received: Received) -> bool:
+    key = json.dumps(received.body["messages"])
+    if key in _asked:
+        return False
+    _asked.add(key)
+    return True
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A process that ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Running:
+    """A process that has not ended; its stdout is read as it comes."""
+
+    def __init__(self, process: subprocess.Popen[bytes], err: IO[bytes]) -> None:
+        self.process = process
+        self._err = err
+        self._out = b""
+
+    def until(self, words: str) -> str:
+        """Everything on stdout up to and with these words."""
+        assert self.process.stdout is not None
+        while words.encode() not in self._out:
+            piece = os.read(self.process.stdout.fileno(), 65536)
+            assert piece, f"it ended without saying {words!r}: {self.end()}"
+            self._out += piece
+        return self._out.decode()
+
+    def signal(self, number: int = signal.SIGINT) -> None:
+        self.process.send_signal(number)
+
+    def leave(self) -> Done:
+        """As a reader that has had enough; then its end."""
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process.wait(30)
+        return self._done()
+
+    def end(self) -> Done:
+        assert self.process.stdout is not None
+        with self.process.stdout as stdout:
+            while piece := os.read(stdout.fileno(), 65536):
+                self._out += piece
+        self.process.wait(30)
+        return self._done()
+
+    def _done(self) -> Done:
+        with self._err as err:
+            err.seek(0)
+            return Done(self.process.returncode, self._out.decode(), err.read().decode())
+
+
+class Shell:
+    def __init__(self, base: Path, provider: TestProvider | None, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.base = base
+        self.work = base / "work"
+        self.work.mkdir()
+        self.provider = provider
+        self._loop = loop
+        kept = {name: value for name, value in os.environ.items() if not leaks_into_tests(name)}
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # many processes: each would compile everything again
+        self.env = {**kept, **isolated_environment(base), "TERM": "xterm", "TMPDIR": str(base / "tmp")}
+        (base / "tmp").mkdir()
+        self.locations = Locations.from_env(self.env)
+
+    def start(
+        self,
+        *words: str,
+        stdin: Any = subprocess.DEVNULL,
+        cwd: Path | None = None,
+        env: dict[str, str] | None = None,
+    ) -> Running:
+        err = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *words],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=err,
+            bufsize=0,
+            cwd=cwd or self.work,
+            env={**self.env, **(env or {})},
+        )
+        return Running(process, err)
+
+    def __call__(
+        self, *words: str, given: str | None = None, cwd: Path | None = None, env: dict[str, str] | None = None
+    ) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", *words],
+            input=given,
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            text=True,
+            cwd=cwd or self.work,
+            env={**self.env, **(env or {})},
+            timeout=50,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def ok(self, *words: str, given: str | None = None, env: dict[str, str] | None = None) -> str:
+        done = self(*words, given=given, env=env)
+        assert done.status == 0, done
+        return done.out.strip()
+
+    def last_session(self) -> str:
+        found: str = json.loads(self.ok("sessions", "list", "--json"))[0]["id"]
+        return found
+
+    def open(self, gate: str) -> None:
+        assert self.provider is not None
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.provider.open, gate)
+
+    def server_pid(self) -> int:
+        return int(json.loads(self.ok("status", "--json"))["server"]["pid"])
+
+
+@contextmanager
+def shell(*, provider: bool = True) -> Iterator[Shell]:
+    """When it is left, its server has been stopped and nothing of it is there any more."""
+    base = Path(tempfile.mkdtemp(prefix="hfc-"))
+    with _provider() if provider else _nobody() as (found, loop):
+        made = Shell(base, found, loop)
+        if found is not None:
+            made.locations.config_dir.mkdir(parents=True)
+            made.locations.config_file.write_text(CONFIG.format(url=found.url()))
+        try:
+            yield made
+        finally:
+            made("stop")
+            assert processes_of(base) == []
+            shutil.rmtree(base, ignore_errors=True)
+
+
+@contextmanager
+def _nobody() -> Iterator[tuple[None, None]]:
+    yield None, None
+
+
+@contextmanager
+def _provider() -> Iterator[tuple[TestProvider, asyncio.AbstractEventLoop]]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="provider")
+    thread.start()
+
+    def do(work: Callable[[], Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work(), loop).result(10)
+
+    provider = TestProvider(respond)
+    do(provider.start)
+    try:
+        yield provider, loop
+    finally:
+        do(provider.stop)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def processes_of(base: Path) -> list[str]:
+    """Processes whose environment names this home, besides this one."""
+    found = []
+    mark = f"HOLDFAST_HOME={base}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if mark in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue  # it has gone, or is another user's
+    return found

@@ -1,0 +1,189 @@
+"""Ctrl-C, SIGTERM, and servers that go away in the middle."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterable
+
+import pytest
+
+from holdfast.cli import main, watching
+from tests.cli.shell import Shell, shell
+from tests.client.stub import STREAM, Cut, Piece, Request, Stub, Wait, answer, chunk, error, frame
+
+RUN = {"id": "run_x", "session_id": "ses_1", "seq": 1, "state": "active"}
+WORKSPACE = {"id": "wsp_1", "path": "/w", "cursor": "a.0"}
+HELLO = {"kind": "hello", "at": "", "cursor": "a.0", "heartbeat_seconds": 10.0}
+
+
+def _accepted(request: Request) -> list[Piece]:
+    return answer({"run": {**RUN, "id": request.json["run_id"]}, "decision": "started"}, status=202)
+
+
+def _receipt(run_id: str) -> list[Piece]:
+    covered = {"run_id": run_id, "session_id": "ses_1", "was": "active", "ended_as": "cancelled"}
+    return answer({"mark": 1, "runs": [covered]})
+
+
+@pytest.mark.promise("C1", "C4")
+def test_ctrl_c_cancels_this_run_and_only_this_one(sh: Shell) -> None:
+    active = sh("run", "--detach", "--output", "json", "!gate only-this").json["run"]
+    waiting = sh.start("run", "--session", active["session_id"], "--output", "jsonl", "!say never")
+    waiting.until("queue.changed")
+    behind = sh.start("run", "--session", active["session_id"], "!say behind")
+    waiting.signal(signal.SIGINT)
+    done = waiting.end()
+    assert done.status == 130
+    result = json.loads(done.out.splitlines()[-1])
+    assert (result["kind"], result["state"]) == ("result", "cancelled")
+    assert [covered["run_id"] for covered in result["cancelled"]] == [result["run_id"]]
+    sh.open("only-this")
+    assert sh.ok("wait", active["id"]) == "before the gate, after the gate"
+    last = behind.end()
+    assert (last.status, last.out) == (0, "behind\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.promise("C3", "C5", "C7")
+def test_a_cancel_waits_for_the_receipt_and_prints_what_was_there(sh: Shell, number: int) -> None:
+    started = sh.work / f"started-{number}"
+    running = sh.start("run", "--mode", "auto", f"!bash touch {started.name}; sleep 1000")
+    running.until("I begin.")
+    while not started.exists():
+        pass
+    running.signal(number)
+    done = running.end()
+    assert (done.status, done.out) == (130, "I begin.\n")
+    assert "killed: " in done.err
+    assert "sleep 1000" in done.err
+
+
+def test_a_cancel_before_the_answer_sends_the_same_run_again_and_cancels_that(sh: Shell) -> None:
+    posts: list[str] = []
+    cancels: list[str] = []
+    sent, over = threading.Event(), threading.Event()
+
+    def respond(request: Request) -> Iterable[Piece]:
+        if request.target == "/v1/workspaces":
+            return answer(WORKSPACE)
+        if request.target == "/v1/workspaces/wsp_1/runs":
+            posts.append(request.json["run_id"])
+            if len(posts) == 1:
+                sent.set()
+                return [Wait(over), Cut()]
+            return _accepted(request)
+        if request.target.endswith("/cancel"):
+            cancels.append(request.target.split("/")[3])
+            return _receipt(cancels[0])
+        if request.target.startswith("/v1/runs/"):
+            return answer({**RUN, "id": posts[0], "state": "cancelled", "reason": "user_cancel"})
+        return answer({"items": [], "cursor": "a.1"})
+
+    with Stub(respond) as stub:
+        running = sh.start("run", "hello", env={"HOLDFAST_SERVER": str(stub.address)})
+        assert sent.wait(30)
+        running.signal(signal.SIGINT)
+        done = running.end()
+        over.set()
+    assert done.status == 130
+    assert len(posts) == 2
+    assert len({*posts, *cancels}) == 1
+
+
+def test_the_second_one_leaves_at_once(sh: Shell) -> None:
+    asked, over = threading.Event(), threading.Event()
+
+    def respond(request: Request) -> Iterable[Piece]:
+        if request.target == "/v1/workspaces":
+            return answer(WORKSPACE)
+        if request.target.endswith("/cancel"):
+            asked.set()
+            return [Wait(over), Cut()]
+        if request.method == "POST":
+            return _accepted(request)
+        return [STREAM, chunk(frame(HELLO)), Wait(over)]
+
+    with Stub(respond) as stub:
+        running = sh.start("run", "--output", "jsonl", "hello", env={"HOLDFAST_SERVER": str(stub.address)})
+        while not any("/events" in request.target for request in list(stub.requests)):
+            pass
+        running.signal(signal.SIGINT)
+        assert asked.wait(30)
+        running.signal(signal.SIGINT)
+        assert running.end().status == 130
+        over.set()
+
+
+@pytest.mark.promise("R7")
+def test_another_runs_failure_never_ends_this_one(sh: Shell) -> None:
+    first = sh("run", "--detach", "--output", "json", "!gate then-fail").json["run"]
+    failing = sh("run", "--detach", "--output", "json", "--session", first["session_id"], "!status 400").json["run"]
+    running = sh.start("run", "--session", first["session_id"], "!say mine")
+    sh.open("then-fail")
+    done = running.end()
+    assert (done.status, done.out) == (0, "mine\n")
+    assert sh("wait", failing["id"]).status == 6
+
+
+def test_a_run_that_wants_success_before_it_does_not_wait_for_ever(sh: Shell) -> None:
+    first = sh("run", "--detach", "--output", "json", "!gate no-success").json["run"]
+    failing = sh("run", "--detach", "--output", "json", "--session", first["session_id"], "!status 400").json["run"]
+    running = sh.start("run", "--session", first["session_id"], "--after", "success", "!say late")
+    sh.open("no-success")
+    done = running.end()
+    assert (done.status, done.out) == (1, "")
+    assert f"holdfast resume {first['session_id']}" in done.err
+    assert sh("wait", failing["id"]).status == 6
+    sh.ok("resume", first["session_id"])
+
+
+@pytest.mark.promise("W5", "W6")
+def test_a_stopped_server_interrupts_what_runs_and_keeps_what_waits() -> None:
+    with shell() as sh:
+        active = sh.start("run", "!hang partial")
+        active.until("partial")
+        waiting = sh.start("run", "--output", "jsonl", "--session", sh.last_session(), "!say later")
+        waiting.until("queue.changed")
+        sh.ok("stop")
+        first, second = active.end(), waiting.end()
+        assert (first.status, first.out) == (7, "partial\n")
+        assert second.status == 7
+        assert "holdfast resume" in second.err
+        accepted = json.loads(second.out.splitlines()[0])["run"]
+        sh.ok("resume", accepted["session_id"])
+        assert sh.ok("wait", accepted["id"]) == "later"
+
+
+@pytest.mark.promise("R10", "W6")
+def test_a_queued_run_outlives_the_server_that_was_killed() -> None:
+    with shell() as sh:
+        active = sh.start("run", "!hang partial")
+        active.until("partial")
+        waiting = sh.start("run", "--output", "jsonl", "--session", sh.last_session(), "!say later")
+        waiting.until("queue.changed")
+        os.kill(sh.server_pid(), signal.SIGKILL)
+        assert active.end().status == 7
+        done = waiting.end()
+        assert done.status == 0, done
+        assert json.loads(done.out.splitlines()[-1])["text"] == "later"
+
+
+def test_a_server_that_never_comes_back_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watching, "GIVE_UP_SECONDS", 0.3)
+
+    def respond(request: Request) -> Iterable[Piece]:
+        if request.target == "/v1/workspaces":
+            return answer(WORKSPACE)
+        if request.method == "POST":
+            return _accepted(request)
+        return error(503, "stopping")
+
+    with Stub(respond) as stub, open(os.devnull) as nothing:
+        monkeypatch.setenv("HOLDFAST_SERVER", str(stub.address))
+        monkeypatch.setattr("sys.stdin", nothing)
+        assert main(["run", "hello"]) == 7
+    said = capsys.readouterr()
+    assert (said.out, "holdfast wait run_" in said.err) == ("", True)
