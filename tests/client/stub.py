@@ -67,8 +67,9 @@ def frame(event: object, cursor: str | None = None) -> bytes:
 class Stub:
     """``with Stub(respond) as stub: SyncClient(stub.address)``"""
 
-    def __init__(self, respond: Respond, *, path: Path | None = None) -> None:
+    def __init__(self, respond: Respond, *, path: Path | None = None, reads_bodies: bool = True) -> None:
         self._respond = respond
+        self._reads_bodies = reads_bodies
         self.requests: list[Request] = []
         self.address: Address
         self._listener = socket.socket(socket.AF_UNIX if path else socket.AF_INET, socket.SOCK_STREAM)
@@ -114,7 +115,7 @@ class Stub:
     def _serve(self, connection: socket.socket, number: int) -> None:
         with connection, connection.makefile("rb") as incoming:
             try:
-                while request := _read(incoming, number):
+                while request := _read(incoming, number, body=self._reads_bodies):
                     self.requests.append(request)
                     if not self._send(connection, self._respond(request)):
                         return
@@ -141,7 +142,7 @@ def _end(connection: socket.socket) -> None:
         pass  # it had ended already
 
 
-def _read(incoming: Any, number: int) -> Request | None:
+def _read(incoming: Any, number: int, *, body: bool) -> Request | None:
     line = incoming.readline().decode("latin-1").split()
     if len(line) != 3:
         return None
@@ -149,8 +150,8 @@ def _read(incoming: Any, number: int) -> Request | None:
     while (text := incoming.readline().decode("latin-1").strip()) != "":
         name, _, value = text.partition(":")
         headers[name.lower()] = value.strip()
-    body = incoming.read(int(headers.get("content-length", "0")))
-    return Request(number, line[0], line[1], headers, body)
+    content = incoming.read(int(headers.get("content-length", "0"))) if body else b""
+    return Request(number, line[0], line[1], headers, content)
 
 
 def one_after_another(*answers: Iterable[Piece]) -> Respond:

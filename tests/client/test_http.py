@@ -50,6 +50,7 @@ def test_a_connection_is_kept_for_the_next_request() -> None:
     ("pieces", "body"),
     [
         ([b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nuntil the ", b"end", Cut()], b"until the end"),
+        ([b"HTTP/1.1 200 OK\r\n\r\nuntil the ", b"end", Cut()], b"until the end"),
         ([b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold"], b"old"),
         ([b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nnew"], b"new"),
     ],
@@ -145,11 +146,11 @@ def test_nobody_listening_is_said_with_the_address(home: Path) -> None:
         ask(Connection(address, headers={}))
 
 
-def test_a_refusal_that_comes_before_the_body_was_read_is_heard() -> None:
+def test_a_refusal_that_comes_before_the_body_was_read_is_heard(home: Path) -> None:
     def respond(request: Request) -> list[Piece]:
         return [*answer(b"too large", status=413, headers="Connection: close\r\n"), Cut()]
 
-    with Stub(respond) as stub:
+    with Stub(respond, path=home / "s.sock", reads_bodies=False) as stub:
         connection = Connection(stub.address, headers={})
-        head, body = ask(connection, body=b"x" * 100_000)
+        head, body = ask(connection, body=b"x" * 5_000_000)
         assert (head.status, body) == (413, b"too large")

@@ -33,6 +33,12 @@ class ServerInfo(Word, frozen=True):
     queued_runs: int = 0
 
 
+class BackupView(Word, frozen=True):
+    path: str
+    size: int = 0
+    """Bytes."""
+
+
 class Page(Word, Generic[T], frozen=True):
     """Part of a list, and the cursor it is true at (`E7`)."""
 

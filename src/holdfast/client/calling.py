@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from holdfast.client.reading import read_as
+from holdfast.errors import BadRequest
 from holdfast.ids import Ids
 from holdfast.schema.base import Word, encode
 
@@ -46,9 +47,16 @@ def call(
     wait: float = 0.0,
 ) -> Call[T]:
     """Any route; ``answer`` is the type of what it answers, ``NoneType`` where that does not matter."""
-    encoded = None if body is None else encode(body)
+    content = None if body is None else encoded(body)
     key = None if method == "GET" else Ids().new("key")
-    return Call(method, with_query(target, query or {}), reader(answer), encoded, wait, key)
+    return Call(method, with_query(target, query or {}), reader(answer), content, wait, key)
+
+
+def encoded(body: object) -> bytes:
+    try:
+        return encode(body)
+    except UnicodeEncodeError:
+        raise _no_text() from None
 
 
 def reader(answer: type[T]) -> Callable[[bytes], T]:
@@ -66,7 +74,15 @@ def path(*steps: str) -> str:
 
 
 def quoted(text: str) -> str:
-    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in text.encode())
+    try:
+        return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in text.encode())
+    except UnicodeEncodeError:
+        raise _no_text() from None
+
+
+def _no_text() -> BadRequest:
+    """A program's arguments and file names may be bytes that are no text."""
+    return BadRequest("what was given is not text in UTF-8, and cannot be sent")
 
 
 def with_query(target: str, query: Mapping[str, Value]) -> str:

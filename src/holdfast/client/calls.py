@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from holdfast.client.answers import (
+    BackupView,
     ConfigView,
     Export,
     FilesView,
@@ -23,11 +26,10 @@ from holdfast.client.answers import (
     SessionView,
     StatsView,
 )
-from holdfast.client.calling import NOTHING, Call, call, path, reader, with_query
+from holdfast.client.calling import NOTHING, Call, call, encoded, path, reader, with_query
 from holdfast.client.reading import read_messages
 from holdfast.ids import Ids
 from holdfast.schema.approvals import Approval, Decision, Question
-from holdfast.schema.base import builtins, encode
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import Client, FileChange, Job, Session, WorkspaceView
@@ -45,6 +47,11 @@ def server() -> Call[ServerInfo]:
 
 def stop_server(*, if_idle: bool) -> Call[None]:
     return call("POST", path("server", "stop"), {"if_idle": if_idle}, answer=NOTHING)
+
+
+def backup(target: str) -> Call[BackupView]:
+    """Copies the database to a file that does not exist yet, while everything goes on."""
+    return call("POST", path("server", "backup"), {"path": target}, answer=BackupView, wait=600.0)
 
 
 def open_workspace(directory: str) -> Call[WorkspaceView]:
@@ -229,14 +236,18 @@ def clients(workspace_id: str) -> Call[Page[Client]]:
     return call("GET", path("workspaces", workspace_id, "clients"), answer=Page[Client])
 
 
-def grants(workspace_id: str) -> Call[Page[GrantView]]:
-    return call("GET", path("workspaces", workspace_id, "grants"), answer=Page[GrantView])
+def grants(workspace_id: str, *, session_id: str | None = None) -> Call[Page[GrantView]]:
+    """Those of the workspace, and of a session in it."""
+    target = path("workspaces", workspace_id, "grants")
+    return call("GET", target, answer=Page[GrantView], query={"session": session_id})
 
 
-def remove_grants(workspace_id: str, *, grant_id: str | None = None) -> Call[Page[GrantView]]:
+def remove_grants(
+    workspace_id: str, *, session_id: str | None = None, grant_id: str | None = None
+) -> Call[Page[GrantView]]:
     """One of them, or all; answers those that are left."""
     target = path("workspaces", workspace_id, "grants")
-    return call("DELETE", target, answer=Page[GrantView], query={"id": grant_id})
+    return call("DELETE", target, answer=Page[GrantView], query={"session": session_id, "id": grant_id})
 
 
 def files(workspace_id: str, q: str, *, limit: int | None = None) -> Call[FilesView]:
@@ -251,6 +262,11 @@ def config(workspace_id: str) -> Call[ConfigView]:
 def change_config(workspace_id: str, changes: dict[str, Any]) -> Call[ConfigView]:
     """Values by dotted key; ``None`` removes one."""
     return call("PATCH", path("workspaces", workspace_id, "config"), {"changes": changes}, answer=ConfigView)
+
+
+def config_schema() -> Call[dict[str, Any]]:
+    """JSON Schema of the configuration, for editors."""
+    return call("GET", path("config", "schema"), answer=dict[str, Any])
 
 
 def models(*, workspace_id: str | None = None) -> Call[ModelsView]:
@@ -296,7 +312,7 @@ def events_target(*, workspace_id: str | None = None, session_id: str | None = N
 
 
 def _start(target: str, request: RunRequest, **more: str) -> Call[Accepted]:
-    return _run(target, builtins(request) | more)
+    return _run(target, msgspec.to_builtins(request) | more)
 
 
 def _lane(what: str, session_id: str, **arguments: str | None) -> Call[Accepted]:
@@ -305,7 +321,7 @@ def _lane(what: str, session_id: str, **arguments: str | None) -> Call[Accepted]
 
 
 def _run(target: str, body: dict[str, Any]) -> Call[Accepted]:
-    return Call("POST", target, reader(Accepted), encode({"run_id": Ids().new("run"), **body}))
+    return Call("POST", target, reader(Accepted), encoded({"run_id": Ids().new("run"), **body}))
 
 
 def _text(raw: bytes) -> str:
