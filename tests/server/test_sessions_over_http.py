@@ -1,0 +1,197 @@
+"""Workspaces, sessions, what they hold, and settings, as a client sees them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.store import Batch, CallOutput
+from holdfast.store.writes import PutCallOutput
+from holdfast.testing import Answer, Call, Say, calls
+from tests.support.served import answering, served
+
+
+@pytest.mark.promise("W1")
+async def test_one_directory_is_one_workspace_whatever_it_is_called(home: Path) -> None:
+    async with served(home) as house:
+        link = home / "link"
+        link.symlink_to(house.work)
+        for path in (house.work, link, house.work / ".." / "work", Path(f"{house.work}/")):
+            joined = (await house.http.post("/v1/workspaces", {"path": str(path)})).ok(200)
+            assert (joined["id"], joined["path"]) == (house.workspace_id, str(house.work.resolve()))
+        other = home / "other"
+        other.mkdir()
+        assert (await house.http.post("/v1/workspaces", {"path": str(other)})).ok(201)["open"]
+        (home / "file").write_text("")
+        for path, code in (("absent", "directory_not_found"), ("file", "not_a_directory")):
+            refused = await house.http.post("/v1/workspaces", {"path": str(home / path)})
+            assert (refused.status, refused.code) == (400, code)
+        for wrong in ("relative", "", "/nul\0"):
+            assert (await house.http.post("/v1/workspaces", {"path": wrong})).status == 400
+
+
+@pytest.mark.promise("W1")
+async def test_opening_runs_nothing_of_the_directory_and_trust_is_given_and_taken_back(home: Path) -> None:
+    async with served(home) as house:
+        project = house.work / ".holdfast"
+        project.mkdir()
+        (project / "config.toml").write_text('[limits]\nmax_steps = 7\n[mcp.evil]\ncommand = ["touch", "/tmp/evil"]\n')
+        config = f"/v1/workspaces/{house.workspace_id}/config"
+        before = (await house.http.get(config)).ok()
+        assert (before["values"]["limits"]["max_steps"], before["untrusted"]) == (200, [str(project / "config.toml")])
+        trusted = (await house.http.post(f"/v1/workspaces/{house.workspace_id}/trust")).ok()
+        assert trusted["trusted"]
+        after = (await house.http.get(config)).ok()
+        assert (after["values"]["limits"]["max_steps"], after["untrusted"]) == (7, [])
+        assert after["origins"]["limits.max_steps"].startswith("project")
+        (await house.http.post(f"/v1/workspaces/{house.workspace_id}/trust", {"trusted": False})).ok()
+        assert (await house.http.get(config)).ok()["values"]["limits"]["max_steps"] == 200
+
+
+async def test_sessions_are_listed_found_named_archived_forked_and_deleted(home: Path) -> None:
+    async with served(home) as house:
+        first, second = await house.session(title="Red"), await house.session(title="Blue")
+        await house.ended((await house.prompt(first, "a question"))["run"]["id"])
+        target = f"/v1/workspaces/{house.workspace_id}/sessions"
+
+        async def titles(query: str = "") -> list[str]:
+            return [session["title"] for session in (await house.http.get(target + query)).ok()["items"]]
+
+        assert await titles() == ["Red", "Blue"]
+        assert await titles("?q=blu") == ["Blue"]
+        page = (await house.http.get(f"{target}?limit=1")).ok()
+        assert await titles(f"?before={page['next']}") == ["Blue"]
+        assert (await house.http.send("PATCH", f"/v1/sessions/{second}", {"archived": True})).ok()["archived"]
+        assert await titles() == ["Red"]
+        assert await titles("?archived=true") == ["Red", "Blue"]
+        messages = (await house.http.get(f"/v1/sessions/{first}/messages")).ok()["items"]
+        fork = (await house.http.post(f"/v1/sessions/{first}/fork", {"message_id": messages[0]["id"]})).ok(201)
+        assert fork["forked_from"] == first
+        copied = (await house.http.get(f"/v1/sessions/{fork['id']}/messages")).ok()["items"]
+        assert [message["parts"] for message in copied] == [messages[0]["parts"]]
+        unknown = await house.http.post(f"/v1/sessions/{first}/fork", {"message_id": "msg_unknown"})
+        assert (unknown.status, unknown.code) == (404, "message_not_found")
+        (await house.http.send("DELETE", f"/v1/sessions/{first}")).ok()
+        assert (await house.http.get(f"/v1/sessions/{first}")).status == 410
+        assert len((await house.http.get(f"/v1/sessions/{fork['id']}/messages")).ok()["items"]) == 1
+
+
+@pytest.mark.promise("E7")
+async def test_messages_come_in_pages_from_either_end_with_their_cursor(home: Path) -> None:
+    async with served(home) as house:
+        session_id = await house.session()
+        for number in range(3):
+            await house.ended((await house.prompt(session_id, f"number {number}"))["run"]["id"])
+        target = f"/v1/sessions/{session_id}/messages"
+
+        async def page(query: str) -> dict[str, Any]:
+            found: dict[str, Any] = (await house.http.get(target + query)).ok()
+            assert found["cursor"] == house.app.hub.cursor
+            return found
+
+        def seqs(found: dict[str, Any]) -> list[int]:
+            return [message["seq"] for message in found["items"]]
+
+        first = await page("?limit=2")
+        assert seqs(first) == [1, 2]
+        assert seqs(await page(f"?limit=10&after={first['next']}")) == [3, 4, 5, 6]
+        last = await page("?limit=2&before=end")
+        assert seqs(last) == [5, 6]
+        assert seqs(await page(f"?limit=10&before={last['next']}")) == [1, 2, 3, 4]
+        assert (await house.http.get(f"{target}?after=1&before=2")).status == 400
+
+
+async def test_changes_exports_files_search_and_statistics_can_be_read(home: Path) -> None:
+    writing = calls(Call("write", {"path": "new.txt", "content": "one\n"}))
+    async with served(home, answering(writing, Answer(pieces=(Say("done"),)))) as house:
+        session_id = await house.session(title="Work")
+        await house.ended((await house.prompt(session_id, "write", mode="auto"))["run"]["id"])
+        (change,) = (await house.http.get(f"/v1/sessions/{session_id}/changes")).ok()["items"]
+        assert (change["path"], change["change"], change["state"]) == ("new.txt", "created", "applied")
+        exported = (await house.http.get(f"/v1/sessions/{session_id}/export")).ok()
+        assert exported["session"]["id"] == session_id
+        assert len(exported["runs"]) == 1
+        markdown = await house.http.get(f"/v1/sessions/{session_id}/export?format=markdown")
+        assert markdown.headers["content-type"] == "text/markdown; charset=utf-8"
+        assert markdown.body.startswith(b"# Work\n")
+        found = (await house.http.get(f"/v1/workspaces/{house.workspace_id}/files?q=new")).ok()
+        assert found == {"items": ["new.txt"]}
+        hits = (await house.http.get("/v1/search?q=write")).ok()["items"]
+        assert [hit["session_id"] for hit in hits] == [session_id]
+        stats = (await house.http.get("/v1/stats")).ok()
+        assert stats["models"][0]["model"] == "test/test-model"
+        assert [row["tool"] for row in stats["tools"]] == ["write"]
+
+
+async def test_the_whole_output_of_a_call_is_read_whole_or_in_part(home: Path) -> None:
+    async with served(home) as house:
+        session_id = await house.session()
+        path = home / "output.txt"
+        whole = "".join(f"{number}\n" for number in range(100_000)).encode()
+        path.write_bytes(whole)
+        output = CallOutput("call_1", session_id, str(path), size=len(whole))
+        await house.app.store.commit(Batch((PutCallOutput(output),)))
+        for wanted, status, span in (
+            (None, 200, slice(None)),
+            ("bytes=0-3", 206, slice(0, 4)),
+            ("bytes=100-", 206, slice(100, None)),
+            ("bytes=-5", 206, slice(-5, None)),
+            ("bytes=0-0,5-9", 200, slice(None)),
+            ("bytes=99999999-", 200, slice(None)),
+            ("nonsense", 200, slice(None)),
+        ):
+            answer = await house.http.get("/v1/calls/call_1/output", Range=wanted)
+            assert (answer.status, answer.body) == (status, whole[span]), wanted
+        unknown = await house.http.get("/v1/calls/call_unknown/output")
+        assert (unknown.status, unknown.code) == (404, "call_not_found")
+        path.unlink()
+        gone = await house.http.get("/v1/calls/call_1/output")
+        assert (gone.status, gone.code) == (404, "output_not_found")
+
+
+async def test_settings_are_changed_all_or_none_and_everyone_is_told(home: Path) -> None:
+    async with served(home) as house:
+        target = f"/v1/workspaces/{house.workspace_id}/config"
+        async with house.http.stream("/v1/events") as stream:
+            await stream.data()
+            changed = (await house.http.send("PATCH", target, {"changes": {"limits.max_steps": 9}})).ok()
+            assert changed["values"]["limits"]["max_steps"] == 9
+            assert (await stream.until("config.changed"))["keys"] == ["limits.max_steps"]
+        for changes in ({"limits.max_steps": 3, "limits.nonsense": 1}, {"limits.max_steps": "many"}, {}):
+            refused = await house.http.send("PATCH", target, {"changes": changes})
+            assert refused.status == 400
+        assert (await house.http.get(target)).ok()["values"]["limits"]["max_steps"] == 9
+        assert (await house.http.get("/v1/config/schema")).ok()["type"] == "object"
+
+
+@pytest.mark.promise("W8")
+async def test_models_are_listed_and_keys_go_in_but_never_out(home: Path) -> None:
+    async with served(home) as house:
+        before = (await house.http.get("/v1/models")).ok()
+        anthropic = next(provider for provider in before["providers"] if provider["id"] == "anthropic")
+        assert not anthropic["active"]
+        assert before["large"] == "test/test-model"
+        key = "sk-ant-0123456789abcdef"
+        (await house.http.send("PUT", "/v1/providers/anthropic/key", {"key": key})).ok()
+        after = await house.http.get(f"/v1/models?workspace={house.workspace_id}")
+        assert next(one for one in after.ok()["providers"] if one["id"] == "anthropic")["active"]
+        assert key.encode() not in after.body
+        (await house.http.send("PUT", "/v1/providers/anthropic/key", {"key": None})).ok()
+        again = (await house.http.get("/v1/models")).ok()
+        assert not next(one for one in again["providers"] if one["id"] == "anthropic")["active"]
+        unknown = await house.http.send("PUT", "/v1/providers/nobody/key", {"key": key})
+        assert (unknown.status, unknown.code) == (404, "provider_not_found")
+        tried = (await house.http.post("/v1/providers/test/test", {"model": "test-model"})).ok()
+        assert (tried["ok"], tried["model"]) == (True, "test/test-model")
+
+
+@pytest.mark.promise("W10")
+async def test_a_backup_is_made_while_everything_goes_on_and_never_over_a_file(home: Path) -> None:
+    async with served(home) as house:
+        session_id = await house.session()
+        path = home / "copy.db"
+        made = (await house.http.post("/v1/server/backup", {"path": str(path)})).ok()
+        assert made["size"] == path.stat().st_size > 0
+        for wrong in (str(path), "/", str(home / "absent" / "copy.db"), "relative"):
+            assert (await house.http.post("/v1/server/backup", {"path": wrong})).status == 400
+        assert (await house.http.get(f"/v1/sessions/{session_id}")).status == 200
