@@ -362,3 +362,28 @@ async def test_a_secret_in_a_command_is_never_shown_nor_offered_to_be_saved(tmp_
         assert asked.patterns == () or planted not in "".join(asked.patterns)
         await desk.app.approvals.answer(asked.id, "deny", client="a")
         await desk.ended(accepted)
+
+
+async def test_redo_takes_the_last_undo_back_and_a_new_write_ends_older_ones(tmp_path: Path) -> None:
+    script = saying((Call("write", {"path": "{prompt}", "content": "x"}),), "ok")
+    async with serving(tmp_path, script) as desk:
+        session = (await desk.run("f.txt", mode="accept_edits")).session_id
+
+        async def again(kind: str) -> str:
+            return (await desk.run("", session_id=session, kind=kind)).text
+
+        await again("undo")
+        await desk.run("a.txt", mode="accept_edits", session_id=session)
+        await again("undo")
+        assert "a.txt" in await again("redo")
+        assert [path.name for path in desk.directory.iterdir()] == ["a.txt"]
+        assert "nothing to redo" in await again("redo")
+
+
+async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying((Call("write", {"path": "a.txt", "content": "x"}),), "ok")) as desk:
+        session = (await desk.run("go", mode="accept_edits")).session_id
+        (desk.directory / "a.txt").unlink()
+        assert "Already so" in (await desk.run("", session_id=session, kind="undo")).text
+        assert "not touched" in (await desk.run("", session_id=session, kind="redo")).text.lower()
+        assert "nothing to redo" in (await desk.run("", session_id=session, kind="redo")).text

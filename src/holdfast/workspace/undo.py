@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from holdfast.schema.base import Word
 from holdfast.store.records import FileSnapshot
@@ -103,6 +103,39 @@ def first_redoable(records: Sequence[FileSnapshot]) -> str | None:
             break
         candidate = run_id
     return candidate
+
+
+class Took(Word, frozen=True):
+    """One run of a session's past that has to do with files."""
+
+    seq: int
+    run_id: str
+    kind: Literal["wrote", "undo", "redo"]
+    since: int | None = None
+    """Of an undo: everything from this number on; ``None``: the last run that wrote."""
+
+
+def redo_stack(past: Iterable[Took]) -> list[tuple[str, ...]]:
+    """What undos took back and a redo can bring again, the last undo last. A run that writes ends it."""
+    applied: list[Took] = []
+    undone: list[tuple[Took, ...]] = []
+    for took in sorted(past, key=lambda took: took.seq):
+        match took.kind:
+            case "wrote":
+                applied.append(took)
+                undone.clear()
+            case "undo":
+                taken = [run for run in applied if took.since is not None and run.seq >= took.since]
+                taken = taken if took.since is not None else applied[-1:]
+                applied = [run for run in applied if run not in taken]
+                if taken:
+                    undone.append(tuple(taken))
+            case "redo":
+                if undone:
+                    applied.extend(undone.pop())
+            case _:
+                assert_never(took.kind)
+    return [tuple(run.run_id for run in runs) for runs in undone]
 
 
 class _Chain(Word, frozen=True):

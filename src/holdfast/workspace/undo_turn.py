@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from holdfast.agent.protocol import Ending, Seat
 from holdfast.errors import NotFound
 from holdfast.schema.messages import Message, Notice
@@ -11,7 +9,7 @@ from holdfast.schema.runs import Outcome, Run
 from holdfast.store.records import SnapshotState
 from holdfast.workspace.restore import Report, Restored, Undo
 from holdfast.workspace.shared import Shared
-from holdfast.workspace.undo import Kept, effective
+from holdfast.workspace.undo import Kept, Took, effective, redo_stack
 
 _PAGE = 200
 
@@ -29,7 +27,7 @@ class UndoTurn:
         family = await self._family()
         chosen = await self._runs_since(run.arguments.get("to_message_id"))
         if chosen is None:
-            chosen = await self._next_run(family)
+            chosen = await self._next_runs(family)
         text = described(await self._carry_out(family, frozenset(chosen)), undo=run.kind == "undo")
         message = Message(
             id=seat.new_id("msg"),
@@ -57,19 +55,40 @@ class UndoTurn:
             run = await self._shared.store.run(run.parent_run_id)
         return run.id
 
-    async def _next_run(self, family: dict[str, dict[str, str]]) -> tuple[str, ...]:
-        """The last run whose changes stand; for a redo the oldest undone one, unless a run wrote after the undo."""
+    async def _next_runs(self, family: dict[str, dict[str, str]]) -> tuple[str, ...]:
+        """The last run whose changes stand; for a redo, what the last undo took back."""
         store = self._shared.store
         states: dict[str, set[SnapshotState]] = {}
         for session_id, employers in family.items():
             for record in effective(await store.snapshots(session_id)):
                 states.setdefault(employers[record.run_id], set()).add(record.state)
-        seqs = {run_id: (await store.run(run_id)).seq for run_id in states}
-        newest_first = sorted(states, key=seqs.__getitem__, reverse=True)
         if self._run.kind == "undo":
-            return tuple(run_id for run_id in newest_first if "applied" in states[run_id])[:1]
-        undone = tuple(takewhile(lambda run_id: "undone" in states[run_id], newest_first))
-        return undone[-1:]
+            seqs = {run_id: (await store.run(run_id)).seq for run_id, found in states.items() if "applied" in found}
+            return (max(seqs, key=seqs.__getitem__),) if seqs else ()
+        for runs in reversed(redo_stack(await self._past(frozenset(states)))):
+            if any("undone" in states[run_id] for run_id in runs):
+                return runs
+        return ()
+
+    async def _past(self, wrote: frozenset[str]) -> list[Took]:
+        """The runs before this one that wrote files, or undid or redid it."""
+        past: list[Took] = []
+        before: int | None = self._run.seq
+        while before is not None:
+            page = await self._shared.store.runs(self._run.session_id, limit=_PAGE, before=before)
+            for run in page.items:
+                if run.id in wrote:
+                    past.append(Took(run.seq, run.id, "wrote"))
+                elif run.kind in ("undo", "redo") and run.state == "completed":
+                    past.append(Took(run.seq, run.id, run.kind, await self._since(run)))
+            before = page.next
+        return past
+
+    async def _since(self, run: Run) -> int | None:
+        message_id = run.arguments.get("to_message_id")
+        if not isinstance(message_id, str):
+            return None
+        return (await self._shared.store.run((await self._shared.store.message(message_id)).run_id)).seq
 
     async def _carry_out(self, family: dict[str, dict[str, str]], chosen: frozenset[str]) -> Report:
         """Session by session, again while that brings something back: their changes may lie on top of each other."""
