@@ -150,8 +150,9 @@ async def run_server(
     ready: Callable[[tuple[str, ...]], None] | None = None,
 ) -> None:
     """A whole server that owns its process, until it is stopped. ``ready`` is told the addresses it got."""
-    from holdfast.server import Parts, ServerLimits, listen_unix, logging_to, serve
+    from holdfast.server import Parts, ServerLimits, hide_process, listen_unix, logging_to, serve
 
+    hide_process()
     opened: list[App] = []
 
     def redactor() -> Redactor:

@@ -15,6 +15,7 @@ from holdfast.errors import (
     NotFound,
     Stopping,
     StoreUnwritable,
+    TooLarge,
     TooMany,
     WorkspaceClosing,
 )
@@ -368,3 +369,9 @@ async def test_runs_of_other_kinds_pass_through_the_same_lane(house: House) -> N
     await house.ended(last)
     assert order == ["compact", "shell", "undo", "prompt"]
     assert [message.role for message in await house.messages()].count("user") == 1
+
+
+async def test_a_prompt_that_belongs_into_an_attachment_is_refused(house: House) -> None:
+    with pytest.raises(TooLarge, match="attach"):
+        await house.accept("x" * 1_000_001)
+    assert (await house.ended(await house.accept("x" * 1_000_000))).state == "completed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from holdfast.errors import BadRequest, ChildSession, Conflict, Gone, Stopping, TooMany, WorkspaceClosing
+from holdfast.errors import BadRequest, ChildSession, Conflict, Gone, Stopping, TooLarge, TooMany, WorkspaceClosing
 from holdfast.ids import is_valid_given_id
 from holdfast.runs.desk import Desk
 from holdfast.runs.lane import decide
@@ -20,13 +20,21 @@ from holdfast.store.writes import AnyWrite
 Made: TypeAlias = tuple[tuple[AnyWrite, ...], tuple[KnownDurable, ...]]
 """Writes and events that come before the run's own: its new session."""
 
+LONGEST_PROMPT = 1_000_000
+"""Characters. A prompt is told in every event of its run; what is longer belongs into an attachment."""
+
 
 def validate(request: RunRequest) -> None:
-    """Raises `BadRequest` for what no run can be."""
+    """Raises `BadRequest` or `TooLarge` for what no run can be."""
     if request.run_id is not None and not is_valid_given_id(request.run_id):
         raise BadRequest(
             f"run_id {request.run_id!r} cannot be used; give 1 to 128 letters, digits or _ . : - and start with one of "
             "the first two"
+        )
+    if len(request.prompt) > LONGEST_PROMPT:
+        raise TooLarge(
+            f"the prompt has {len(request.prompt):,} characters, at most {LONGEST_PROMPT:,} are taken; "
+            "attach the text, or put it into a file and name that"
         )
     match request.kind:
         case "prompt":

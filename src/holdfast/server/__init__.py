@@ -17,6 +17,7 @@ from holdfast.server.lifecycle import serve
 from holdfast.server.logs import logging_to
 from holdfast.server.loops import loop_factory, run
 from holdfast.server.parts import Parts, ServerLimits
+from holdfast.server.privacy import hide_process
 from holdfast.server.sockets import (
     Listener,
     TcpAddress,
@@ -35,6 +36,7 @@ __all__ = [
     "TcpListener",
     "UnixListener",
     "checked_token",
+    "hide_process",
     "listen_tcp",
     "listen_unix",
     "logging_to",
