@@ -1,12 +1,15 @@
-"""6. Eight processes start at once: one server, eight answers."""
+"""6. Eight processes start at once: one server, eight answers. And one server that is replaced."""
 
 import asyncio
 import sys
 
 import pytest
 
-from holdfast.client import SyncClient
+from holdfast.client import LocalServer, SyncClient
 from holdfast.errors import Unreachable
+from holdfast.testing import Answer, Gate, Say
+from tests.e2e.conftest import Join
+from tests.e2e.provider import Provider
 from tests.e2e.server import ServerProcess
 
 _FIND = """
@@ -68,3 +71,29 @@ async def test_a_second_server_leaves_the_first_alone_and_says_why(own_server: S
     assert b"Traceback" not in said
     with SyncClient(own_server.address, patience=0.0) as client:
         assert (await asyncio.to_thread(client.server)).pid == own_server.pid
+
+
+def _pid(server: ServerProcess) -> int:
+    with SyncClient(server.address, patience=0.0) as client:
+        return client.server().pid
+
+
+@pytest.mark.promise("W5", "W6")
+async def test_a_server_with_other_code_is_used_while_it_is_busy_and_replaced_when_idle(
+    own_server: ServerProcess, own_provider: Provider, join: Join
+) -> None:
+    prompt = own_provider.tell("busy", Answer(pieces=(Gate("go"), Say("done"))))
+    player = join(own_server)
+    session = await player.session()
+    run = (await player.prompt(session.id, prompt)).run
+    other_code = LocalServer(own_server.locations, env=own_server.env, build="other")
+    await asyncio.to_thread(other_code.ensure)
+    assert await asyncio.to_thread(_pid, own_server) == own_server.pid
+
+    own_provider.open("go")
+    ended = await player.client.wait_run(run.id)
+    assert ended.text == "done"
+    await asyncio.to_thread(other_code.ensure)
+    assert await asyncio.to_thread(_pid, own_server) != own_server.pid
+    assert await player.client.get_run(run.id) == ended
+    await asyncio.to_thread(_stop, own_server)

@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
+from holdfast.client import open_client
 from holdfast.schema.events import RunFinished
 from holdfast.schema.messages import Finish, text_of
 from holdfast.testing import Answer, Hang, Say, text
 from tests.e2e.conftest import Join
+from tests.e2e.player import Player
 from tests.e2e.provider import Provider
 from tests.e2e.server import ServerProcess
 
@@ -44,6 +46,23 @@ async def test_a_waiting_client_learns_of_the_crash_and_the_queue_goes_on(
     assert "half a thought".startswith(text_of(cut.parts))
     assert text_of(answer.parts) == "after the crash"
     assert watch.stream.transcript.messages[cut.id] == cut
+
+
+@pytest.mark.promise("W6")
+async def test_a_client_that_found_its_server_brings_it_back_after_a_crash(
+    own_server: ServerProcess, own_provider: Provider, join: Join
+) -> None:
+    prompt = own_provider.tell("revive", Answer(pieces=(Say("half"), Hang())))
+    async with await open_client(own_server.env, name="keeper") as client:
+        player = Player(client, join(own_server).directory)
+        session = await player.session()
+        async with player.watching(session.id) as watch:
+            run = (await player.prompt(session.id, prompt)).run
+            await watch.until_text("half")
+            await asyncio.to_thread(own_server.kill)
+            ended = await watch.end_of(run.id)
+        assert (ended.state, ended.reason) == ("interrupted", "server_crash")
+        assert (await client.server()).pid != own_server.pid
 
 
 @pytest.mark.promise("R1")

@@ -55,7 +55,7 @@ async def open_client(env: Mapping[str, str], *, name: str, start: bool = True) 
 
     from holdfast.client.aio import Client
 
-    address, token, local = _place(env)
+    address, token, local = await asyncio.to_thread(_place, env)
     if local is None:
         return Client(address, token=token, name=name)
     if start:
