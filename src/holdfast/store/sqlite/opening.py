@@ -102,7 +102,7 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
     except sqlite3.OperationalError as error:
         raise _unwritable(path, error) from error
     except sqlite3.DatabaseError as error:
-        raise _damaged(path, str(error)) from error
+        raise damaged(path, str(error)) from error
     if tables and application != APPLICATION_ID:
         raise StoreDamaged(f"{str(path)!r} is a SQLite database, but not one of Holdfast; it was not touched")
     if version > known:
@@ -112,7 +112,7 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
             detail={"found": version, "known": known},
         )
     if findings != [("ok",)]:
-        raise _damaged(path, "; ".join(line for (found,) in findings for line in str(found).splitlines()))
+        raise damaged(path, "; ".join(line for (found,) in findings for line in str(found).splitlines()))
 
 
 def open_writer(path: Path, *, connect: Connect = connect) -> sqlite3.Connection:
@@ -191,12 +191,12 @@ def _inspect_header(path: Path, *, size: int, unclean: bool) -> None:
     with path.open("rb") as file:
         header = file.read(100)
     if len(header) < 100 or not header.startswith(_MAGIC):
-        raise _damaged(path, "its first bytes are not those of a SQLite database")
+        raise damaged(path, "its first bytes are not those of a SQLite database")
     page = int.from_bytes(header[16:18])
     page = 65536 if page == 1 else page
     pages = int.from_bytes(header[28:32])
     if not unclean and size < page * pages:
-        raise _damaged(path, f"it was cut off: {size} bytes instead of {page * pages}")
+        raise damaged(path, f"it was cut off: {size} bytes instead of {page * pages}")
 
 
 def _unwritable(path: Path, finding: object) -> StoreUnwritable:
@@ -207,7 +207,7 @@ def _unwritable(path: Path, finding: object) -> StoreUnwritable:
     )
 
 
-def _damaged(path: Path, finding: str) -> StoreDamaged:
+def damaged(path: Path, finding: str) -> StoreDamaged:
     return StoreDamaged(
         f"the database {str(path)!r} is damaged: {finding}; it was not touched: restore a backup (`holdfast backup` "
         "makes them), or move it away to start afresh",

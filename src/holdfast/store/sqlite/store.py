@@ -51,6 +51,9 @@ def _open(path: Path, *, connect: Connect, loop: asyncio.AbstractEventLoop) -> S
         opening.prepare_file(path)
         opening.inspect(path, connect=connect)
         return SqliteStore(opening.open_writer(path, connect=connect), path=path, lock=lock, connect=connect, loop=loop)
+    except sqlite3.DatabaseError as error:
+        lock.release()
+        raise opening.damaged(path, str(error)) from error
     except BaseException:
         lock.release()
         raise
