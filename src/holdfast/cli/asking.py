@@ -37,6 +37,7 @@ class Asker:
         if approval is None:
             return
         self._show_approval(approval)
+        self._forget_what_was_typed()
         try:
             decision, feedback = self._decision(lambda: self._client.approval(approval.id).state == "open")
             self._client.answer_approval(approval.id, decision, feedback=feedback)
@@ -48,6 +49,7 @@ class Asker:
         question = self._still_open(lambda: self._client.question(asked.id))
         if question is None:
             return
+        self._forget_what_was_typed()
         try:
             answers = self._answers(question)
             self._client.answer_question(question.id, answers)
@@ -56,6 +58,15 @@ class Asker:
         except BadRequest as error:
             self._screen.warn(f"  {error.message}")
             self._client.answer_question(question.id, None)
+
+    def _forget_what_was_typed(self) -> None:
+        """Keys that were pressed before the question was there are no answer to it."""
+        import termios
+
+        try:
+            termios.tcflush(self._source, termios.TCIFLUSH)
+        except (termios.error, ValueError):
+            pass  # no terminal: nothing is typed ahead
 
     def _still_open(self, get: Callable[[], T]) -> T | None:
         try:

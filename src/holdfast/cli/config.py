@@ -136,7 +136,7 @@ def edit(args: argparse.Namespace) -> int:
             f"the editor left with status {done.returncode}", advice="nothing was checked", status=Exit.FAILED
         )
     with Here() as here:
-        here.client.config(here.workspace.id)
+        here.client.models()  # reads the file as it is now, which a workspace does a moment later
     print("the settings are fine")
     return Exit.COMPLETED
 

@@ -30,7 +30,6 @@ _ADVICE = {
     "not_ours": "check HOLDFAST_SERVER: what answers there is no Holdfast server",
     "start_failed": "'holdfast logs' and 'holdfast doctor' show more",
     "stopping": "try again in a moment",
-    "internal": "'holdfast logs' has it, under the id above",
 }
 _OTHERWISE = "--debug shows more"
 _MOST_LINES = 6
@@ -51,4 +50,6 @@ def what_and_advice(error: HoldfastError) -> tuple[str, str]:
     lines = [line for line in error.message.splitlines() if line.strip()] or [type(error).__name__]
     if len(lines) > _MOST_LINES:
         lines = [lines[0], "…", *lines[2 - _MOST_LINES :]]
+    if fault := error.detail.get("id"):
+        return "\n".join(lines), f"'holdfast logs' has it as {fault}"
     return "\n".join(lines), _ADVICE.get(error.error_code, _ADVICE.get(error.code, _OTHERWISE))

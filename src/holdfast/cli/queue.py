@@ -7,7 +7,7 @@ import argparse
 from holdfast.cli.cancel import lines_of
 from holdfast.cli.exits import Exit
 from holdfast.cli.here import Here
-from holdfast.cli.parsing import Parser, family
+from holdfast.cli.parsing import Parser, count, family
 from holdfast.cli.result import as_text
 from holdfast.cli.screen import one_line
 from holdfast.cli.wording import table
@@ -26,7 +26,7 @@ def configure(parser: Parser) -> None:
         examples=(
             ("holdfast queue list", "of the session that was used last here"),
             ('holdfast queue edit run_… "do this instead"', "as long as it waits"),
-            ("holdfast queue move run_… 0", "to the front"),
+            ("holdfast queue move run_… 1", "to the front"),
             ("holdfast queue remove run_…", "it never begins"),
         ),
     )
@@ -41,7 +41,7 @@ def configure(parser: Parser) -> None:
     edited.set_defaults(run=edit)
     moved = make("move", "another place for a run that waits")
     moved.add_argument("run_id", metavar="RUN")
-    moved.add_argument("position", type=int, metavar="POSITION", help="0 is the front")
+    moved.add_argument("position", type=count, metavar="POSITION", help="1 is the next to begin")
     moved.set_defaults(run=move)
     removed = make("remove", "take a run out of the queue")
     removed.add_argument("run_id", metavar="RUN")

@@ -1,0 +1,65 @@
+"""A shell loop leaves nothing behind: no process, no socket, no lock that is held."""
+
+import fcntl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell, processes_of, shell
+
+
+def _loop(sh: Shell, count: int) -> list[str]:
+    """A loop as somebody would type it; what it printed."""
+    program = (
+        f'for n in $(seq {count}); do "{sys.executable}" -m holdfast run --quiet "!say $n" || echo "failed $?"; done'
+    )
+    done = subprocess.run(
+        ["bash", "-c", program], capture_output=True, text=True, check=True, cwd=sh.work, env=sh.env, timeout=600
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def _free(lock: Path) -> bool:
+    if not lock.exists():
+        return True
+    with lock.open("r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def _check(sh: Shell, count: int) -> None:
+    assert _loop(sh, count) == [str(number) for number in range(1, count + 1)]
+    assert len(processes_of(sh.base)) == 1, "only the server goes on"
+    sh.ok("stop")
+    assert processes_of(sh.base) == []
+    assert [path for path in sh.base.rglob("*") if path.is_socket()] == []
+    assert [lock for lock in sh.base.rglob("*.lock") if not _free(lock)] == []
+    assert list((sh.base / "tmp").iterdir()) == []
+
+
+def test_ten_runs_in_a_shell_loop_leave_nothing_behind() -> None:
+    with shell() as sh:
+        _check(sh, 10)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+def test_a_hundred_runs_in_a_shell_loop_leave_nothing_behind() -> None:
+    with shell() as sh:
+        began = time.monotonic()
+        _check(sh, 100)
+        print(f"100 runs in {time.monotonic() - began:.1f} s, nothing left behind")
+
+
+def test_runs_side_by_side_find_one_server() -> None:
+    with shell() as sh:
+        started = [sh.start("run", f"!say {number}") for number in range(6)]
+        assert [running.end().out for running in started] == [f"{number}\n" for number in range(6)]
+        assert len(processes_of(sh.base)) == 1
