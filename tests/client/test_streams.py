@@ -5,7 +5,10 @@ import threading
 
 import pytest
 
+from holdfast.client.aio import Client
 from holdfast.client.fold import Transcript
+from holdfast.client.sync import SyncClient
+from holdfast.client.trying import Patience
 from holdfast.errors import NotFound, NotOurs, Unreachable
 from holdfast.schema.events import Delta, Heartbeat, Hello, OpenPart, RunProgress, SessionDeleted, Snapshot
 from holdfast.schema.runs import Now
@@ -220,9 +223,8 @@ async def test_what_is_only_live_does_not_move_the_cursor(open_client: Open) -> 
 
 
 async def test_a_stream_whose_reader_was_cancelled_goes_on_without_a_gap() -> None:
-    from holdfast.client.aio import Client
-
     reading = asyncio.Event()
+    lost: list[Exception] = []
     hold = threading.Event()
     answers = [stream(frame(gone(number), f"log.{number}"), end=Wait(hold)) for number in (1, 2)]
 
@@ -232,7 +234,7 @@ async def test_a_stream_whose_reader_was_cancelled_goes_on_without_a_gap() -> No
 
     with Stub(one_after_another(*answers)) as stub:
         async with Client(stub.address) as client:
-            events = client.events(after="log.0")
+            events = client.events(after="log.0", on_lost=lambda error, wait: lost.append(error))
             assert await first(events, 2) == [HELLO, gone(1)]
             reader = asyncio.create_task(read())
             await reading.wait()
@@ -241,11 +243,10 @@ async def test_a_stream_whose_reader_was_cancelled_goes_on_without_a_gap() -> No
                 await reader
             assert await first(events, 2) == [HELLO, gone(2)]
             hold.set()
+    assert lost == [], "whoever stops reading has not lost the server"
 
 
 def test_a_stream_that_ctrl_c_interrupted_goes_on_without_a_gap() -> None:
-    from holdfast.client.sync import SyncClient
-
     hold = threading.Event()
     answers = [stream(frame(gone(1), "log.1"), end=Cut()), stream(frame(gone(2), "log.2"), end=Wait(hold))]
     interrupts = iter([KeyboardInterrupt])
@@ -265,8 +266,6 @@ def test_a_stream_that_ctrl_c_interrupted_goes_on_without_a_gap() -> None:
 
 
 async def test_closing_the_client_closes_the_streams_that_were_left_open() -> None:
-    from holdfast.client.aio import Client
-
     hold = threading.Event()
     with Stub(lambda request: stream(end=Wait(hold))) as stub:
         async with Client(stub.address) as client:
@@ -274,3 +273,52 @@ async def test_closing_the_client_closes_the_streams_that_were_left_open() -> No
                 assert event == HELLO
                 break
         hold.set()
+
+
+@both
+async def test_patience_begins_anew_with_each_connection_that_was_good(open_client: Open) -> None:
+    now = [0.0]
+    answers = [stream(frame(gone(number), f"log.{number}"), end=Cut()) for number in range(5)]
+
+    def lost(error: Exception, wait: float) -> None:
+        now[0] += 8
+
+    with Stub(one_after_another(*answers)) as stub:
+        client = open_client(stub.address)
+        events = client.events(on_lost=lost)
+        inner = getattr(events, "_stream", events)
+        inner._patience = Patience(10, clock=lambda: now[0])
+        assert len(await first(events, 10)) == 10
+        await events.aclose()
+        await client.aclose()
+
+
+def test_patience_ends_when_failures_have_gone_on_for_too_long() -> None:
+    now = [0.0]
+    patience, error = Patience(1.0, clock=lambda: now[0]), Unreachable("gone")
+    assert [patience.next_wait(error) for _ in range(3)] == [0.02, 0.04, 0.08]
+    now[0] = 1.0
+    with pytest.raises(Unreachable):
+        patience.next_wait(error)
+    patience.succeeded()
+    assert patience.next_wait(error) == 0.02
+    assert max(Patience(None, clock=lambda: now[0]).next_wait(error) for _ in range(9)) <= 1.0
+
+
+def test_an_interrupt_while_bytes_are_in_hand_loses_none_of_them() -> None:
+    hold = threading.Event()
+    answers = [stream(frame(gone(1), "log.1"), end=Wait(hold)), stream(frame(gone(1), "log.1"), end=Wait(hold))]
+    with Stub(one_after_another(*answers)) as stub, SyncClient(stub.address) as client:
+        with client.events(after="log.0") as events:
+            feed = events._following.feed
+
+            def interrupted(chunk: bytes) -> None:
+                events._following.feed = feed  # type: ignore[method-assign]
+                raise KeyboardInterrupt
+
+            events._following.feed = interrupted  # type: ignore[method-assign]
+            with pytest.raises(KeyboardInterrupt):
+                next(events)
+            assert [next(events), next(events)] == [HELLO, gone(1)]
+        hold.set()
+    assert cursors(stub) == ["log.0", "log.0"]

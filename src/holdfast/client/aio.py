@@ -77,7 +77,6 @@ class Client:
         self._patience = patience
         self._answer_seconds = answer_seconds
         self._revive = revive
-        self._streams: set[EventStream] = set()
 
     health = _Sends(calls.health)
     server = _Sends(calls.server)
@@ -203,21 +202,17 @@ class Client:
         """
         target = calls.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing)
         following = Following(after=after, transcript=transcript or Transcript(), random=random.random)
-        stream = EventStream(
+        return EventStream(
             self._wire,
             target,
             following,
             patience=Patience(give_up_after, clock=time.monotonic),
             on_lost=on_lost,
             revive=self._revive,
-            on_close=self._streams.discard,
         )
-        self._streams.add(stream)
-        return stream
 
     async def aclose(self) -> None:
-        for stream in list(self._streams):
-            await stream.aclose()
+        """Ends every connection, those of its streams too."""
         await self._wire.aclose()
 
     async def __aenter__(self) -> Self:
@@ -245,7 +240,6 @@ class EventStream:
         patience: Patience,
         on_lost: Lost | None,
         revive: Revive | None,
-        on_close: Callable[[EventStream], None],
     ) -> None:
         self._wire = wire
         self._target = target
@@ -253,7 +247,6 @@ class EventStream:
         self._patience = patience
         self._on_lost = on_lost
         self._revive = revive
-        self._on_close = on_close
         self._response: httpx2.Response | None = None
         self._pieces: AsyncIterator[bytes] | None = None
         self._ended_cleanly = False
@@ -289,7 +282,6 @@ class EventStream:
 
     async def aclose(self) -> None:
         """Ends the connection; iterating again opens a new one at the cursor."""
-        self._on_close(self)
         await self._disconnect()
 
     async def __aenter__(self) -> Self:
