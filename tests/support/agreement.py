@@ -79,7 +79,7 @@ class Story:
 
     def _check_message(self, message: Message) -> None:
         run = self.runs[message.run_id]
-        if not message.unsent:
+        if not message.unsent and message.session_id == run.session_id:  # else a fork's copy
             assert run.state in ("active", "stopping", "joined"), (
                 f"E5: a message of {run.id} comes when it is {run.state}"
             )

@@ -120,7 +120,7 @@ def _user_parts(parts: tuple[Part, ...], *, images: bool) -> tuple[Part, ...]:
                 if part.for_model and part.text.strip():
                     sent.append(Text(part.text))
             case Context(changed=changed):
-                if changed:
+                if changed.strip():
                     sent.append(Text(changed))
             case Reasoning() | ToolCall() | ToolResult() | Finish() | Unknown():
                 pass
@@ -149,17 +149,16 @@ def _assistant_parts(parts: tuple[Part, ...], called: set[str]) -> tuple[Part, .
                 pass
             case _:
                 assert_never(part)
-    if cut_off:
-        kept = _without_loose_thoughts(kept)
-    if all(isinstance(part, Reasoning) for part in kept):
-        return ()  # thoughts that led to nothing are no answer
-    return tuple(kept)
+    return _without_loose_thoughts(kept, kinds=(ToolCall,) if cut_off else (ToolCall, Text))
 
 
-def _without_loose_thoughts(parts: list[Part]) -> list[Part]:
-    """What was thought before a call goes with it, as some providers demand; other thoughts are worth nothing now."""
-    last_call = max((place for place, part in enumerate(parts) if isinstance(part, ToolCall)), default=-1)
-    return [part for place, part in enumerate(parts) if place < last_call or not isinstance(part, Reasoning)]
+def _without_loose_thoughts(parts: list[Part], *, kinds: tuple[type[Part], ...]) -> tuple[Part, ...]:
+    """Thoughts stay only before something of these kinds: one that led to nothing is no answer.
+
+    What was thought before a call goes with it, as some providers demand, also where the answer was cut off.
+    """
+    last = max((place for place, part in enumerate(parts) if isinstance(part, kinds)), default=-1)
+    return tuple(part for place, part in enumerate(parts) if place < last or not isinstance(part, Reasoning))
 
 
 def _answers(asked: Message, calls: list[ToolCall], results: dict[str, ToolResult], *, images: bool) -> Message:
@@ -172,9 +171,9 @@ def _result(call: ToolCall, found: ToolResult | None, *, images: bool) -> ToolRe
     if found is None:
         return ToolResult(call_id=call.id, name=call.name, status="unknown", text=NO_RESULT)
     if images or not found.files:
-        return replace(found, display={})
+        return replace(found, name=call.name, display={})
     named = "".join(f"\n{_left_out(file)}" for file in found.files)
-    return replace(found, display={}, files=(), text=found.text + named)
+    return replace(found, name=call.name, display={}, files=(), text=found.text + named)
 
 
 def _file(file: File, *, images: bool) -> Part:

@@ -1,0 +1,58 @@
+"""A scripted model that leaves in a session what a real one would: the opaque data and call ids of its vendor."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from holdfast.models.protocol import CallEnd, CallStart, ModelDelta, ModelInfo, ReasoningEnd, Request
+from holdfast.models.script import Act, Script
+from holdfast.models.scripted import ScriptedModel
+from holdfast.testing import Wire
+from tests.support.wire_rules import origin
+
+
+def thought(wire: Wire, mark: str) -> dict[str, Any]:
+    """What a vendor wants back with its model's reasoning; ``mark`` can be found in a request."""
+    match wire:
+        case "openai-chat":
+            return {"details": [{"type": "reasoning.encrypted", "data": mark}]}
+        case "openai-responses":
+            return {"id": f"rs_{mark}", "summary": [], "encrypted_content": mark}
+        case "anthropic":
+            return {"signature": mark}
+        case "gemini":
+            return {"signature": mark}
+
+
+def signature(wire: Wire, mark: str) -> dict[str, Any] | None:
+    """What a vendor wants back with a call."""
+    match wire:
+        case "openai-chat":
+            return {"extra_content": {"google": {"thought_signature": mark}}}
+        case "gemini":
+            return {"signature": mark}
+        case _:
+            return None
+
+
+class Flavoured(ScriptedModel):
+    """Says a script as a model of this vendor. Its calls have the ids that vendors give: short, odd, and repeated."""
+
+    def __init__(self, wire: Wire, answers: tuple[tuple[Act, ...], ...], *, window: int = 0) -> None:
+        super().__init__(Script(answers=answers), info=ModelInfo(f"{wire}/m", context_window=window, images=True))
+        self.wire = wire
+        self._number = 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+        async for delta in super().stream(request):
+            self._number += 1
+            mark = f"mark-{self.wire}-{self._number}"
+            match delta:
+                case ReasoningEnd(opaque) if opaque is not None:
+                    yield ReasoningEnd(thought(self.wire, mark), origin(self.wire))
+                case CallStart(index, name):
+                    yield CallStart(index, name, ("call 1/ä", f"fc_{index}", None)[self._number % 3])
+                case CallEnd(index):
+                    opaque = signature(self.wire, mark)
+                    yield CallEnd(index, opaque, origin(self.wire) if opaque else "")
+                case _:
+                    yield delta
