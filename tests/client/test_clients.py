@@ -163,6 +163,18 @@ async def test_a_server_that_is_gone_is_brought_back_if_that_is_known_how(open_c
 
 
 @both
+async def test_a_server_that_is_leaving_is_replaced_and_asked_again(open_client: Open) -> None:
+    revived: list[int] = []
+    accepted = answer(Accepted(RUN, "started"), status=202)
+    with Stub(one_after_another(error(503, "stopping"), accepted)) as stub:
+        client = open_client(stub.address, revive=lambda: revived.append(len(stub.requests)))
+        assert (await client.start_run("ses_1", RunRequest(prompt="hello"))).run == RUN
+        await client.aclose()
+    assert revived == [1]
+    assert stub.requests[0].body == stub.requests[1].body
+
+
+@both
 @pytest.mark.promise("R9")
 async def test_a_run_is_waited_for_until_it_ends_however_often_the_server_answers_before(open_client: Open) -> None:
     ended = Run(id="run_1", session_id="ses_1", seq=1, state="completed", reason="end_turn", text="done")

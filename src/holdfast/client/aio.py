@@ -22,7 +22,7 @@ from holdfast.client.identity import identity_headers
 from holdfast.client.reading import read_error
 from holdfast.client.trying import Lost, Patience, Revive, is_worth_another_try
 from holdfast.client.wire import Wire, body_of
-from holdfast.errors import HoldfastError, Unreachable
+from holdfast.errors import HoldfastError, Stopping, Unreachable
 from holdfast.schema.events import Event, Hello
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Run
@@ -157,14 +157,14 @@ class Client:
             try:
                 status, body = await self._wire.exchange(call, seconds=self._answer_seconds + call.wait)
             except Unreachable as error:
-                wait = patience.next_wait(error)
-                if self._revive is not None:
-                    await asyncio.to_thread(self._revive)
-                await asyncio.sleep(wait)
+                await self._wait(patience, error)
                 continue
-            if not 200 <= status < 300:
-                raise read_error(status, body)
-            return body
+            if 200 <= status < 300:
+                return body
+            refusal = read_error(status, body)
+            if not isinstance(refusal, Stopping) or self._revive is None:
+                raise refusal
+            await self._wait(patience, refusal)  # nothing of it was done; the next server takes it
 
     async def wait_run(self, run_id: str, *, seconds: float | None = None) -> Run:
         """The run when it has ended, or as it is when the time is over; over lost connections and restarts (`R9`)."""
@@ -210,6 +210,12 @@ class Client:
             on_lost=on_lost,
             revive=self._revive,
         )
+
+    async def _wait(self, patience: Patience, error: HoldfastError) -> None:
+        wait = patience.next_wait(error)
+        if self._revive is not None:
+            await asyncio.to_thread(self._revive)
+        await asyncio.sleep(wait)
 
     async def aclose(self) -> None:
         """Ends every connection, those of its streams too."""

@@ -21,7 +21,7 @@ from holdfast.client.http import Connection
 from holdfast.client.identity import identity_headers
 from holdfast.client.reading import read_error
 from holdfast.client.trying import Lost, Patience, Revive, is_worth_another_try
-from holdfast.errors import HoldfastError, Unreachable
+from holdfast.errors import HoldfastError, Stopping, Unreachable
 from holdfast.schema.events import Event, Hello
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Run
@@ -164,9 +164,12 @@ class SyncClient:
                 if not was_open:  # else it was merely kept for too long
                     self._wait(patience, error)
                 continue
-            if not 200 <= head.status < 300:
-                raise read_error(head.status, body)
-            return body
+            if 200 <= head.status < 300:
+                return body
+            refusal = read_error(head.status, body)
+            if not isinstance(refusal, Stopping) or self._revive is None:
+                raise refusal
+            self._wait(patience, refusal)  # nothing of it was done; the next server takes it
 
     def wait_run(self, run_id: str, *, seconds: float | None = None) -> Run:
         """The run when it has ended, or as it is when the time is over; over lost connections and restarts (`R9`)."""
