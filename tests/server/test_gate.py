@@ -32,50 +32,35 @@ async def test_over_tcp_no_route_but_health_answers_without_the_token(home: Path
 
 
 @pytest.mark.promise("W8")
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("localhost", 200),
-        ("LocalHost:4711", 200),
-        ("127.0.0.1:80", 200),
-        ("[::1]:80", 200),
-        ("192.168.1.7", 200),
-        ("evil.example", 403),
-        ("evil.example:80", 403),
-        ("localhost.evil.example", 403),
-        ("127.0.0.1.evil.example", 403),
-        (":80", 400),
-        ("", 400),
-    ],
-)
-async def test_a_name_that_others_can_point_at_us_is_refused(home: Path, host: str, status: int) -> None:
+async def test_a_name_that_others_can_point_at_us_is_refused(home: Path) -> None:
     async with served(home) as house:
-        for path in ("/v1/server", "/v1/health"):
-            assert (await house.tcp.get(path, Host=host)).status == status
-        assert (await house.http.get("/v1/server", Host=host)).status == 200
+        for host, status in (
+            *(
+                ("localhost", 200),
+                ("LocalHost:4711", 200),
+                ("127.0.0.1:80", 200),
+                ("[::1]:80", 200),
+                ("192.168.1.7", 200),
+            ),
+            *(("evil.example", 403), ("evil.example:80", 403), ("localhost.evil.example", 403)),
+            *(("127.0.0.1.evil.example", 403), (":80", 400), ("", 400)),
+        ):
+            for path in ("/v1/server", "/v1/health"):
+                assert (await house.tcp.get(path, Host=host)).status == status, host
+            assert (await house.http.get("/v1/server", Host=host)).status == 200
 
 
 @pytest.mark.promise("W8")
-@pytest.mark.parametrize(
-    ("origin", "status"),
-    [
-        ("http://localhost", 200),
-        ("http://LOCALHOST", 200),
-        ("https://localhost", 403),
-        ("http://localhost:81", 403),
-        ("http://evil.example", 403),
-        ("null", 403),
-        ("", 403),
-    ],
-)
-async def test_a_page_of_another_site_is_refused_also_on_the_socket(home: Path, origin: str, status: int) -> None:
+async def test_a_page_of_another_site_is_refused_also_on_the_socket(home: Path) -> None:
     async with served(home) as house:
+        foreign = ("https://localhost", "http://localhost:81", "http://evil.example", "null", "")
         for http in (house.http, house.tcp):
-            answer = await http.get("/v1/server", Origin=origin)
-            assert answer.status == status
-            if status == 403:
-                assert answer.code == "foreign_origin"
-            assert "access-control-allow-origin" not in answer.headers
+            for origin in ("http://localhost", "http://LOCALHOST"):
+                assert (await http.get("/v1/server", Origin=origin)).status == 200
+            for origin in foreign:
+                answer = await http.get("/v1/server", Origin=origin)
+                assert (answer.status, answer.code) == (403, "foreign_origin")
+                assert "access-control-allow-origin" not in answer.headers
 
 
 def test_a_token_file_is_private_and_keeps_its_token(tmp_path: Path) -> None:

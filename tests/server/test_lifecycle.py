@@ -8,7 +8,7 @@ import pytest
 from holdfast.runs.bounds import Bounds
 from holdfast.server import ServerLimits
 from holdfast.testing import Answer, Call, Gate, Hang, Say, calls
-from tests.support.served import answering, served, until
+from tests.support.served import answering, hold_stop, served, until
 
 HANGING = Answer(pieces=(Say("begun "), Hang()))
 HELD = Answer(pieces=(Gate("go"), Say("done")))
@@ -83,14 +83,7 @@ async def test_a_handler_that_hangs_is_cut_off_with_a_503_and_a_stop_asked_twice
 
 async def test_while_it_stops_health_says_so_and_nothing_new_begins(home: Path) -> None:
     async with served(home, answering(HANGING)) as house:
-        held = asyncio.Event()
-        stop_runs = house.app.engine.stop
-
-        async def stop_later() -> None:
-            await stop_runs()
-            await held.wait()
-
-        house.app.engine.stop = stop_later  # type: ignore[method-assign]
+        held = hold_stop(house)
         session_id = await house.session()
         house.stop()
         await until(lambda: house.parts.life.stopping)

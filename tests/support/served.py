@@ -127,6 +127,18 @@ async def served(
                 await task
 
 
+def hold_stop(house: Served) -> asyncio.Event:
+    """From now on a stop of the server waits for this event, when its runs have stopped."""
+    held, stop_runs = asyncio.Event(), house.app.engine.stop
+
+    async def stop_later() -> None:
+        await stop_runs()
+        await held.wait()
+
+    house.app.engine.stop = stop_later  # type: ignore[method-assign]
+    return held
+
+
 async def until(holds: Callable[[], bool]) -> None:
     """Until the loop has done what makes it so; the test's own time-out is the bound."""
     while not holds():

@@ -29,6 +29,8 @@ class BoundedConnection(HttpToolsProtocol):
     head_bytes: ClassVar[int]
     head_seconds: ClassVar[float]
     body_seconds: ClassVar[float]
+    is_stopped: ClassVar[bool] = False
+    """The server takes no connections any more, also none that the kernel had taken for it already."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -42,7 +44,10 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._arm(self.head_seconds)
+        if self.is_stopped:
+            transport.abort()
+        else:
+            self._arm(self.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()

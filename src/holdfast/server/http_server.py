@@ -16,12 +16,12 @@ class HttpServer(uvicorn.Server):
     """Serves one listener from `start` until `stop`. Signals are not its business."""
 
     def __init__(self, app: Responder, *, limits: ServerLimits) -> None:
-        protocol = bounded(
+        self._protocol = bounded(
             head_bytes=limits.head_bytes, head_seconds=limits.head_seconds, body_seconds=limits.body_seconds
         )
         config = uvicorn.Config(
             app,
-            http=protocol,
+            http=self._protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -43,6 +43,7 @@ class HttpServer(uvicorn.Server):
 
     async def stop(self) -> None:
         """No new connections; answers that are being sent get a moment, then all connections are closed."""
+        self._protocol.is_stopped = True
         for server in self.servers:
             server.close()
         for connection in tuple(self.server_state.connections):
