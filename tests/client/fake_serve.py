@@ -67,6 +67,8 @@ def main() -> int:
     except BlockingIOError:
         return ALREADY_RUNNING
     while mode == "mute" or (mode == "late" and not Path(f"{socket}.go").exists()):
+        if not socket.parent.exists():
+            return 1  # the test is over, and did not know of this process yet
         time.sleep(0.01)
     Handler.version = os.environ.get("FAKE_VERSION", "0.1.0")
     Handler.build = os.environ.get("FAKE_BUILD", "b1")
