@@ -1,7 +1,6 @@
-"""Stands in for ``holdfast serve``: ``fake_serve.py SOCKET NOTES [--mode MODE]``. Owns a lock, answers health, stops.
+"""Stands in for ``holdfast serve``: ``fake_serve.py SOCKET NOTES [MODE]``. Owns a lock, answers health, stops.
 
-Each start is a line in the notes. Modes: ``ok``; ``broken`` fails before it listens; ``mute`` never listens; ``late``
-answers only when the file ``SOCKET.go`` is there.
+Each start is a line in the notes. Modes: ``ok``; ``broken`` fails before it listens; ``mute`` never listens.
 """
 
 import fcntl
@@ -66,7 +65,7 @@ def main() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return ALREADY_RUNNING
-    while mode == "mute" or (mode == "late" and not Path(f"{socket}.go").exists()):
+    while mode == "mute":
         if not socket.parent.exists():
             return 1  # the test is over, and did not know of this process yet
         time.sleep(0.01)
