@@ -236,7 +236,8 @@ def shell(*, provider: bool = True) -> Iterator[Shell]:
             yield made
         finally:
             made("stop")
-            assert processes_of(base) == []
+            left = processes_of(base)
+            assert left == [], left
             shutil.rmtree(base, ignore_errors=True)
 
 

@@ -1,8 +1,10 @@
 """The offline tour, as `make demo` runs it."""
 
 import signal
+from collections.abc import Iterator
 
 from tests.cli.shell import processes_of, shell
+from tools.record_demo import COLUMNS, TARGET, text_of
 
 
 def test_the_tour_mends_the_test_and_leaves_nothing_behind() -> None:
@@ -14,6 +16,13 @@ def test_the_tour_mends_the_test_and_leaves_nothing_behind() -> None:
         assert list((sh.base / "tmp").iterdir()) == []
         assert not sh.locations.data_dir.exists()
         assert processes_of(sh.base) == []
+        assert sorted(text_of(TARGET.read_text("utf-8"))) == sorted(_rows(told)), "run: python -m tools.record_demo"
+
+
+def _rows(told: str) -> Iterator[str]:
+    """As a terminal as wide as the recorded one shows it; calls that run side by side may end in any order."""
+    for line in filter(str.strip, told.splitlines()):
+        yield from (line[start : start + COLUMNS] for start in range(0, len(line), COLUMNS))
 
 
 def test_a_tour_that_is_left_leaves_nothing_behind_either() -> None:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.cli.asking import coloured
@@ -97,9 +97,7 @@ class Tour:
                 self._shell("cat slug.py", SLUG.rstrip())
                 self._shell("python3 test_slug.py", tested(project)[1])
                 self._screen.status("starting a server")
-            with ExitStack() as stack:
-                with self._interrupts.allowed():
-                    client = stack.enter_context(running_server(home))
+            with running_server(home, self._interrupts) as client:
                 return self._prompted(client, project)
 
     def _prompted(self, client: SyncClient, project: Path) -> int:
@@ -159,7 +157,7 @@ def temporary_home() -> Iterator[Path]:
 
 
 @contextmanager
-def running_server(home: Path) -> Iterator[SyncClient]:
+def running_server(home: Path, interrupts: Interrupts) -> Iterator[SyncClient]:
     """A server process of its own on a private socket; it has ended when this has."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     env["HOLDFAST_HOME"] = str(home / "home")
@@ -175,10 +173,11 @@ def running_server(home: Path) -> Iterator[SyncClient]:
             start_new_session=True,
         )
     try:
-        while server.probe() is None:
-            if process.poll() is not None:
-                raise StartFailed(f"the server could not start:\n{log.read_text(errors='replace').strip()}")
-            time.sleep(0.02)
+        with interrupts.allowed():
+            while server.probe() is None:
+                if process.poll() is not None:
+                    raise StartFailed(f"the server could not start:\n{log.read_text(errors='replace').strip()}")
+                time.sleep(0.02)
         with SyncClient(server.address, name="demo") as client:
             yield client
     finally:
