@@ -1,0 +1,527 @@
+"""The whole server over TCP beside a bare relay, in the same run: what durability, lanes and approvals cost a client.
+
+*Relay* is the least program that does the visible part of the job with starlette, uvicorn and httpx2: no store, no agent.
+A POST starts a request to the provider, a stream shows its text, a DELETE stops it. *Ours* is `serve` as people run it.
+Both run in processes of their own, the provider in a third, the client in this one. Stamps are monotonic and shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+TOKEN = "a-token-for-the-bench"
+KINDS = {"quick": (1, 0.0), "paced": (300, 0.005), "burst": (20_000, 0.0), "slow": (40, 0.02), "hang": (1, 0.0)}
+"""By path: how many deltas, and the seconds between two."""
+
+OURS = """
+import asyncio, os
+from holdfast.app import Listening, run_server
+from holdfast.locations import Locations
+from holdfast.server import run
+listening = Listening(tcp="127.0.0.1:" + os.environ["BENCH_PORT"], token=os.environ["BENCH_TOKEN"])
+run(run_server(Locations.from_env(os.environ), os.environ, listening=listening))
+"""
+
+
+class Provider:
+    """Speaks OpenAI Chat Completions. Each delta is the time at which it was sent; ``hang`` never ends."""
+
+    def __init__(self) -> None:
+        self.left: asyncio.Queue[int] = asyncio.Queue()
+
+    async def serve(self, port: int) -> None:
+        server = await asyncio.start_server(self._exchange, "127.0.0.1", port)
+        await server.serve_forever()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                seen = time.monotonic_ns()
+                length = next(
+                    (line[15:] for line in head.lower().split("\r\n") if line.startswith("content-length:")), 0
+                )
+                await reader.readexactly(int(length))
+                kind = head.split(" ")[1].split("/")[1]
+                if kind == "left":
+                    body = b"%d" % await self.left.get()
+                    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+                else:
+                    await self._answer(kind, seen, reader, writer)
+        writer.close()
+
+    async def _answer(self, kind: str, seen: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        count, pace = KINDS[kind]
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for number in range(count):
+            writer.write(_chunk(f"{seen if kind == 'quick' else time.monotonic_ns()} "))
+            if pace:
+                await writer.drain()
+                await asyncio.sleep(pace)
+            elif number % 64 == 63:
+                await writer.drain()
+        if kind == "hang":
+            await reader.read(1)
+            self.left.put_nowait(time.monotonic_ns())
+            raise ConnectionResetError
+        writer.write(_chunk(None) + _frame(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+        await writer.drain()
+
+
+def _chunk(text: str | None) -> bytes:
+    choice = {"index": 0, "delta": {"content": text} if text else {}, "finish_reason": None if text else "stop"}
+    return _frame(b"data: %b\n\n" % json.dumps({"id": "x", "model": "m", "choices": [choice]}).encode())
+
+
+def _frame(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def relay(port: int, provider: str) -> None:
+    """The reference."""
+    import httpx2
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response, StreamingResponse
+    from starlette.routing import Route
+
+    readers: set[asyncio.Queue[bytes]] = set()
+    tasks: dict[str, asyncio.Task[None]] = {}
+    client = httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=200))
+
+    def tell(event: dict[str, Any]) -> None:
+        frame = b"event: %b\ndata: %b\n\n" % (event["kind"].encode(), json.dumps(event).encode())
+        for reader in readers:
+            reader.put_nowait(frame)
+
+    async def work(run_id: str, kind: str) -> None:
+        body = {"model": "m", "messages": [{"role": "user", "content": "go"}], "stream": True}
+        async with client.stream("POST", f"{provider}/{kind}/v1/chat/completions", json=body) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: ") and line != "data: [DONE]":
+                    text = json.loads(line[6:])["choices"][0]["delta"].get("content")
+                    if text:
+                        tell({"kind": "delta", "id": run_id, "text": text})
+        tell({"kind": "run.finished", "id": run_id})
+
+    async def start(request: Request) -> Response:
+        body = await request.json()
+        tasks[body["id"]] = asyncio.create_task(work(body["id"], body["kind"]))
+        return JSONResponse({"id": body["id"]}, status_code=202)
+
+    async def cancel(request: Request) -> Response:
+        task = tasks.pop(request.path_params["run_id"])
+        task.cancel()
+        await asyncio.wait([task])
+        return JSONResponse({})
+
+    async def events(request: Request) -> Response:
+        async def frames() -> AsyncIterator[bytes]:
+            queue: asyncio.Queue[bytes] = asyncio.Queue()
+            readers.add(queue)
+            try:
+                yield b"event: hello\ndata: {}\n\n"
+                while True:
+                    yield await queue.get()
+            finally:
+                readers.discard(queue)
+
+        return StreamingResponse(frames(), media_type="text/event-stream")
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    routes = [
+        Route("/v1/health", health),
+        Route("/runs", start, methods=["POST"]),
+        Route("/runs/{run_id}", cancel, methods=["DELETE"]),
+        Route("/events", events),
+    ]
+    uvicorn.run(Starlette(routes=routes), port=port, log_level="error", access_log=False)
+
+
+class Connection:
+    """One keep-alive connection of the client."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def send(self, method: str, target: str, body: Any = None) -> Any:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        sent = b"" if body is None else json.dumps(body).encode()
+        writer.write(_head(method, target, len(sent)) + sent)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        length = next(line[15:] for line in head.lower().split("\r\n") if line.startswith("content-length:"))
+        answer = await reader.readexactly(int(length))
+        assert head.split(" ")[1].startswith("2"), answer
+        return json.loads(answer)
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+
+
+def _head(method: str, target: str, length: int) -> bytes:
+    who = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nX-Holdfast-Client: bench/1 cli_bench\r\n"
+    what = f"Content-Type: application/json\r\nContent-Length: {length}\r\n"
+    return f"{method} {target} HTTP/1.1\r\n{who}{what}\r\n".encode()
+
+
+class Watcher:
+    """Reads a stream of events; remembers when each stamp arrived, and which runs have ended."""
+
+    def __init__(self) -> None:
+        self.stamps: list[tuple[int, int]] = []
+        self.ended: set[str] = set()
+        self.changed = asyncio.Event()
+
+    async def read(self, port: int, target: str, ready: asyncio.Event) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+        writer.write(_head("GET", target, 0))
+        await reader.readuntil(b"\r\n\r\n")
+        ready.set()
+        try:
+            rest = b""
+            while size := int(await reader.readline(), 16):
+                rest += (await reader.readexactly(size + 2))[:-2]
+                now = time.monotonic_ns()
+                *frames, rest = rest.split(b"\n\n")
+                for frame in frames:
+                    self._take(frame, now)
+        finally:
+            writer.close()
+
+    def _take(self, frame: bytes, now: int) -> None:
+        if b"event: delta\n" in frame:
+            text = json.loads(frame.partition(b"data: ")[2])["text"]
+            self.stamps += [(int(stamp), now) for stamp in text.split()]
+            self.changed.set()
+        elif b"event: run.finished\n" in frame:
+            event = json.loads(frame.partition(b"data: ")[2])
+            self.ended.add(event["id"] if "id" in event else event["run"]["id"])
+            self.changed.set()
+
+    async def until_ended(self, run_ids: Sequence[str]) -> None:
+        while not self.ended.issuperset(run_ids):
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def until_stamped(self, count: int) -> None:
+        while len(self.stamps) < count:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+class Subject(Protocol):
+    """What is measured."""
+
+    name: str
+    port: int
+    events: str
+    process: subprocess.Popen[bytes]
+
+    async def prepare(self) -> None: ...
+
+    async def start(self, connection: Connection, kind: str, run_id: str) -> Any: ...
+
+    async def cancel(self, connection: Connection, run_id: str) -> Any: ...
+
+
+class Relay:
+    name = "relay"
+    events = "/events"
+
+    def __init__(self, provider: int) -> None:
+        self.port = free_port()
+        command = [sys.executable, __file__, "--relay", str(self.port), f"http://127.0.0.1:{provider}"]
+        self.process = subprocess.Popen(command)
+
+    async def prepare(self) -> None:
+        pass
+
+    async def start(self, connection: Connection, kind: str, run_id: str) -> Any:
+        return await connection.send("POST", "/runs", {"id": run_id, "kind": kind})
+
+    async def cancel(self, connection: Connection, run_id: str) -> Any:
+        return await connection.send("DELETE", f"/runs/{run_id}")
+
+
+class Ours:
+    name = "ours"
+    events = "/v1/events"
+
+    def __init__(self, provider: int, home: Path) -> None:
+        self.port = free_port()
+        self._work = home / "work"
+        self._work.mkdir(parents=True)
+        config = home / "home" / "config"
+        config.mkdir(parents=True)
+        (config / "config.toml").write_text(
+            "".join(
+                f'[providers.{kind}]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:{provider}/{kind}/v1"\n'
+                f"[providers.{kind}.models.m]\ncontext_window = 1000000\n"
+                for kind in KINDS
+            )
+        )
+        env = {
+            **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
+            "HOLDFAST_HOME": str(home / "home"),
+            "BENCH_PORT": str(self.port),
+            "BENCH_TOKEN": TOKEN,
+        }
+        self.process = subprocess.Popen([sys.executable, "-c", OURS], env=env)
+        self._workspace = ""
+
+    async def prepare(self) -> None:
+        connection = Connection(self.port)
+        self._workspace = (await connection.send("POST", "/v1/workspaces", {"path": str(self._work)}))["id"]
+        connection.close()
+
+    async def start(self, connection: Connection, kind: str, run_id: str) -> Any:
+        body = {"prompt": "go", "run_id": run_id, "model": f"{kind}/m", "title": "bench"}
+        return await connection.send("POST", f"/v1/workspaces/{self._workspace}/runs", body)
+
+    async def cancel(self, connection: Connection, run_id: str) -> Any:
+        return await connection.send("POST", f"/v1/runs/{run_id}/cancel")
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+async def healthy(subject: Subject) -> None:
+    while True:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            await Connection(subject.port).send("GET", "/v1/health")
+            return
+        assert subject.process.poll() is None, f"{subject.name} did not start"
+        await asyncio.sleep(0.002)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+
+
+@asynccontextmanager
+async def watching(subject: Subject) -> AsyncIterator[Watcher]:
+    watcher, ready = Watcher(), asyncio.Event()
+    task = asyncio.create_task(watcher.read(subject.port, subject.events, ready))
+    await ready.wait()
+    try:
+        yield watcher
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+class Bench:
+    """Runs one measurement after the other on both subjects, and prints what it found beside its aim."""
+
+    def __init__(self, subjects: Sequence[Subject], provider: int) -> None:
+        self._subjects = subjects
+        self._provider = provider
+        self._number = 0
+
+    def _id(self) -> str:
+        self._number += 1
+        return f"run_{self._number}"
+
+    async def both(
+        self, measure: Callable[[Subject], Awaitable[dict[str, float]]], rounds: int
+    ) -> list[dict[str, float]]:
+        """Medians over rounds that alternate between the two."""
+        found: list[list[dict[str, float]]] = [[], []]
+        for _ in range(rounds):
+            for place, subject in enumerate(self._subjects):
+                found[place].append(await measure(subject))
+        return [{name: statistics.median(one[name] for one in runs) for name in runs[0]} for runs in found]
+
+    async def accept(self, subject: Subject) -> dict[str, float]:
+        """Milliseconds to the 202, and until the provider sees the request."""
+        accepted, dispatched = [], []
+        connection = Connection(subject.port)
+        async with watching(subject) as watcher:
+            for _ in range(40):
+                run_id = self._id()
+                began = time.monotonic_ns()
+                await subject.start(connection, "quick", run_id)
+                accepted.append((time.monotonic_ns() - began) / 1e6)
+                await watcher.until_ended([run_id])
+                dispatched.append((watcher.stamps[-1][0] - began) / 1e6)
+        connection.close()
+        return {"accept": statistics.median(accepted), "dispatch": statistics.median(dispatched)}
+
+    async def paced(self, subject: Subject) -> dict[str, float]:
+        """Milliseconds from the provider to the client, and CPU per 1,000 deltas."""
+        async with watching(subject) as watcher:
+            used = await self._timed(subject, watcher, "paced")
+            delays = sorted((got - sent) / 1e6 for sent, got in watcher.stamps)
+            assert len(delays) == KINDS["paced"][0]
+            p99 = delays[int(len(delays) * 0.99)]
+            return {"p50": statistics.median(delays), "p99": p99, "cpu": used * 1e3 / len(delays) * 1000}
+
+    async def burst(self, subject: Subject) -> dict[str, float]:
+        async with watching(subject) as watcher:
+            began = time.monotonic()
+            used = await self._timed(subject, watcher, "burst")
+            count = KINDS["burst"][0]
+            assert len(watcher.stamps) == count, len(watcher.stamps)
+            return {"rate": count / (time.monotonic() - began), "cpu": used * 1e3 / count * 1000}
+
+    async def _timed(self, subject: Subject, watcher: Watcher, kind: str) -> float:
+        connection, run_id = Connection(subject.port), self._id()
+        before = cpu_seconds(subject.process.pid)
+        await subject.start(connection, kind, run_id)
+        await watcher.until_ended([run_id])
+        connection.close()
+        return cpu_seconds(subject.process.pid) - before
+
+    async def cancel(self, subject: Subject) -> dict[str, float]:
+        """Milliseconds until the provider sees that nobody listens any more."""
+        connection, run_id = Connection(subject.port), self._id()
+        async with watching(subject) as watcher:
+            await subject.start(connection, "hang", run_id)
+            await watcher.until_stamped(1)
+            began = time.monotonic_ns()
+            await subject.cancel(connection, run_id)
+        connection.close()
+        provider = Connection(self._provider)
+        left: int = await provider.send("GET", "/left")
+        provider.close()
+        return {"cancel": (left - began) / 1e6}
+
+    async def at_once(self, subject: Subject, count: int) -> float:
+        """Seconds until so many runs, started together, have ended."""
+        connections = [Connection(subject.port) for _ in range(count)]
+        run_ids = [self._id() for _ in range(count)]
+        async with watching(subject) as watcher:
+            began = time.monotonic()
+            starting = (subject.start(one, "slow", run_id) for one, run_id in zip(connections, run_ids, strict=True))
+            await asyncio.gather(*starting)
+            await watcher.until_ended(run_ids)
+            took = time.monotonic() - began
+        for connection in connections:
+            connection.close()
+        return took
+
+
+def show(what: str, relay_value: float, ours_value: float, unit: str, aim: str) -> None:
+    ratio = ours_value / relay_value if relay_value else float("inf")
+    print(
+        f"  {what:34} relay {relay_value:9.2f} {unit:9} ours {ours_value:9.2f} {unit:9} ratio {ratio:5.2f}   {aim}",
+        flush=True,
+    )
+
+
+def stop(subject: Subject) -> None:
+    subject.process.terminate()
+    subject.process.wait()
+
+
+async def measure(subjects: list[Subject], provider: int, rounds: int) -> None:
+    bench = Bench(subjects, provider)
+    for subject in subjects:
+        await healthy(subject)
+        await subject.prepare()
+        await bench.accept(subject)
+    memory = [resident(subject.process.pid) for subject in subjects]
+    show("memory, after the first sessions", *memory, "MB", "aim 2")
+    relay_found, found = await bench.both(bench.accept, rounds)
+    show("accept p50", relay_found["accept"], found["accept"], "ms", "aim 3")
+    show("dispatch p50", relay_found["dispatch"], found["dispatch"], "ms", "aim: at most 5 ms above the relay")
+    relay_found, found = await bench.both(bench.paced, rounds)
+    show("relay delay p50", relay_found["p50"], found["p50"], "ms", "aim 1.5")
+    show("relay delay p99", relay_found["p99"], found["p99"], "ms", "")
+    show("CPU per 1,000 deltas, paced", relay_found["cpu"], found["cpu"], "ms", "aim 1.5")
+    relay_found, found = await bench.both(bench.burst, rounds)
+    show("CPU per 1,000 deltas, in a burst", relay_found["cpu"], found["cpu"], "ms", "aim 2.5")
+    show("deltas per second, in a burst", relay_found["rate"], found["rate"], "/s", "")
+    relay_found, found = await bench.both(bench.cancel, rounds)
+    show("cancel to the provider's notice", relay_found["cancel"], found["cancel"], "ms", "")
+    took = {count: [await bench.at_once(subject, count) for subject in subjects] for count in (1, 8, 32, 100)}
+    for count, values in took.items():
+        show(f"{count} sessions at once", values[0], values[1], "s", "")
+    stretch = [took[100][place] / took[1][place] for place in (0, 1)]
+    show("stretch of 100 sessions", *stretch, "times", "aim 1.3")
+    memory = [resident(subject.process.pid) for subject in subjects]
+    show("memory, after all of this", *memory, "MB", "aim 2")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--provider", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--relay", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.provider:
+        asyncio.run(Provider().serve(arguments.provider))
+    elif arguments.relay:
+        relay(int(arguments.relay[0]), arguments.relay[1])
+    else:
+        compare(arguments.rounds)
+
+
+def compare(rounds: int) -> None:
+    port = free_port()
+    provider = subprocess.Popen([sys.executable, __file__, "--provider", str(port)])
+    try:
+        with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
+            asyncio.run(_compare(port, Path(directory), rounds))
+    finally:
+        provider.terminate()
+        provider.wait()
+
+
+async def _compare(port: int, directory: Path, rounds: int) -> None:
+    await _start_both(port, directory, rounds)
+    subjects: list[Subject] = [Relay(port), Ours(port, directory / "measured")]
+    try:
+        await measure(subjects, port, rounds)
+    finally:
+        for subject in subjects:
+            stop(subject)
+
+
+async def _start_both(port: int, directory: Path, rounds: int) -> None:
+    numbers = iter(range(1000))
+    found: dict[str, list[tuple[float, float]]] = {"relay": [], "ours": []}
+    for _ in range(rounds + 1):
+        for make in (lambda: Relay(port), lambda: Ours(port, directory / str(next(numbers)))):
+            began = time.monotonic()
+            subject: Subject = make()
+            await healthy(subject)
+            found[subject.name].append((time.monotonic() - began, resident(subject.process.pid)))
+            stop(subject)
+    relay_time, our_time = (statistics.median(took for took, _ in found[name]) for name in ("relay", "ours"))
+    relay_memory, our_memory = (statistics.median(held for _, held in found[name]) for name in ("relay", "ours"))
+    show("start to first health answer", relay_time * 1e3, our_time * 1e3, "ms", "aim 1.5")
+    show("memory, idle", relay_memory, our_memory, "MB", "aim 2")
+
+
+if __name__ == "__main__":
+    main()
