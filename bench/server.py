@@ -1,6 +1,6 @@
 """The whole server over TCP beside a bare relay, in the same run: what durability, lanes and approvals cost a client.
 
-*Relay* is the least program that does the visible part of the job with starlette, uvicorn and httpx2: no store, no agent.
+*Relay* is the least program that does the visible part of the job: starlette, uvicorn, httpx2, no store and no agent.
 A POST starts a request to the provider, a stream shows its text, a DELETE stops it. *Ours* is `serve` as people run it.
 Both run in processes of their own, the provider in a third, the client in this one. Stamps are monotonic and shared.
 """
