@@ -1,0 +1,44 @@
+"""What the documents say of the command line is what the code does."""
+
+import re
+from pathlib import Path
+
+from holdfast.cli.commands import all_commands
+from holdfast.cli.exits import Exit
+from holdfast.cli.problems import _ADVICE
+from holdfast.cli.result import VERSION, Result, Used
+
+_ROOT = Path(__file__).parents[2]
+_CLI = (_ROOT / "docs" / "cli.md").read_text("utf-8")
+_README = (_ROOT / "README.md").read_text("utf-8")
+
+
+def _first_cells(heading: str) -> list[str]:
+    section = _CLI.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| (?!-|status |field |variable )(.*?) \|", section, re.MULTILINE)
+
+
+def test_every_exit_status_has_its_row() -> None:
+    assert [int(cell) for cell in _first_cells("Exit statuses")] == [int(status) for status in Exit]
+
+
+def test_every_field_of_the_result_has_its_row() -> None:
+    named = [name for cell in _first_cells("What programs read") for name in re.findall(r"`(\w+)`", cell)]
+    assert named == ["kind", *Result.__struct_fields__]
+    assert f"| `version` | {VERSION} |" in _CLI
+    (usage,) = re.findall(r"^\| `usage` \| (.*) \|$", _CLI, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", usage) == list(Used.__struct_fields__)
+
+
+def test_the_readme_names_every_command() -> None:
+    table = _README.partition("## Commands\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(?:holdfast )?([a-z]+)(?: PROMPT…)?`", table)) == set(all_commands())
+
+
+def test_the_readme_points_only_at_what_exists() -> None:
+    assert [target for target in re.findall(r"\]\(([^)]+)\)", _README) if not (_ROOT / target).exists()] == []
+
+
+def test_every_command_that_is_advised_exists() -> None:
+    advised = {name for text in _ADVICE.values() for name in re.findall(r"'holdfast ([a-z]+)", text)}
+    assert advised - set(all_commands()) == set()
