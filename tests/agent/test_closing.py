@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.closing import CANCELLED, UNKNOWN, Cut, closing_messages, finish_of, unanswered
+from holdfast.agent.closing import CANCELLED, NOT_APPROVED, UNKNOWN, Cut, closing_messages, finish_of, unanswered
 from holdfast.agent.history import request_messages
 from holdfast.schema.messages import Finish, FinishReason, Message, Part, Role, Text, ToolCall, ToolResult
 from holdfast.schema.runs import EndReason, EndState, Run, RunKind
@@ -162,3 +162,17 @@ def test_whatever_was_stored_the_record_is_whole_and_closing_it_again_changes_no
     asked = [part.id for one in sent for part in one.parts if isinstance(part, ToolCall)]
     answered = [part.call_id for one in sent for part in one.parts if isinstance(part, ToolResult)]
     assert asked == answered
+
+
+@pytest.mark.promise("C6")
+def test_a_call_that_waited_for_approval_is_said_not_to_have_run() -> None:
+    cut = Cut(state="interrupted", reason="server_crash", crashed=True, unapproved=frozenset({"call_1"}))
+    messages = [
+        Message("m1", "ses_1", "run_1", "assistant", 1, "", (ToolCall("call_1", "bash"), ToolCall("call_2", "bash")))
+    ]
+    ids = count(1)
+    closed = closing_messages(
+        messages, run=Run(id="run_1", session_id="ses_1", seq=1), cut=cut, at="", new_id=lambda: f"x{next(ids)}"
+    )
+    results = [part for message in closed for part in message.parts if isinstance(part, ToolResult)]
+    assert [(result.call_id, result.text) for result in results] == [("call_1", NOT_APPROVED), ("call_2", UNKNOWN)]

@@ -363,3 +363,19 @@ async def test_readers_cannot_write(open_sqlite: OpenSqlite) -> None:
     with pytest.raises(StoreUnwritable, match="readonly"):
         await store._read(write)
     assert await message_ids(store) == ["msg_1"]
+
+
+@pytest.mark.promise("R1", "R14")
+async def test_a_ledger_whose_file_was_removed_takes_nothing_until_it_is_back(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    store = await open_store(path)
+    try:
+        await store.commit(new_workspace("wsp_1"))
+        path.rename(tmp_path / "elsewhere")
+        with pytest.raises(StoreUnwritable, match="removed or replaced"):
+            await store.commit(new_workspace("wsp_2"))
+        (tmp_path / "elsewhere").rename(path)
+        await store.commit(new_workspace("wsp_3"))
+        assert {workspace.id for workspace in await store.workspaces()} == {"wsp_1", "wsp_3"}
+    finally:
+        await store.close()

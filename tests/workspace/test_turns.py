@@ -387,3 +387,11 @@ async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_pa
         assert "Already so" in (await desk.run("", session_id=session, kind="undo")).text
         assert "not touched" in (await desk.run("", session_id=session, kind="redo")).text.lower()
         assert "nothing to redo" in (await desk.run("", session_id=session, kind="redo")).text
+
+
+async def test_a_workspace_whose_directory_is_gone_takes_no_prompts(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying("ok")) as desk:
+        desk.directory.rmdir()
+        with pytest.raises(BadRequest, match="is gone"):
+            await desk.start("go")
+        assert not desk.directory.exists()

@@ -12,10 +12,11 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from holdfast.schema.base import Word
-from holdfast.schema.messages import Finish, FinishReason, Message, Part, ResultStatus, Role, ToolCall, ToolResult
+from holdfast.schema.messages import Finish, FinishReason, Message, Part, Role, ToolCall, ToolResult
 from holdfast.schema.runs import EndReason, EndState, Run
 
 CANCELLED = "Cancelled before it finished; it may have run in part."
+NOT_APPROVED = "It did not run: nobody had approved it yet."
 UNKNOWN = "Outcome unknown: this call was cut off and may have run. Check before you repeat it."
 
 
@@ -28,6 +29,8 @@ class Cut(Word, frozen=True, kw_only=True):
     """For people: what went wrong."""
     crashed: bool = False
     """The server that ran it is gone: nobody saw what its calls did."""
+    unapproved: frozenset[str] = frozenset()
+    """Calls that still waited for a person's word, and so cannot have run."""
 
 
 def closing_messages(
@@ -43,9 +46,7 @@ def closing_messages(
     finished = [_finished(message, finish) for message in messages]
     closed = [new for new, old in zip(finished, messages, strict=True) if new is not old]
     if missing := unanswered(messages):
-        status: ResultStatus = "cancelled" if cut.state == "cancelled" and not cut.crashed else "unknown"
-        text = CANCELLED if status == "cancelled" else UNKNOWN
-        results = tuple(ToolResult(call_id=call.id, name=call.name, status=status, text=text) for call in missing)
+        results = tuple(_result(call, cut) for call in missing)
         closed.append(_message(run, "tool", results, at=at, new_id=new_id))
     if run.kind == "prompt" and not _says(finished, finish.reason):
         closed.append(_message(run, "assistant", (finish,), at=at, new_id=new_id))
@@ -60,6 +61,14 @@ def _finished(message: Message, finish: Finish) -> Message:
 
 def _message(run: Run, role: Role, parts: tuple[Part, ...], *, at: str, new_id: Callable[[], str]) -> Message:
     return Message(id=new_id(), session_id=run.session_id, run_id=run.id, role=role, seq=0, created_at=at, parts=parts)
+
+
+def _result(call: ToolCall, cut: Cut) -> ToolResult:
+    if call.id in cut.unapproved:
+        return ToolResult(call.id, call.name, status="cancelled", text=NOT_APPROVED)
+    if cut.state == "cancelled" and not cut.crashed:
+        return ToolResult(call.id, call.name, status="cancelled", text=CANCELLED)
+    return ToolResult(call.id, call.name, status="unknown", text=UNKNOWN)
 
 
 def unanswered(messages: Iterable[Message]) -> list[ToolCall]:

@@ -45,7 +45,9 @@ async def end_details(
         return details
     of_run = frozenset(other.id for other in state.runs.values() if other.host_run_id == run.id) | {run.id}
     stored = await latest_messages(desk.store, run.session_id, run_ids=of_run)
-    cut = Cut(state=end[0], reason=end[1], detail=_detail(end, outcome), crashed=crashed)
+    asked = (await desk.store.open_approvals(run_id=run.id)).items
+    unapproved = frozenset(approval.call_id for approval in asked)
+    cut = Cut(state=end[0], reason=end[1], detail=_detail(end, outcome), crashed=crashed, unapproved=unapproved)
     latest = _merged(stored, given.messages)
     closing = closing_messages(latest, run=run, cut=cut, at=desk.now(), new_id=desk.new_message_id)
     asks = await _open_asks(desk, run.id)

@@ -12,6 +12,7 @@ from holdfast.approvals.approver import Approver
 from holdfast.approvals.places import Places
 from holdfast.approvals.rules import read_rules
 from holdfast.config import Catalogue, Config, ResolvedModel, Settings, load_config
+from holdfast.errors import BadRequest
 from holdfast.models.patience import Deadlines
 from holdfast.models.protocol import Model
 from holdfast.schema.events import JobFinished, JobStarted
@@ -78,6 +79,8 @@ class Room:
         return Setup(config=config, catalogue=catalogue, trusted=trusted)
 
     def _load(self) -> tuple[Config, bool]:
+        if not self.path.is_dir():
+            raise BadRequest(f"the directory {str(self.path)!r} is gone", code="directory_not_found")
         trust = self.shared.trust.is_trusted
         config = load_config(self.shared.locations, env=self.shared.env, workspace=self.path, trusted=trust)
         return config, trust(self.path)

@@ -79,7 +79,7 @@ class SqliteStore:
         self._log_id, self._last, self._pruned = log.identity(connection)
         self._readers = Readers(path, connect=connect)
         self._read = self._readers.read
-        self._writer = Writer(connection, loop=loop, deliver=self._deliver)
+        self._writer = Writer(connection, path=path, loop=loop, deliver=self._deliver)
         self._closing: asyncio.Task[None] | None = None
         self._writer.start()
 

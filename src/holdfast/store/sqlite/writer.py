@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from holdfast.errors import StoreConflict, StoreUnwritable
@@ -61,8 +63,12 @@ Deliver: TypeAlias = Callable[[list[tuple[BatchJob, Outcome]]], None]
 class Writer:
     """Owns the writing connection from its own thread; everything else is told through the loop."""
 
-    def __init__(self, connection: sqlite3.Connection, *, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, *, path: Path, loop: asyncio.AbstractEventLoop, deliver: Deliver
+    ) -> None:
         self._sql = connection
+        self._path = path
+        self._file = _identity(path)
         self._untidy = TIDY_COMMITS if has_new_text(connection) else 0
         self._loop = loop
         self._deliver = deliver
@@ -126,6 +132,7 @@ class Writer:
 
     def _try_group(self, group: list[BatchJob]) -> list[tuple[BatchJob, Outcome]]:
         before = self._counters.last
+        self._require_file()
         self._sql.execute("BEGIN IMMEDIATE")
         if len(group) == 1:
             outcomes: list[tuple[BatchJob, Outcome]] = [(group[0], self._apply(group[0].batch))]
@@ -135,6 +142,15 @@ class Writer:
             log.remember_last(self._sql, self._counters.last)
         self._sql.execute("COMMIT")
         return outcomes
+
+    def _require_file(self) -> None:
+        """SQLite goes on writing to a file that was deleted or replaced; what is answered must be found again."""
+        if _identity(self._path) != self._file:
+            raise StoreUnwritable(
+                f"the database {str(self._path)!r} was removed or replaced while it was in use; put it back, or stop "
+                "the server and start it again",
+                detail={"path": str(self._path)},
+            )
 
     def _try_batch(self, batch: Batch) -> Outcome:
         """The batch's outcome if the group commits. Raises when the whole transaction is lost."""
@@ -199,6 +215,14 @@ class Writer:
         except sqlite3.Error as error:
             _logger.warning("the database could not be checkpointed at the end: %s; the next start does it", error)
         self._sql.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
