@@ -1,5 +1,6 @@
 """Whatever is sent to whichever route: never a 5xx, always our shape, and a 4xx changes nothing (`W9`)."""
 
+import asyncio
 import json
 import tempfile
 from collections.abc import Iterator
@@ -90,6 +91,15 @@ async def _session(house: Served) -> str:
     return page.items[0].id if page.items else await house.session()
 
 
+async def _quiet(house: Served) -> bool:
+    """Whether nothing of earlier requests goes on; a run that hangs is not waited for."""
+    for _ in range(5_000):
+        if not house.app.workspaces.is_busy:
+            return True
+        await asyncio.sleep(0)
+    return False
+
+
 @pytest.mark.promise("W9")
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(request=requests())
@@ -100,6 +110,7 @@ def test_nothing_that_is_sent_is_answered_as_our_fault(
     house = server.house
     session_id = server.do(_session(house))
     target = target.replace("WORKSPACE", house.workspace_id).replace("SESSION", session_id)
+    was_quiet = server.do(_quiet(house))
     before = house.app.store.last_number
     status, answer = server.send(endpoint.method, target, body, headers)
     assert status < 500, (endpoint.method, target, body, answer)
@@ -107,5 +118,5 @@ def test_nothing_that_is_sent_is_answered_as_our_fault(
         error = json.loads(answer)["error"]
         assert isinstance(error["code"], str)
         assert error["message"]
-    if status in (400, 404) and not house.app.engine.unfinished():
+    if status in (400, 404) and was_quiet:
         assert house.app.store.last_number == before

@@ -94,8 +94,8 @@ class Room:
 
     @property
     def is_busy(self) -> bool:
-        """Whether background jobs keep it loaded (`W2`)."""
-        return bool(self.jobs.running)
+        """Whether background jobs, or a title that is being looked for, keep it loaded (`W2`)."""
+        return bool(self.jobs.running) or self.titles.is_busy
 
     async def close(self) -> tuple[str, ...]:
         """End its jobs and background work; the names of what would not die."""

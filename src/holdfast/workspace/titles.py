@@ -48,6 +48,11 @@ class Titles:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a title is being looked for."""
+        return bool(self._tasks)
+
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
