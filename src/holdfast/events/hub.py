@@ -234,7 +234,10 @@ class Hub:
         answered = {part.call_id for part in told.parts if part.type == "tool_result" and part.call_id}
         if answered:
             for message_id in self.board.of_session(session_id):
-                self.board.message(message_id, session_id=session_id).answered(answered)
+                called = self.board.message(message_id, session_id=session_id)
+                called.answered(answered)
+                if called.is_spent:
+                    self.board.drop(message_id)
         if event.kind == "message.finished":
             self.board.drop(told.id)
 

@@ -143,6 +143,11 @@ class LiveMessage:
         """A durable event told the results of these calls: their live output is over."""
         self._drop([n for n, part in self.parts.items() if part.of == "output" and part.call_id in call_ids])
 
+    @property
+    def is_spent(self) -> bool:
+        """Nothing is open, and nothing but the live output of calls was: its text was told before."""
+        return not self.parts and self._attempt == 0
+
     def _drop(self, numbers: list[int]) -> None:
         for number in numbers:
             del self.parts[number]

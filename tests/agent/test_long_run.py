@@ -1,0 +1,159 @@
+"""A run of 400 steps: the last step costs what an early one costs, and nothing is kept but the conversation."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import tracemalloc
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from holdfast.agent.kit import Bounds
+from holdfast.events import Hub
+from holdfast.events.ring import Ring
+from holdfast.models.factory import wire_named
+from holdfast.models.http_model import HttpModel
+from holdfast.models.protocol import ModelInfo
+from holdfast.runs import Engine
+from holdfast.schema.base import encode
+from holdfast.store import Batch, Committed, Store, open_store
+from holdfast.testing import WIRES, Answer, Call, Say, Wire
+from holdfast.testing.wires import events
+from tests.support.house import PATIENT, WORKSPACE
+from tests.support.turning import turning
+
+STEPS = 400
+EARLY, LATE = range(20, 30), range(380, 390)
+"""Steps that are compared."""
+
+
+class Stage:
+    """Where a run stands when a request is ready: what it did since the one before, and what there is."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+        """Python functions called on the loop's thread, per step."""
+        self.commits: list[int] = []
+        self.written: list[int] = []
+        """Bytes given to the ledger, per step."""
+        self.sent: list[int] = []
+        """Bytes of the request."""
+        self.objects: dict[int, Counter[str]] = {}
+        self.traced: dict[int, int] = {}
+        self._called = self._committed = self._bytes = 0
+
+    def step(self, content: bytes) -> None:
+        self.calls.append(self._called)
+        self.commits.append(self._committed)
+        self.written.append(self._bytes)
+        self.sent.append(len(content))
+        step = len(self.sent)
+        sys.setprofile(self._count if step in EARLY or step in LATE else None)
+        if step in (STEPS // 2, STEPS):
+            self._look()
+        self._called = self._committed = self._bytes = 0
+
+    def commit(self, batch: Batch) -> None:
+        self._committed += 1
+        self._bytes += len(encode(batch))
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        tracemalloc.start()
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            tracemalloc.stop()
+
+    def _count(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call" and threading.current_thread() is threading.main_thread():
+            self._called += 1
+
+    def _look(self) -> None:
+        gc.collect()
+        step = len(self.sent)
+        self.traced[step] = tracemalloc.get_traced_memory()[0]
+        names = (f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
+        self.objects[step] = Counter(name for name in names if name.startswith(("holdfast.", "asyncio.", "_asyncio.")))
+
+
+class Canned:
+    """In place of the connections: each request is answered with a call, the last one with a text."""
+
+    def __init__(self, wire: Wire, stage: Stage) -> None:
+        self._wire = wire
+        self._stage = stage
+        self.status = 200
+        self.headers = {"content-type": "text/event-stream"}
+        self._chunks: Iterator[bytes] = iter(())
+
+    @asynccontextmanager
+    async def send(self, method: str, address: Any, *, content: bytes, **_: Any) -> AsyncIterator[Any]:
+        self._stage.step(content)
+        number = len(self._stage.sent)
+        words = Say("Step by step, all of the same length.")
+        pieces = (words,) if number > STEPS else (words, Call("echo", {"word": f"{number:04}"}, id=f"id-{number:04}"))
+        self._chunks = (one for one in events(self._wire, Answer(pieces), model="m") if isinstance(one, bytes))
+        yield self
+
+    async def read(self, patience: Any) -> bytes | None:
+        return next(self._chunks, None)
+
+    async def drain(self) -> None:
+        return None
+
+
+class Counting:
+    """A `Store` that shows its commits to somebody."""
+
+    def __init__(self, store: Store, stage: Stage) -> None:
+        self._store = store
+        self._stage = stage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, batch: Batch) -> Committed:
+        self._stage.commit(batch)
+        return await self._store.commit(batch)
+
+
+def middle(values: list[int], steps: range) -> int:
+    """The median."""
+    return sorted(values[steps.start : steps.stop])[len(steps) // 2]
+
+
+@pytest.mark.parametrize("wire", [pytest.param(wire, marks=pytest.mark.stress) for wire in WIRES[1:]] + [WIRES[0]])
+async def test_the_four_hundredth_step_costs_what_the_twentieth_costs(tmp_path: Path, wire: Any) -> None:
+    stage = Stage()
+    transport: Any = Canned(wire, stage)
+    model = HttpModel(ModelInfo("test/m"), wire=wire_named(wire), base_url="http://127.0.0.1:1/v1", transport=transport)
+    store: Any = Counting(await open_store(tmp_path / "holdfast.db"), stage)
+    async with turning(tmp_path, model, store=store) as house:
+        house.hub.close()
+        house.hub = Hub(store, ring=Ring(store.last_number, most_events=64))  # full from early on
+        house.engine = Engine(store, house.hub, house.turns, bounds=PATIENT)
+        await house.engine.open_workspace(WORKSPACE)
+        house.turns.bounds = Bounds(max_steps=STEPS + 1)
+        async with stage.watching():
+            run = await house.ended(await house.accept())
+    assert (run.state, run.steps) == ("completed", STEPS + 1)
+    assert middle(stage.commits, LATE) == middle(stage.commits, EARLY)
+    assert middle(stage.written, LATE) <= middle(stage.written, EARLY) * 1.05
+    assert middle(stage.calls, LATE) <= middle(stage.calls, EARLY) * 1.1
+    assert middle(stage.calls, EARLY) > 100
+    grown = stage.objects[STEPS] - stage.objects[STEPS // 2]
+    kept = {name: count for name, count in grown.items() if not name.startswith("holdfast.schema.messages.")}
+    assert max(kept.values(), default=0) <= 10, f"what is not the conversation grows: {kept}"
+    kept_bytes = (stage.traced[STEPS] - stage.traced[STEPS // 2]) // (STEPS // 2)
+    assert kept_bytes < 5_000, "more is kept than the messages of a step"
+    calls, written = middle(stage.calls, LATE), middle(stage.written, LATE)
+    print(f"\n{wire}: {calls} calls, {written} bytes to the ledger, {kept_bytes} bytes kept a step")
