@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 
 from holdfast.cli.asking import Asker
 from holdfast.cli.exits import Exit
@@ -12,8 +13,10 @@ from holdfast.cli.parsing import Parser
 from holdfast.cli.screen import Screen, is_terminal, plain
 from holdfast.cli.signals import Interrupted, Interrupts
 from holdfast.cli.teller import Teller
+from holdfast.cli.watching import FULL, FULL_SECONDS
 from holdfast.client.fold import Transcript
 from holdfast.client.sync import SyncClient
+from holdfast.errors import TooMany
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.events import (
     ApprovalRequested,
@@ -70,6 +73,8 @@ class Attached:
         self._teller = Teller(screen, session_id=session_id)
         self._asker = Asker(client, screen) if is_terminal(sys.stdin) and screen.err_is_terminal else None
         self._prompts: set[str] = set()
+        self._asked: set[str] = set()
+        self._full_told = False
 
     def follow(self, *, everything: bool, until_idle: bool) -> None:
         messages, cursor = self._client.all_messages(self._session_id)
@@ -80,10 +85,18 @@ class Attached:
         transcript = Transcript()
         transcript.load(messages)
         session_id = self._session_id
-        with self._client.events(
-            session_id=session_id, viewing=session_id, after=cursor, transcript=transcript
-        ) as stream:
-            for event in stream:
+        stream = self._client.events(
+            session_id=session_id, viewing=session_id, after=cursor, transcript=transcript, raise_when_full=True
+        )
+        with stream:
+            while True:
+                try:
+                    event = next(stream)
+                except TooMany:
+                    self._look_without_a_stream()
+                    if until_idle and self._is_idle():
+                        return
+                    continue
                 self._teller.tell(event, transcript)
                 self._act(event)
                 if isinstance(event, SessionDeleted) and event.session_id == self._session_id:
@@ -91,6 +104,21 @@ class Attached:
                     return
                 if until_idle and isinstance(event, Hello | RunFinished | QueueChanged) and self._is_idle():
                     return
+
+    def _look_without_a_stream(self) -> None:
+        """While the server has none left: what is stored, as it comes."""
+        if not self._full_told:
+            self._full_told = True
+            self._screen.note(FULL)
+        queue = self._client.session(self._session_id).queue
+        if queue is not None and queue.active:
+            self._client.get_run(queue.active, wait=FULL_SECONDS)
+        else:
+            time.sleep(FULL_SECONDS)
+        for message in self._client.all_messages(self._session_id)[0]:
+            self._tell_prompt(message.run_id, message)
+            self._teller.catch_up([message])
+        self._ask_what_is_open()
 
     def _is_idle(self) -> bool:
         view = self._client.session(self._session_id)
@@ -100,6 +128,7 @@ class Attached:
         last = messages[-1].run_id if messages else None
         past = [message for message in messages if not everything and message.run_id != last]
         self._teller.known(past)
+        self._prompts.update(message.run_id for message in past)
         for message in messages[len(past) :]:
             self._tell_prompt(message.run_id, message)
             self._teller.catch_up([message])
@@ -130,11 +159,14 @@ class Attached:
                 self._asker.approval(asked)
             case Question() if self._asker is not None:
                 self._asker.question(asked)
+            case _ if asked.id in self._asked:
+                pass  # said already
             case Approval():
                 self._screen.note(f"? {asked.tool}: {plain(asked.title)}")
                 self._screen.note(f"  'holdfast approvals answer {asked.id} once' allows it")
             case Question():
                 self._screen.note(f"? {'; '.join(plain(item.text) for item in asked.items)}")
+        self._asked.add(asked.id)
 
     def _act(self, event: Event) -> None:
         match event:

@@ -16,6 +16,7 @@ from holdfast.cli.signals import Interrupts
 from holdfast.cli.teller import Teller
 from holdfast.client.fold import Transcript
 from holdfast.client.sync import SyncClient
+from holdfast.errors import TooMany
 from holdfast.schema.events import (
     ApprovalRequested,
     Event,
@@ -33,6 +34,11 @@ from holdfast.schema.runs import END_STATES, Queue, Run
 
 GIVE_UP_SECONDS = 60.0
 """How long a server that is gone is waited for."""
+
+FULL_SECONDS = 2.0
+"""How often it is asked while the server has no stream to give."""
+
+FULL = "all event streams of the server are taken: text comes in larger pieces (server.max_streams allows more)"
 
 
 class Watch:
@@ -55,6 +61,7 @@ class Watch:
         self._asker = asker
         self._on_event = on_event
         self._queue_told: str | None = None
+        self._full_told = False
 
     def until_end(self, *, after: str | None, known: Iterable[Message] = ()) -> Run:
         """Tells what happens from the cursor on; ``known`` are the messages as they were there."""
@@ -66,12 +73,18 @@ class Watch:
             transcript=transcript,
             on_lost=self._lost,
             give_up_after=GIVE_UP_SECONDS,
+            raise_when_full=True,
         )
         greeted = False
         with stream:
             while True:
-                with self._interrupts.allowed():
-                    event = next(stream)
+                try:
+                    with self._interrupts.allowed():
+                        event = next(stream)
+                except TooMany:
+                    if (ended := self._ask_for_the_end()) is not None:
+                        return ended
+                    continue
                 if self._on_event is not None:
                     self._on_event(event)
                 if isinstance(event, RunFinished) and event.run.id == self._run.id:
@@ -92,6 +105,21 @@ class Watch:
             return None
         self.catch_up()
         return run
+
+    def _ask_for_the_end(self) -> Run | None:
+        """Instead of a stream, while the server has none left: what is stored is told, and the end is waited for."""
+        if not self._full_told:
+            self._full_told = True
+            self._screen.note(FULL)
+        self._screen.status("waiting for its end")
+        with self._interrupts.allowed():
+            self._client.get_run(self._run.id, wait=FULL_SECONDS)
+        if (ended := self.ended()) is not None:
+            return ended
+        self.catch_up()
+        with self._interrupts.allowed():
+            self.ask_what_is_open()
+        return None
 
     def catch_up(self) -> None:
         messages, _ = self._client.all_messages(self._run.session_id)

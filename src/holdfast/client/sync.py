@@ -21,7 +21,7 @@ from holdfast.client.http import Connection
 from holdfast.client.identity import identity_headers
 from holdfast.client.reading import read_error
 from holdfast.client.trying import Lost, Patience, Revive, is_worth_another_try
-from holdfast.errors import HoldfastError, Stopping, Unreachable
+from holdfast.errors import HoldfastError, Stopping, TooMany, Unreachable
 from holdfast.schema.events import Event, Hello
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Run
@@ -199,17 +199,28 @@ class SyncClient:
         transcript: Transcript | None = None,
         on_lost: Lost | None = None,
         give_up_after: float | None = None,
+        raise_when_full: bool = False,
     ) -> EventStream:
         """What happens from the cursor ``after`` on (from now on without one), for as long as you iterate.
 
         ``on_lost(error, wait)`` is called when the connection was lost and is tried again after ``wait`` seconds; a
-        `Hello` says that it is back. After ``give_up_after`` seconds without one, the error is raised.
+        `Hello` says that it is back. After ``give_up_after`` seconds without one, the error is raised. With
+        ``raise_when_full``, `TooMany` is raised at once while the server has no stream to give: ask otherwise, then
+        iterate again.
         """
         target = calls.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing)
         following = Following(after=after, transcript=transcript or Transcript(), random=random.random)
         connection = Connection(self.address, headers=self._headers)
         patience = Patience(give_up_after, clock=time.monotonic)
-        return EventStream(connection, target, following, patience=patience, on_lost=on_lost, revive=self._revive)
+        return EventStream(
+            connection,
+            target,
+            following,
+            patience=patience,
+            on_lost=on_lost,
+            revive=self._revive,
+            raise_when_full=raise_when_full,
+        )
 
     def close(self) -> None:
         self._connection.close()
@@ -244,6 +255,7 @@ class EventStream:
         patience: Patience,
         on_lost: Lost | None,
         revive: Revive | None,
+        raise_when_full: bool,
     ) -> None:
         self._connection = connection
         self._target = target
@@ -251,6 +263,7 @@ class EventStream:
         self._patience = patience
         self._on_lost = on_lost
         self._revive = revive
+        self._raise_when_full = raise_when_full
         self._pieces: Iterator[bytes] | None = None
         self._ended_cleanly = False
 
@@ -319,7 +332,7 @@ class EventStream:
 
     def _lost(self, error: HoldfastError | OutOfStep) -> None:
         self.close()
-        if not is_worth_another_try(error):
+        if not is_worth_another_try(error) or (self._raise_when_full and isinstance(error, TooMany)):
             raise error
         wait = self._following.wait_after_loss()
         self._patience.check(error)
