@@ -26,7 +26,7 @@ _ADVICE = {
     "store_damaged": "restore a copy that 'holdfast backup' made; the damaged file was not touched",
     "store_newer": "install the newer Holdfast again, or set HOLDFAST_HOME to another directory",
     "unreachable": "'holdfast status' shows whether a server runs; HOLDFAST_SERVER names another than the local one",
-    "no_answer": "'holdfast logs' shows what the server says; 'holdfast stop' and another try may help",
+    "no_answer": "'holdfast logs', where the server runs, shows what it does; end it there and try again",
     "not_ours": "check HOLDFAST_SERVER: what answers there is no Holdfast server",
     "start_failed": "'holdfast logs' and 'holdfast doctor' show more",
     "stopping": "try again in a moment",
@@ -52,4 +52,6 @@ def what_and_advice(error: HoldfastError) -> tuple[str, str]:
         lines = [lines[0], "…", *lines[2 - _MOST_LINES :]]
     if fault := error.detail.get("id"):
         return "\n".join(lines), f"'holdfast logs' has it as {fault}"
+    if error.code == "no_answer" and (pid := error.detail.get("pid")):
+        return "\n".join(lines), f"'kill -CONT {pid}' if it was halted; else 'kill -9 {pid}': what was accepted is kept"
     return "\n".join(lines), _ADVICE.get(error.error_code, _ADVICE.get(error.code, _OTHERWISE))

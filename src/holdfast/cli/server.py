@@ -20,6 +20,7 @@ from holdfast.client.sync import SyncClient
 from holdfast.errors import ClientError, Stopping, Unreachable
 from holdfast.locations import Locations
 
+ANSWER_SECONDS = 5.0
 _STOP_SECONDS = 40.0
 _LOOK_SECONDS = 0.25
 
@@ -95,7 +96,8 @@ def _client() -> SyncClient:
     """Of the server that is there now: nothing is started, nothing is waited for."""
     named = address_from_env(os.environ)
     address = named or Address(path=str(Locations.from_env(os.environ).socket))
-    return SyncClient(address, token=os.environ.get("HOLDFAST_TOKEN") if named else None, name="cli", patience=0.0)
+    token = os.environ.get("HOLDFAST_TOKEN") if named else None
+    return SyncClient(address, token=token, name="cli", patience=0.0, answer_seconds=ANSWER_SECONDS)
 
 
 def _wait_until_gone(client: SyncClient, pid: int) -> None:

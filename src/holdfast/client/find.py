@@ -113,11 +113,11 @@ class LocalServer:
                 return client.health()
             except Unreachable:
                 return None
-            except NoAnswer:
-                raise NoAnswer(
-                    f"something listens at {self.address} but has not answered within {_PROBE_SECONDS:g} s; "
-                    "end that process and try again"
-                ) from None
+            except NoAnswer as error:
+                pid = error.detail.get("pid")
+                who = f"process {pid}" if pid else "something"
+                what = f"{who} listens at {self.address} but has not answered within {_PROBE_SECONDS:g} s"
+                raise NoAnswer(what, detail=error.detail) from None
 
     def _client(self) -> SyncClient:
         return SyncClient(self.address, name="start", patience=0.0, answer_seconds=_PROBE_SECONDS)

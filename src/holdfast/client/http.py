@@ -7,6 +7,7 @@ ever read as the answer to another question.
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Iterator, Mapping
 
@@ -17,6 +18,7 @@ from holdfast.schema.base import Word
 CONNECT_SECONDS = 10.0
 _LONGEST_HEAD = 64 * 1024
 _CHUNK = 64 * 1024
+_FULL_SECONDS = 0.02
 
 
 class Head(Word, frozen=True):
@@ -83,9 +85,9 @@ class Connection:
         self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], seconds: float
     ) -> Head:
         """Send a request and read how its answer begins; `pieces` gives the rest. Close the connection on any error."""
+        self.allow(seconds)
         if self._socket is None:
             self._connect()
-        self.allow(seconds)
         self._send(self._request(method, target, body, headers))
         while (head := self._read_head()).status < 200:  # only announces the answer
             pass
@@ -122,13 +124,7 @@ class Connection:
         address = self._address
         try:
             if address.path is not None:
-                made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                made.settimeout(CONNECT_SECONDS)
-                try:
-                    made.connect(address.path)
-                except BaseException:
-                    made.close()
-                    raise
+                made = self._connect_to_path(address.path)
             else:
                 made = socket.create_connection((address.host, address.port), timeout=CONNECT_SECONDS)
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -137,6 +133,23 @@ class Connection:
         except OSError as error:
             raise Unreachable(f"cannot connect to {address}: {error.strerror or error}") from None
         self._socket, self._received = made, b""
+
+    def _connect_to_path(self, path: str) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.settimeout(CONNECT_SECONDS)
+        try:
+            while True:
+                try:
+                    made.connect(path)
+                except BlockingIOError as error:  # others wait before us, and the server takes nobody
+                    if time.monotonic() >= self._deadline:
+                        raise NoAnswer(f"the server at {self._address} takes no connections") from error
+                    time.sleep(_FULL_SECONDS)
+                else:
+                    return made
+        except BaseException:
+            made.close()
+            raise
 
     def _send(self, request: bytes) -> None:
         assert self._socket is not None
@@ -216,5 +229,17 @@ class Connection:
 
     def _broken(self, error: OSError) -> ClientError:
         if isinstance(error, TimeoutError):
-            return NoAnswer(f"the server at {self._address} has not answered in time")
+            pid = self._peer()
+            who = f" (process {pid})" if pid else ""
+            what = f"the server at {self._address}{who} has not answered in time"
+            return NoAnswer(what, detail={"pid": pid} if pid else None)
         return Unreachable(f"the connection to {self._address} broke: {error.strerror or error}")
+
+    def _peer(self) -> int | None:
+        """The process behind a Unix socket, as far as the platform tells."""
+        if self._socket is None or self._address.path is None or not hasattr(socket, "SO_PEERCRED"):
+            return None
+        try:
+            return struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0] or None
+        except OSError:
+            return None
