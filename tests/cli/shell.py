@@ -44,7 +44,7 @@ _ORDER = re.compile(r"!(\w+) ?([^\n]*)")
 def respond(received: Received) -> Answer:
     """The answer that the last prompt asks for."""
     messages = received.body["messages"]
-    if "Give this coding task a title" in json.dumps(messages[0]):
+    if "Give this coding task a title" in json.dumps(received.body.get("system", messages[0])):
         return text("A title")
     last = max(number for number, message in enumerate(messages) if message["role"] == "user")
     step = sum(message["role"] == "assistant" for message in messages[last:])

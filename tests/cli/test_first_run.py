@@ -1,6 +1,8 @@
 """The first five minutes: no key, perhaps a local model server, and the model that needs neither."""
 
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -41,3 +43,37 @@ def test_a_local_model_server_that_answers_is_named(sh: Shell) -> None:
         assert (done.status, "ANTHROPIC_API_KEY" in done.err) == (3, True)
         told = fresh.ok("models")
         assert "ollama/test-model" in told
+
+
+def test_a_key_that_is_set_later_is_used_at_once(sh: Shell) -> None:
+    assert sh.provider is not None
+    with shell(provider=False) as fresh:
+        fresh.locations.config_dir.mkdir(parents=True)
+        fresh.locations.config_file.write_text(f'[providers.anthropic]\nbase_url = "{sh.provider.url("anthropic")}"\n')
+        assert fresh("run", "hello").status == 3
+        first = fresh.server_pid()
+        done = fresh("run", "!say with a key", env={"ANTHROPIC_API_KEY": "sk-ant-0123456789"})
+        assert (done.status, done.out) == (0, "with a key\n")
+        assert "started without ANTHROPIC_API_KEY" in done.err
+        assert fresh.server_pid() != first
+        assert fresh.ok("run", "!say and after that without it here") == "and after that without it here"
+
+
+def test_a_busy_server_is_not_replaced_for_a_key(sh: Shell) -> None:
+    run_id = sh.ok("run", "--detach", "!gate busy")
+    pid = sh.server_pid()
+    done = sh("run", "--model", "anthropic/claude-sonnet-4-5", "hello", env={"ANTHROPIC_API_KEY": "sk-ant-0123456789"})
+    assert (done.status, sh.server_pid()) == (3, pid)
+    assert "is busy; 'holdfast stop'" in done.err
+    sh.open("busy")
+    assert sh.ok("wait", run_id) == "before the gate, after the gate"
+
+
+def test_closed_streams_and_bytes_that_are_no_text_are_no_faults(sh: Shell) -> None:
+    program = f'"{sys.executable}" -m holdfast run "!say nobody reads this" <&- >&- 2>&-; echo $?'
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, env=sh.env, cwd=sh.work, check=True)
+    assert done.stdout == "0\n"
+    program = f"\"{sys.executable}\" -m holdfast run $'\\xff'; echo $?"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, env=sh.env, cwd=sh.work, check=True)
+    assert done.stdout == "2\n"
+    assert "not UTF-8" in done.stderr

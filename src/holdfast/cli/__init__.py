@@ -137,7 +137,10 @@ def _told(error: Exception) -> int:
 
 
 def _write_what_can_be_shown() -> None:
-    """A terminal that knows less than all of Unicode gets question marks, not an error."""
+    """A terminal that knows less than all of Unicode gets question marks, not an error; what is closed is nobody's."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process lives
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

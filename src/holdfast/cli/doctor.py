@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from holdfast import __version__
 from holdfast.cli.exits import Exit
+from holdfast.cli.first_run import unseen_variables
 from holdfast.cli.here import Here
 from holdfast.cli.parsing import Parser
 from holdfast.cli.result import as_text
@@ -158,6 +159,9 @@ def _models(found: ModelsView) -> list[Finding]:
                 findings.append(Finding("models", "good", f"{name} answers here with {count} models"))
         elif provider.active:
             findings.append(Finding("models", "good", f"{name}: key from {provider.key or 'nowhere, none is needed'}"))
+    if unseen := unseen_variables(found, os.environ):
+        what = f"set here, but not where the server was started: {', '.join(unseen)}"
+        findings.append(Finding("models", "hint", what, "'holdfast stop' lets the next command start one that has it"))
     missing = [provider.id for provider in found.providers if not provider.active]
     if missing:
         findings.append(Finding("models", "hint", f"no key for: {', '.join(missing)}"))

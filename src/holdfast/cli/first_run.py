@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping
+
 from holdfast.cli.exits import Exit
 from holdfast.cli.here import Here
 from holdfast.cli.problems import what_and_advice
 from holdfast.cli.screen import Screen
+from holdfast.client.address import address_from_env
 from holdfast.client.answers import ModelsView
-from holdfast.errors import HoldfastError, NoModel
+from holdfast.errors import Conflict, HoldfastError, NoModel
 
 _MOST_SHOWN = 3
+_NAMES = re.compile(r"\bset ([A-Z][A-Z0-9_]+)\b")
 
 
 def no_model(here: Here, error: NoModel, *, screen: Screen, asked: str | None) -> int:
@@ -37,6 +43,29 @@ def local_lines(models: ModelsView | None) -> list[str]:
             shown = ", ".join(names[:_MOST_SHOWN]) + (f" and {len(names) - _MOST_SHOWN} more" * (len(names) > 3))
             lines.append(f"holdfast run --model {names[0]} …    ({provider.name or provider.id} answers here: {shown})")
     return lines or ["start a local model server (Ollama, LM Studio, llama.cpp); none answers here now"]
+
+
+def unseen_variables(models: ModelsView | None, env: Mapping[str, str]) -> list[str]:
+    """Variables that are set here and would give the server a key, but that it was started without. Pure."""
+    told = [provider.missing for provider in models.providers] if models else []
+    wanted = [name for missing in told for name in _NAMES.findall(missing)]
+    return [name for name in wanted if env.get(name)]
+
+
+def renew_server(here: Here, *, screen: Screen) -> bool:
+    """If the local server lacks a key that is set here: another one in its place, with this environment."""
+    unseen = unseen_variables(_models(here), os.environ)
+    if not unseen or address_from_env(os.environ) is not None:
+        return False
+    names = ", ".join(unseen)
+    try:
+        here.client.stop_server(if_idle=True)
+    except Conflict:
+        screen.warn(f"the server was started without {names}, and is busy; 'holdfast stop' lets the next one have it")
+        return False
+    screen.note(f"the server was started without {names}; starting it anew")
+    here.reopen()
+    return True
 
 
 def _models(here: Here) -> ModelsView | None:

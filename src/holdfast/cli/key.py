@@ -6,11 +6,12 @@ import argparse
 import sys
 
 from holdfast.cli.exits import Exit
+from holdfast.cli.first_run import renew_server
 from holdfast.cli.here import Here
 from holdfast.cli.parsing import Parser, family
 from holdfast.cli.problems import Problem
 from holdfast.cli.result import as_text
-from holdfast.cli.screen import is_terminal
+from holdfast.cli.screen import Screen, is_terminal
 
 
 def configure(parser: Parser) -> None:
@@ -64,6 +65,7 @@ def forget(args: argparse.Namespace) -> int:
 
 def test(args: argparse.Namespace) -> int:
     with Here() as here:
+        renew_server(here, screen=Screen())
         for provider in here.client.models(workspace_id=here.workspace.id).providers:
             if provider.id == args.provider and provider.missing:
                 raise Problem(provider.missing, advice="then try again", status=Exit.CONFIGURATION)

@@ -68,6 +68,7 @@ class Runner:
         self._session_id = job.session_id
         self._cursor: str | None = None
         self._sent = False
+        self._renewed = False
         self._accepted: Accepted | None = None
         self._teller: Teller | None = None
         self._watch: Watch | None = None
@@ -135,6 +136,16 @@ class Runner:
                     raise
                 time.sleep(0.1)
                 self._here.reopen()
+            except NoModel:
+                if self._renewed or not self._renew_server():
+                    raise
+
+    def _renew_server(self) -> bool:
+        """A server that was started before a key was set does not have it; an idle one makes room for one that has."""
+        from holdfast.cli.first_run import renew_server
+
+        self._renewed = True
+        return renew_server(self._here, screen=self._screen)
 
     def _session(self) -> str | None:
         """Where to; the cursor is taken before anything is sent, so that it is older than the run."""
@@ -280,7 +291,7 @@ _ADVICE = {
     "limit_cost": "go on with: holdfast run --continue --max-cost DOLLARS …",
     "loop": "say it another way: holdfast run --continue …",
     "max_tokens": 'let it go on: holdfast run --continue "go on"',
-    "auth": "set the provider's key: 'holdfast key set PROVIDER', then 'holdfast key test PROVIDER'",
+    "auth": "'holdfast key set PROVIDER' sets it; what changed in the environment counts after 'holdfast stop'",
     "no_model": "'holdfast models' lists what can be used",
     "rate_limit": "wait, or use another model: 'holdfast models' lists them",
     "server_stop": 'what it said so far is kept; go on with: holdfast run --continue "go on"',
