@@ -1,10 +1,16 @@
 """Ctrl-C, SIGTERM, and servers that go away in the middle."""
 
+import array
+import fcntl
 import json
 import os
 import signal
+import subprocess
+import termios
 import threading
+import time
 from collections.abc import Iterable
+from typing import IO
 
 import pytest
 
@@ -110,9 +116,59 @@ def test_the_second_one_leaves_at_once(sh: Shell) -> None:
             pass
         running.signal(signal.SIGINT)
         assert asked.wait(30)
+        time.sleep(0.3)  # what comes sooner is the same Ctrl-C, passed on by a wrapper
         running.signal(signal.SIGINT)
-        assert running.end().status == 130
+        done = running.end()
         over.set()
+    assert done.status == 130
+    run_id = next(request.json["run_id"] for request in stub.requests if request.target.endswith("/runs"))
+    assert f"'holdfast cancel {run_id}'" in done.err.splitlines()[-1]
+    assert f"'holdfast wait {run_id}'" in done.err.splitlines()[-1]
+
+
+def test_two_that_come_together_are_one(sh: Shell) -> None:
+    running = sh.start("run", "!hang partial")
+    running.until("partial")
+    running.signal(signal.SIGINT)
+    running.signal(signal.SIGTERM)
+    done = running.end()
+    assert (done.status, done.out) == (130, "partial\n")
+    assert "may still be going" not in done.err
+    assert "cancelled" in done.err
+
+
+@pytest.mark.parametrize("given", ["stdin", "words"])
+def test_an_early_ctrl_c_still_prints_one_result(sh: Shell, given: str) -> None:
+    asked, over = threading.Event(), threading.Event()
+
+    def respond(request: Request) -> Iterable[Piece]:
+        asked.set()
+        return [Wait(over), Cut()]
+
+    with Stub(respond) as stub:
+        words = ["run", "--output", "json", *(["hello"] if given == "words" else [])]
+        running = sh.start(*words, stdin=subprocess.PIPE, env={"HOLDFAST_SERVER": str(stub.address)})
+        assert running.process.stdin is not None
+        with running.process.stdin as stdin:
+            if given == "stdin":
+                stdin.write(b"and more to come")
+                while _unread(stdin):
+                    pass
+            else:
+                stdin.close()
+                assert asked.wait(30)
+            running.signal(signal.SIGINT)
+            done = running.end()
+        over.set()
+    assert done.status == 130
+    assert (done.json["kind"], done.json["state"], done.json["exit_code"]) == ("result", "cancelled", 130)
+    assert done.json["error"]["code"] == "not_sent"
+
+
+def _unread(pipe: IO[bytes]) -> bool:
+    waiting = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+    return waiting[0] > 0
 
 
 @pytest.mark.promise("R7")

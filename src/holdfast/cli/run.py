@@ -11,7 +11,8 @@ from typing import Any
 from holdfast.cli.exits import Exit
 from holdfast.cli.parsing import Parser, count, dollars, seconds
 from holdfast.cli.problems import Problem
-from holdfast.cli.running import Job, Runner
+from holdfast.cli.result import as_line, as_text, result_of
+from holdfast.cli.running import Job, Runner, never_sent
 from holdfast.cli.screen import Screen, is_terminal
 from holdfast.ids import Ids
 from holdfast.schema.messages import File
@@ -65,7 +66,14 @@ def run(args: argparse.Namespace) -> int:
     if args.session and args.resume:
         raise Problem("--session and --continue exclude each other", advice="give one of them", status=Exit.USAGE)
     screen = Screen(quiet=args.quiet)
-    request = request_of(args, screen)
+    try:
+        request = request_of(args, screen)
+    except KeyboardInterrupt:  # while stdin is being read
+        if args.output == "text" or args.detach:
+            raise
+        never = result_of(never_sent(args.run_id, session_id=args.session), exit_code=Exit.CANCELLED)
+        screen.line(as_text(never) if args.output == "json" else as_line(never))
+        return Exit.CANCELLED
     if args.last_message:
         _check_writable(args.last_message)
     return Runner(screen, Job.of(args, request)).run()

@@ -24,7 +24,7 @@ from holdfast.cli.wording import thousands
 from holdfast.errors import ClientError, Conflict, HoldfastError, NoModel, ServerError, Stopping, WorkspaceClosing
 from holdfast.schema.events import ClientAttached, ClientDetached, Event, Heartbeat, Hello, Reset
 from holdfast.schema.messages import Message
-from holdfast.schema.runs import END_STATES, Accepted, CoveredRun, Run, RunRequest
+from holdfast.schema.runs import END_STATES, Accepted, CoveredRun, Run, RunError, RunRequest
 
 _RETRY_SECONDS = 30.0
 _END_SECONDS = 20.0
@@ -87,8 +87,7 @@ class Runner:
             run = self._followed()
         except Interrupted:
             if not self._sent:
-                self._screen.note("nothing was sent")
-                return Exit.TIMED_OUT if self._interrupts.timed_out else Exit.CANCELLED
+                return self._nothing_sent()
             run = self._cancel()
         except NoModel as error:
             from holdfast.cli.first_run import no_model
@@ -96,6 +95,15 @@ class Runner:
             self._screen.finish()
             return no_model(self._here, error, screen=self._screen, asked=self._job.request.model)
         return Exit.COMPLETED if run is None else self._end(run)
+
+    def _nothing_sent(self) -> int:
+        """Whoever reads the result gets one, of a run that nobody has."""
+        self._screen.finish()
+        self._screen.note("nothing was sent")
+        status = Exit.TIMED_OUT if self._interrupts.timed_out else Exit.CANCELLED
+        if not self._job.detach:
+            self._print(never_sent(self._job.request.run_id, session_id=self._job.session_id), status, None)
+        return status
 
     def _followed(self) -> Run | None:
         """The run as it ended; nothing for one that is left alone."""
@@ -196,7 +204,10 @@ class Runner:
 
     def _cancel(self) -> Run:
         """Exactly this run; returns it as it ended, which may be by itself."""
-        timed_out = self._interrupts.timed_out
+        timed_out, name = self._interrupts.timed_out, self._job.request.run_id
+        self._interrupts.parting = (
+            f"left; the run may still be going: 'holdfast cancel {name}' ends it, 'holdfast wait {name}' waits for it"
+        )
         self._screen.note("out of time, cancelling" if timed_out else "cancelling; once more leaves at once")
         self._screen.status("cancelling")
         self._accept()
@@ -298,6 +309,14 @@ _ADVICE = {
     "server_crash": 'what it said so far is kept; go on with: holdfast run --continue "go on"',
     "user_cancel": "it was cancelled from elsewhere",
 }
+
+
+def never_sent(run_id: str | None, *, session_id: str | None) -> Run:
+    """What an interrupted command says of a run that it had not asked for yet."""
+    error = RunError("not_sent", "nothing was sent")
+    return Run(
+        id=run_id or "", session_id=session_id or "", seq=0, state="cancelled", reason="user_cancel", error=error
+    )
 
 
 def summary(run: Run) -> str:

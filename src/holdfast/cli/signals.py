@@ -1,13 +1,14 @@
 """Ctrl-C, SIGTERM and a time that is over, as one thing that happens between two steps of a command.
 
 The first asks: it is raised where the command waits (`allowed`), never in the middle of something else. The second one
-leaves at once.
+leaves at once. A wrapper may pass on a Ctrl-C that the terminal has sent here as well: what comes together is one.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -16,6 +17,7 @@ from typing import Literal, NoReturn, Self
 from holdfast.cli.exits import Exit
 
 _ASKING = (signal.SIGINT, signal.SIGTERM)
+_TOGETHER_SECONDS = 0.2
 
 
 class Interrupted(KeyboardInterrupt):
@@ -28,7 +30,10 @@ class Interrupts:
         self._seconds = seconds
         self._before: dict[signal.Signals, object] = {}
         self._may_raise = False
+        self._asked_at = 0.0
         self.cause: Literal["signal", "time"] | None = None
+        self.parting: str | None = None
+        """The line that is said by whoever leaves at once."""
 
     def __enter__(self) -> Self:
         for number in (*_ASKING, signal.SIGALRM):
@@ -59,15 +64,25 @@ class Interrupts:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.cause is not None:
-            if number != signal.SIGALRM:
+            if number != signal.SIGALRM and time.monotonic() - self._asked_at >= _TOGETHER_SECONDS:
                 self._leave()
             return
         self.cause = "time" if number == signal.SIGALRM else "signal"
+        self._asked_at = time.monotonic() if self.cause == "signal" else float("-inf")
         if self._may_raise:
             self._may_raise = False
             raise Interrupted
 
     def _leave(self) -> NoReturn:
         if os.isatty(2):
-            os.write(2, b"\r\x1b[K")
+            _say(b"\r\x1b[K")
+        if self.parting is not None:
+            _say(f"{self.parting}\n".encode())
         os._exit(Exit.TIMED_OUT if self.timed_out else Exit.CANCELLED)
+
+
+def _say(words: bytes) -> None:
+    try:
+        os.write(2, words)
+    except OSError:
+        pass  # nobody reads it any more
