@@ -16,12 +16,7 @@ from typing import Any, Literal
 
 import pytest
 
-from holdfast.agent.calls import NOT_RUN
 from holdfast.agent.kit import Bounds
-from holdfast.models.protocol import ModelInfo
-from holdfast.models.script import Call, Fail, Report, Rule, Say, Script, Think, When
-from holdfast.models.scripted import ScriptedModel
-from holdfast.schema.messages import Finish, Message, Summary, ToolCall, ToolResult
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Workspace
 from holdfast.schema.usage import Usage
@@ -30,34 +25,11 @@ from holdfast.store.writes import PutWorkspace
 from tests.support.agreement import check_agreement
 from tests.support.cutting import CutLedger, Cutter, CutTurns
 from tests.support.house import PATIENT, WORKSPACE, House
+from tests.support.story import check_record, check_results, story_model
 from tests.support.wire_rules import check_every_wire
 
 Stop = Literal["cancel", "server", "time"]
 
-FULL = Report(Usage(input=95_000, output=10))
-SOME = Report(Usage(input=100, output=10))
-SCRIPT = Script(
-    rules=(
-        Rule((Say("## Task\nthe story"), SOME), When(prompt="about to outgrow your window")),
-        Rule((Say("fine"), SOME), When(prompt="the next prompt$")),
-        Rule((Say("all done"), SOME), When(prompt="the story")),
-        Rule((Call("echo", {"word": "c"}), SOME), When(prompt="look$", step=0)),
-        Rule((Say("found it"), SOME), When(prompt="look$", step=1)),
-        Rule(
-            (
-                Think("hm", opaque={"signature": "s"}),
-                Say("I look."),
-                Call("echo", {"word": "a"}),
-                Call("echo", {"word": "b"}),
-                Call("alone", {"word": "z"}),
-                SOME,
-            ),
-            When(prompt="work$", step=0),
-        ),
-        Rule((Say("oh"), Fail("overloaded")), When(prompt="work$", step=1), times=1),
-        Rule((Call("child", {"word": "look"}), FULL), When(prompt="work$", step=1)),
-    )
-)
 EXPECTED: dict[Stop, tuple[str, str, str]] = {
     "cancel": ("cancelled", "user_cancel", "cancelled"),
     "server": ("interrupted", "server_stop", "interrupted"),
@@ -75,15 +47,12 @@ class Shop:
         self.house: House = self._house()
 
     def _house(self) -> House:
-        turns = CutTurns(self.ledger, self._model(), self.directory)  # type: ignore[arg-type]
+        turns = CutTurns(self.ledger, story_model(), self.directory)  # type: ignore[arg-type]
         turns.bounds = Bounds(max_steps=20, max_seconds=60)
         turns.gate.asking.add("alone")
         for gate in ("approval:z", "z"):
             turns.gates.open(gate)
         return House(self.directory, self.ledger, turns=turns, bounds=PATIENT)  # type: ignore[arg-type]
-
-    def _model(self) -> ScriptedModel:
-        return ScriptedModel(SCRIPT, info=ModelInfo("offline/test", context_window=100_000))
 
     @property
     def turns(self) -> CutTurns:
@@ -104,7 +73,7 @@ class Shop:
         session_id = await self.house.session(f"ses_{self.sessions}")
         acts = {"cancel": self._cancel, "server": self._stop_server, "time": self._time_runs_out}
         cutter = Cutter(at, acts[stop])
-        self.turns.model = self._model()
+        self.turns.model = story_model()
         self.ledger.cutter = self.turns.cutter = cutter
         self.turns.totals.told = Usage()
         self.turns.clock.limits.clear()
@@ -143,14 +112,6 @@ async def shop(directory: Path) -> AsyncIterator[Shop]:
         await opened.close()
 
 
-def results(messages: tuple[Message, ...]) -> list[ToolResult]:
-    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
-
-
-def finish(message: Message) -> str:
-    return next((part.reason for part in message.parts if isinstance(part, Finish)), "none")
-
-
 async def check(shop: Shop, run: Run, stop: Stop, *, where: str | None) -> None:
     """Everything that must hold for a run that was cut at any place, or not at all."""
     house, cut = shop.house, where is not None
@@ -175,33 +136,9 @@ async def check(shop: Shop, run: Run, stop: Stop, *, where: str | None) -> None:
         assert run.usage == told
 
 
-def check_results(messages: tuple[Message, ...], tools: dict[str, Any], where: str | None) -> None:
-    """What a tool said is kept, and what never ran is told as such."""
-    for result in results(messages):
-        tool = tools[result.name]
-        if where in (f"before {result.name}.run", f"after {result.name}.run"):
-            continue  # held in the tool's own hands
-        if not tool.ran[result.call_id]:
-            assert (result.status, result.text) == ("cancelled", NOT_RUN)
-        elif result.call_id in tool.said:
-            assert result.text == tool.said[result.call_id]
-
-
-def check_record(messages: tuple[Message, ...], ending: str, *, own: str) -> None:
-    prompts = [m for m in messages if m.role == "user" and not any(isinstance(p, Summary) for p in m.parts)]
-    assert len(prompts) == 1, "the prompt is there once"
-    calls = [part.id for m in messages for part in m.parts if isinstance(part, ToolCall)]
-    assert Counter(calls) == Counter(result.call_id for result in results(messages)), "each call has one result"
-    answers = [m for m in messages if m.role == "assistant"]
-    assert all(finish(m) != "none" for m in answers), "nothing is open"
-    if messages[0].session_id == own:
-        expected = "end_turn" if ending == "completed" else ending
-        assert finish(answers[-1]) == expected
-
-
 async def check_next(shop: Shop, run: Run) -> None:
     """The session takes the next prompt, and what is sent is right for every wire."""
-    model = shop.turns.model = shop._model()
+    model = shop.turns.model = story_model()
     again = await shop.house.ended(await shop.house.accept("the next prompt", session_id=run.session_id))
     assert (again.state, again.text) == ("completed", "fine")
     check_every_wire(model.requests[-1])

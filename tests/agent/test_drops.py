@@ -108,7 +108,7 @@ async def drop_at(directory: Path, wire: Wire, places: list[int]) -> list[int]:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_an_answer_that_is_cut_off_is_asked_for_again_and_no_tool_runs_twice(tmp_path: Path, wire: Any) -> None:
     size = size_of(wire)
-    places = sorted({*range(0, size, 149), *range(size - 3, size + 2)})
+    places = sorted({*range(0, size, 211), *range(size - 3, size + 2)})
     again = await drop_at(tmp_path, wire, places)
     assert len(again) > len(places) * 0.6
     assert size not in again

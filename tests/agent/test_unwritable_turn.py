@@ -1,0 +1,136 @@
+"""A ledger that refuses from the n-th commit of a run on, for every n (R14).
+
+No request is sent and no tool runs before its row is on the disk, nothing moves while it is refused, and when it can
+be written again the run gets its one end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.agent.kit import Bounds
+from holdfast.errors import StoreUnwritable
+from holdfast.models.protocol import ModelDelta, Request
+from holdfast.models.scripted import ScriptedModel
+from holdfast.schema.messages import ToolCall
+from holdfast.store import Batch, Committed, open_store
+from tests.support.agreement import check_agreement
+from tests.support.house import LedgerSeam
+from tests.support.story import check_record, finish, story_model
+from tests.support.turning import TurnHouse, turning
+
+
+class Refusing(LedgerSeam):
+    """Refuses from the n-th commit on, until it is told otherwise."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self.commits = 0
+        self.first_refused: int | None = None
+
+    def begin(self, first_refused: int | None) -> None:
+        self.commits, self.refused, self.first_refused, self.refusing = 0, 0, first_refused, None
+
+    async def commit(self, batch: Batch) -> Committed:
+        if self.commits == self.first_refused:
+            self.refuse()
+        self.commits += 1
+        return await super().commit(batch)
+
+    def allow(self) -> None:
+        self.first_refused, self.refusing = None, None
+
+
+class Witness(ScriptedModel):
+    """Looks into the ledger at each request: the row of its answer is there, open and empty."""
+
+    def __init__(self, inner: ScriptedModel, store: Any) -> None:
+        super().__init__(inner._script, info=inner.info)
+        self._store = store
+        self.while_refused = 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+        self.while_refused += self._store.refusing is not None
+        session_id = request.cache_key or ""
+        last = (await self._store.messages(session_id, limit=1, before=1 << 60)).items[-1]
+        summary = "about to outgrow" in str(request.messages[-1].parts)
+        assert summary or (last.role, last.parts) == ("assistant", ()), "a request before its row"
+        async for delta in super().stream(request):
+            yield delta
+
+
+def watch(tool: Any, store: Any, ran: list[str]) -> None:
+    """Each call of the tool must find itself in the ledger, in an answer that is complete."""
+    act = tool.act
+
+    async def watched(arguments: Any, context: Any) -> Any:
+        assert store.refusing is None, "a tool runs while nothing can be written"
+        stored = (await store.messages(context.session_id, limit=100, after=0)).items
+        (asked,) = [m for m in stored if any(isinstance(p, ToolCall) and p.id == context.call_id for p in m.parts)]
+        assert finish(asked) == "tool_use", "a tool runs before its call is stored"
+        ran.append(context.call_id)
+        return await act(arguments, context)
+
+    tool.act = watched
+
+
+def is_stuck(house: TurnHouse) -> bool:
+    """Whether the end of the run, or of its sub-agent, cannot be written, as everyone can see."""
+    shown = [house.engine.shown(driver.run).now for driver in house.engine._desk.drivers.values()]
+    return any(now is not None and now.phase == "store" for now in shown)
+
+
+async def refuse_from(house: TurnHouse, ledger: Refusing, n: int | None) -> str:
+    session_id = f"ses_n{n}"
+    await house.session(session_id)
+    model = house.turns.model = Witness(story_model(), ledger)
+    accepted = await house.accept("work", session_id=session_id)
+    ledger.begin(n)
+    if n is not None:
+        await house.until(lambda: is_stuck(house) or not house.engine._desk.drivers)
+    if ledger.refused:
+        with pytest.raises(StoreUnwritable):
+            await house.accept("another", session_id=session_id)
+        assert model.while_refused == 0
+    ledger.allow()
+    run = await house.ended(accepted)
+    if run.state != "completed":
+        assert (run.state, run.reason) == ("failed", "store")
+        assert run.error is not None
+        assert run.error.code == "store_unwritable"
+    check_record(await house.messages(session_id), "completed" if run.state == "completed" else "error", own=session_id)
+    model = house.turns.model = Witness(story_model(), ledger)
+    again = await house.ended(await house.accept("the next prompt", session_id=session_id))
+    assert (again.state, again.text) == ("completed", "fine")
+    return run.state
+
+
+@pytest.mark.promise("R14")
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.stress)])
+async def test_nothing_moves_that_is_not_written(tmp_path: Path, every: int) -> None:
+    ledger: Any = Refusing(await open_store(tmp_path / "holdfast.db"))
+    ran: list[str] = []
+    async with turning(tmp_path, story_model(), store=ledger) as house:
+        house.turns.bounds = Bounds(max_steps=20)
+        for tool in house.tools.values():
+            watch(tool, ledger, ran)
+        for gate in ("approval:z", "z"):
+            house.gates.open(gate)
+        assert await refuse_from(house, ledger, None) == "completed"
+        commits = ledger.commits
+        assert len(ran) == 5
+        assert commits > 15
+        ends = []
+        for n in range(0, commits, every):
+            try:
+                ends.append(await refuse_from(house, ledger, n))
+            except BaseException as error:
+                error.add_note(f"refused from commit {n} of {commits} on")
+                raise
+        assert ends.count("failed") > ends.count("completed")
+        assert len(set(ran)) == len(ran), "a tool ran twice"
+        await check_agreement(house.store)

@@ -1,0 +1,76 @@
+"""One run in which everything happens that can happen in a run, and what must hold of any run's record.
+
+It thinks, calls tools side by side, waits for an approval, is retried, gets a summary and asks a sub-agent.
+"""
+
+from collections import Counter
+from typing import Any
+
+from holdfast.agent.calls import NOT_RUN
+from holdfast.models.protocol import ModelInfo
+from holdfast.models.script import Call, Fail, Report, Rule, Say, Script, Think, When
+from holdfast.models.scripted import ScriptedModel
+from holdfast.schema.messages import Finish, Message, Summary, ToolCall, ToolResult
+from holdfast.schema.usage import Usage
+
+FULL = Report(Usage(input=95_000, output=10))
+SOME = Report(Usage(input=100, output=10))
+SCRIPT = Script(
+    rules=(
+        Rule((Say("## Task\nthe story"), SOME), When(prompt="about to outgrow your window")),
+        Rule((Say("fine"), SOME), When(prompt="the next prompt$")),
+        Rule((Say("all done"), SOME), When(prompt="the story")),
+        Rule((Call("echo", {"word": "c"}), SOME), When(prompt="look$", step=0)),
+        Rule((Say("found it"), SOME), When(prompt="look$", step=1)),
+        Rule(
+            (
+                Think("hm", opaque={"signature": "s"}),
+                Say("I look."),
+                Call("echo", {"word": "a"}),
+                Call("echo", {"word": "b"}),
+                Call("alone", {"word": "z"}),
+                SOME,
+            ),
+            When(prompt="work$", step=0),
+        ),
+        Rule((Say("oh"), Fail("overloaded")), When(prompt="work$", step=1), times=1),
+        Rule((Call("child", {"word": "look"}), FULL), When(prompt="work$", step=1)),
+    )
+)
+
+
+def story_model() -> ScriptedModel:
+    """Says the story to the prompt ``work``, and ``fine`` to ``the next prompt``."""
+    return ScriptedModel(SCRIPT, info=ModelInfo("offline/test", context_window=100_000))
+
+
+def results(messages: tuple[Message, ...]) -> list[ToolResult]:
+    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+
+
+def finish(message: Message) -> str:
+    return next((part.reason for part in message.parts if isinstance(part, Finish)), "none")
+
+
+def check_results(messages: tuple[Message, ...], tools: dict[str, Any], where: str | None) -> None:
+    """What a tool said is kept, and what never ran is told as such."""
+    for result in results(messages):
+        tool = tools[result.name]
+        if where in (f"before {result.name}.run", f"after {result.name}.run"):
+            continue  # held in the tool's own hands
+        if not tool.ran[result.call_id]:
+            assert (result.status, result.text) == ("cancelled", NOT_RUN)
+        elif result.call_id in tool.said:
+            assert result.text == tool.said[result.call_id]
+
+
+def check_record(messages: tuple[Message, ...], ending: str, *, own: str) -> None:
+    prompts = [m for m in messages if m.role == "user" and not any(isinstance(p, Summary) for p in m.parts)]
+    assert len(prompts) == 1, "the prompt is there once"
+    calls = [part.id for m in messages for part in m.parts if isinstance(part, ToolCall)]
+    assert Counter(calls) == Counter(result.call_id for result in results(messages)), "each call has one result"
+    answers = [m for m in messages if m.role == "assistant"]
+    assert all(finish(m) != "none" for m in answers), "nothing is open"
+    if messages[0].session_id == own:
+        expected = "end_turn" if ending == "completed" else ending
+        assert finish(answers[-1]) == expected
