@@ -395,3 +395,17 @@ async def test_a_workspace_whose_directory_is_gone_takes_no_prompts(tmp_path: Pa
         with pytest.raises(BadRequest, match="is gone"):
             await desk.start("go")
         assert not desk.directory.exists()
+
+
+async def test_the_output_of_every_call_can_be_found_and_the_run_names_its_model(tmp_path: Path) -> None:
+    script = saying((Call("ls", {}), Call("bash", {"command": "seq 1 20000"})), "done")
+    async with serving(tmp_path, script) as desk:
+        await desk.app.configuring.change({"models.large": "offline/demo"})
+        run = await desk.run("go", mode="auto", model=None)
+        assert run.model == "offline/demo"
+        listed, counted = results(await desk.messages(run.session_id))
+        short = await desk.app.store.call_output(listed.call_id)
+        assert short.path == ""
+        assert short.message_id == (await desk.messages(run.session_id))[-2].id
+        long = await desk.app.store.call_output(counted.call_id)
+        assert Path(long.path).read_text().endswith("19999\n20000\n")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -24,11 +24,11 @@ from holdfast.errors import ModelError, ModelNetwork, StoreUnwritable
 from holdfast.models.pricing import priced
 from holdfast.models.protocol import ModelDelta, Request, Stop
 from holdfast.models.retry import retry_wait
-from holdfast.schema.events import MessageCreated, MessageUpdated, RunRetrying
+from holdfast.schema.events import KnownDurable, MessageCreated, MessageUpdated, RunRetrying
 from holdfast.schema.messages import Finish, FinishReason, Message, Part, ToolCall
 from holdfast.schema.runs import Phase
 from holdfast.schema.usage import Usage
-from holdfast.store.writes import PutMessage
+from holdfast.store.writes import AnyWrite, PutMessage
 
 SAVE_SECONDS = 0.5
 
@@ -57,9 +57,10 @@ class Draft:
         self._saved_at = 0.0
         self._dirty = False
 
-    async def open(self) -> None:
-        """The row, before the request."""
-        await self._seat.commit([PutMessage(self.message)], [self._event(MessageCreated, self.message)])
+    async def open(self, writes: Sequence[AnyWrite] = (), events: Sequence[KnownDurable] = ()) -> None:
+        """The row, before the request, in one commit with what comes before it."""
+        created = self._event(MessageCreated, self.message)
+        await self._seat.commit([*writes, PutMessage(self.message)], [*events, created])
 
     async def begin_attempt(self) -> None:
         """Another attempt: what the last one said is taken back, in the ledger and before everyone's eyes."""

@@ -26,7 +26,8 @@ from holdfast.errors import HoldfastError, StoreError, StoreUnwritable, ToolErro
 from holdfast.schema.events import MessageCreated, MessageUpdated
 from holdfast.schema.messages import Message, ResultStatus, ToolCall, ToolResult
 from holdfast.schema.usage import Usage
-from holdfast.store.writes import PutMessage
+from holdfast.store import CallOutput
+from holdfast.store.writes import AddToolUse, PutCallOutput, PutMessage
 from holdfast.tools.protocol import Output
 
 NOT_RUN = "Not run: the run was stopped before this call began."
@@ -44,6 +45,8 @@ class StepCalls:
         self._attempt = attempt
         self.calls = calls_of(asked.parts)
         self._results: dict[str, ToolResult] = {}
+        self._wholes: dict[str, str] = {}
+        """Files with whole outputs, where there are any."""
         self._begun: set[str] = set()
         """Calls whose tool has been started."""
         self._doing = Doing(seat)
@@ -71,6 +74,17 @@ class StepCalls:
     def answered(self) -> Message:
         """With the results so far."""
         return replace(self._message, parts=self.results())
+
+    def records(self) -> tuple[PutCallOutput | AddToolUse, ...]:
+        """Where each call's whole output is, and the day's statistics."""
+        day = self._seat.now()[:10]
+        writes: list[PutCallOutput | AddToolUse] = []
+        for result in self.results():
+            path = self._wholes.get(result.call_id, "")
+            size = len(result.text.encode())
+            output = CallOutput(result.call_id, self._message.session_id, path, size, message_id=self._message.id)
+            writes += [PutCallOutput(output), AddToolUse(day=day, tool=result.name, failed=int(result.status != "ok"))]
+        return tuple(writes)
 
     def closed(self) -> Message:
         """Every call answered, when nothing of the step runs any more: those that were stopped, as stopped."""
@@ -192,6 +206,7 @@ class StepCalls:
             display=_redacted(output.display, redact),
             duration=round(seconds, 3),
         )
+        self._wholes[call.id] = output.whole
         is_last = len(self._results) == len(self.calls)
         if not is_last and self._seat.stopping is None:
             kind = MessageUpdated if self._announced else MessageCreated

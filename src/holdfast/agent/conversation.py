@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from holdfast.agent import compaction, history, prompt
 from holdfast.agent.kit import Kit
 from holdfast.agent.protocol import Seat, Spent
-from holdfast.schema.events import MessageFinished, MessageUpdated, SessionUpdated
+from holdfast.schema.events import KnownDurable, MessageFinished, MessageUpdated, SessionUpdated
 from holdfast.schema.messages import Context, Message, Part, text_of
 from holdfast.schema.usage import Usage
-from holdfast.store.writes import PutMessage, UpdateSession
+from holdfast.store.writes import AnyWrite, PutMessage, UpdateRun, UpdateSession
 
 _PAGE = 16
 _PAST_THE_END = 1 << 62
@@ -40,6 +40,10 @@ class Conversation:
         self.prompts: list[str] = []
         """What the person asked of this run, word for word, those that joined it included."""
         self.head: tuple[str, ...] = ()
+        self._writes: list[AnyWrite] = []
+        self._events: list[KnownDurable] = []
+        """What beginning the turn changed; stored with its first answer's row."""
+        self._untitled: str | None = None
 
     async def begin(self) -> None:
         """Read what is there, look around, and tell the model what is new."""
@@ -53,9 +57,21 @@ class Conversation:
             told = prompt.head(gathered, agent_prompt=self._kit.agent_prompt)
             self.head = told.blocks
         if told is not None:
-            messages = await self._tell(messages, told)
+            messages = self._tell(messages, told)
         self._start_with(messages)
-        await self._name_session(messages)
+        self._name_session(messages)
+        self._name_model()
+
+    def opening(self) -> tuple[list[AnyWrite], list[KnownDurable]]:
+        """What is to be stored before the first request; nothing after that."""
+        return self._writes, self._events
+
+    def opened(self) -> None:
+        """It is stored."""
+        self._writes, self._events = [], []
+        if self._untitled is not None:
+            self._kit.titler.suggest(self._seat.session.id, self._untitled)
+            self._untitled = None
 
     async def load(self) -> None:
         """Read what is there and the head as it was last sent, for a turn that tells nothing new."""
@@ -148,18 +164,18 @@ class Conversation:
         self._estimate = sum(compaction.estimated_parts(message.parts) for message in messages)
         self._is_empty = not any(message.role == "assistant" for message in messages)
 
-    async def _tell(self, messages: list[Message], told: Context) -> list[Message]:
+    def _tell(self, messages: list[Message], told: Context) -> list[Message]:
         """The prompt of this run carries what the model is told with it."""
         run_id = self._seat.run.id
         place = next((at for at in reversed(range(len(messages))) if _is_prompt_of(messages[at], run_id)), None)
         if place is None:
             return messages
         message = replace(messages[place], parts=(told, *messages[place].parts))
-        event = MessageUpdated(at=self._seat.now(), session_id=message.session_id, message=message)
-        await self._seat.commit([PutMessage(message)], [event])
+        self._writes.append(PutMessage(message))
+        self._events.append(MessageUpdated(at=self._seat.now(), session_id=message.session_id, message=message))
         return [*messages[:place], message, *messages[place + 1 :]]
 
-    async def _name_session(self, messages: list[Message]) -> None:
+    def _name_session(self, messages: list[Message]) -> None:
         """The first words of the first prompt, until a better title is found."""
         session = self._seat.session
         if session.title:
@@ -168,9 +184,14 @@ class Conversation:
         if title := first_words(said):
             at = self._seat.now()
             named = replace(session, title=title, busy=True, updated_at=at)
-            write = UpdateSession(session_id=session.id, title=title, updated_at=at)
-            await self._seat.commit([write], [SessionUpdated(at, session.id, named)])
-            self._kit.titler.suggest(session.id, said)
+            self._writes.append(UpdateSession(session_id=session.id, title=title, updated_at=at))
+            self._events.append(SessionUpdated(at, session.id, named))
+            self._untitled = said
+
+    def _name_model(self) -> None:
+        """A run that named none is told with the one it got."""
+        if self._seat.run.model is None:
+            self._writes.append(UpdateRun(run_id=self._seat.run.id, model=self._kit.model.info.name))
 
 
 def first_words(text: str) -> str:

@@ -23,10 +23,9 @@ from holdfast.agent.summary import Summarizer
 from holdfast.errors import HoldfastError, ModelContext
 from holdfast.models.pricing import priced
 from holdfast.models.protocol import Request, Stop
-from holdfast.schema.messages import Message, ToolResult, text_of
+from holdfast.schema.messages import Message, text_of
 from holdfast.schema.runs import EndReason, EndState, Outcome, RunError
 from holdfast.schema.usage import Usage
-from holdfast.store.writes import AddToolUse
 
 
 class PromptTurn:
@@ -95,7 +94,8 @@ class _Work:
     async def _ask(self) -> Stop:
         """One model request; its answer is in the draft."""
         self._draft = Draft(self._seat, self._kit.model.info.name)
-        await self._draft.open()
+        await self._draft.open(*self._talk.opening())
+        self._talk.opened()
         request = Request(
             system=self._talk.head,
             messages=self._talk.request_messages(),
@@ -133,19 +133,16 @@ class _Work:
         self._talk.replace_last(calls.asked)
         self._talk.append(answers)
         self._last_step_denied = denied(results)
-        used = tuple(self._use_of(result) for result in results)
+        records = calls.records()
         if limit := self._loop(calls) or self._limit_reached(calls.spent()):
-            return replace(self.over(*limit), writes=used)
-        crossing = await self._seat.boundary(messages=(answers,), writes=used, spent=calls.spent())
+            return replace(self.over(*limit), writes=records)
+        crossing = await self._seat.boundary(messages=(answers,), writes=records, spent=calls.spent())
         self._calls = None
         return crossing
 
     def _take(self, message: Message) -> None:
         self._talk.append(message)
         self._draft, self._last = None, message
-
-    def _use_of(self, result: ToolResult) -> AddToolUse:
-        return AddToolUse(day=self._seat.now()[:10], tool=result.name, failed=int(result.status != "ok"))
 
     def _usage(self, draft: Draft) -> Usage:
         told = draft.fold.usage
