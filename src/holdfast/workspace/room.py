@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.approvals.approver import Approver
 from holdfast.approvals.places import Places
 from holdfast.approvals.rules import read_rules
-from holdfast.config import Catalogue, Config, ResolvedModel, Settings, load_config
+from holdfast.config import Catalogue, Config, ResolvedModel, Settings, load_config, project_files
 from holdfast.errors import BadRequest
 from holdfast.models.patience import Deadlines
 from holdfast.models.protocol import Model
@@ -45,6 +46,12 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         return self.catalogue.resolve(name) if name else self.catalogue.large()
 
 
+class _Known(NamedTuple):
+    setup: Setup
+    marks: tuple[object, ...]
+    looked_at: float
+
+
 class Room:
     """Live parts of one workspace; closing one never touches another (`W3`)."""
 
@@ -56,20 +63,30 @@ class Room:
         self.jobs = JobTable(on_change=self._job_changed, now=shared.now)
         self.file_names = FileNames(self.path)
         self.approver = Approver(self._places())
-        self._setup: Setup | None = None
-        self._setup_at = 0.0
+        self._known: _Known | None = None
         self.titles = Titles(shared.store, now=shared.now)
 
     async def setup(self) -> Setup:
-        """The configuration and the models, as they were on disk at most a second ago."""
-        now = time.monotonic()
-        if self._setup is None or now - self._setup_at >= _FRESH_SECONDS:
-            self._setup, self._setup_at = await self._read_setup(), now
-        return self._setup
+        """The configuration and the models, as they were on disk at most a second ago; read again when changed."""
+        known, now = self._known, time.monotonic()
+        if known is not None and now - known.looked_at < _FRESH_SECONDS:
+            return known.setup
+        marks = await asyncio.to_thread(self._marks)
+        setup = known.setup if known is not None and known.marks == marks else await self._read_setup()
+        if self._known is known:  # nobody said meanwhile that it changed
+            self._known = _Known(setup, marks, now)
+        return setup
 
     def forget_setup(self) -> None:
         """The configuration, a key or the trust was changed: the next one to ask reads it anew."""
-        self._setup = None
+        self._known = _Known(self._known.setup, (), -_FRESH_SECONDS) if self._known else None
+
+    def _marks(self) -> tuple[object, ...]:
+        """What changes when a file does that the setup is made from."""
+        locations, env = self.shared.locations, self.shared.env
+        named = [Path(env["HOLDFAST_CONFIG"])] if env.get("HOLDFAST_CONFIG") else []
+        files = (locations.config_file, locations.secrets_file, locations.trust_file, *named, *project_files(self.path))
+        return (self.path.is_dir(), *(_mark(file) for file in files))
 
     async def _read_setup(self) -> Setup:
         config, trusted = await asyncio.to_thread(self._load)
@@ -114,3 +131,11 @@ class Room:
         kind = JobStarted if job.state == "running" else JobFinished
         event = kind(at=self.shared.now(), session_id=job.session_id, job=job)
         await self.shared.store.commit(Batch((PutJob(job),), (event,)))
+
+
+def _mark(file: Path) -> tuple[str, int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return str(file), found.st_ino, found.st_mtime_ns, found.st_size
