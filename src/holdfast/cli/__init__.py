@@ -14,20 +14,22 @@ import sys
 from collections.abc import Sequence
 
 from holdfast import __version__
+from holdfast.cli import streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in (words[: words.index("--")] if "--" in words else words)
+    streams.open_what_is_closed()
     try:
-        return _main(words)
-    except SystemExit as left:  # argparse has said all there is
-        return left.code if isinstance(left.code, int) else 0
+        status = _left(words)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        _let_go_of_stdout()
+        streams.let_go(sys.stdout)
         return 0  # whoever read had enough
     except Exception as error:  # noqa: BLE001 - the one place where everything ends: a person gets two lines
         if debug:
@@ -35,6 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             traceback.print_exc()
         return _told(error)
+
+
+def _left(words: list[str]) -> int:
+    try:
+        return _main(words)
+    except SystemExit as left:  # argparse has said all there is
+        return left.code if isinstance(left.code, int) else 0
 
 
 def _main(words: list[str]) -> int:
@@ -51,7 +60,7 @@ def _main(words: list[str]) -> int:
         elif word != "--debug":
             return _unknown(word, kind="option")
     if not words:
-        sys.stderr.write("The terminal interface comes with a later version; until then, this is what there is:\n\n")
+        streams.say("The terminal interface comes with a later version; until then, this is what there is:\n\n")
         return _overview()
     return _command(words, directory)
 
@@ -76,13 +85,11 @@ def _command(words: list[str], directory: str | None) -> int:
     _load_msgspec()
     from holdfast.cli.parsing import parse, parser_of
 
-    _write_what_can_be_shown()
     args = parse(parser_of(command), rest)
     _go_to(args.directory or directory)
     gc.freeze()
     gc.enable()
     status = int(args.run(args))
-    sys.stdout.flush()
     gc.freeze()
     return status
 
@@ -104,7 +111,7 @@ def _unknown(word: str, *, kind: str) -> int:
 
     close = difflib.get_close_matches(word, all_commands(), n=1, cutoff=0.7)
     advice = f"did you mean '{close[0]}'? " if close else ""
-    sys.stderr.write(f"holdfast: there is no {kind} {word!r}\n          {advice}'holdfast --help' lists all\n")
+    streams.say(f"holdfast: there is no {kind} {word!r}\n          {advice}'holdfast --help' lists all\n")
     return 2
 
 
@@ -125,6 +132,10 @@ def _told(error: Exception) -> int:
     from holdfast.cli.problems import Problem, what_and_advice
     from holdfast.errors import HoldfastError
 
+    if isinstance(error, OSError) and (why := streams.failure_of_stdout(error)):
+        streams.let_go(sys.stdout)
+        streams.say(f"holdfast: cannot write to stdout: {why}\n")
+        return Exit.FAILED
     if isinstance(error, Problem):
         what, advice, status = error.what, error.advice, error.status
     elif isinstance(error, HoldfastError):
@@ -132,24 +143,5 @@ def _told(error: Exception) -> int:
     else:
         what, advice = f"an unexpected {type(error).__name__}: {error}", "--debug shows where; please report it"
         status = int(Exit.FAILED)
-    sys.stderr.write(f"holdfast: {what}\n          {advice}\n")
+    streams.say(f"holdfast: {what}\n          {advice}\n")
     return status
-
-
-def _write_what_can_be_shown() -> None:
-    """A terminal that knows less than all of Unicode gets question marks, not an error; what is closed is nobody's."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process lives
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")
-
-
-def _let_go_of_stdout() -> None:
-    """Else the interpreter complains when it flushes at its end."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass  # there is no stdout to let go of

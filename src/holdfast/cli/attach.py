@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
             screen.note("left; what runs goes on")
         finally:
             screen.finish()
-    return Exit.COMPLETED
+    return Exit.FAILED if screen.out_failed else Exit.COMPLETED
 
 
 class Attached:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.cli.commands import Command
 from holdfast.cli.exits import Exit
+from holdfast.cli.streams import say
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -37,8 +40,13 @@ class Parser(argparse.ArgumentParser):
         shown = [f"  {line:<{width}}  {meaning}".rstrip() for line, meaning in examples]
         self.epilog = "\n".join(["examples:", *shown]) if shown else None
 
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """A help that cannot be written is no success; argparse would keep that to itself."""
+        if file is not None:
+            file.write(message)
+
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {message}\n{' ' * len(self.prog)}  '{self.prog} --help' shows how it is used\n")
+        say(f"{self.prog}: {message}\n{' ' * len(self.prog)}  '{self.prog} --help' shows how it is used\n")
         raise SystemExit(Exit.USAGE)
 
 

@@ -258,7 +258,7 @@ class Runner:
         self._tell_end(run)
         if self._job.last_message:
             status = self._write_last(run.text, self._job.last_message) or status
-        return status
+        return Exit.FAILED if self._screen.out_failed and not status else status
 
     def _print(self, run: Run, status: int, output: Any) -> None:
         if self._job.output == "text":

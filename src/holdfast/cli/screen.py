@@ -10,6 +10,8 @@ import os
 import sys
 from typing import TextIO
 
+from holdfast.cli.streams import let_go
+
 _SHOWN_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 _PLAIN = str.maketrans({**_SHOWN_CONTROLS, ord("\n"): "\n", ord("\t"): "\t", ord("\r"): ""})
 _ONE_LINE = str.maketrans({**_SHOWN_CONTROLS, ord("\n"): " ", ord("\t"): " ", ord("\r"): ""})
@@ -78,6 +80,8 @@ class Screen:
         self._has_text = False
         self._new_block = False
         self._reader_left = False
+        self.out_failed = False
+        """Something that was to be read could not be written: no success."""
 
     def _spinner(self) -> Spinner | None:
         if not self.err_is_terminal or self.quiet or os.environ.get("TERM", "") == "dumb":
@@ -154,7 +158,11 @@ class Screen:
             self.out.flush()
         except BrokenPipeError:
             self._reader_left = True  # the run goes on, and its end is still told by the exit status
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
+            let_go(self.out)
+        except OSError as error:
+            self._reader_left = self.out_failed = True
+            let_go(self.out)
+            self.warn(f"holdfast: cannot write to stdout: {error.strerror or error}")
         if text.endswith("\n") or not self._shared:
             self._let_spinner()
 

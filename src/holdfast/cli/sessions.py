@@ -97,7 +97,7 @@ def show(args: argparse.Namespace) -> int:
     screen.line(f"{view.id}  {one_line(view.title)}")
     for line in transcript(messages, screen):
         screen.line(line)
-    return Exit.COMPLETED
+    return Exit.FAILED if screen.out_failed else Exit.COMPLETED
 
 
 def transcript(messages: list[Message], screen: Screen) -> list[str]:

@@ -48,4 +48,4 @@ def run(args: argparse.Namespace) -> int:
         screen.finish()
     if found.state != "completed":
         screen.warn(f"{found.state}: {one_line(found.error.message if found.error else found.reason or '', most=500)}")
-    return status
+    return Exit.FAILED if screen.out_failed and not status else status

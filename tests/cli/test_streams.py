@@ -1,0 +1,42 @@
+"""Standard streams that are closed or full, and bytes that are no text: told in lines, never as faults."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.shell import Shell
+
+
+def _bash(sh: Shell, words: str, *, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    program = f'"{sys.executable}" -m holdfast {words}'
+    given = {**sh.env, **(env or {})}
+    done = subprocess.run(
+        ["bash", "-c", program],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=given,
+        cwd=sh.work,
+    )
+    assert "Traceback" not in done.stderr
+    assert "unexpected" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize("words", ["run '!say fine'", "run --help", "--help", "--version", "sessions list"])
+def test_a_full_stdout_is_one_line_and_no_success(sh: Shell, words: str) -> None:
+    done = _bash(sh, f"{words} >/dev/full")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "holdfast: cannot write to stdout: No space left on device"
+
+
+@pytest.mark.parametrize("words", ["run '!say fine'", "--help", "nonsense"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_a_closed_stream_is_nobody_and_no_fault(sh: Shell, words: str, closed: str) -> None:
+    done = _bash(sh, f"{words} {closed}")
+    assert done.returncode == (2 if words == "nonsense" else 0)
+    if closed in ("<&-", "2>&-") and words.startswith("run '"):
+        assert done.stdout == "fine\n"
