@@ -1,5 +1,6 @@
 """One whole server without its sockets: real ledger, real tools, the scripted model or a provider on loopback."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -70,13 +71,22 @@ def saying(*answers: str | Act | tuple[Act, ...], **fields: Any) -> Script:
 
 @asynccontextmanager
 async def serving(
-    directory: Path, script: Script | None = None, *, env: Mapping[str, str] | None = None, bounds: Bounds = PATIENT
+    directory: Path,
+    script: Script | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    config: str = "",
+    bounds: Bounds = PATIENT,
 ) -> AsyncIterator[Desk]:
     """A server whose ``offline/demo`` says this script, with one workspace open (not trusted)."""
     home, work = directory / "home", directory / "work"
     work.mkdir(exist_ok=True)
     environment = {**os.environ, "HOLDFAST_HOME": str(home), **(env or {})}
     scripts = {"demo": script} if script is not None else None
-    async with open_app(Locations.from_env(environment), environment, scripts=scripts, bounds=bounds) as app:
+    locations = Locations.from_env(environment)
+    if config:
+        await asyncio.to_thread(locations.prepare)
+        locations.config_file.write_text(config)
+    async with open_app(locations, environment, scripts=scripts, bounds=bounds) as app:
         view, _ = await app.workspaces.open(str(work))
         yield Desk(app, work, view.id)

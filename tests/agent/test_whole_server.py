@@ -1,0 +1,410 @@
+"""The whole server without its sockets: real tools, real HTTP to a provider on loopback, each of the four wires.
+
+Every request that the provider gets is read as its vendor would read it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.schema.approvals import ApprovalState
+from holdfast.schema.events import MessageFinished, RunFinished, RunRetrying
+from holdfast.schema.messages import Finish, Message, Reasoning, Summary, ToolResult, text_of
+from holdfast.schema.runs import Limits
+from holdfast.testing import (
+    WIRES,
+    Answer,
+    Call,
+    Fail,
+    Gate,
+    Hang,
+    Received,
+    Say,
+    TestProvider,
+    Think,
+    Tokens,
+    Wire,
+    text,
+)
+from tests.support.agreement import check_agreement
+from tests.support.server import Desk, serving
+from tests.support.wire_rules import check_anthropic, check_chat, check_gemini, check_responses
+
+each_wire = pytest.mark.parametrize("wire", WIRES)
+
+PRICE = "price = { input = 1.0, output = 10.0, cache_read = 0.0, cache_write = 0.0 }"
+
+
+def config(provider: TestProvider, *wires: Wire) -> str:
+    """A provider per wire, with a small window and prices."""
+    return "".join(
+        f'[providers.test-{wire}]\nwire = "{wire}"\nbase_url = "{provider.url(wire)}"\n'
+        f'[providers.test-{wire}.models.m]\ncontext_window = 100000\nreasoning = ["low", "high"]\n{PRICE}\n'
+        for wire in wires
+    )
+
+
+@asynccontextmanager
+async def server(directory: Path, *wires: Wire) -> AsyncIterator[tuple[Desk, TestProvider]]:
+    async with TestProvider(fallback=text("that is all")) as provider:
+        async with serving(directory, config=config(provider, *(wires or WIRES))) as desk:
+            yield desk, provider
+            await check_agreement(desk.app.store)
+        for received in provider.requests:
+            check_received(received)
+
+
+def check_received(received: Received) -> None:
+    ids = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+    match received.wire:
+        case "openai-chat":
+            check_chat(received.body["messages"], ids)
+        case "openai-responses":
+            check_responses(received.body["input"], ids)
+        case "anthropic":
+            check_anthropic(received.body, ids)
+        case "gemini":
+            check_gemini(received.body["contents"])
+
+
+def is_title(received: Received) -> bool:
+    return "Give this coding task a title" in json.dumps(received.body)
+
+
+def script(provider: TestProvider, *answers: Answer) -> None:
+    """These answers in order; titles, which are asked for beside, get their own."""
+    waiting = list(answers)
+
+    def respond(received: Received) -> Answer:
+        if is_title(received):
+            return text("A title", usage=None)
+        return waiting.pop(0) if waiting else text("that is all")
+
+    provider._respond = respond
+
+
+def model(wire: Wire) -> str:
+    return f"test-{wire}/m"
+
+
+def results(messages: tuple[Message, ...]) -> list[ToolResult]:
+    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+
+
+async def shown(desk: Desk, words: bytes, *, of: bytes) -> None:
+    """Until everyone who watches has seen these words."""
+    async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
+        if item.kind in ("delta", "snapshot") and words in item.body and b'"of":"%b"' % of in item.body:
+            return
+
+
+async def asked(provider: TestProvider, count: int) -> list[Received]:
+    """The requests of the work itself, when there are so many."""
+    while len(found := [one for one in provider.requests if not is_title(one)]) < count:
+        await provider.wait_for_requests(len(provider.requests) + 1)
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@each_wire
+@pytest.mark.promise("R6", "R8")
+async def test_tools_work_steers_join_and_the_end_tells_it_all(tmp_path: Path, wire: Any) -> None:
+    async with server(tmp_path, wire) as (desk, provider):
+        script(
+            provider,
+            Answer((Think("first a file"), Say("I write."), Call("write", {"path": "made.txt", "content": "hello\n"}))),
+            Answer((Call("bash", {"command": "cat made.txt"}), Call("ls", {}), Gate("boundary"))),
+            text("It says hello."),
+        )
+        accepted = await desk.start("make a file", model=model(wire), mode="auto")
+        await asked(provider, 2)
+        steer = await desk.start(
+            "in English", model=model(wire), mode="auto", session_id=accepted.run.session_id, delivery="steer"
+        )
+        assert steer.decision == "steered"
+        provider.open("boundary")
+        run = await desk.ended(accepted)
+        assert (run.state, run.reason, run.text, run.steps) == ("completed", "end_turn", "It says hello.", 3)
+        joined = await desk.ended(steer)
+        assert (joined.state, joined.host_run_id) == ("completed", run.id)
+        assert (desk.directory / "made.txt").read_text() == "hello\n"
+        wrote, cat, listed = results(await desk.messages(run.session_id))
+        assert (wrote.status, cat.status, listed.status) == ("ok", "ok", "ok")
+        assert "hello" in cat.text
+        assert "made.txt" in listed.text
+        last = (await asked(provider, 3))[2]
+        assert "in English" in json.dumps(last.body)
+        kinds = [type(event) for event in await desk.events() if isinstance(event, MessageFinished | RunFinished)]
+        assert kinds[-2:] == [RunFinished, RunFinished]
+        assert (run.usage.input, run.usage.output) == (300, 60)
+        assert run.usage.cost == pytest.approx(300e-6 + 600e-6)
+
+
+@each_wire
+@pytest.mark.promise("C3", "C5", "C6", "C7", "C9")
+async def test_a_cancel_in_mid_stream_closes_the_connection_and_the_next_prompt_is_answered(
+    tmp_path: Path, wire: Any
+) -> None:
+    async with server(tmp_path, wire) as (desk, provider):
+        script(provider, Answer((Think("hm"), Say("half an answer", chunk=4), Hang())), text("a whole one"))
+        accepted = await desk.start("first", model=model(wire))
+        await shown(desk, b"wer", of=b"text")
+        number = next(one.number for one in provider.requests if not is_title(one))
+        receipt = await desk.app.engine.cancel_session(accepted.run.session_id)
+        await provider.wait_for_disconnect(number)
+        (line,) = receipt.runs
+        assert (line.was, line.ended_as, line.reason) == ("active", "cancelled", "user_cancel")
+        assert line.doing is not None
+        assert (line.doing.phase, line.doing.what) == ("streaming", model(wire))
+        run = await desk.ended(accepted)
+        assert (run.state, run.text, run.error) == ("cancelled", "half an answer", None)
+        prompt, answer = await desk.messages(run.session_id)
+        assert text_of(prompt.parts) == "first"
+        assert answer.parts[-1] == Finish("cancelled")
+        again = await desk.run("second", model=model(wire), session_id=run.session_id)
+        assert (again.state, again.text) == ("completed", "a whole one")
+        assert "half an answer" in json.dumps((await asked(provider, 2))[1].body)
+
+
+@each_wire
+@pytest.mark.promise("C3", "C6", "C7", "R8")
+async def test_a_cancel_kills_what_a_tool_started_before_the_end_is_told(tmp_path: Path, wire: Any) -> None:
+    async with server(tmp_path, wire) as (desk, provider):
+        command = "sleep 1000 & echo $! > pids; echo $$ >> pids; echo ready; wait"
+        script(
+            provider,
+            Answer((Say("I run it."), Call("bash", {"command": command}), Call("bash", {"command": "echo never"}))),
+            text("on we go"),
+        )
+        accepted = await desk.start("go", model=model(wire), mode="auto")
+        await shown(desk, b"ready", of=b"output")
+        pids = [int(line) for line in (desk.directory / "pids").read_text().split()]
+        assert all(map(is_alive, pids))
+        receipt = await desk.app.engine.cancel_session(accepted.run.session_id)
+        assert not any(map(is_alive, pids)), "the end was told while a process lived"
+        (line,) = receipt.runs
+        assert line.doing is not None
+        assert (line.doing.phase, line.doing.what) == ("tool", f"bash: {command}")
+        assert any("sleep 1000" in name for name in line.killed)
+        assert line.left_running == ()
+        killed, never = results(await desk.messages(accepted.run.session_id))
+        assert killed.status == never.status == "cancelled"
+        assert "ready" in killed.text
+        assert "Not run" in never.text
+        again = await desk.run("and now", model=model(wire), session_id=accepted.run.session_id)
+        assert (again.state, again.text) == ("completed", "on we go")
+
+
+@each_wire
+@pytest.mark.promise("C8", "W4")
+async def test_a_cancel_reaches_an_approval_a_question_and_a_sub_agent(tmp_path: Path, wire: Any) -> None:
+    async with server(tmp_path, wire) as (desk, provider):
+        question = {"questions": [{"text": "Sure?", "kind": "yes_no"}]}
+        states: list[ApprovalState] = []
+        for call in (Call("bash", {"command": "touch made"}), Call("ask", question)):
+            script(provider, Answer((call,)))
+            accepted = await desk.start("go", model=model(wire))
+            store = desk.app.store
+            async for _ in desk.app.hub.subscribe(after=f"{store.log_id}.0"):
+                asks = [*(await store.open_approvals()).items, *(await store.open_questions()).items]
+                if asks:
+                    break
+            now = (await desk.app.engine.get_run(accepted.run.id)).now
+            assert now is not None
+            assert now.phase == ("approval" if call.name == "bash" else "question")
+            (line,) = (await desk.app.engine.cancel_session(accepted.run.session_id)).runs
+            assert line.ended_as == "cancelled"
+            read = store.approval if call.name == "bash" else store.question
+            states.append((await read(asks[0].id)).state)
+            (result,) = results(await desk.messages(accepted.run.session_id))
+            assert result.status == "cancelled"
+        assert states == ["cancelled", "cancelled"]
+        assert not (desk.directory / "made").exists()
+        script(provider, Answer((Call("agent", {"title": "t", "prompt": "look"}),)), Answer((Say("looking"), Hang())))
+        accepted = await desk.start("go", model=model(wire))
+        await shown(desk, b"looking", of=b"text")
+        lines = (await desk.app.engine.cancel_session(accepted.run.session_id)).runs
+        assert [line.ended_as for line in lines] == ["cancelled", "cancelled"]
+        assert len({line.session_id for line in lines}) == 2
+
+
+@each_wire
+@pytest.mark.promise("R13")
+async def test_failed_attempts_are_told_and_replaced(tmp_path: Path, wire: Any) -> None:
+    async with server(tmp_path, wire) as (desk, provider):
+        broken = Fail("overloaded", "Overloaded, please try again in 1ms")
+        script(
+            provider,
+            Answer(status=503, headers={"Retry-After": "0"}),
+            Answer((Say("wrong words"), Call("write", {"path": "made", "content": "x"}), broken)),
+            Answer((Say("right words"), Call("write", {"path": "made", "content": "x"}))),
+            Answer(status=429, headers={"Retry-After": "0"}),
+            text("done"),
+        )
+        run = await desk.run("go", model=model(wire), mode="auto")
+        assert (run.state, run.text, run.steps) == ("completed", "done", 2)
+        told = [event for event in await desk.events() if isinstance(event, RunRetrying)]
+        assert [(event.attempt, event.cause) for event in told] == [
+            (1, "overloaded"),
+            (2, "overloaded"),
+            (1, "rate_limit"),
+        ]
+        _, first, _, last = await desk.messages(run.session_id)
+        assert text_of(first.parts) == "right words"
+        assert text_of(last.parts) == "done"
+        assert len(results(await desk.messages(run.session_id))) == 1
+        assert len(await desk.app.sessions.changes(run.session_id)) == 1
+
+
+CONTEXT_ERRORS: dict[Wire, dict[str, Any]] = {
+    "openai-chat": {"error": {"code": "context_length_exceeded", "message": "maximum context length is 100"}},
+    "openai-responses": {"error": {"code": "context_length_exceeded", "message": "too long"}},
+    "anthropic": {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 1"}},
+    "gemini": {"error": {"code": 400, "message": "The input token count (9) exceeds the maximum", "status": "INVALID"}},
+}
+
+
+@each_wire
+@pytest.mark.promise("R12")
+async def test_a_full_window_gets_a_summary_whoever_notices_it_first(tmp_path: Path, wire: Any) -> None:
+    async with server(tmp_path, wire) as (desk, provider):
+        todos = {"todos": [{"text": "mend it", "status": "in_progress"}, {"text": "test it", "status": "pending"}]}
+        script(
+            provider,
+            Answer((Call("todos", todos),), usage=Tokens(input=95_000)),
+            text("## Task\nmend the thing"),
+            Answer(status=400, error=CONTEXT_ERRORS[wire]),
+            text("## Task\nmend it still"),
+            text("mended"),
+        )
+        run = await desk.run("please mend the thing", model=model(wire))
+        assert (run.state, run.text, run.steps) == ("completed", "mended", 2)
+        summaries = [part for m in await desk.messages(run.session_id) for part in m.parts if isinstance(part, Summary)]
+        assert len(summaries) == 2
+        for summary in summaries:
+            assert "please mend the thing" in summary.text
+            assert "- [in_progress] mend it\n- [pending] test it" in summary.text
+        sent = [json.dumps(one.body) for one in await asked(provider, 5)]
+        assert "mend it still" in sent[4]
+        assert "mend the thing" not in sent[4].replace("please mend the thing", "")
+
+
+@each_wire
+@pytest.mark.promise("R11", "R12")
+async def test_settings_of_a_run_are_its_own(tmp_path: Path, wire: Any) -> None:
+    async with server(tmp_path, wire) as (desk, provider):
+        script(provider, text("one"), text("two"), *[Answer((Call("ls", {"path": "."}),))] * 3)
+        schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+        first = await desk.run("go", model=model(wire), effort="high", output_schema=schema)
+        second = await desk.run("go", model=model(wire), session_id=first.session_id)
+        with_effort, without = (json.dumps(one.body) for one in (await asked(provider, 2))[:2])
+        assert (first.effort, second.effort) == ("high", None)
+        assert with_effort != without
+        assert '"required": ["a"]' in with_effort
+        assert '"required": ["a"]' not in without
+        dear = await desk.run("go", model=model(wire), limits=Limits(max_cost=0.0001), session_id=first.session_id)
+        assert (dear.state, dear.reason) == ("failed", "limit_cost")
+        assert dear.steps == 1
+        assert dear.error is not None
+        assert "limit" in dear.error.message
+        assert (await desk.run("go", model=model(wire), session_id=first.session_id)).state == "completed"
+        assert "effort" not in (desk.app.shared.locations.config_file.read_text())
+
+
+@each_wire
+async def test_a_final_answer_has_the_shape_that_was_asked_for(tmp_path: Path, wire: Any) -> None:
+    async with server(tmp_path, wire) as (desk, provider):
+        schema = {
+            "type": "object",
+            "properties": {"files": {"type": "array", "items": {"type": "string"}}},
+            "required": ["files"],
+            "additionalProperties": False,
+        }
+        script(provider, Answer((Call("ls", {}),)), text('{"files": ["a"]}'))
+        run = await desk.run("list", model=model(wire), output_schema=schema)
+        assert json.loads(run.text) == {"files": ["a"]}
+        for one in await asked(provider, 2):
+            body = one.body
+            found = {
+                "openai-chat": lambda body: body["response_format"]["json_schema"]["schema"],
+                "openai-responses": lambda body: body["text"]["format"]["schema"],
+                "anthropic": lambda body: body["output_config"]["format"]["schema"],
+                "gemini": lambda body: body["generationConfig"]["responseJsonSchema"],
+            }[one.wire](body)
+            assert found == schema
+
+
+@pytest.mark.promise("C6", "R11")
+async def test_a_session_goes_from_vendor_to_vendor_and_nobody_gets_anothers_thoughts(tmp_path: Path) -> None:
+    async with server(tmp_path) as (desk, provider):
+        session_id = None
+        wires: list[Wire] = [*WIRES, *reversed(WIRES)]
+        for number, wire in enumerate(wires):
+            thoughts = Think("secret thought", opaque=f"opaque-of-{wire}-{number}")
+            script(
+                provider,
+                Answer((thoughts, Say("I look."), Call("ls", {}))),
+                Answer((Think("again", opaque=f"opaque-of-{wire}-{number}b"), Say(f"done {number}"))),
+            )
+            run = await desk.run("go", model=model(wire), session_id=session_id)
+            assert (run.state, run.text) == ("completed", f"done {number}")
+            session_id = run.session_id
+        for one in provider.requests:
+            sent = json.dumps(one.body)
+            foreign = [wire for wire in WIRES if wire != one.wire and f"opaque-of-{wire}-" in sent]
+            assert not foreign
+            assert "b3BhcXVl" not in sent or one.wire == "gemini"  # the same in base64, as Gemini's signatures are
+        messages = await desk.messages(session_id or "")
+        assert sum(isinstance(part, Reasoning) for m in messages for part in m.parts) == 2 * len(wires)
+
+
+@each_wire
+@pytest.mark.promise("R12")
+async def test_what_sub_agents_and_titles_cost_is_counted_once(tmp_path: Path, wire: Any) -> None:
+    async with server(tmp_path, wire) as (desk, provider):
+        agent = Call("agent", {"title": "look", "prompt": "look around"})
+        script(
+            provider,
+            Answer((agent, agent), usage=Tokens(input=1, output=1)),
+            *[text("seen", usage=Tokens(input=10, output=10))] * 2,
+            text("thanks", usage=Tokens(input=100, output=100)),
+        )
+        run = await desk.run("go", model=model(wire))
+        assert (run.state, run.text) == ("completed", "thanks")
+        assert (run.usage.input, run.usage.output, run.steps) == (121, 121, 2)
+        session = await desk.app.store.session(run.session_id)
+        children = (await desk.app.store.sessions(desk.workspace_id, limit=9, parent_id=run.session_id)).items
+        assert [child.usage.input for child in children] == [10, 10]
+        by_day = await desk.app.store.usage_stats(since="2000-01-01", until="2100-01-01")
+        titled = session.usage.input - 121
+        assert sum(row.usage.input for row in by_day) == 121 + titled
+        assert session.usage.cost == pytest.approx(sum(row.usage.cost for row in by_day))
+
+
+@pytest.mark.promise("C9")
+async def test_nobody_who_watches_sees_a_cancel_as_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with server(tmp_path) as (desk, provider):
+        script(provider, Answer((Call("bash", {"command": "echo ready; sleep 1000"}),)))
+        accepted = await desk.start("go", model=model("anthropic"), mode="auto")
+        await shown(desk, b"ready", of=b"output")
+        await desk.app.engine.cancel_session(accepted.run.session_id)
+        ends = [event.run for event in await desk.events() if isinstance(event, RunFinished)]
+        assert [(run.state, run.error) for run in ends] == [("cancelled", None)]
+        stored = await desk.messages(accepted.run.session_id)
+        assert all(part.reason != "error" for m in stored for part in m.parts if isinstance(part, Finish))
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
