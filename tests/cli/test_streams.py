@@ -8,16 +8,15 @@ import pytest
 from tests.cli.shell import Shell
 
 
-def _bash(sh: Shell, words: str, *, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    program = f'"{sys.executable}" -m holdfast {words}'
-    given = {**sh.env, **(env or {})}
+def _bash(sh: Shell, words: str, *, before: str = "") -> subprocess.CompletedProcess[str]:
+    program = f'{before} "{sys.executable}" -m holdfast {words}'
     done = subprocess.run(
         ["bash", "-c", program],
         check=False,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        env=given,
+        env=sh.env,
         cwd=sh.work,
     )
     assert "Traceback" not in done.stderr
@@ -40,3 +39,29 @@ def test_a_closed_stream_is_nobody_and_no_fault(sh: Shell, words: str, closed: s
     assert done.returncode == (2 if words == "nonsense" else 0)
     if closed in ("<&-", "2>&-") and words.startswith("run '"):
         assert done.stdout == "fine\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run $'\\xff'",
+        "sessions show $'\\xff'",
+        "$'\\xff'",
+        "-C $'\\xff' run hi",
+        "run --attach $'\\xff' hi",
+        "run --model $'\\xff' hi",
+    ],
+)
+def test_arguments_that_are_no_text_are_usage_errors(sh: Shell, words: str) -> None:
+    done = _bash(sh, words)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 2)
+    assert r"'\xff' is not UTF-8" in done.stderr
+
+
+def test_a_home_or_a_directory_that_is_no_text_is_a_usage_error(sh: Shell) -> None:
+    done = _bash(sh, "status", before="export HOLDFAST_HOME=$'/tmp/\\xff';")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 2)
+    assert r"HOLDFAST_HOME '/tmp/\xff' is not UTF-8" in done.stderr
+    done = _bash(sh, "run hi", before="mkdir $'\\xff'; cd $'\\xff';")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 2)
+    assert "not UTF-8" in done.stderr

@@ -47,6 +47,7 @@ def _left(words: list[str]) -> int:
 
 
 def _main(words: list[str]) -> int:
+    _refuse_what_is_no_text(words)
     directory: str | None = None
     while words and words[0].startswith("-"):
         word = words.pop(0)
@@ -63,6 +64,19 @@ def _main(words: list[str]) -> int:
         streams.say("The terminal interface comes with a later version; until then, this is what there is:\n\n")
         return _overview()
     return _command(words, directory)
+
+
+def _refuse_what_is_no_text(words: list[str]) -> None:
+    """Arguments and variables may be any bytes; what is sent, stored and shown is text in UTF-8."""
+    from_env = {name: value for name, value in os.environ.items() if name.startswith("HOLDFAST_")}
+    for name, value in (*(("the argument", word) for word in words), *from_env.items()):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            from holdfast.cli.problems import Problem
+
+            shown = ascii(os.fsencode(value))[1:]
+            raise Problem(f"{name} {shown} is not UTF-8 text", advice="give it in UTF-8", status=2) from None
 
 
 def _overview() -> int:

@@ -65,8 +65,16 @@ class Here:
 
 def directory() -> str:
     try:
-        return os.getcwd()
+        found = os.getcwd()
+        found.encode()
+    except UnicodeEncodeError:
+        raise Problem(
+            f"the name of the directory that you are in is not UTF-8: {ascii(os.getcwdb())[1:]}",
+            advice="rename it, or go to another one",
+            status=Exit.USAGE,
+        ) from None
     except FileNotFoundError:
         raise Problem(
             "the directory that you are in does not exist any more", advice="go to another one", status=Exit.USAGE
         ) from None
+    return found

@@ -99,12 +99,6 @@ def _prompt(words: list[str], screen: Screen) -> str:
     said = " ".join(words if words != ["-"] else []).strip()
     piped = _piped(screen)
     prompt = "\n\n".join(part for part in (said, piped) if part)
-    try:
-        prompt.encode()
-    except UnicodeEncodeError:
-        raise Problem(
-            "the prompt is not UTF-8 text", advice="check the terminal's encoding", status=Exit.USAGE
-        ) from None
     if not prompt:
         raise Problem(
             "there is no prompt",
