@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
 from holdfast.agent.protocol import Ended, Ending, GoOn, StopNow
@@ -28,6 +28,12 @@ from tests.support.stepping import SteppedLedger, Stepper
 
 SESSIONS = ("ses_1", "ses_2")
 PROMPTS = ("answer", "tools", "tools", "fail", "raise", "stubborn", "delegate")
+
+
+def _note(words: str) -> None:
+    """For whoever reads a failure that hypothesis found; the long lives are repeated by their seed."""
+    if currently_in_test_context():
+        note(words)
 
 
 class World:
@@ -143,7 +149,7 @@ class World:
         number, kind = divmod(number, 8)
         if waiting and kind < 7:
             place = number % len(waiting)
-            note(f"open {waiting[place]}")
+            _note(f"open {waiting[place]}")
             self.counts[waiting[place]] += 1
             self.stepper.open(place)
         else:
@@ -170,7 +176,7 @@ class World:
             *[lambda: self._refuse(number % 4)] * 2,
             lambda: self.engine.delete_session(session_id if number % 8 == 0 else "ses_none"),
         ]
-        note(f"act {which} in {session_id} on {run_id}")
+        _note(f"act {which} in {session_id} on {run_id}")
         self.counts["asked"] += 1
         self._spawn(self._asked(acts[which]()))
 

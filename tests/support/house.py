@@ -93,7 +93,7 @@ class House:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Lets the loop turn until something is so that nobody is told of; the test's time-out is the bound."""
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
             await asyncio.sleep(0)
 
     async def quiet(self) -> None:
