@@ -5,6 +5,7 @@ Every request that the provider gets is read as its vendor would read it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -408,3 +409,34 @@ async def test_nobody_who_watches_sees_a_cancel_as_an_error(tmp_path: Path, capl
         stored = await desk.messages(accepted.run.session_id)
         assert all(part.reason != "error" for m in stored for part in m.parts if isinstance(part, Finish))
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_a_title_that_a_person_gives_meanwhile_stays_and_its_cost_is_counted(tmp_path: Path) -> None:
+    async with server(tmp_path) as (desk, provider):
+        provider._respond = lambda one: Answer((Gate("title"), Say("A title"))) if is_title(one) else text("ok")
+        run = await desk.run("please do it", model=model("anthropic"))
+        await desk.app.sessions.change(run.session_id, title="My own")
+        before = (await desk.app.store.session(run.session_id)).usage
+        provider.open("title")
+        room = desk.app.workspaces._rooms.find(desk.workspace_id)
+        await asyncio.gather(*room.titles._tasks)
+        session = await desk.app.store.session(run.session_id)
+        assert session.title == "My own"
+        assert session.usage.input == before.input + 100
+
+
+@pytest.mark.promise("R12")
+async def test_a_sub_agent_cannot_spend_more_than_its_parent_may(tmp_path: Path) -> None:
+    async with server(tmp_path) as (desk, provider):
+        dear = Tokens(input=0, output=100)
+        script(
+            provider,
+            Answer((Call("agent", {"title": "t", "prompt": "look"}),), usage=dear),
+            *[Answer((Call("ls", {"path": "."}),), usage=dear)] * 8,
+        )
+        run = await desk.run("go", model=model("anthropic"), limits=Limits(max_cost=0.0025))
+        assert (run.state, run.reason) == ("failed", "limit_cost")
+        (child,) = (await desk.app.store.sessions(desk.workspace_id, limit=9, parent_id=run.session_id)).items
+        (spent,) = (await desk.app.store.runs(child.id, limit=9)).items
+        assert (spent.reason, spent.steps) == ("limit_cost", 2)
+        assert run.usage.output == 300

@@ -12,7 +12,7 @@ from holdfast.ids import Prefix
 from holdfast.schema.approvals import Question, QuestionItem
 from holdfast.schema.events import TodoChanged
 from holdfast.schema.messages import ToolCall
-from holdfast.schema.runs import Outcome, Phase, RunRequest
+from holdfast.schema.runs import Limits, Outcome, Phase, Run, RunRequest
 from holdfast.schema.sessions import Todo
 from holdfast.store import Store
 from holdfast.store.writes import PutTodos
@@ -21,6 +21,9 @@ from holdfast.tools.protocol import Context
 from holdfast.tools.web_search import key_finder
 from holdfast.workspace.room import Room
 from holdfast.workspace.snapshots import SessionFiles
+
+_LEAST = 1e-9
+"""Dollars; 0 would mean no limit."""
 
 
 class RoomBench:
@@ -156,12 +159,14 @@ class _Children:
         if named is None and agent:
             known = ", ".join(sorted(self._settings.agents)) or "none"
             raise ToolError(f"there is no agent called {agent!r}; known: {known}")
+        own_model = named.model if named else None
         request = RunRequest(
             prompt=prompt,
-            model=(named.model if named else None) or parent.model,
+            model=own_model or parent.model,
             mode=parent.mode,
             interactive=parent.interactive,
-            effort=parent.effort,
+            limits=Limits(max_cost=self._left_to_spend(parent)),
+            effort=None if own_model else parent.effort,  # another model may not know it
             agent=agent or "",
         )
         child = await self._seat.child(request, title=title)
@@ -175,3 +180,8 @@ class _Children:
             error=ended.error,
             left_running=ended.left_running,
         )
+
+    def _left_to_spend(self, parent: Run) -> float | None:
+        """A sub-agent spends its parent's money; each of several side by side may spend all that is left."""
+        limit = self._settings.limits.max_cost if parent.limits.max_cost is None else parent.limits.max_cost
+        return max(limit - parent.usage.cost, _LEAST) if limit else None

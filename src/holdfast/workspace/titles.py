@@ -10,6 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from holdfast.agent.conversation import first_words
 from holdfast.agent.fold import Fold
 from holdfast.errors import HoldfastError
 from holdfast.models.pricing import priced
@@ -62,18 +63,22 @@ class Titles:
         try:
             async with asyncio.timeout(_SECONDS):
                 title, usage = await _ask(model, session_id, prompt)
-                if title:
-                    await self._store_title(session_id, title, model, usage)
+                await self._store_title(session_id, title, model, usage, instead_of=first_words(prompt))
         except (HoldfastError, TimeoutError) as error:
             _log.info("session %s keeps its first words as title: %s", session_id, error)
 
-    async def _store_title(self, session_id: str, title: str, model: Model, usage: Usage) -> None:
+    async def _store_title(self, session_id: str, title: str, model: Model, usage: Usage, *, instead_of: str) -> None:
+        """What it cost is counted in any case; a title that a person gave meanwhile stays."""
         now = self._now()
-        session = replace(await self._store.session(session_id), title=title, updated_at=now)
         day = datetime.fromisoformat(now).date().isoformat()
         spent = AddUsage(session_id=session_id, day=day, model=model.info.name, usage=priced(usage, model.info.price))
+        session = await self._store.session(session_id)
+        if not title or session.title != instead_of:
+            await self._store.commit(Batch((spent,)))
+            return
+        named = replace(session, title=title, updated_at=now)
         update = UpdateSession(session_id=session_id, title=title, updated_at=now)
-        await self._store.commit(Batch((update, spent), (SessionUpdated(now, session_id, session),)))
+        await self._store.commit(Batch((update, spent), (SessionUpdated(now, session_id, named),)))
 
 
 class RunTitler:
