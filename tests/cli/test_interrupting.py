@@ -201,14 +201,34 @@ def test_a_stopped_server_interrupts_what_runs_and_keeps_what_waits() -> None:
         active.until("partial")
         waiting = sh.start("run", "--output", "jsonl", "--session", sh.last_session(), "!say later")
         waiting.until("queue.changed")
+        accepted = json.loads(waiting.until("queue.changed").splitlines()[0])["run"]
+        asking, watching = sh.start("wait", accepted["id"]), sh.start("attach", accepted["session_id"])
+        watching.until("partial")
         sh.ok("stop")
-        first, second = active.end(), waiting.end()
+        first, second, third, fourth = active.end(), waiting.end(), asking.end(), watching.end()
+        assert sh("status").out.startswith("no server is running")
         assert (first.status, first.out) == (7, "partial\n")
-        assert second.status == 7
+        assert [second.status, third.status, fourth.status] == [7, 7, 7]
         assert "holdfast resume" in second.err
-        accepted = json.loads(second.out.splitlines()[0])["run"]
+        assert "holdfast resume" in third.err
+        assert "the server was stopped" in fourth.err
+        again = sh("wait", accepted["id"])
+        assert (again.status, f"holdfast resume {accepted['session_id']}" in again.err) == (7, True)
         sh.ok("resume", accepted["session_id"])
         assert sh.ok("wait", accepted["id"]) == "later"
+
+
+@pytest.mark.promise("R5")
+def test_who_waits_for_a_paused_queue_is_told_why(sh: Shell) -> None:
+    first = sh("run", "--detach", "--output", "json", "!gate paused").json["run"]
+    sh.ok("pause", first["session_id"])
+    queued = sh("run", "--detach", "--output", "json", "--session", first["session_id"], "!say at last").json["run"]
+    done = sh("wait", queued["id"], "--timeout", "0.2s")
+    assert done.status == 124
+    assert f"paused by a person; 'holdfast resume {first['session_id']}'" in done.err
+    sh.open("paused")
+    sh.ok("resume", first["session_id"])
+    assert sh.ok("wait", queued["id"]) == "at last"
 
 
 @pytest.mark.promise("R10", "W6")

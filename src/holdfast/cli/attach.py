@@ -10,13 +10,14 @@ from holdfast.cli.asking import Asker
 from holdfast.cli.exits import Exit
 from holdfast.cli.here import Here
 from holdfast.cli.parsing import Parser
+from holdfast.cli.queue import WHY
 from holdfast.cli.screen import Screen, is_terminal, plain
 from holdfast.cli.signals import Interrupted, Interrupts
 from holdfast.cli.teller import Teller
 from holdfast.cli.watching import FULL, FULL_SECONDS
 from holdfast.client.fold import Transcript
 from holdfast.client.sync import SyncClient
-from holdfast.errors import TooMany
+from holdfast.errors import Stopping, TooMany
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.events import (
     ApprovalRequested,
@@ -30,7 +31,7 @@ from holdfast.schema.events import (
     SessionDeleted,
 )
 from holdfast.schema.messages import Message, text_of
-from holdfast.schema.runs import Run
+from holdfast.schema.runs import Queue, Run
 
 
 def configure(parser: Parser) -> None:
@@ -56,6 +57,9 @@ def run(args: argparse.Namespace) -> int:
             with interrupts.allowed(), Here() as here:
                 session_id = here.session_id(args.session)
                 Attached(here.client, session_id, screen=screen).follow(everything=args.all, until_idle=args.until_idle)
+        except Stopping:
+            screen.warn("the server was stopped; what waits is kept, and the next command starts it again")
+            return Exit.INTERRUPTED
         except Interrupted:
             screen.note("left; what runs goes on")
         finally:
@@ -75,11 +79,14 @@ class Attached:
         self._prompts: set[str] = set()
         self._asked: set[str] = set()
         self._full_told = False
+        self._pause_told: str | None = None
 
     def follow(self, *, everything: bool, until_idle: bool) -> None:
         messages, cursor = self._client.all_messages(self._session_id)
+        self._client.leaves_stopped = True
         self._tell_past(messages, everything=everything)
         self._ask_what_is_open()
+        self._tell_pause(self._client.session(self._session_id).queue)
         if until_idle and self._is_idle():
             return
         transcript = Transcript()
@@ -174,6 +181,8 @@ class Attached:
                 self._show_prompt(event.run.id, event.run.prompt)
             case RunFinished() if event.session_id == self._session_id:
                 self._tell_end(event.run)
+            case QueueChanged() if event.session_id == self._session_id:
+                self._tell_pause(event.queue)
             case ApprovalRequested():
                 self._ask(event.approval)
             case ApprovalResolved() if event.approval.decision:
@@ -182,6 +191,13 @@ class Attached:
                 self._ask(event.question)
             case _:
                 pass
+
+    def _tell_pause(self, queue: Queue | None) -> None:
+        """Why what waits does not begin."""
+        paused = queue.paused if queue is not None and queue.run_ids else None
+        if paused is not None and paused != self._pause_told:
+            self._screen.note(f"{WHY[paused]}; 'holdfast resume {self._session_id}' lets it go on")
+        self._pause_told = paused
 
     def _tell_end(self, run: Run) -> None:
         self._screen.status(None)

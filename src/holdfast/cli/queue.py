@@ -13,7 +13,7 @@ from holdfast.cli.screen import one_line
 from holdfast.cli.wording import table
 from holdfast.schema.runs import Queue, Run
 
-_WHY = {
+WHY = {
     "user": "paused by a person",
     "server_stop": "paused: the server was stopped",
     "predecessor": "paused: the run before did not complete",
@@ -75,7 +75,7 @@ def show(args: argparse.Namespace) -> int:
 def lines_for(queue: Queue, runs: list[Run]) -> list[str]:
     rows = [(run.id, run.state, one_line(run.prompt or run.kind, most=80)) for run in runs]
     lines = table(rows) or ["nothing runs or waits"]
-    return [*lines, _WHY[queue.paused]] if queue.paused else lines
+    return [*lines, WHY[queue.paused]] if queue.paused else lines
 
 
 def _ids(queue: Queue) -> list[str]:
@@ -108,7 +108,7 @@ def remove(args: argparse.Namespace) -> int:
 def pause(args: argparse.Namespace) -> int:
     with Here() as here:
         queue = here.client.pause(here.session_id(args.session))
-    print(_WHY[queue.paused] if queue.paused else "not paused")
+    print(WHY[queue.paused] if queue.paused else "not paused")
     return Exit.COMPLETED
 
 
@@ -116,5 +116,5 @@ def resume(args: argparse.Namespace) -> int:
     with Here() as here:
         queue = here.client.resume(here.session_id(args.session))
     waiting = len(queue.run_ids)
-    print(f"goes on; {waiting} run{'s' * (waiting != 1)} waiting" if not queue.paused else _WHY[queue.paused])
+    print(f"goes on; {waiting} run{'s' * (waiting != 1)} waiting" if not queue.paused else WHY[queue.paused])
     return Exit.COMPLETED

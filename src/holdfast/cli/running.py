@@ -19,7 +19,7 @@ from holdfast.cli.result import as_json, as_line, as_text, result_of
 from holdfast.cli.screen import Screen, one_line
 from holdfast.cli.signals import Interrupted, Interrupts
 from holdfast.cli.teller import Teller
-from holdfast.cli.watching import Watch
+from holdfast.cli.watching import Watch, stopped
 from holdfast.cli.wording import thousands
 from holdfast.errors import ClientError, Conflict, HoldfastError, NoModel, ServerError, Stopping, WorkspaceClosing
 from holdfast.schema.events import ClientAttached, ClientDetached, Event, Heartbeat, Hello, Reset
@@ -121,8 +121,11 @@ class Runner:
         if accepted.run.state in END_STATES:
             return accepted.run
         assert self._watch is not None
+        self._here.client.leaves_stopped = True
         try:
             return self._watch.until_end(after=after, known=self._known)
+        except Stopping as error:
+            raise stopped(self._watch.run) from error
         except (ClientError, ServerError) as error:
             raise self._lost(error) from error
 

@@ -16,6 +16,7 @@ from holdfast.cli.problems import Problem
 from holdfast.cli.result import as_text
 from holdfast.cli.wording import span, table
 from holdfast.client.address import Address, address_from_env
+from holdfast.client.gone import is_alive
 from holdfast.client.sync import SyncClient
 from holdfast.errors import ClientError, Stopping, Unreachable
 from holdfast.locations import Locations
@@ -105,7 +106,7 @@ def _wait_until_gone(client: SyncClient, pid: int) -> None:
     until = time.monotonic() + _STOP_SECONDS
     is_local = client.address.path is not None and pid
     while time.monotonic() < until:
-        if not _answers(client) and not (is_local and _is_alive(pid)):
+        if not _answers(client) and not (is_local and is_alive(pid)):
             return
         time.sleep(0.02)
     raise Problem(
@@ -121,18 +122,6 @@ def _answers(client: SyncClient) -> bool:
     except ClientError:
         return False
     return True
-
-
-def _is_alive(pid: int) -> bool:
-    """A process that ended but that nobody collected yet (in a container, for example) does not count."""
-    try:
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-    except (ProcessLookupError, PermissionError):
-        return False
-    except (OSError, IndexError):
-        return True  # no such place on this platform
-    return state != "Z"
 
 
 def logs(args: argparse.Namespace) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import time
 
 from holdfast.cli.exits import Exit, exit_of_run
 from holdfast.cli.here import Here
@@ -10,7 +12,14 @@ from holdfast.cli.parsing import Parser, seconds
 from holdfast.cli.problems import Problem
 from holdfast.cli.result import as_text, result_of
 from holdfast.cli.screen import Screen, one_line
-from holdfast.schema.runs import END_STATES
+from holdfast.cli.watching import check_pause, stopped
+from holdfast.client.sync import SyncClient
+from holdfast.errors import Stopping
+from holdfast.schema.runs import END_STATES, Run
+
+_ACTIVE_SECONDS = 30.0
+_QUEUED_SECONDS = 2.0
+"""How soon a queue that is paused meanwhile is noticed."""
 
 
 def configure(parser: Parser) -> None:
@@ -32,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     screen = Screen()
     screen.status("waiting for its end")
     with Here() as here:
-        found = here.client.wait_run(args.run_id, seconds=args.timeout)
+        found = _end_of(here.client, args.run_id, seconds=args.timeout, screen=screen)
     screen.finish()
     if found.state not in END_STATES:
         raise Problem(
@@ -49,3 +58,22 @@ def run(args: argparse.Namespace) -> int:
     if found.state != "completed":
         screen.warn(f"{found.state}: {one_line(found.error.message if found.error else found.reason or '', most=500)}")
     return Exit.FAILED if screen.out_failed and not status else status
+
+
+def _end_of(client: SyncClient, run_id: str, *, seconds: float | None, screen: Screen) -> Run:
+    """The run as it ended, or as it is when the time is over. A lane that stands still is told, not waited for."""
+    until = math.inf if seconds is None else time.monotonic() + seconds
+    run = client.get_run(run_id)
+    client.leaves_stopped = True
+    told = None
+    try:
+        while run.state not in END_STATES and time.monotonic() < until:
+            if run.state == "queued" and (note := check_pause(run, client.session(run.session_id).queue)) != told:
+                told = note
+                if note is not None:
+                    screen.warn(note)
+            longest = _QUEUED_SECONDS if run.state == "queued" else _ACTIVE_SECONDS
+            run = client.get_run(run_id, wait=max(min(longest, until - time.monotonic()), 0.0))
+    except Stopping as error:
+        raise stopped(run) from error
+    return run

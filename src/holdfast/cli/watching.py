@@ -63,6 +63,11 @@ class Watch:
         self._queue_told: str | None = None
         self._full_told = False
 
+    @property
+    def run(self) -> Run:
+        """As far as it was seen."""
+        return self._run
+
     def until_end(self, *, after: str | None, known: Iterable[Message] = ()) -> Run:
         """Tells what happens from the cursor on; ``known`` are the messages as they were there."""
         transcript = Transcript()
@@ -163,24 +168,43 @@ class Watch:
         if queue is None or self._run.id not in queue.run_ids:
             return
         place = queue.run_ids.index(self._run.id) + (queue.active is not None)
-        if queue.paused is None:
+        note = check_pause(self._run, queue)
+        if note is None:
             self._screen.status(f"queued, {place} before it" if place else "queued")
-        elif queue.paused == "user":
-            if self._queue_told != "user":
-                self._screen.note(f"the queue is paused; 'holdfast resume {queue.session_id}' lets it go on")
-            self._screen.status("queued, paused")
         else:
-            raise _waits(self._run, queue)
-        self._queue_told = queue.paused
+            if note != self._queue_told:
+                self._screen.warn(note)
+            self._screen.status("queued, paused")
+        self._queue_told = note
 
     def _lost(self, error: Exception, wait: float) -> None:
         self._screen.status("the server is lost; coming back")
 
 
-def _waits(run: Run, queue: Queue) -> Problem:
+def check_pause(run: Run, queue: Queue | None) -> str | None:
+    """What to say of a lane that a person holds; raises if nothing but a person will ever move the run. Pure."""
+    if queue is None or queue.paused is None or run.id not in queue.run_ids:
+        return None
+    resume = f"'holdfast resume {queue.session_id}' lets it go on"
+    if queue.paused == "user":
+        return f"the queue is paused by a person; {resume}"
     if queue.paused == "server_stop":
-        what, status = "the server was stopped before this run began; it is kept in the queue", Exit.INTERRUPTED
+        raise stopped(run)
+    raise Problem(
+        "the run before it did not complete, so this one does not begin",
+        advice=f"{resume}, 'holdfast cancel {run.id}' removes it",
+        status=Exit.FAILED,
+    )
+
+
+def stopped(run: Run) -> Problem:
+    """The server was stopped on purpose, and is not started again by somebody who merely waits."""
+    if run.state == "queued":
+        what = f"the server was stopped before {run.id} began; it is kept in the queue"
+        advice = f"'holdfast resume {run.session_id}' lets it go on, 'holdfast cancel {run.id}' removes it"
     else:
-        what, status = "the run before it did not complete, so this one does not begin", Exit.FAILED
-    advice = f"'holdfast resume {queue.session_id}' lets it go on, 'holdfast cancel {run.id}' removes it"
-    return Problem(what, advice=advice, status=status)
+        what = f"the server was stopped; {run.id} was interrupted"
+        advice = (
+            f"'holdfast wait {run.id}' shows its end; go on with: holdfast run --session {run.session_id} \"go on\""
+        )
+    return Problem(what, advice=advice, status=Exit.INTERRUPTED)

@@ -56,6 +56,8 @@ class Connection:
         self._socket: socket.socket | None = None
         self._received = b""
         self._deadline = 0.0
+        self.peer: int | None = None
+        """The process that was connected to last, as far as the platform tells."""
 
     @property
     def is_open(self) -> bool:
@@ -133,6 +135,7 @@ class Connection:
         except OSError as error:
             raise Unreachable(f"cannot connect to {address}: {error.strerror or error}") from None
         self._socket, self._received = made, b""
+        self.peer = self._peer_of(made)
 
     def _connect_to_path(self, path: str) -> socket.socket:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -229,17 +232,15 @@ class Connection:
 
     def _broken(self, error: OSError) -> ClientError:
         if isinstance(error, TimeoutError):
-            pid = self._peer()
-            who = f" (process {pid})" if pid else ""
+            who = f" (process {self.peer})" if self.peer else ""
             what = f"the server at {self._address}{who} has not answered in time"
-            return NoAnswer(what, detail={"pid": pid} if pid else None)
+            return NoAnswer(what, detail={"pid": self.peer} if self.peer else None)
         return Unreachable(f"the connection to {self._address} broke: {error.strerror or error}")
 
-    def _peer(self) -> int | None:
-        """The process behind a Unix socket, as far as the platform tells."""
-        if self._socket is None or self._address.path is None or not hasattr(socket, "SO_PEERCRED"):
+    def _peer_of(self, made: socket.socket) -> int | None:
+        if self._address.path is None or not hasattr(socket, "SO_PEERCRED"):
             return None
         try:
-            return struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0] or None
+            return struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0] or None
         except OSError:
             return None

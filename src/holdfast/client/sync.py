@@ -17,6 +17,7 @@ from holdfast.client.address import Address
 from holdfast.client.calling import Call, Method, Value, call
 from holdfast.client.fold import Transcript
 from holdfast.client.following import Following, OutOfStep
+from holdfast.client.gone import what_became_of
 from holdfast.client.http import Connection
 from holdfast.client.identity import identity_headers
 from holdfast.client.reading import read_error
@@ -74,6 +75,8 @@ class SyncClient:
         self._patience = patience
         self._answer_seconds = answer_seconds
         self._revive = revive
+        self.leaves_stopped = False
+        """Set by whoever waits: a server that was stopped on purpose is not started again, but told (`Stopping`)."""
 
     health = _Sends(calls.health)
     server = _Sends(calls.server)
@@ -167,7 +170,7 @@ class SyncClient:
             if 200 <= head.status < 300:
                 return body
             refusal = read_error(head.status, body)
-            if not isinstance(refusal, Stopping) or self._revive is None:
+            if not isinstance(refusal, Stopping) or self._revive is None or self.leaves_stopped:
                 raise refusal
             self._wait(patience, refusal)  # nothing of it was done; the next server takes it
 
@@ -218,7 +221,8 @@ class SyncClient:
             following,
             patience=patience,
             on_lost=on_lost,
-            revive=self._revive,
+            revive=self._bring_back,
+            leaves_stopped=self.leaves_stopped,
             raise_when_full=raise_when_full,
         )
 
@@ -235,9 +239,23 @@ class SyncClient:
 
     def _wait(self, patience: Patience, error: HoldfastError) -> None:
         wait = patience.next_wait(error)
-        if self._revive is not None:
-            self._revive()
+        self._bring_back()
         time.sleep(wait)
+
+    def _bring_back(self) -> None:
+        """The local server, unless it was stopped and shall stay so."""
+        if self._revive is None:
+            return
+        if not self.leaves_stopped or self.address.path is None:
+            self._revive()
+            return
+        match what_became_of(self.address.path, self._connection.peer):
+            case "stopped":
+                raise Stopping("the server was stopped")
+            case "died":
+                self._revive()
+            case "listens":
+                pass  # the next attempt reaches it
 
 
 class EventStream:
@@ -254,7 +272,8 @@ class EventStream:
         *,
         patience: Patience,
         on_lost: Lost | None,
-        revive: Revive | None,
+        revive: Revive,
+        leaves_stopped: bool,
         raise_when_full: bool,
     ) -> None:
         self._connection = connection
@@ -263,6 +282,7 @@ class EventStream:
         self._patience = patience
         self._on_lost = on_lost
         self._revive = revive
+        self._leaves_stopped = leaves_stopped
         self._raise_when_full = raise_when_full
         self._pieces: Iterator[bytes] | None = None
         self._ended_cleanly = False
@@ -338,6 +358,6 @@ class EventStream:
         self._patience.check(error)
         if self._on_lost is not None:
             self._on_lost(error, wait)
-        if self._revive is not None and isinstance(error, Unreachable) and not self._ended_cleanly:
+        if isinstance(error, Unreachable) and (not self._ended_cleanly or self._leaves_stopped):
             self._revive()
         time.sleep(wait)
