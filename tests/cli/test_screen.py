@@ -6,7 +6,9 @@ import pytest
 
 from holdfast.cli.asking import chosen_of
 from holdfast.cli.screen import Screen, one_line, plain
+from holdfast.cli.teller import title_with_target
 from holdfast.schema.approvals import QuestionItem
+from holdfast.schema.messages import ToolCall, ToolResult
 
 
 def test_messages_in_a_pipe_are_divided_by_an_empty_line() -> None:
@@ -66,3 +68,37 @@ def test_controls_are_shown_and_not_sent() -> None:
 )
 def test_what_was_typed_is_the_answer_it_means(item: QuestionItem, line: str, chosen: list[str] | None) -> None:
     assert chosen_of(item, line) == chosen
+
+
+def test_what_turns_text_around_is_shown() -> None:
+    assert plain("a\u202eb\u2066c\u2069") == "a\\u202eb\\u2066c\\u2069"
+    assert one_line("\u202arm\u202c") == "\\u202arm\\u202c"
+
+
+def test_text_that_ends_before_a_note_elsewhere_ends_its_line() -> None:
+    out = io.StringIO()
+    screen = Screen(out=out, err=io.StringIO())
+    screen.text("one")
+    screen.block()
+    screen.end_text()
+    assert out.getvalue() == "one\n"
+    screen.text("two")
+    assert out.getvalue() == "one\n\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("given", "display", "shown"),
+    [
+        ("c.txt", {"files": [{"path": "/etc/hosts"}]}, "c.txt → /etc/hosts"),
+        ("c.txt", {"path": "d/e.txt"}, "c.txt → d/e.txt"),
+        ("./c.txt", {"path": "c.txt"}, "./c.txt"),
+        ("/w/c.txt", {"path": "c.txt"}, "/w/c.txt"),
+        ("c.txt", {"files": [{"path": "c.txt"}]}, "c.txt"),
+        ("c.txt", {}, "c.txt"),
+    ],
+)
+def test_a_file_tool_that_was_led_elsewhere_names_the_real_file(
+    given: str, display: dict[str, object], shown: str
+) -> None:
+    call = ToolCall("call_1", "write", {"path": given})
+    assert title_with_target(call, ToolResult("call_1", "write", "ok", display=display)) == shown

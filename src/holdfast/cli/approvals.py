@@ -6,7 +6,7 @@ import argparse
 
 from holdfast.cli.exits import Exit
 from holdfast.cli.here import Here
-from holdfast.cli.parsing import Parser, family
+from holdfast.cli.parsing import Parser, an_id, family
 from holdfast.cli.problems import Problem
 from holdfast.cli.result import as_text
 from holdfast.cli.screen import one_line, plain
@@ -27,7 +27,7 @@ def configure(parser: Parser) -> None:
     listed = make("list", "what waits for an answer")
     listed.set_defaults(run=show)
     answered = make("answer", "allow or deny")
-    answered.add_argument("approval", metavar="ID")
+    answered.add_argument("approval", type=an_id, metavar="ID")
     answered.add_argument("decision", choices=("once", "session", "always", "deny"))
     answered.add_argument("--feedback", default="", metavar="TEXT", help="what the agent is told, with deny")
     answered.set_defaults(run=answer)

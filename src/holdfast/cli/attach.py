@@ -9,7 +9,7 @@ import time
 from holdfast.cli.asking import Asker
 from holdfast.cli.exits import Exit
 from holdfast.cli.here import Here
-from holdfast.cli.parsing import Parser
+from holdfast.cli.parsing import Parser, an_id
 from holdfast.cli.queue import WHY
 from holdfast.cli.screen import Screen, is_terminal, plain
 from holdfast.cli.signals import Interrupted, Interrupts
@@ -44,7 +44,7 @@ def configure(parser: Parser) -> None:
             ("holdfast attach --until-idle", "until nothing runs or waits there"),
         ),
     )
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="the last one here, if none is named")
+    parser.add_argument("session", type=an_id, nargs="?", metavar="SESSION", help="the last one here, if none is named")
     parser.add_argument("--until-idle", action="store_true", help="leave when nothing runs or waits any more")
     parser.add_argument("--all", action="store_true", help="begin with everything that was said, not only the last run")
     parser.set_defaults(run=run)
@@ -148,6 +148,7 @@ class Attached:
         if run_id not in self._prompts:
             self._prompts.add(run_id)
             self._screen.block()
+            self._screen.end_text()
             self._screen.note(self._screen.style.bold(f"> {plain(text)}"))
 
     def _ask_what_is_open(self) -> None:

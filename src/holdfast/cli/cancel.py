@@ -6,7 +6,7 @@ import argparse
 
 from holdfast.cli.exits import Exit
 from holdfast.cli.here import Here
-from holdfast.cli.parsing import Parser
+from holdfast.cli.parsing import Parser, an_id
 from holdfast.cli.result import as_text
 from holdfast.cli.screen import one_line
 from holdfast.errors import NotFound
@@ -23,7 +23,9 @@ def configure(parser: Parser) -> None:
             ("holdfast cancel run_…", "one run"),
         ),
     )
-    parser.add_argument("target", nargs="?", metavar="SESSION|RUN", help="the last session here, if none is named")
+    parser.add_argument(
+        "target", type=an_id, nargs="?", metavar="SESSION|RUN", help="the last session here, if none is named"
+    )
     parser.add_argument("--active", action="store_true", help="of a session, only what runs now")
     parser.add_argument("--json", action="store_true", help="the receipt as JSON")
     parser.set_defaults(run=run)

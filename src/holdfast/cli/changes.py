@@ -7,7 +7,7 @@ import argparse
 from holdfast.cli.asking import coloured
 from holdfast.cli.exits import Exit, exit_of_run
 from holdfast.cli.here import Here
-from holdfast.cli.parsing import Parser
+from holdfast.cli.parsing import Parser, an_id
 from holdfast.cli.result import as_text, result_of
 from holdfast.cli.screen import Screen, Style, one_line, plain
 from holdfast.client.sync import SyncClient
@@ -23,7 +23,7 @@ def configure(parser: Parser) -> None:
         "What a shell command wrote is not covered.",
         examples=(("holdfast changes --names", "only which files"),),
     )
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="the last one here, if none is named")
+    parser.add_argument("session", type=an_id, nargs="?", metavar="SESSION", help="the last one here, if none is named")
     parser.add_argument("--names", action="store_true", help="names only")
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=changes)
@@ -45,8 +45,8 @@ def configure_redo(parser: Parser) -> None:
 
 
 def _add_target(parser: Parser, meaning: str) -> None:
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="the last one here, if none is named")
-    parser.add_argument("--to", metavar="MESSAGE", help=meaning)
+    parser.add_argument("session", type=an_id, nargs="?", metavar="SESSION", help="the last one here, if none is named")
+    parser.add_argument("--to", type=an_id, metavar="MESSAGE", help=meaning)
     parser.add_argument("--json", action="store_true")
 
 

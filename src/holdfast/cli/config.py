@@ -47,10 +47,14 @@ def configure(parser: Parser) -> None:
 def get(args: argparse.Namespace) -> int:
     with Here() as here:
         found = here.client.config(here.workspace.id)
+        schema_of = here.client.config_schema() if args.key else {}
     for warning in found.warnings:
         print(f"holdfast: {warning}", file=sys.stderr)
     if args.key:
-        value = value_at(found.values, args.key)
+        value = value_at(found.values, args.key, known=schema_of)
+        if value is None and not args.json:
+            print("(not set)")
+            return Exit.COMPLETED
         print(as_text(value) if args.json or not isinstance(value, str) else value)
     elif args.json:
         print(as_text(found))
@@ -75,13 +79,27 @@ def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-def value_at(values: dict[str, Any], key: str) -> Any:
+def value_at(values: dict[str, Any], key: str, *, known: dict[str, Any]) -> Any:
+    """``None`` for what could be set and is not; ``known`` is the JSON Schema of all settings."""
     found: Any = values
     for step in key.split("."):
         if not isinstance(found, dict) or step not in found:
+            if is_known(known, key, root=known):
+                return None
             raise _unknown(values, key)
         found = found[step]
     return found
+
+
+def is_known(schema: dict[str, Any], key: str, *, root: dict[str, Any]) -> bool:
+    """Whether a JSON Schema has a place for a dotted key; ``root`` has its definitions. Pure."""
+    if name := schema.get("$ref", "").removeprefix("#/$defs/"):
+        return is_known(root["$defs"][name], key, root=root)
+    if any(is_known(each, key, root=root) for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ()))):
+        return True
+    step, _, rest = key.partition(".")
+    place = schema.get("properties", {}).get(step, schema.get("additionalProperties"))
+    return isinstance(place, dict) and (not rest or is_known(place, rest, root=root))
 
 
 def _unknown(values: dict[str, Any], key: str) -> Problem:

@@ -13,6 +13,9 @@ from holdfast.cli.problems import Problem
 from holdfast.cli.result import as_text
 from holdfast.cli.screen import Screen, is_terminal
 
+_SHORTEST = 4
+_LONGEST = 4096
+
 
 def configure(parser: Parser) -> None:
     parser.explain(
@@ -40,17 +43,30 @@ def configure(parser: Parser) -> None:
 
 def store(args: argparse.Namespace) -> int:
     key = _read(args.provider)
-    if not key:
-        raise Problem("no key was given", advice="paste it when asked, or pipe it in", status=Exit.USAGE)
+    if wrong := wrong_with(key):
+        raise Problem(wrong, advice="paste the key when asked, or pipe it in", status=Exit.USAGE)
     with Here() as here:
         here.client.set_key(args.provider, key)
     print(f"stored; 'holdfast key test {args.provider}' tries it")
     return Exit.COMPLETED
 
 
+def wrong_with(key: str) -> str | None:
+    """Why this cannot be a key, without repeating it. Pure."""
+    if not key:
+        return "no key was given"
+    if len(key.splitlines()) > 1:
+        return "what was given has several lines; a key is one"
+    if not key.isascii() or not key.isprintable() or " " in key:
+        return "what was given has characters that no key has: only letters, digits and signs of ASCII, no spaces"
+    if len(key) < _SHORTEST:
+        return f"what was given has {len(key)} characters, and is too short for a key"
+    return f"what was given is longer than {_LONGEST} characters" if len(key) > _LONGEST else None
+
+
 def _read(provider: str) -> str:
     if not is_terminal(sys.stdin):
-        return sys.stdin.readline().strip()
+        return sys.stdin.buffer.read(_LONGEST * 4).decode("utf-8", "replace").strip()
     import getpass
 
     return getpass.getpass(f"key for {provider} (not shown): ").strip()
@@ -68,7 +84,7 @@ def test(args: argparse.Namespace) -> int:
         renew_server(here, screen=Screen())
         for provider in here.client.models(workspace_id=here.workspace.id).providers:
             if provider.id == args.provider and provider.missing:
-                raise Problem(provider.missing, advice="then try again", status=Exit.CONFIGURATION)
+                raise Problem(provider.missing, advice=f"then 'holdfast key test {provider.id}' again", status=3)
         tried = here.client.try_provider(args.provider, model=args.model)
     if args.json:
         print(as_text(tried))
@@ -78,4 +94,4 @@ def test(args: argparse.Namespace) -> int:
         print(f"{tried.model or args.provider}: {tried.message}", file=sys.stderr)
     if tried.ok:
         return Exit.COMPLETED
-    return Exit.CONFIGURATION if tried.code == "auth" else Exit.PROVIDER
+    return Exit.CONFIGURATION if tried.code in ("auth", "no_key") else Exit.PROVIDER

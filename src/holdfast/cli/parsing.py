@@ -106,6 +106,22 @@ def count(text: str) -> int:
     return int(text)
 
 
+def an_id(text: str) -> str:
+    """An id as the server has them: what cannot be one is not asked for."""
+    plain = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-")
+    if not 0 < len(text) <= 128 or not set(text) <= plain or text[0] in "_.:-":
+        raise argparse.ArgumentTypeError(f"{text!r} is no id; ids are letters, digits and _ . : -")
+    return text
+
+
+def place(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no place in a queue; 1 is the next to begin, 2 the one after it …"
+        )
+    return int(text)
+
+
 def dollars(text: str) -> float:
     try:
         value = float(text.removeprefix("$"))

@@ -6,7 +6,7 @@ from holdfast.errors import HoldfastError
 
 _ADVICE = {
     "no_model": "'holdfast models' lists what can be used; '--model offline/demo' needs no key",
-    "config_invalid": "'holdfast config edit' opens your file, 'holdfast config path' says where it is",
+    "config_invalid": "correct that and try again",
     "invalid_request": "'holdfast COMMAND --help' shows what is expected",
     "unauthorized": "set HOLDFAST_TOKEN to the server's token; 'holdfast serve' says which file holds it",
     "session_not_found": "'holdfast sessions list' shows the sessions of this directory",
@@ -52,6 +52,8 @@ def what_and_advice(error: HoldfastError) -> tuple[str, str]:
         lines = [lines[0], "…", *lines[2 - _MOST_LINES :]]
     if fault := error.detail.get("id"):
         return "\n".join(lines), f"'holdfast logs' has it as {fault}"
+    if error.error_code == "config_invalid" and ".toml" in error.message:
+        return "\n".join(lines), "'holdfast config edit' opens your file, 'holdfast config path' says where it is"
     if error.code == "no_answer" and (pid := error.detail.get("pid")):
         return "\n".join(lines), f"'kill -CONT {pid}' if it was halted; else 'kill -9 {pid}': what was accepted is kept"
     return "\n".join(lines), _ADVICE.get(error.error_code, _ADVICE.get(error.code, _OTHERWISE))

@@ -7,7 +7,7 @@ import argparse
 from holdfast.cli.cancel import lines_of
 from holdfast.cli.exits import Exit
 from holdfast.cli.here import Here
-from holdfast.cli.parsing import Parser, count, family
+from holdfast.cli.parsing import Parser, an_id, family, place
 from holdfast.cli.result import as_text
 from holdfast.cli.screen import one_line
 from holdfast.cli.wording import table
@@ -32,31 +32,31 @@ def configure(parser: Parser) -> None:
     )
     make = family(parser)
     listed = make("list", "what runs and what waits")
-    listed.add_argument("session", nargs="?", metavar="SESSION")
+    listed.add_argument("session", type=an_id, nargs="?", metavar="SESSION")
     listed.add_argument("--json", action="store_true")
     listed.set_defaults(run=show)
     edited = make("edit", "another prompt for a run that waits")
-    edited.add_argument("run_id", metavar="RUN")
+    edited.add_argument("run_id", type=an_id, metavar="RUN")
     edited.add_argument("prompt", nargs="+", metavar="PROMPT")
     edited.set_defaults(run=edit)
     moved = make("move", "another place for a run that waits")
-    moved.add_argument("run_id", metavar="RUN")
-    moved.add_argument("position", type=count, metavar="POSITION", help="1 is the next to begin")
+    moved.add_argument("run_id", type=an_id, metavar="RUN")
+    moved.add_argument("position", type=place, metavar="POSITION", help="1 is the next to begin")
     moved.set_defaults(run=move)
     removed = make("remove", "take a run out of the queue")
-    removed.add_argument("run_id", metavar="RUN")
+    removed.add_argument("run_id", type=an_id, metavar="RUN")
     removed.set_defaults(run=remove)
 
 
 def configure_pause(parser: Parser) -> None:
     parser.explain("Hold a session's queue. What runs goes on; what waits does not begin.")
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="the last one here, if none is named")
+    parser.add_argument("session", type=an_id, nargs="?", metavar="SESSION", help="the last one here, if none is named")
     parser.set_defaults(run=pause)
 
 
 def configure_resume(parser: Parser) -> None:
     parser.explain("Let a session's queue go on.")
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="the last one here, if none is named")
+    parser.add_argument("session", type=an_id, nargs="?", metavar="SESSION", help="the last one here, if none is named")
     parser.set_defaults(run=resume)
 
 

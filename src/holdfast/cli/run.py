@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from holdfast.cli.exits import Exit
-from holdfast.cli.parsing import Parser, count, dollars, seconds
+from holdfast.cli.parsing import Parser, an_id, count, dollars, seconds
 from holdfast.cli.problems import Problem
 from holdfast.cli.result import as_line, as_text, result_of
 from holdfast.cli.running import Job, Runner, never_sent
@@ -39,7 +39,7 @@ def configure(parser: Parser) -> None:
     parser.words = "prompt"
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="the words; '-' or nothing: from stdin")
     where = parser.add_argument_group("where")
-    where.add_argument("--session", metavar="ID", help="in this session, instead of a new one")
+    where.add_argument("--session", type=an_id, metavar="ID", help="in this session, instead of a new one")
     where.add_argument(
         "--continue", dest="resume", action="store_true", help="in the top-level session that was used last here"
     )
@@ -58,7 +58,7 @@ def configure(parser: Parser) -> None:
     out.add_argument("--last-message", metavar="FILE", help="write the last thing the agent said to a file")
     out.add_argument("-q", "--quiet", action="store_true", help="nothing on stderr but errors")
     out.add_argument("--detach", action="store_true", help="print the run's id and leave")
-    out.add_argument("--run-id", metavar="ID", help="your own id: sending it again is the same run")
+    out.add_argument("--run-id", type=an_id, metavar="ID", help="your own id: sending it again is the same run")
     parser.set_defaults(run=run)
 
 

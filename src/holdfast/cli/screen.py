@@ -12,7 +12,11 @@ from typing import TextIO
 
 from holdfast.cli.streams import let_go
 
-_SHOWN_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_SHOWN_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""Also what turns the direction of text around: it makes a command look like another one."""
+
 _PLAIN = str.maketrans({**_SHOWN_CONTROLS, ord("\n"): "\n", ord("\t"): "\t", ord("\r"): ""})
 _ONE_LINE = str.maketrans({**_SHOWN_CONTROLS, ord("\n"): " ", ord("\t"): " ", ord("\r"): ""})
 
@@ -110,6 +114,12 @@ class Screen:
         self._new_block = True
         self._end_line()
 
+    def end_text(self) -> None:
+        """The last line of what was said is a whole one, wherever it goes."""
+        if self._mid_line:
+            self._write_out("\n")
+            self._mid_line = False
+
     def line(self, text: str) -> None:
         """A whole line for stdout."""
         self._end_line()
@@ -140,9 +150,7 @@ class Screen:
         """The last line is a whole one, and nothing turns any more."""
         if self.spinner is not None:
             self.spinner.stop()
-        if self._mid_line:
-            self._write_out("\n")
-            self._mid_line = False
+        self.end_text()
 
     def _end_line(self) -> None:
         if self._mid_line and self._shared:

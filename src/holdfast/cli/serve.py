@@ -9,6 +9,7 @@ from pathlib import Path
 
 from holdfast.cli.exits import Exit
 from holdfast.cli.parsing import Parser
+from holdfast.cli.problems import Problem
 from holdfast.locations import Locations
 
 ALREADY_RUNNING = 75
@@ -34,7 +35,7 @@ def configure(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from holdfast.app import Listening, serve_until_stopped
-    from holdfast.errors import StoreLocked
+    from holdfast.errors import ConfigError, StoreLocked
 
     locations = Locations.from_env(os.environ)
     token = os.environ.get("HOLDFAST_TOKEN") or None
@@ -55,6 +56,11 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         serve_until_stopped(locations, dict(os.environ), listening=listening, idle_exit=args.idle_exit, ready=ready)
+    except ConfigError as error:
+        if "--listen" not in error.message and "--allow-remote" not in error.message:
+            raise
+        advice = "'holdfast serve --help' shows how it is used"
+        raise Problem(error.message, advice=advice, status=Exit.USAGE) from None
     except StoreLocked as error:
         print(f"holdfast: {error.message}", file=sys.stderr)
         return ALREADY_RUNNING

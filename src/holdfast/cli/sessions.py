@@ -9,11 +9,11 @@ import time
 from holdfast.cli.cancel import lines_of
 from holdfast.cli.exits import Exit
 from holdfast.cli.here import Here
-from holdfast.cli.parsing import Parser, count, family
+from holdfast.cli.parsing import Parser, an_id, count, family
 from holdfast.cli.problems import Problem
 from holdfast.cli.result import as_text
 from holdfast.cli.screen import Screen, is_terminal, one_line, plain
-from holdfast.cli.teller import outcome_of, title_of
+from holdfast.cli.teller import outcome_of, title_with_target
 from holdfast.cli.wording import ago, table, thousands
 from holdfast.schema.messages import Finish, Message, Notice, Shell, Summary, Text, ToolCall, ToolResult
 
@@ -50,13 +50,15 @@ def configure(parser: Parser) -> None:
     found.add_argument("-n", "--limit", type=count, default=20, metavar="N", help="how many (20)")
     found.set_defaults(run=search)
     forked = make("fork", "a new session with what was said up to a message, or with all")
-    forked.add_argument("--message", metavar="ID", help="up to this message")
+    forked.add_argument("--message", type=an_id, metavar="ID", help="up to this message")
     forked.set_defaults(run=fork)
     for needing_one in (renamed, deleted):
-        needing_one.add_argument("session", metavar="SESSION")
+        needing_one.add_argument("session", type=an_id, metavar="SESSION")
     renamed.add_argument("title", nargs="+", metavar="TITLE")
     for with_last in (shown, exported, forked):
-        with_last.add_argument("session", nargs="?", metavar="SESSION", help="the last one here, if none is named")
+        with_last.add_argument(
+            "session", type=an_id, nargs="?", metavar="SESSION", help="the last one here, if none is named"
+        )
     for with_json in (listed, shown, renamed, deleted, found, forked):
         with_json.add_argument("--json", action="store_true")
 
@@ -113,7 +115,8 @@ def transcript(messages: list[Message], screen: Screen) -> list[str]:
                 case ToolResult():
                     call = calls.get(part.call_id)
                     mark = "✓" if part.status == "ok" else "✗"
-                    lines.append(f"  {mark} {part.name} {title_of(call) if call else ''}  {outcome_of(part)}".rstrip())
+                    title = title_with_target(call, part) if call else ""
+                    lines.append(f"  {mark} {part.name} {title}  {outcome_of(part)}".rstrip())
                 case Shell():
                     lines += ["", f"$ {plain(part.command)}", plain(part.output.rstrip())]
                 case Notice():

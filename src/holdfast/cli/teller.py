@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 
 from holdfast.cli.said import Said, Write
@@ -80,7 +81,7 @@ class Teller:
                 if event.now.phase != "retry":  # told with its time by the event of the retry itself
                     self._screen.status(words_for(event.now))
             case RunRetrying() if self._is_told(event.run_id):
-                self._screen.note(f"{event.cause}: {one_line(event.message)}")
+                self._screen.note(f"{event.cause}: {one_line(event.message)}; again in {event.wait:.0f} s")
                 self._screen.status(f"{event.cause}, retry", seconds=event.wait)
             case JobFinished() if event.session_id == self._session_id:
                 self._screen.note(f"background job ended: {one_line(event.job.command)}")
@@ -178,7 +179,7 @@ class Teller:
         call = self._calls.get(result.call_id)
         style = self._screen.style
         mark = style.good("✓") if result.status == "ok" else style.bad("✗")
-        title = title_of(call) if call else ""
+        title = title_with_target(call, result) if call else ""
         outcome = outcome_of(result)
         line = f"{mark} {result.name} {style.dim(title)}".rstrip() + (f"  {outcome}" if outcome else "")
         self._screen.note(f"  {'  ' if inner else ''}{line}")
@@ -190,6 +191,26 @@ def title_of(call: ToolCall) -> str:
         return one_line(call.title, most=100)
     found = (call.arguments.get(name) for name in _MAIN_ARGUMENTS)
     return next((one_line(value, most=100) for value in found if isinstance(value, str)), "")
+
+
+def title_with_target(call: ToolCall, result: ToolResult) -> str:
+    """With the file that was really meant, where the argument led elsewhere (a link, for example)."""
+    title, given, real = title_of(call), call.arguments.get("path"), _target_of(result)
+    if real is None or not isinstance(given, str) or real in title.split():
+        return title
+    named = os.path.normpath(given)
+    if named == os.path.normpath(real) or (os.path.isabs(named) and named.endswith(f"/{real}")):
+        return title
+    return f"{title} → {one_line(real, most=100)}"
+
+
+def _target_of(result: ToolResult) -> str | None:
+    files = result.display.get("files")
+    if isinstance(files, list) and len(files) == 1 and isinstance(files[0], dict):
+        found = files[0].get("path")
+    else:
+        found = result.display.get("path")
+    return found if isinstance(found, str) else None
 
 
 def outcome_of(result: ToolResult) -> str:

@@ -8,7 +8,7 @@ import time
 
 from holdfast.cli.exits import Exit, exit_of_run
 from holdfast.cli.here import Here
-from holdfast.cli.parsing import Parser, seconds
+from holdfast.cli.parsing import Parser, an_id, seconds
 from holdfast.cli.problems import Problem
 from holdfast.cli.result import as_text, result_of
 from holdfast.cli.screen import Screen, one_line
@@ -31,7 +31,7 @@ def configure(parser: Parser) -> None:
             ("holdfast wait run_… --timeout 5m", "124 if it takes longer; it goes on all the same"),
         ),
     )
-    parser.add_argument("run_id", metavar="RUN")
+    parser.add_argument("run_id", type=an_id, metavar="RUN")
     parser.add_argument("--timeout", metavar="TIME", type=seconds, help="90, 90s, 5m or 1h")
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.set_defaults(run=run)
