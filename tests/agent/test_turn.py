@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.agent.calls import NOT_RUN
 from holdfast.agent.kit import Bounds
 from holdfast.agent.prompt import Instructions
-from holdfast.models.protocol import ModelInfo
-from holdfast.models.script import Act, Call, End, Fail, Report, Say, Think, Wait
+from holdfast.errors import NotFound
+from holdfast.models.protocol import ModelInfo, UsageReport
+from holdfast.models.script import Act, Call, End, Fail, Report, Say, Script, Think, Wait
 from holdfast.models.scripted import ScriptedModel
 from holdfast.schema.events import (
     MessageFinished,
@@ -24,7 +27,9 @@ from holdfast.schema.events import (
 from holdfast.schema.messages import Context, Finish, Message, Reasoning, Summary, Text, ToolCall, ToolResult, text_of
 from holdfast.schema.runs import Run
 from holdfast.schema.usage import Usage
-from tests.support.turning import TurnHouse, turning
+from holdfast.tools.protocol import Context as ToolContext
+from holdfast.tools.protocol import Output
+from tests.support.turning import Echo, TurnHouse, Word, turning
 
 Answers = str | Act | tuple[Act, ...]
 
@@ -450,3 +455,163 @@ async def test_a_stream_without_an_end_is_a_network_failure(tmp_path: Path) -> N
         run = await one_run(house)
         assert (run.state, run.reason) == ("failed", "network")
         assert [event.cause for event in await house.events() if isinstance(event, RunRetrying)] == ["network"] * 6
+
+
+@pytest.mark.promise("R6", "R12")
+async def test_where_a_limit_forbids_another_step_waiting_steers_go_to_the_queue(tmp_path: Path) -> None:
+    brain = model((Call("gated", {"word": "x"}),), "the steer's own answer", (Say("last"), Wait("end")), "own again")
+    async with turning(tmp_path, brain) as house:
+        house.turns.bounds = Bounds(max_steps=1)
+        host = await house.accept("first")
+        await house.gates.arrived("x")
+        steer = await house.accept("second", delivery="steer")
+        house.gates.open("x")
+        assert (await house.ended(host)).reason == "limit_steps"
+        alone = await house.ended(steer)
+        assert (alone.state, alone.text, alone.host_run_id) == ("completed", "the steer's own answer", None)
+        third = await house.accept("third")
+        await brain.barrier("end").reached.wait()
+        steer = await house.accept("fourth", delivery="steer")
+        brain.barrier("end").released.set()
+        assert ((await house.ended(third)).state, (await house.ended(third)).text) == ("completed", "last")
+        alone = await house.ended(steer)
+        assert (alone.state, alone.text, alone.host_run_id) == ("completed", "own again", None)
+
+
+@pytest.mark.promise("R6", "R12")
+async def test_a_steer_that_joins_after_a_summary_brings_nothing_old_back(tmp_path: Path) -> None:
+    brain = model(
+        "an old answer",
+        (Call("echo", {"word": "a"}), Report(Usage(input=95_000))),
+        "## Task\nthe story",
+        (Call("gated", {"word": "x"}),),
+        "all done",
+        context_window=100_000,
+    )
+    async with turning(tmp_path, brain) as house:
+        await one_run(house, "an old prompt")
+        host = await house.accept("the present prompt")
+        await house.gates.arrived("x")
+        await house.accept("and a steer", delivery="steer")
+        house.gates.open("x")
+        assert (await house.ended(host)).text == "all done"
+        summary, asked, answered, steer = brain.requests[-1].messages
+        assert "the story" in text_of(summary.parts)
+        assert "the present prompt" in text_of(summary.parts)
+        assert (asked.role, answered.role, text_of(steer.parts)) == ("assistant", "tool", "and a steer")
+
+
+async def test_what_is_waited_for_is_told_while_calls_come_and_go(tmp_path: Path) -> None:
+    brain = model((Call("gated", {"word": "x"}), Call("gated", {"word": "y"}), Call("echo", {"word": "e"})), "ok")
+    async with turning(tmp_path, brain) as house:
+        house.turns.gate.asking.add("echo")
+        accepted = await house.accept()
+
+        def now() -> tuple[str, str]:
+            shown = house.engine.shown(accepted.run).now
+            return (shown.phase, shown.what) if shown else ("", "")
+
+        await house.gates.arrived("approval:e")
+        await house.gates.arrived("y")
+        assert now() == ("approval", "echo: e")
+        house.gates.open("approval:e")
+        await house.until(lambda: now() == ("tool", "gated: y"))
+        since = house.engine.shown(accepted.run).now
+        house.gates.open("y")
+        await house.until(lambda: now() == ("tool", "gated: x"))
+        later = house.engine.shown(accepted.run).now
+        assert since is not None
+        assert later is not None
+        assert later.since <= since.since, "it has been waited for since it began, not since it is told"
+        house.gates.open("x")
+        assert (await house.ended(accepted)).now is None
+
+
+async def test_secrets_do_not_leave_through_errors_displays_or_progress(tmp_path: Path) -> None:
+    class Leaking(Echo):
+        name = "leaking"
+
+        async def act(self, arguments: Word, context: ToolContext) -> Output:
+            await self.gates.pass_through("leak")
+            return Output("s3cret", display={"diff": "+s3cret", "lines": ["s3cret", 1]})
+
+    class Failing(Echo):
+        name = "failing"
+
+        async def act(self, arguments: Word, context: ToolContext) -> Output:
+            raise NotFound("there is no s3cret here")
+
+    async with turning(tmp_path, model((Call("leaking", {"word": "s3cret"}), Call("failing")), "ok")) as house:
+        house.tools["leaking"], house.tools["failing"] = Leaking(house.gates), Failing(house.gates)
+        accepted = await house.accept()
+        await house.gates.arrived("leak")
+        now = house.engine.shown(accepted.run).now
+        assert now is not None
+        assert now.what == "leaking: [redacted]"
+        house.gates.open("leak")
+        assert (await house.ended(accepted)).state == "completed"
+        leaked, failed = results(await house.messages())
+        assert leaked.display == {"diff": "+[redacted]", "lines": ["[redacted]", 1]}
+        assert (failed.status, failed.text) == ("error", "there is no [redacted] here")
+
+
+async def test_what_failed_and_cut_off_attempts_cost_is_counted(tmp_path: Path) -> None:
+    class Telling(ScriptedModel):
+        """Tells its usage at the beginning, as some vendors do."""
+
+        async def stream(self, request):  # type: ignore[no-untyped-def]
+            yield UsageReport(Usage(input=100))
+            async for delta in super().stream(request):
+                if not isinstance(delta, UsageReport):
+                    yield delta
+
+    script = Script(answers=((Say("x"), Fail("overloaded")), (Say("half"), Wait("mid"))))
+    brain = Telling(script, info=ModelInfo("offline/test"))
+    async with turning(tmp_path, brain) as house:
+        accepted = await house.accept()
+        await brain.barrier("mid").reached.wait()
+        await house.engine.cancel_session("ses_1")
+        run = await house.ended(accepted)
+        assert (run.usage, run.steps) == (Usage(input=200), 1)
+        assert (await house.store.session("ses_1")).usage == Usage(input=200)
+    silent = model((Say("half an answer"), Wait("mid")))
+    (tmp_path / "other").mkdir()
+    async with turning(tmp_path / "other", silent) as house:
+        accepted = await house.accept()
+        await silent.barrier("mid").reached.wait()
+        await house.engine.cancel_session("ses_1")
+        run = await house.ended(accepted)
+        assert run.usage.estimated
+        assert run.usage.input > 0
+
+
+async def test_an_answer_that_says_it_calls_tools_but_calls_none_is_the_end(tmp_path: Path) -> None:
+    async with turning(tmp_path, model((Say("hm"), End("tool_use")))) as house:
+        run = await one_run(house)
+        assert (run.state, run.reason) == ("completed", "end_turn")
+        assert finish((await house.messages())[-1]).reason == "end_turn"
+
+
+async def test_calls_of_an_answer_that_was_refused_are_answered_as_not_run(tmp_path: Path) -> None:
+    async with turning(tmp_path, model((Call("echo", {"word": "a"}), End("refused", "policy")), "next")) as house:
+        run = await one_run(house)
+        assert (run.state, run.reason) == ("failed", "refused")
+        (result,) = results(await house.messages())
+        assert (result.status, result.text) == ("cancelled", NOT_RUN)
+        assert house.tools["echo"].ran == {}
+        assert (await one_run(house)).state == "completed"
+
+
+@pytest.mark.parametrize("told", [(), (UsageReport(Usage()),)])
+async def test_a_provider_that_tells_no_usage_is_estimated_and_compacted_in_time(tmp_path: Path, told: Any) -> None:
+    class Silent(ScriptedModel):
+        async def stream(self, request):  # type: ignore[no-untyped-def]
+            async for delta in super().stream(request):
+                for one in told if isinstance(delta, UsageReport) else (delta,):
+                    yield one
+
+    script = Script(answers=((Call("echo", {"word": "w" * 90_000}),), (Say("the story"),), (Say("went on"),)))
+    async with turning(tmp_path, Silent(script, info=ModelInfo("offline/test", context_window=50_000))) as house:
+        run = await one_run(house)
+        assert (run.state, run.text, run.usage.estimated) == ("completed", "went on", True)
+        assert any(isinstance(part, Summary) for message in await house.messages() for part in message.parts)

@@ -207,6 +207,6 @@ def _size_of(messages: list[Message]) -> int:
     """What the last answer was told to take, and an estimate of what came after it."""
     for place in range(len(messages) - 1, -1, -1):
         usage = messages[place].usage
-        if usage is not None and usage.context:
+        if usage is not None:
             return usage.context + sum(compaction.estimated_parts(later.parts) for later in messages[place + 1 :])
     return sum(compaction.estimated_parts(message.parts) for message in messages)
