@@ -162,7 +162,7 @@ def draw(lines: list[Line]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" role="img">',
+            f'viewBox="0 0 {width} {height}" role="img" xml:space="preserve">',
             "<title>holdfast demo, recorded</title>",
             "<style>",
             "text { font: 14px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; fill: #c8d0e0;",
