@@ -22,10 +22,9 @@ SAID = [_message(1, "user", "hi"), _message(2, "assistant", "all of it")]
 
 
 class Full:
-    """Answers everything but streams; the run has ended when it was asked for a few times."""
+    """Answers everything but streams; the run has ended when two were refused."""
 
     def __init__(self) -> None:
-        self.asked = 0
         self.refused = 0
 
     def __call__(self, request: Request) -> Iterable[Piece]:
@@ -38,15 +37,13 @@ class Full:
         if request.method == "POST":
             return answer({"run": RUN, "decision": "started"}, status=202)
         if path == "/v1/runs/run_x":
-            self.asked += 1
-            ended = {"state": "completed", "reason": "end_turn", "text": "all of it"} if self.asked > 2 else {}
+            ended = {"state": "completed", "reason": "end_turn", "text": "all of it"} if self.refused > 1 else {}
             return answer({**RUN, **ended})
         if path.endswith("/messages"):
-            return answer({"items": SAID if self.asked > 2 else SAID[:1], "cursor": "a.1"})
+            return answer({"items": SAID if self.refused > 1 else SAID[:1], "cursor": "a.1"})
         if path == "/v1/sessions/ses_1":
-            self.asked += 1
-            queue = {"session_id": "ses_1", "active": None if self.asked > 2 else "run_x"}
-            session = {"id": "ses_1", "workspace_id": "wsp_1", "busy": self.asked <= 2, "queue": queue}
+            queue = {"session_id": "ses_1", "active": None if self.refused > 1 else "run_x"}
+            session = {"id": "ses_1", "workspace_id": "wsp_1", "busy": self.refused <= 1, "queue": queue}
             return answer(session)
         return answer({"items": [], "cursor": "a.1"})
 
