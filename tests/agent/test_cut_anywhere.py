@@ -17,6 +17,7 @@ from typing import Any, Literal
 import pytest
 
 from holdfast.agent.kit import Bounds
+from holdfast.schema.messages import text_of
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Workspace
 from holdfast.schema.usage import Usage
@@ -123,9 +124,8 @@ async def check(shop: Shop, run: Run, stop: Stop, *, where: str | None) -> None:
         messages = await house.messages(session_id)
         check_record(messages, "completed" if run.state == "completed" else EXPECTED[stop][2], own=run.session_id)
         check_results(messages, shop.turns.tools, where)
-    if run.message_id is not None:
-        texts = [part.text for part in (await house.store.message(run.message_id)).parts if hasattr(part, "text")]
-        assert run.text in ("", "".join(texts)) or run.text in texts
+    assert run.message_id is not None
+    assert run.text == text_of((await house.store.message(run.message_id)).parts)
     assert all(count == 1 for tool in house.turns.tools.values() for count in tool.ran.values()), "a tool ran twice"  # type: ignore[attr-defined]
     assert shop.turns.totals.open_streams == 0
     assert not (await house.store.open_approvals()).items
