@@ -269,7 +269,7 @@ class World:
         self.ledger.refuses = 0
         self.stepper.set_free()
         await asyncio.gather(*self.tasks)
-        for _ in range(1000):
+        for _ in range(20_000):  # an end that was refused comes with its back-off
             unfinished = await self.store.unfinished_runs()
             if not unfinished:
                 break
