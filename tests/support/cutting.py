@@ -141,6 +141,11 @@ class _CutTurn:
         return ending
 
 
+def around_turn(turn: Turn, cutter: Cutter) -> Turn:
+    """The turn with barriers at everything its seat waits for."""
+    return _CutTurn(turn, cutter)
+
+
 class CutTurns(RealTurns):
     """Makes turns that wait at `cutter`'s barriers; change it before a run is accepted."""
 

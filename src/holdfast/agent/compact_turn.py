@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from holdfast.agent.conversation import Conversation
+from holdfast.agent.failures import outcome_of, stopped
 from holdfast.agent.kit import Kit
 from holdfast.agent.protocol import Ending, Seat
 from holdfast.agent.summary import Summarizer
+from holdfast.errors import HoldfastError
 from holdfast.schema.runs import Outcome
 
 
@@ -20,5 +24,12 @@ class CompactTurn:
         await talk.load()
         if talk.is_empty():
             return Ending(Outcome("completed", "end_turn", text="There is nothing to compact yet."))
-        summary = await Summarizer(seat, self._kit, talk).run()
-        return Ending(Outcome("completed", "end_turn", text=summary))
+        summarizer = Summarizer(seat, self._kit, talk)
+        try:
+            return Ending(Outcome("completed", "end_turn", text=await summarizer.run()))
+        except asyncio.CancelledError:
+            if seat.stopping is None:
+                raise
+            return Ending(stopped(seat.stopping), spent=summarizer.spent())
+        except HoldfastError as error:
+            return Ending(outcome_of(error), spent=summarizer.spent())

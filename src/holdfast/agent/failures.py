@@ -28,6 +28,11 @@ def outcome_of(error: BaseException) -> Outcome:
     return Outcome(state="failed", reason=reason_of(error), error=told)
 
 
+def stopped(why: EndReason) -> Outcome:
+    """The end of a run that was told to stop."""
+    return Outcome("interrupted" if why == "server_stop" else "cancelled", why)
+
+
 def reason_of(error: BaseException) -> EndReason:
     match error:
         case ModelError():

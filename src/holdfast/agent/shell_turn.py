@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from holdfast.agent.failures import stopped
 from holdfast.agent.kit import Bench
 from holdfast.agent.protocol import Child, Ending, Seat
 from holdfast.schema.events import MessageCreated
@@ -48,9 +49,8 @@ class ShellTurn:
         seat.report(killed=output.killed, left_running=output.left_running)
         shell = Shell(self._command, self._bench.redact(output.text), output.display.get("exit_code"))
         done = replace(message, parts=(shell,))
-        if seat.stopping is not None:
-            return Ending(Outcome("cancelled", seat.stopping, message_id=message.id), messages=(done,))
-        return Ending(Outcome("completed", "end_turn", text=shell.output, message_id=message.id), messages=(done,))
+        outcome = Outcome("completed", "end_turn") if seat.stopping is None else stopped(seat.stopping)
+        return Ending(replace(outcome, text=shell.output, message_id=message.id), messages=(done,))
 
 
 async def _no_child(child: Child) -> None:

@@ -15,7 +15,7 @@ from holdfast.agent.answer import Asking, Draft, calls_of
 from holdfast.agent.calls import StepCalls, denied
 from holdfast.agent.closing import finish_reason
 from holdfast.agent.conversation import Conversation
-from holdfast.agent.failures import outcome_of
+from holdfast.agent.failures import outcome_of, stopped
 from holdfast.agent.kit import Kit
 from holdfast.agent.loops import LoopDetector
 from holdfast.agent.protocol import Crossing, Ended, Ending, GoOn, Seat, Spent, StopNow
@@ -24,7 +24,7 @@ from holdfast.errors import HoldfastError, ModelContext
 from holdfast.models.pricing import priced
 from holdfast.models.protocol import Request, Stop
 from holdfast.schema.messages import Message, text_of
-from holdfast.schema.runs import EndReason, EndState, Outcome, RunError
+from holdfast.schema.runs import EndReason, Outcome, RunError
 from holdfast.schema.usage import Usage
 
 
@@ -202,8 +202,7 @@ class _Work:
         return self._ending(outcome_of(error))
 
     def stopped(self, why: EndReason) -> Ending:
-        state: EndState = "interrupted" if why == "server_stop" else "cancelled"
-        return self._ending(Outcome(state, why))
+        return self._ending(stopped(why))
 
     def _ending(self, outcome: Outcome) -> Ending:
         """With what is still open, closed as it stands, and the last words that were said."""

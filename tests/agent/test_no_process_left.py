@@ -1,0 +1,125 @@
+"""A cancel at every place of a turn that runs real commands: when the receipt is there, no process is (C7, R8)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.agent.protocol import Turn
+from holdfast.models.script import Call, Rule, Say, Script, When
+from holdfast.schema.runs import Run
+from holdfast.schema.sessions import Session
+from tests.support.agreement import check_agreement
+from tests.support.cutting import Cutter, around_turn
+from tests.support.server import Desk, serving
+from tests.support.story import check_record
+
+
+class CutFactory:
+    """The workspace's own turns, with barriers at their seats."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.cutter = Cutter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def turn(self, run: Run, session: Session) -> Turn:
+        return around_turn(self._inner.turn(run, session), self.cutter)
+
+
+def add_barriers(desk: Desk, factory: CutFactory) -> None:
+    """Around everything that `bash` waits for; what starts a process is not interrupted, only overtaken."""
+    bash: Any = desk.app.workspaces._rooms.find(desk.workspace_id).tools.get("bash")
+    plan, run, start = bash.plan, bash.run, bash._start
+
+    async def cut_plan(*args: Any) -> Any:
+        await factory.cutter.hold("before plan")
+        return await plan(*args)
+
+    async def cut_run(*args: Any) -> Any:
+        await factory.cutter.hold("before run")
+        output = await run(*args)
+        await factory.cutter.let_by("after run")
+        return output
+
+    async def cut_start(*args: Any) -> Any:
+        await factory.cutter.let_by("before start")
+        command = await start(*args)
+        await factory.cutter.let_by("after start")
+        return command
+
+    bash.plan, bash.run, bash._start = cut_plan, cut_run, cut_start
+
+
+def processes(mark: str) -> list[str]:
+    """Command lines of all live processes with this mark in them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if mark in line and state != "Z":
+                found.append(line)
+    return found
+
+
+async def cut(desk: Desk, factory: CutFactory, at: int | None) -> list[str]:
+    """One run that is cancelled at a place, or when its last command runs; the places up to there."""
+    mark = f"31415.{at or 0}0009"
+
+    async def cancel() -> None:
+        receipt = await desk.app.engine.cancel_session(accepted.run.session_id)
+        assert [line.ended_as for line in receipt.runs] == ["cancelled"], receipt
+        assert not processes(mark), f"the receipt came before the end of {processes(mark)}"
+
+    cutter = factory.cutter = Cutter(at, cancel)
+    places = cutter.places
+    accepted = await desk.start(mark, mode="auto")
+    if at is None:
+        async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
+            if b"ready" in item.body and b'"of":"output"' in item.body:
+                break
+        assert processes(mark)
+        places = list(cutter.places)
+        await cancel()
+    run = await desk.ended(accepted)
+    if cutter.acting is not None:
+        await cutter.acting
+    assert run.state == "cancelled"
+    check_record(await desk.messages(run.session_id), "cancelled", own=run.session_id)
+    return places
+
+
+@pytest.mark.promise("C7", "R8")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.stress)])
+async def test_wherever_a_cancel_comes_no_process_outlives_it(tmp_path: Path, every: int) -> None:
+    hanging = "sh -c 'sleep {prompt} & sleep {prompt}' & echo ready; sleep {prompt}"
+    script = Script(
+        rules=(
+            Rule((Say("A title"),), When(system="^Give this coding task a title")),
+            Rule((Call("bash", {"command": "echo first {prompt}"}),), When(step=0)),
+            Rule((Call("bash", {"command": hanging}),), When(step=1)),
+        )
+    )
+    async with serving(tmp_path, script) as desk:
+        factory = CutFactory(desk.app.engine._desk.turns)
+        desk.app.engine._desk.turns = factory
+        add_barriers(desk, factory)
+        places = await cut(desk, factory, None)
+        assert len(places) > 20
+        for at in range(1, len(places), every):
+            try:
+                await cut(desk, factory, at)
+            except BaseException as error:
+                error.add_note(f"cancelled at {at} of {len(places)}: {places[at]!r}")
+                raise
+        await check_agreement(desk.app.store)
