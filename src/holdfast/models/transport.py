@@ -30,6 +30,9 @@ _LATE = ("anyio.streams.tls", "anyio._backends._asyncio")
 """What the library would else import on the event loop, with the first connection."""
 
 
+_log = logging.getLogger(__name__)
+
+
 class Answer:
     """A response that is being read."""
 
@@ -59,8 +62,8 @@ class Answer:
             if isinstance(self._chunks, AsyncGenerator):
                 await self._chunks.aclose()
             await self._response.aclose()
-        except Exception:  # noqa: BLE001, S110 - the connection is gone, which is all that closing is for
-            pass
+        except Exception as error:  # noqa: BLE001 - the connection is gone, which is all that closing is for
+            _log.debug("closing a connection ended with %s", type(error).__name__)
 
     async def drain(self) -> None:
         """Read to the end if that is at hand, so that the connection can be used again."""
@@ -68,8 +71,8 @@ class Answer:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 async for _ in self._chunks:
                     pass
-        except Exception:  # noqa: BLE001, S110 - the answer is complete; only the connection is lost
-            pass
+        except Exception as error:  # noqa: BLE001 - the answer is complete; only the connection is lost
+            _log.debug("a connection cannot be used again: %s", type(error).__name__)
 
     async def body(self, patience: Patience, *, most: int) -> bytes:
         """The beginning of a body that is no stream."""
