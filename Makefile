@@ -38,7 +38,7 @@ bench: $(READY) ## run the programs under bench/ and print what they measure
 	@for program in $(wildcard bench/*.py); do echo "== $$program" && $(PY) $$program || exit 1; done
 
 stress: $(READY) $(E2E)/ready-$(E2E_KEY) ## run the long tests and print what they counted
-	@HOLDFAST_TEST_SCHEMATHESIS=$(E2E)/bin/schemathesis $(PY) -m pytest -m stress -s
+	@HOLDFAST_TEST_SCHEMATHESIS=$(CURDIR)/$(E2E)/bin/schemathesis $(PY) -m pytest -m stress -s
 
 lock: $(READY) ## make the lock files again, after dependencies in pyproject.toml changed
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PY) -m pip install --quiet uv
