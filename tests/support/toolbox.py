@@ -90,7 +90,7 @@ class Toolbox:
         self.changes.append(job)
 
     def new_id(self, prefix: str) -> str:
-        return f"{prefix}_{next(self._numbers)}"
+        return f"{prefix}_{os.getpid()}_{next(self._numbers)}"  # others run the same tests at the same time
 
     def context(
         self,

@@ -1,6 +1,7 @@
 """Processes that do not want to end. Each says ``ready PID`` for every process that a kill has to reach."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,7 +84,12 @@ ZOO: Mapping[str, Animal] = {
 
 def command(script: str, mark: str, *, directory: Path = Path("/")) -> Command:
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(directory)}
-    return Command(("bash", "-c", script), directory, environment, mark)
+    return Command(("bash", "-c", script), directory, environment, own(mark))
+
+
+def own(mark: str) -> str:
+    """The mark as this test process has it: others run the same tests at the same time."""
+    return f"{mark}-{os.getpid()}"
 
 
 async def until_ready(running: Running, count: int = 1) -> list[Process]:
@@ -106,4 +112,4 @@ async def still_there(processes: list[Process], mark: str | None = None) -> list
 
 def _still_there(processes: list[Process], mark: str | None) -> list[Process]:
     found = [p for p in processes if (now := process_of(p.pid)) is not None and now.started == p.started]
-    return found + (marked(f"{MARK}={mark}") if mark else [])
+    return found + ([*marked(f"{MARK}={own(mark)}"), *marked(f"{MARK}={mark}")] if mark else [])

@@ -264,7 +264,7 @@ async def test_a_commands_environment_is_what_was_given_and_its_mark() -> None:
         seen = dict(line.split("=", 1) for line in lines)
         assert {name: seen[name] for name in seen.keys() - {"PWD", "SHLVL", "_"}} == {
             **asked.environment,
-            "HOLDFAST_CALL": "call_1",
+            "HOLDFAST_CALL": asked.mark,
         }
         running.stop_reading()
 
