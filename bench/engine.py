@@ -17,7 +17,7 @@ import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from holdfast.agent.protocol import Ending, Seat
+from holdfast.agent.protocol import Ending, TurnHandle
 from holdfast.events import Hub
 from holdfast.runs import Engine
 from holdfast.schema import events as ev
@@ -35,17 +35,17 @@ HISTORIES = (0, 100, 2000)
 class AtOnce:
     """A turn that answers with one message, as a model would that needs no time."""
 
-    async def run(self, seat: Seat) -> Ending | None:
+    async def run(self, handle: TurnHandle) -> Ending | None:
         message = Message(
-            id=seat.new_id("msg"),
-            session_id=seat.session.id,
-            run_id=seat.run.id,
+            id=handle.new_id("msg"),
+            session_id=handle.session.id,
+            run_id=handle.run.id,
             role="assistant",
             seq=0,
-            created_at=seat.now(),
+            created_at=handle.now(),
             parts=(Text("yes"), Finish("end_turn")),
         )
-        await seat.boundary(outcome=Outcome("completed", "end_turn", text="yes"), messages=[message])
+        await handle.boundary(outcome=Outcome("completed", "end_turn", text="yes"), messages=[message])
         return None
 
 

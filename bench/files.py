@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from holdfast.store import open_store
 from holdfast.tools.edit import Edit
 from holdfast.tools.grep import Grep
-from holdfast.tools.ripgrep import ripgrep_command
+from holdfast.tools.search.ripgrep import ripgrep_command
 from tests.store.building import new_session, new_workspace
 from tests.support.filebox import Filebox
 

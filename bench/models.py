@@ -20,14 +20,14 @@ from typing import Any
 
 import httpx2
 
-from holdfast.models.factory import wire_named
 from holdfast.models.http_model import HttpModel
+from holdfast.models.http_transport import Transport
+from holdfast.models.model_factory import wire_named
 from holdfast.models.protocol import ModelInfo, Request, TextDelta
-from holdfast.models.transport import Transport
 from holdfast.schema.messages import Message, Text
 from holdfast.testing import Answer, Hang, Say, TestProvider
-from holdfast.testing.script import Wire
-from holdfast.testing.wires import events
+from holdfast.testing.provider_script import Wire
+from holdfast.testing.provider_wires import events
 
 BURST = 20_000
 PACED = 1_500

@@ -29,7 +29,7 @@ import httpx2
 
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
-from holdfast.models.transport import Transport
+from holdfast.models.http_transport import Transport
 from holdfast.schema.messages import Finish, Message, Text, ToolCall, ToolResult
 from holdfast.schema.runs import RunRequest
 from holdfast.schema.sessions import Session
@@ -37,7 +37,7 @@ from holdfast.schema.usage import Usage
 from holdfast.store import Batch
 from holdfast.store.writes import PutMessage, PutSession
 from holdfast.testing import WIRES, Answer, Call, Say, Wire
-from holdfast.testing.wires import events
+from holdfast.testing.provider_wires import events
 
 BURST = 20_000
 ROUNDS = 5

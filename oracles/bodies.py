@@ -13,7 +13,7 @@ from google.genai import types as genai_types
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from holdfast.models.factory import wire_named
+from holdfast.models.model_factory import wire_named
 from tests.models.requests import requests, target
 
 

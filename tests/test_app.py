@@ -11,7 +11,7 @@ import pytest
 from holdfast.app import App, open_app
 from holdfast.errors import StoreLocked
 from holdfast.locations import Locations
-from holdfast.models.script import Say, Wait
+from holdfast.models.model_script import Say, Wait
 from holdfast.schema.events import JobFinished
 from holdfast.schema.sessions import Job
 from holdfast.store import Batch

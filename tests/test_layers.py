@@ -85,10 +85,12 @@ def test_a_package_without_a_row_is_named(tmp_path: Path) -> None:
 
 def test_only_the_commands_that_start_the_server_may_import_the_composition_root(tmp_path: Path) -> None:
     line = "def start():\n    from holdfast import app"
-    commands = dict.fromkeys(("cli/serve.py", "cli/demo.py", "cli/run.py", "tui/main.py"), line)
+    commands = dict.fromkeys(
+        ("cli/commands/serve.py", "cli/commands/demo.py", "cli/commands/run.py", "tui/main.py"), line
+    )
     house = _house(tmp_path, {"app.py": "import holdfast.server", **commands})
     assert list(broken_layers(house)) == [
-        "holdfast.cli.run:2: 'cli' may not import 'holdfast.app'",
+        "holdfast.cli.commands.run:2: 'cli' may not import 'holdfast.app'",
         "holdfast.tui.main:2: 'tui' may not import 'holdfast.app'",
     ]
 

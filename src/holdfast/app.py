@@ -16,21 +16,21 @@ from holdfast.config import Keyring, Redactor, SecretStore, Settings, TrustStore
 from holdfast.events import Hub, keep_log
 from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
-from holdfast.models.address import Network
-from holdfast.models.factory import Models
-from holdfast.models.script import Script
-from holdfast.runs.bounds import Bounds
+from holdfast.models.model_factory import Models
+from holdfast.models.model_script import Script
+from holdfast.models.provider_address import Network
 from holdfast.runs.engine import Engine
+from holdfast.runs.engine_limits import EngineLimits
+from holdfast.services.session_service import SessionService
+from holdfast.services.setting_service import SettingService
+from holdfast.services.workspace_service import WorkspaceService
 from holdfast.store import Store
 from holdfast.store.sqlite import open_store
-from holdfast.workspace.blobs import Blobs
-from holdfast.workspace.chores import name_lost_jobs, sweep_leftovers
-from holdfast.workspace.configuring import Configuring
-from holdfast.workspace.rooms import Rooms
-from holdfast.workspace.sessions import SessionDesk
-from holdfast.workspace.shared import Shared
-from holdfast.workspace.turns import WorkspaceTurns
-from holdfast.workspace.workspaces import Workspaces
+from holdfast.workspace.maintenance import name_lost_jobs, sweep_leftovers
+from holdfast.workspace.open_workspaces import OpenWorkspaces
+from holdfast.workspace.shared_parts import Shared
+from holdfast.workspace.turn_factory import WorkspaceTurns
+from holdfast.workspace.undo.blob_store import Blobs
 
 if TYPE_CHECKING:
     from holdfast.server import Listener
@@ -45,9 +45,9 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     hub: Hub
     engine: Engine
     approvals: Approvals
-    workspaces: Workspaces
-    sessions: SessionDesk
-    configuring: Configuring
+    workspaces: WorkspaceService
+    sessions: SessionService
+    configuring: SettingService
     shared: Shared
 
     async def stop(self) -> None:
@@ -62,7 +62,7 @@ async def open_app(
     *,
     clock: Clock = time.time,
     scripts: Mapping[str, Script] | None = None,
-    bounds: Bounds | None = None,
+    bounds: EngineLimits | None = None,
 ) -> AsyncIterator[App]:
     """Everything up to, but without, the sockets. What a crash left is ended before this is given out (`W6`)."""
     await asyncio.to_thread(locations.prepare)
@@ -98,13 +98,13 @@ async def open_app(
             ids=ids,
             clock=clock,
         )
-        rooms = Rooms(shared)
+        rooms = OpenWorkspaces(shared)
         closing.push_async_callback(rooms.close_all)
         engine = Engine(
             store, hub, WorkspaceTurns(rooms), ids=ids, clock=clock, bounds=bounds or _configured_bounds(settings)
         )
         closing.push_async_callback(engine.stop)
-        workspaces = Workspaces(rooms, engine)
+        workspaces = WorkspaceService(rooms, engine)
         await engine.recover()
         await name_lost_jobs(shared)
         for name, chore in (
@@ -120,14 +120,14 @@ async def open_app(
             engine=engine,
             approvals=shared.approvals,
             workspaces=workspaces,
-            sessions=SessionDesk(shared),
-            configuring=Configuring(shared, workspaces, secrets),
+            sessions=SessionService(shared),
+            configuring=SettingService(shared, workspaces, secrets),
             shared=shared,
         )
 
 
-def _configured_bounds(settings: Settings) -> Bounds:
-    return Bounds(unfinished_runs=settings.server.max_unfinished_runs, child_depth=settings.limits.agent_depth)
+def _configured_bounds(settings: Settings) -> EngineLimits:
+    return EngineLimits(unfinished_runs=settings.server.max_unfinished_runs, child_depth=settings.limits.agent_depth)
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +150,7 @@ async def run_server(
     ready: Callable[[tuple[str, ...]], None] | None = None,
 ) -> None:
     """A whole server that owns its process, until it is stopped. ``ready`` is told the addresses it got."""
-    from holdfast.server import Parts, ServerLimits, hide_process, listen_unix, logging_to, serve
+    from holdfast.server import ServerLimits, ServerParts, hide_process, listen_unix, logging_to, serve
 
     hide_process()
     opened: list[App] = []
@@ -165,7 +165,7 @@ async def run_server(
             listeners = await asyncio.to_thread(_tcp, listening or Listening())
             listeners.append(await asyncio.to_thread(listen_unix, locations.socket))
             settings = app.settings.server
-            parts = Parts(
+            parts = ServerParts(
                 store=app.store,
                 hub=app.hub,
                 engine=app.engine,
@@ -230,7 +230,7 @@ class _RuleBook:
             await asyncio.to_thread(self._save, rules)
 
     def _save(self, rules: tuple[str, ...]) -> None:
-        from holdfast.config.edit import edit_config
+        from holdfast.config.file_edit import edit_config
 
         known = load_config(self._locations, env={}).settings.approvals.allow
         edit_config(self._file, {"approvals.allow": [*known, *(rule for rule in rules if rule not in known)]})
@@ -246,7 +246,7 @@ def _scripts() -> dict[str, Script]:
     """What the model without a key says."""
     from importlib.resources import files
 
-    from holdfast.models.script import read_script
+    from holdfast.models.model_script import read_script
 
     name = "demo.toml"
     return {"demo": read_script(files("holdfast.models").joinpath(name).read_bytes(), name=name)}

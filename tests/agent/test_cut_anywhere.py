@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import pytest
 
-from holdfast.agent.kit import Bounds
+from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.schema.messages import text_of
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Workspace
@@ -49,7 +49,7 @@ class Shop:
 
     def _house(self) -> House:
         turns = CutTurns(self.ledger, story_model(), self.directory)  # type: ignore[arg-type]
-        turns.bounds = Bounds(max_steps=20, max_seconds=60)
+        turns.bounds = TurnLimits(max_steps=20, max_seconds=60)
         turns.gate.asking.add("alone")
         for gate in ("approval:z", "z"):
             turns.gates.open(gate)

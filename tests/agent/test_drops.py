@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.models.factory import wire_named
 from holdfast.models.http_model import HttpModel
+from holdfast.models.http_transport import Transport
+from holdfast.models.model_factory import wire_named
 from holdfast.models.protocol import ModelInfo
-from holdfast.models.transport import Transport
 from holdfast.schema.events import RunFinished, RunRetrying
 from holdfast.schema.messages import Finish, Reasoning, Text, ToolCall, ToolResult
 from holdfast.testing import WIRES, Answer, Call, Received, Say, TestProvider, Think, Wire, text
-from holdfast.testing.wires import events
+from holdfast.testing.provider_wires import events
 from tests.support.agreement import check_agreement
 from tests.support.turning import TurnHouse, turning
 

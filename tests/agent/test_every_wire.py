@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.history import following_messages, request_messages
+from holdfast.agent.request_messages import following_messages, request_messages
 from holdfast.models.protocol import Request
 from holdfast.schema.base import Unknown
 from holdfast.schema.messages import (

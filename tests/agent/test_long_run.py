@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.kit import Bounds
+from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.events import Hub
-from holdfast.events.ring import Ring
-from holdfast.models.factory import wire_named
+from holdfast.events.recent_events import RecentEvents
 from holdfast.models.http_model import HttpModel
+from holdfast.models.model_factory import wire_named
 from holdfast.models.protocol import ModelInfo
 from holdfast.runs import Engine
 from holdfast.schema.base import encode
 from holdfast.store import Batch, Committed, Store, open_store
 from holdfast.testing import WIRES, Answer, Call, Say, Wire
-from holdfast.testing.wires import events
+from holdfast.testing.provider_wires import events
 from tests.support.house import PATIENT, WORKSPACE
 from tests.support.turning import turning
 
@@ -139,10 +139,10 @@ async def test_the_four_hundredth_step_costs_what_the_twentieth_costs(tmp_path: 
     store: Any = Counting(await open_store(tmp_path / "holdfast.db"), stage)
     async with turning(tmp_path, model, store=store) as house:
         house.hub.close()
-        house.hub = Hub(store, ring=Ring(store.last_number, most_events=64))  # full from early on
+        house.hub = Hub(store, ring=RecentEvents(store.last_number, most_events=64))  # full from early on
         house.engine = Engine(store, house.hub, house.turns, bounds=PATIENT)
         await house.engine.open_workspace(WORKSPACE)
-        house.turns.bounds = Bounds(max_steps=STEPS + 1)
+        house.turns.bounds = TurnLimits(max_steps=STEPS + 1)
         async with stage.watching():
             run = await house.ended(await house.accept())
     assert (run.state, run.steps) == ("completed", STEPS + 1)

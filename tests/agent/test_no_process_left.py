@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.agent.protocol import Turn
-from holdfast.models.script import Call, Rule, Say, Script, When
+from holdfast.models.model_script import Call, Rule, Say, Script, When
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Session
 from tests.support.agreement import check_agreement

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.kit import Bounds
+from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.ids import Ids
-from holdfast.models.script import Act, Call, End, Fail, Report, Say, Think
+from holdfast.models.model_script import Act, Call, End, Fail, Report, Say, Think
 from holdfast.schema.messages import File
 from holdfast.schema.runs import END_STATES
 from holdfast.schema.sessions import Workspace
 from holdfast.schema.usage import Usage
+from holdfast.services.session_service import SessionService
 from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutWorkspace
 from holdfast.testing import WIRES
-from holdfast.workspace.sessions import SessionDesk
 from tests.support.agreement import check_agreement
 from tests.support.cutting import CutLedger, Cutter, CutTurns
 from tests.support.flavours import Flavoured
@@ -55,7 +55,7 @@ class World:
             await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(self.directory))),)))
         self.ledger = CutLedger(store)
         turns = CutTurns(self.ledger, self._model(()), self.directory)  # type: ignore[arg-type]
-        turns.bounds = Bounds(max_steps=6, max_seconds=60)
+        turns.bounds = TurnLimits(max_steps=6, max_seconds=60)
         turns.gates.open("z")
         self.house = House(self.directory, self.ledger, turns=turns, bounds=PATIENT)  # type: ignore[arg-type]
         await self.house.engine.recover()
@@ -188,7 +188,7 @@ class World:
         messages = await self.house.messages(self.session_id)
         shared: Any = SimpleNamespace(store=self.house.store, ids=Ids(), now=lambda: "2026-01-01T00:00:00.000Z")
         at = self.chance.choice(messages).id if messages and self.chance.random() < 0.7 else None
-        self.session_id = (await SessionDesk(shared).fork(self.session_id, message_id=at)).id
+        self.session_id = (await SessionService(shared).fork(self.session_id, message_id=at)).id
 
 
 DEEDS = ["prompt", "prompt", "cancelled", "cancelled", "out_of_time", "steered", "crashed", "compacted", "forked"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.kit import Bounds
+from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.errors import StoreUnwritable
 from holdfast.models.protocol import ModelDelta, Request
-from holdfast.models.scripted import ScriptedModel
+from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.messages import ToolCall
 from holdfast.store import Batch, Committed, open_store
 from tests.support.agreement import check_agreement
@@ -115,7 +115,7 @@ async def test_nothing_moves_that_is_not_written(tmp_path: Path, every: int) -> 
     ledger: Any = Refusing(await open_store(tmp_path / "holdfast.db"))
     ran: list[str] = []
     async with turning(tmp_path, story_model(), store=ledger) as house:
-        house.turns.bounds = Bounds(max_steps=20)
+        house.turns.bounds = TurnLimits(max_steps=20)
         for tool in house.tools.values():
             watch(tool, ledger, ran)
         for gate in ("approval:z", "z"):

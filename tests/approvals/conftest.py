@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.approvals.approver import Approver
-from holdfast.approvals.places import Places
+from holdfast.approvals.path_location import Places
 
 
 def make_project(root: Path) -> Path:

@@ -9,8 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from holdfast.approvals.commands import Line
-from holdfast.approvals.words import Arg
+from holdfast.approvals.shell.command_line import Line
+from holdfast.approvals.shell.shell_words import Arg
 
 _HOOK = """() { printf '%s\\0' "$#" "${@//$'\\n'/$'\\1'}" >&9; }"""
 """Writes a new line as \\1: bash writes line by line, and several commands may write at once."""

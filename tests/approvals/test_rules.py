@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.approvals.patterns import CommandPattern, PathPattern
+from holdfast.approvals.rule_patterns import CommandPattern, PathPattern
 from holdfast.approvals.rules import read_rule
-from holdfast.approvals.words import Arg
+from holdfast.approvals.shell.shell_words import Arg
 from holdfast.errors import ConfigError
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.approvals.approver import Approver
-from holdfast.approvals.decide import Allow, Ask, Deny
-from holdfast.approvals.places import Places
+from holdfast.approvals.decision import Allow, Ask, Deny
+from holdfast.approvals.path_location import Places
 from holdfast.approvals.rules import read_rules
 from holdfast.schema.approvals import Subject
 from tests.approvals.conftest import make_project

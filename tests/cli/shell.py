@@ -22,7 +22,7 @@ import msgspec
 
 from holdfast.locations import Locations
 from holdfast.testing import Answer, Call, Gate, Hang, Refuse, Say, TestProvider, calls, text
-from holdfast.testing.provider import Received
+from holdfast.testing.provider_server import Received
 from tests.support.environment import isolated_environment, leaks_into_tests
 
 CONFIG = """

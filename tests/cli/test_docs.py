@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from holdfast.cli.commands import all_commands
-from holdfast.cli.exits import Exit
-from holdfast.cli.problems import _ADVICE
-from holdfast.cli.result import VERSION, Result, Used
+from holdfast.cli.command_table import all_commands
+from holdfast.cli.error_messages import _ADVICE
+from holdfast.cli.exit_status import Exit
+from holdfast.cli.run_result import VERSION, Result, Used
 
 _ROOT = Path(__file__).parents[2]
 _CLI = (_ROOT / "docs" / "cli.md").read_text("utf-8")

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from holdfast.cli import attach, main
+from holdfast.cli import main
+from holdfast.cli.commands import attach
 from tests.client.stub import Piece, Request, Stub, answer, error
 
 WORKSPACE = {"id": "wsp_1", "path": "/w", "cursor": "a.0"}

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import main, server
-from holdfast.client import find
-from holdfast.client.address import Address
-from holdfast.client.http import Connection
+from holdfast.cli import main
+from holdfast.cli.commands import server
+from holdfast.client import local_server
+from holdfast.client.server_address import Address
+from holdfast.client.sync_http import Connection
 from holdfast.errors import NoAnswer
 from holdfast.locations import Locations
 from tests.client.stub import Stub, Wait
@@ -22,7 +23,7 @@ def test_a_server_that_does_not_answer_is_named_with_its_process(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(server, "ANSWER_SECONDS", 0.05)
-    monkeypatch.setattr(find, "_PROBE_SECONDS", 0.05)
+    monkeypatch.setattr(local_server, "_PROBE_SECONDS", 0.05)
     go_on = threading.Event()
     with tempfile.TemporaryDirectory(prefix="hfc-") as home, open(os.devnull) as nothing:
         monkeypatch.setenv("HOLDFAST_HOME", home)

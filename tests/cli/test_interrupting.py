@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from holdfast.cli import main, watching
+from holdfast.cli import main, run_watcher
 from tests.cli.shell import Shell, shell
 from tests.client.stub import STREAM, Cut, Piece, Request, Stub, Wait, answer, chunk, error, frame
 
@@ -202,10 +202,10 @@ def test_a_stopped_server_interrupts_what_runs_and_keeps_what_waits() -> None:
         waiting = sh.start("run", "--output", "jsonl", "--session", sh.last_session(), "!say later")
         waiting.until("queue.changed")
         accepted = json.loads(waiting.until("queue.changed").splitlines()[0])["run"]
-        asking, watching = sh.start("wait", accepted["id"]), sh.start("attach", accepted["session_id"])
-        watching.until("partial")
+        asking, run_watcher = sh.start("wait", accepted["id"]), sh.start("attach", accepted["session_id"])
+        run_watcher.until("partial")
         sh.ok("stop")
-        first, second, third, fourth = active.end(), waiting.end(), asking.end(), watching.end()
+        first, second, third, fourth = active.end(), waiting.end(), asking.end(), run_watcher.end()
         assert sh("status").out.startswith("no server is running")
         assert (first.status, first.out) == (7, "partial\n")
         assert [second.status, third.status, fourth.status] == [7, 7, 7]
@@ -248,7 +248,7 @@ def test_a_queued_run_outlives_the_server_that_was_killed() -> None:
 def test_a_server_that_never_comes_back_is_given_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(watching, "GIVE_UP_SECONDS", 0.3)
+    monkeypatch.setattr(run_watcher, "GIVE_UP_SECONDS", 0.3)
 
     def respond(request: Request) -> Iterable[Piece]:
         if request.target == "/v1/workspaces":

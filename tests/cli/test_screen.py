@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from holdfast.cli.asking import chosen_of
+from holdfast.cli.approval_prompt import chosen_of
+from holdfast.cli.event_printer import title_with_target
 from holdfast.cli.screen import Screen, one_line, plain
-from holdfast.cli.teller import title_with_target
 from holdfast.schema.approvals import QuestionItem
 from holdfast.schema.messages import ToolCall, ToolResult
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.cli.key import wrong_with
-from holdfast.cli.problems import what_and_advice
+from holdfast.cli.commands.key import wrong_with
+from holdfast.cli.error_messages import what_and_advice
 from holdfast.errors import ConfigError
 from tests.cli.shell import Shell
 

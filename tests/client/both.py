@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.address import Address
-from holdfast.client.aio import Client
-from holdfast.client.sync import EventStream, SyncClient
+from holdfast.client.async_client import Client
+from holdfast.client.server_address import Address
+from holdfast.client.sync_client import EventStream, SyncClient
 from holdfast.schema.events import Event
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 import msgspec
 
-from holdfast.client.address import Address
+from holdfast.client.server_address import Address
 from holdfast.schema.base import encode
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast import __version__
-from holdfast.client.answers import Health, Page
-from holdfast.client.calling import call
+from holdfast.client.api_call import call
+from holdfast.client.response_types import Health, Page
 from holdfast.errors import Conflict, NoAnswer, NotFound, NotOurs, Stopping, Unauthorized, Unreachable
 from holdfast.schema.base import builtins
 from holdfast.schema.messages import Message, Text
@@ -211,8 +211,8 @@ async def test_all_messages_come_with_the_cursor_that_the_first_page_was_true_at
 
 
 def test_a_method_of_both_clients_is_documented_by_its_call() -> None:
-    from holdfast.client.aio import Client
-    from holdfast.client.sync import SyncClient
+    from holdfast.client.async_client import Client
+    from holdfast.client.sync_client import SyncClient
 
     def methods(client: Any) -> set[str]:
         return {name for name in vars(client) if not name.startswith("_")} - {"close", "aclose"}

@@ -20,11 +20,11 @@ _HEAVY = {
         "logging",
         "hashlib",
     ),
-    *("tempfile", "shutil", "importlib.metadata", "starlette", "uvicorn", "tomlkit", "holdfast.client.aio"),
+    *("tempfile", "shutil", "importlib.metadata", "starlette", "uvicorn", "tomlkit", "holdfast.client.async_client"),
 }
 
 
-@pytest.mark.parametrize("module", ["holdfast.client", "holdfast.client.sync", "holdfast.client.find"])
+@pytest.mark.parametrize("module", ["holdfast.client", "holdfast.client.sync_client", "holdfast.client.local_server"])
 def test_importing_a_client_loads_nothing_heavy(module: str) -> None:
     program = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
@@ -34,8 +34,8 @@ def test_importing_a_client_loads_nothing_heavy(module: str) -> None:
 
 def test_the_package_hands_out_each_of_its_parts_and_nothing_else() -> None:
     import holdfast.client as face
-    from holdfast.client.aio import Client
-    from holdfast.client.find import open_sync
+    from holdfast.client.async_client import Client
+    from holdfast.client.local_server import open_sync
 
     assert face.Client is Client
     assert face.open_sync is open_sync

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from holdfast.client.aio import Client
-from holdfast.client.fold import Transcript
-from holdfast.client.sync import SyncClient
-from holdfast.client.trying import Patience
+from holdfast.client.async_client import Client
+from holdfast.client.retry import RetryBudget
+from holdfast.client.sync_client import SyncClient
+from holdfast.client.transcript import Transcript
 from holdfast.errors import NotFound, NotOurs, Unreachable
 from holdfast.schema.events import Delta, Heartbeat, Hello, OpenPart, RunProgress, SessionDeleted, Snapshot
 from holdfast.schema.runs import Now
@@ -287,7 +287,7 @@ async def test_patience_begins_anew_with_each_connection_that_was_good(open_clie
         client = open_client(stub.address)
         events = client.events(on_lost=lost)
         inner = getattr(events, "_stream", events)
-        inner._patience = Patience(10, clock=lambda: now[0])
+        inner._patience = RetryBudget(10, clock=lambda: now[0])
         assert len(await first(events, 10)) == 10
         await events.aclose()
         await client.aclose()
@@ -295,14 +295,14 @@ async def test_patience_begins_anew_with_each_connection_that_was_good(open_clie
 
 def test_patience_ends_when_failures_have_gone_on_for_too_long() -> None:
     now = [0.0]
-    patience, error = Patience(1.0, clock=lambda: now[0]), Unreachable("gone")
+    patience, error = RetryBudget(1.0, clock=lambda: now[0]), Unreachable("gone")
     assert [patience.next_wait(error) for _ in range(3)] == [0.02, 0.04, 0.08]
     now[0] = 1.0
     with pytest.raises(Unreachable):
         patience.next_wait(error)
     patience.succeeded()
     assert patience.next_wait(error) == 0.02
-    assert max(Patience(None, clock=lambda: now[0]).next_wait(error) for _ in range(9)) <= 1.0
+    assert max(RetryBudget(None, clock=lambda: now[0]).next_wait(error) for _ in range(9)) <= 1.0
 
 
 def test_an_interrupt_while_bytes_are_in_hand_loses_none_of_them() -> None:

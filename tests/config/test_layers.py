@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast.config import Config, Locations, load_config
 from holdfast.config.layers import merge
-from holdfast.config.sources import Origin
+from holdfast.config.setting_sources import Origin
 from holdfast.errors import ConfigError
 
 PLANTED = "sk-planted-0123456789abcdef"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.client import Client
-from holdfast.client.address import Address
+from holdfast.client.server_address import Address
 from tests.e2e.player import Player
 from tests.e2e.provider import Provider
 from tests.e2e.server import Server, ServerProcess

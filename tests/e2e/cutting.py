@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from holdfast.client.address import Address
+from holdfast.client.server_address import Address
 
 
 class CuttingProxy:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.client import Client
-from holdfast.client.aio import EventStream
+from holdfast.client.async_client import EventStream
 from holdfast.schema.events import Delta, Event, MessageUpdated, RunFinished, Snapshot
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest

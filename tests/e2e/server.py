@@ -10,8 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.client.address import Address
-from holdfast.client.sync import SyncClient
+from holdfast.client.server_address import Address
+from holdfast.client.sync_client import SyncClient
 from holdfast.errors import Unreachable
 from holdfast.locations import Locations
 

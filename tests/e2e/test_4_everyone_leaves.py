@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.client.fold import Transcript
+from holdfast.client.transcript import Transcript
 from holdfast.schema.events import RunFinished
 from holdfast.schema.messages import Reasoning, Text, ToolCall, ToolResult
 from holdfast.testing import Answer, Call, Gate, Say, Think

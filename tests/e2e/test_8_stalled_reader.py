@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from holdfast.client.aio import EventStream
+from holdfast.client.async_client import EventStream
 from holdfast.schema.events import Delta, RunFinished
 from holdfast.testing import Answer, Gate, Say
 from tests.e2e.conftest import Join

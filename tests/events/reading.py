@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.client.fold import Transcript
+from holdfast.client.transcript import Transcript
 from holdfast.events import Hub, Item, Subscription
 from holdfast.schema.events import read_event
 

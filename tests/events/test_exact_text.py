@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.events import Hub
-from holdfast.events.live import PartText
-from holdfast.events.ring import Ring
+from holdfast.events.live_text import PartText
+from holdfast.events.recent_events import RecentEvents
 from holdfast.schema.events import MessageFinished, MessageUpdated
 from holdfast.schema.messages import Finish, Part, Text
 from holdfast.store import Batch, SqliteStore, open_store
@@ -54,7 +54,7 @@ class World:
         self.new_message()
 
     def new_hub(self) -> None:
-        self.hub = Hub(self.store, ring=Ring(self.store.last_number, most_events=self.ring))
+        self.hub = Hub(self.store, ring=RecentEvents(self.store.last_number, most_events=self.ring))
 
     def new_message(self) -> None:
         self.counter += 1

@@ -10,14 +10,14 @@ import pytest
 import uvloop
 
 from holdfast.events import Hub
-from holdfast.events.live import PIECE
-from holdfast.events.ring import Ring
+from holdfast.events.live_text import PIECE
+from holdfast.events.recent_events import RecentEvents
 from holdfast.schema.events import ClientAttached, ConfigChanged, MessageFinished, MessageUpdated, SessionDeleted
 from holdfast.schema.messages import Finish, Text, ToolResult
 from holdfast.schema.runs import Now
 from holdfast.schema.sessions import Client
 from holdfast.store import Batch, SqliteStore, open_store
-from holdfast.store.sqlite import log
+from holdfast.store.sqlite import event_log
 from holdfast.store.writes import DeleteSession, PutMessage
 from tests.events.reading import Reader, pending, seen
 from tests.store.building import AT, a_message, a_run, accept, end, new_session, new_workspace, says
@@ -107,7 +107,7 @@ async def test_a_pruned_cursor_is_reset(store: SqliteStore, hub: Hub) -> None:
 
 @pytest.mark.promise("E2", "E8")
 async def test_pruning_under_a_reader_that_is_behind_resets_it_and_it_goes_on(store: SqliteStore) -> None:
-    hub = Hub(store, ring=Ring(store.last_number, most_events=2))
+    hub = Hub(store, ring=RecentEvents(store.last_number, most_events=2))
     stream = hub.subscribe()
     for n in range(9):
         await store.commit(says(f"msg_{n}", "x"))
@@ -135,7 +135,7 @@ async def test_pruning_does_not_touch_readers_that_are_not_behind(store: SqliteS
 
 @pytest.mark.promise("E4")
 async def test_a_reader_behind_the_ring_reads_the_log_in_bounded_pages(store: SqliteStore) -> None:
-    hub = Hub(store, ring=Ring(store.last_number, most_events=4))
+    hub = Hub(store, ring=RecentEvents(store.last_number, most_events=4))
     reader = Reader(hub)
     for n in range(200):
         await store.commit(says(f"msg_{n}", "x" * 5000))
@@ -154,8 +154,8 @@ async def test_a_reader_behind_the_ring_reads_the_log_in_bounded_pages(store: Sq
 async def test_a_filtered_reader_far_behind_passes_what_is_not_its_own(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, scope: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(log, "SPAN", 7)
-    hub = Hub(store, ring=Ring(store.last_number, most_events=2))
+    monkeypatch.setattr(event_log, "SPAN", 7)
+    hub = Hub(store, ring=RecentEvents(store.last_number, most_events=2))
     stream = hub.subscribe(**scope)
     await store.commit(new_workspace("wsp_2"))
     await store.commit(new_session("ses_2", workspace_id="wsp_2"))
@@ -200,7 +200,7 @@ async def test_filtered_streams_show_their_own_and_advance_over_the_rest(store: 
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("most_events", [1, 2048])
 async def test_a_sessions_stream_includes_descendants_old_and_new(store: SqliteStore, most_events: int) -> None:
-    hub = Hub(store, ring=Ring(store.last_number, most_events=most_events))
+    hub = Hub(store, ring=RecentEvents(store.last_number, most_events=most_events))
     await store.commit(new_session("ses_a", parent_id="ses_1"))  # 2
     await store.commit(new_session("ses_other"))  # 3
     stream = hub.subscribe(after=f"{store.log_id}.1", session_id="ses_1")

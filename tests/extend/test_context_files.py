@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.extend.instructions import MAX_FILE, read_instructions, repository_root
 from holdfast.extend.skills import read_skills
-from holdfast.extend.surroundings import git_branch, git_status
+from holdfast.extend.workspace_facts import git_branch, git_status
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.models.protocol import ModelInfo, Request
-from holdfast.models.wire import Target
+from holdfast.models.wires.protocol import Target
 from holdfast.schema.messages import File, Finish, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
-from holdfast.schema.tools import ToolSpec
+from holdfast.schema.tool_spec import ToolSpec
 
 MODELS = {
     "openai-chat": ("gpt-x", "api.openai.com"),

@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from holdfast.models import failures
-from holdfast.models.factory import wire_named
+from holdfast.models import error_mapping
+from holdfast.models.model_factory import wire_named
 from holdfast.models.protocol import (
     CallArguments,
     CallEnd,
@@ -22,7 +22,7 @@ from holdfast.models.protocol import (
     TextDelta,
     UsageReport,
 )
-from holdfast.schema.sse import SseParser
+from holdfast.schema.sse_parser import SseParser
 from tests.models.requests import target
 from tests.models.streams import Stream
 
@@ -61,7 +61,7 @@ def answer(wire: str, stream: Stream) -> list[ModelDelta]:
     """Reads an HTTP answer; raises what it means if it is no stream."""
     if stream.status != 200:
         headers = {"content-type": stream.content_type, **stream.headers}
-        raise failures.from_response(stream.status, headers, stream.body, host="host", now=0.0)
+        raise error_mapping.from_response(stream.status, headers, stream.body, host="host", now=0.0)
     return read(wire, stream.body)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.providers import CatalogueModel
-from holdfast.config.values import Secret
+from holdfast.config.provider_catalogue import CatalogueModel
+from holdfast.config.value_types import Secret
 from holdfast.errors import ModelError, ModelGarbage
 from holdfast.models.discovery import discover, discover_all, read_models
-from holdfast.models.transport import Transport
+from holdfast.models.http_transport import Transport
 from holdfast.testing import TestProvider
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.values import Secret
+from holdfast.config.value_types import Secret
 from holdfast.errors import (
     ModelAuth,
     ModelContext,
@@ -24,11 +24,11 @@ from holdfast.errors import (
     ModelRateLimit,
     ModelStall,
 )
-from holdfast.models.factory import wire_named
 from holdfast.models.http_model import HttpModel, encoded, merged, no_key
-from holdfast.models.patience import Deadlines
+from holdfast.models.http_transport import Transport
+from holdfast.models.model_factory import wire_named
 from holdfast.models.protocol import ModelDelta, ModelInfo, ReasoningEnd, Request, TextDelta
-from holdfast.models.transport import Transport
+from holdfast.models.stall_timeout import Deadlines
 from holdfast.schema.messages import Text
 from holdfast.testing import Answer, Bytes, Call, Fail, Hang, Say, TestProvider, Think, Tokens, text
 from tests.models.requests import TOOLS, message

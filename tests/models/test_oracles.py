@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ModelError
-from holdfast.models.factory import wire_named
+from holdfast.models.model_factory import wire_named
 from holdfast.schema.base import builtins
 from tests.models.requests import requests, target
 from tests.models.support import WIRES, answer, golden, streams, told

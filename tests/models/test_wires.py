@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.models.factory import wire_named
+from holdfast.models.model_factory import wire_named
 from holdfast.models.protocol import ModelInfo, Request
-from holdfast.models.strict import is_strict
+from holdfast.models.wires.strict_schema import is_strict
 from holdfast.schema.messages import File, Text, ToolCall, ToolResult
 from tests.models.requests import PIXEL, SCHEMA, TOOLS, message, requests, target
 from tests.models.support import WIRES

@@ -10,8 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
-from holdfast.runs.lane_state import Lane, LaneRun
-from holdfast.runs.lane_words import (
+from holdfast.runs.lane.protocol import (
     Accept,
     Boundary,
     CancelActive,
@@ -29,6 +28,7 @@ from holdfast.runs.lane_words import (
     Resume,
     ServerStop,
 )
+from holdfast.runs.lane.state import Lane, LaneRun
 from holdfast.schema.runs import RunSettings
 from tests.runs.lane_promises import (
     COMPLETED,

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import BadRequest, Conflict, Gone, HoldfastError
 from holdfast.errors import Stopping as ServerStopping
-from holdfast.runs.lane_state import Lane, LaneRun, Stopping, lane_run
-from holdfast.runs.lane_words import (
+from holdfast.runs.lane.protocol import (
     Accept,
     Boundary,
     CancelActive,
@@ -53,6 +52,7 @@ from holdfast.runs.lane_words import (
     Steered,
     StopNow,
 )
+from holdfast.runs.lane.state import Lane, LaneRun, Stopping, lane_run
 from holdfast.schema.runs import Outcome, Queue, Run
 
 Decide = Callable[[Lane, Command], Decision[Any]]

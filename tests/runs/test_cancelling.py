@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import Conflict, Gone, NotFound, StoreUnwritable
-from holdfast.runs import Bounds
+from holdfast.runs import EngineLimits
 from holdfast.schema.approvals import Approval, Question, QuestionItem
 from holdfast.schema.events import ApprovalRequested, ApprovalResolved, QuestionAsked, QuestionResolved
 from holdfast.schema.messages import Finish, Text, ToolResult
@@ -68,11 +68,11 @@ async def test_an_idle_cancel_is_an_empty_receipt_and_poisons_nothing(house: Hou
 async def test_the_receipt_says_what_was_being_done_and_what_was_killed_and_left(house: House) -> None:
     @house.turns.on("busy")
     async def busy(actor: Actor) -> Ending | None:
-        actor.seat.progress("tool", "bash: pytest")
+        actor.handle.progress("tool", "bash: pytest")
         try:
             await actor.gates.pass_through("busy")
         finally:
-            actor.seat.report(killed=["bash: pytest (pid 7)"], left_running=["zombie (pid 9)"])
+            actor.handle.report(killed=["bash: pytest (pid 7)"], left_running=["zombie (pid 9)"])
         return None
 
     accepted = await house.accept("busy")
@@ -86,7 +86,7 @@ async def test_the_receipt_says_what_was_being_done_and_what_was_killed_and_left
 
 @pytest.mark.promise("C3", "C7")
 async def test_the_receipt_comes_in_time_with_no_end_for_what_has_not_ended(tmp_path: Path) -> None:
-    async with opened(tmp_path / "own.db", bounds=Bounds(receipt_seconds=0.01, stop_seconds=20)) as house:
+    async with opened(tmp_path / "own.db", bounds=EngineLimits(receipt_seconds=0.01, stop_seconds=20)) as house:
         await house.session()
 
         @house.turns.on("slow")
@@ -108,7 +108,7 @@ async def test_the_receipt_comes_in_time_with_no_end_for_what_has_not_ended(tmp_
 
 @pytest.mark.promise("C7", "C3", "R8")
 async def test_a_turn_that_will_not_stop_is_left_behind_named_and_can_write_nothing_more(tmp_path: Path) -> None:
-    async with opened(tmp_path / "own.db", bounds=Bounds(stop_seconds=0.01)) as house:
+    async with opened(tmp_path / "own.db", bounds=EngineLimits(stop_seconds=0.01)) as house:
         await house.session()
         tried: list[str] = []
 
@@ -307,13 +307,13 @@ async def test_what_a_cancelled_turn_gives_with_its_ending_is_kept(house: House)
 async def test_what_the_run_still_asked_of_a_person_is_closed_with_its_end(house: House) -> None:
     @house.turns.on("ask")
     async def ask(actor: Actor) -> Ending | None:
-        seat = actor.seat
-        common = {"workspace_id": WORKSPACE, "session_id": "ses_1", "root_session_id": "ses_1", "run_id": seat.run.id}
+        handle = actor.handle
+        common = {"workspace_id": WORKSPACE, "session_id": "ses_1", "root_session_id": "ses_1", "run_id": handle.run.id}
         approval = Approval(id="apr_1", call_id="call_1", tool="bash", title="rm", **common)
         question = Question(id="qst_1", call_id="call_2", items=(QuestionItem("why?"),), **common)
-        await seat.commit(
+        await handle.commit(
             [OpenApproval(approval), OpenQuestion(question)],
-            [ApprovalRequested(seat.now(), "ses_1", approval), QuestionAsked(seat.now(), "ses_1", question)],
+            [ApprovalRequested(handle.now(), "ses_1", approval), QuestionAsked(handle.now(), "ses_1", question)],
         )
         await actor.gate("asking")
         return None

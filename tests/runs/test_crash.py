@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.closing import unanswered
+from holdfast.agent.unfinished_messages import unanswered
 from holdfast.events import Hub
 from holdfast.runs import Engine
 from holdfast.schema.messages import Message, ToolCall, text_of

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.agent.failures import outcome_of
 from holdfast.agent.protocol import Ended, Ending, GoOn
+from holdfast.agent.run_outcome import outcome_of
 from holdfast.errors import Conflict, HoldfastError, ModelAuth, NotFound
-from holdfast.runs import Bounds
+from holdfast.runs import EngineLimits
 from holdfast.schema.events import MessageFinished, RunFinished
 from holdfast.schema.messages import Finish, Text
 from holdfast.schema.runs import Outcome, Run
@@ -194,7 +194,7 @@ async def test_the_end_does_not_wait_for_a_turn_that_lingers_nor_for_its_success
 
 @pytest.mark.promise("R7", "R8")
 async def test_a_turn_that_lingers_too_long_after_its_end_is_cancelled(tmp_path: Path) -> None:
-    async with opened(tmp_path / "own.db", bounds=Bounds(stop_seconds=0.01)) as house:
+    async with opened(tmp_path / "own.db", bounds=EngineLimits(stop_seconds=0.01)) as house:
         await house.session()
         cancelled = asyncio.Event()
 
@@ -249,7 +249,7 @@ async def test_waiting_ends_when_its_time_is_over(house: House) -> None:
 async def test_what_a_run_does_now_is_shown_while_it_does_it(house: House) -> None:
     @house.turns.on("wait")
     async def wait(actor: Actor) -> Ending | None:
-        actor.seat.progress("approval", "bash: rm -rf build")
+        actor.handle.progress("approval", "bash: rm -rf build")
         await actor.gates.pass_through("go")
         await actor.finish("done")
         return None
@@ -288,8 +288,8 @@ async def test_live_text_and_progress_reach_whoever_watches_and_end_with_the_run
                 break
         message_id = (await house.ended(accepted)).message_id
         assert message_id is not None
-        seats[0].seat.delta(message_id, 0, text="too late")
-        seats[0].seat.progress("tool", "too late")
+        seats[0].handle.delta(message_id, 0, text="too late")
+        seats[0].handle.progress("tool", "too late")
         house.hub.beat()
         async for item in stream:
             seen.append(item.kind)
@@ -331,7 +331,7 @@ async def test_a_turn_cannot_write_what_is_the_lanes(house: House, write: Any) -
     @house.turns.on("meddles")
     async def meddles(actor: Actor) -> Ending | None:
         try:
-            await actor.seat.commit([write])
+            await actor.handle.commit([write])
         except TypeError as error:
             caught.append(error)
         await actor.finish("done")
@@ -374,10 +374,10 @@ async def test_a_commit_that_is_under_way_when_the_cancel_comes_is_known_before_
 
         @house.turns.on("commits")
         async def commits(actor: Actor) -> Ending | None:
-            first = asyncio.ensure_future(actor.seat.commit([PutMessage(actor.new_message(Text("first")))]))
+            first = asyncio.ensure_future(actor.handle.commit([PutMessage(actor.new_message(Text("first")))]))
             await actor.gates.pass_through("cancel is posted")
             try:
-                await actor.seat.commit([PutMessage(actor.new_message(Text("second")))])
+                await actor.handle.commit([PutMessage(actor.new_message(Text("second")))])
             finally:
                 known.append(ledger.committed - before)
                 await first

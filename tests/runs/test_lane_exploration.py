@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runs.lane import decide
+from holdfast.runs.lane.decisions import decide
 from tests.runs.lane_explorer import Bound, Node, essence, explore, next_commands, step, whole
 from tests.runs.lane_promises import check_drain, check_state
 

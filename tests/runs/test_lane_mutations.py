@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from holdfast.runs import lane, lane_state
-from holdfast.runs.lane_state import Lane
+from holdfast.runs.lane import decisions, state
+from holdfast.runs.lane.state import Lane
 from tests.runs.lane_explorer import Bound, explore
 from tests.runs.lane_promises import BrokenPromiseError
 
@@ -109,7 +109,7 @@ def _mutated(module: ModuleType, old: str, new: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("old", "new"), _IN_DECIDE.values(), ids=_IN_DECIDE)
 def test_a_mistake_in_a_decision_is_noticed(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant = _mutated(lane, old, new, monkeypatch)
+    mutant = _mutated(decisions, old, new, monkeypatch)
     with pytest.raises(BrokenPromiseError):
         explore(mutant.decide, _BOUND)
 
@@ -118,9 +118,9 @@ def test_a_mistake_in_a_decision_is_noticed(old: str, new: str, monkeypatch: pyt
 def test_a_mistake_in_reading_the_state_is_noticed(
     name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mutant = _mutated(lane_state, old, new, monkeypatch)
+    mutant = _mutated(state, old, new, monkeypatch)
     monkeypatch.setattr(Lane, name, vars(mutant.Lane)[name])
     for phase in ("Queued", "Waiting", "Joined", "Active", "Stopping"):
-        setattr(mutant, phase, getattr(lane_state, phase))
+        setattr(mutant, phase, getattr(state, phase))
     with pytest.raises(BrokenPromiseError):
-        explore(lane.decide, _BOUND)
+        explore(decisions.decide, _BOUND)

@@ -93,14 +93,14 @@ class World:
             await self.stepper.barrier("turn")
             (call,) = await actor.call("bash")
             await self._tool(actor, call.id)
-            crossing = await actor.seat.boundary(messages=[actor.results([call])])
+            crossing = await actor.handle.boundary(messages=[actor.results([call])])
             if not isinstance(crossing, GoOn):
                 return self._over(crossing)
         return await self._answer(actor)
 
     async def _tool(self, actor: Actor, call_id: str) -> None:
         """Its side effect: never twice, never beside another run's of the same session, never after the end."""
-        session_id = actor.seat.session.id
+        session_id = actor.handle.session.id
         self.effects[call_id] += 1
         assert not self.in_tool[session_id], f"R4: {actor.run.id} runs a tool beside {self.in_tool[session_id]}"
         self.in_tool[session_id].add(actor.run.id)
@@ -130,7 +130,7 @@ class World:
         return self._over(await actor.finish("done"))
 
     async def _delegate(self, actor: Actor) -> Ending | None:
-        child = await actor.seat.child(RunRequest(prompt="tools"), title="help")
+        child = await actor.handle.child(RunRequest(prompt="tools"), title="help")
         await child.ended()
         return self._over(await actor.finish("it helped"))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.closing import UNKNOWN
 from holdfast.agent.protocol import Ending
+from holdfast.agent.unfinished_messages import UNKNOWN
 from holdfast.errors import Gone
 from holdfast.schema.approvals import Approval
 from holdfast.schema.events import ApprovalRequested, RunFinished

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import ConfigError
 from holdfast.server import checked_token, token_from_file
-from holdfast.server.app import ENDPOINTS
+from holdfast.server.http.application import ENDPOINTS
 from tests.support.served import TOKEN, served
 
 

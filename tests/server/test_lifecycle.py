@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runs.bounds import Bounds
+from holdfast.runs.engine_limits import EngineLimits
 from holdfast.server import ServerLimits
 from holdfast.testing import Answer, Call, Gate, Hang, Say, calls
 from tests.support.served import answering, hold_stop, served, until
@@ -17,7 +17,7 @@ HELD = Answer(pieces=(Gate("go"), Say("done")))
 @pytest.mark.promise("W5")
 async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_hang(home: Path) -> None:
     tool = calls(Call("bash", {"command": "sleep 1000"}))
-    bounds = Bounds(stop_seconds=3, shutdown_seconds=6)
+    bounds = EngineLimits(stop_seconds=3, shutdown_seconds=6)
     async with served(home, answering(HANGING, tool), bounds=bounds) as house:
         hanging, busy = await house.session(), await house.session()
         model_run = (await house.prompt(hanging))["run"]["id"]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.server.app import ENDPOINTS
-from holdfast.server.calls import Endpoint
+from holdfast.server.http.application import ENDPOINTS
+from holdfast.server.http.endpoint import Endpoint
 from tests.support.background import Background, background
 from tests.support.served import Served
 

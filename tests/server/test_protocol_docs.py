@@ -11,8 +11,8 @@ import pytest
 
 from holdfast import errors
 from holdfast.schema.events import KnownDurable, KnownLive
-from holdfast.server.app import ENDPOINTS
-from holdfast.server.calls import Endpoint, Nothing
+from holdfast.server.http.application import ENDPOINTS
+from holdfast.server.http.endpoint import Endpoint, Nothing
 from holdfast.testing import Answer, Call, Hang, Say, calls
 from tests.support.http import Http
 from tests.support.served import answering, served

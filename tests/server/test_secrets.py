@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import Redactor
-from holdfast.server import Parts, logging_to
+from holdfast.server import ServerParts, logging_to
 from holdfast.testing import Answer, Call, Fail, Say, calls
 from tests.support.http import Stream
 from tests.support.served import KEY, answering, served
@@ -49,15 +49,15 @@ async def _live_text(stream: Stream) -> bytes:
 
 
 @pytest.fixture
-def keyring(home: Path) -> Iterator[list[Parts]]:
+def keyring(home: Path) -> Iterator[list[ServerParts]]:
     """A log as a server has it; put the server's parts here, so that it knows their secrets."""
-    parts: list[Parts] = []
+    parts: list[ServerParts] = []
     with logging_to(home, redactor=lambda: parts[0].redactor() if parts else Redactor(), level=logging.DEBUG):
         yield parts
 
 
 @pytest.mark.promise("W8")
-async def test_planted_secrets_are_in_no_answer_event_log_or_file(home: Path, keyring: list[Parts]) -> None:
+async def test_planted_secrets_are_in_no_answer_event_log_or_file(home: Path, keyring: list[ServerParts]) -> None:
     """The model sends the keys, the tool prints the environment and the config, the provider echoes them in errors."""
     prying = calls(Call("bash", {"command": f"env; cat {home}/home/config/config.toml; echo {ENV_KEY}"}))
     spoken = Answer(pieces=(Say(f"the key is {KEY} and {ENV_KEY[:12]}", chunk=5), Say(f"{ENV_KEY[12:]}.", chunk=3)))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.store.sqlite import opening
+from holdfast.store.sqlite import database_file
 
 
 class Faults:
@@ -26,7 +26,7 @@ class Faults:
                     raise error
                 return super().execute(sql, *args)
 
-        return opening.connect(path, read_only=read_only, factory=Connection)
+        return database_file.connect(path, read_only=read_only, factory=Connection)
 
 
 def disk_error(message: str = "disk I/O error") -> sqlite3.OperationalError:

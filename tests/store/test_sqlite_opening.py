@@ -15,8 +15,8 @@ import pytest
 
 from holdfast.errors import BadRequest, StoreDamaged, StoreLocked, StoreNewer, StoreUnwritable
 from holdfast.store import SqliteStore, open_store
-from holdfast.store.sqlite import opening
-from holdfast.store.sqlite.tables import APPLICATION_ID, MIGRATIONS
+from holdfast.store.sqlite import database_file
+from holdfast.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS
 from tests.store.building import new_session, new_workspace, says
 from tests.store.faults import Faults, disk_error, small_disk
 
@@ -238,12 +238,12 @@ def test_a_migration_that_fails_leaves_the_version_before_it() -> None:
     steps = (MIGRATIONS[0], ("CREATE TABLE extra (x)",), ("CREATE TABLE more (x)", "CREATE TABLE nonsense"))
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as sql:
         with pytest.raises(sqlite3.OperationalError):
-            opening.migrate(sql, steps)
+            database_file.migrate(sql, steps)
         assert sql.execute("PRAGMA user_version").fetchone() == (2,)
         assert "extra" in tables(sql)
         assert "more" not in tables(sql)
         assert not sql.in_transaction
-        opening.migrate(sql, (*steps[:2], ("CREATE TABLE more (x)",)))
+        database_file.migrate(sql, (*steps[:2], ("CREATE TABLE more (x)",)))
         assert sql.execute("PRAGMA user_version").fetchone() == (3,)
         assert sql.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
 
@@ -254,7 +254,7 @@ async def test_every_released_version_is_brought_forward(tmp_path: Path, version
 
     def make() -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as sql:
-            opening.migrate(sql, MIGRATIONS[:version])
+            database_file.migrate(sql, MIGRATIONS[:version])
 
     await asyncio.to_thread(make)
     store = await open_store(path)
@@ -291,7 +291,7 @@ async def test_an_index_that_is_missing_is_made_from_the_text(tmp_path: Path) ->
 
 
 async def test_without_fts5_search_reads_the_text(open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "has_fts5", lambda _: False)
+    monkeypatch.setattr(database_file, "has_fts5", lambda _: False)
     store = await open_sqlite()
     await store.commit(new_workspace())
     await store.commit(new_session())

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import StoreConflict, StoreUnwritable
 from holdfast.store import Batch, SqliteStore, open_store
-from holdfast.store.sqlite import writer
+from holdfast.store.sqlite import writer_thread
 from tests.store.building import a_run, accept, end, new_session, new_workspace, says
 from tests.store.faults import Faults, disk_error, failing, small_disk
 
@@ -238,7 +238,7 @@ async def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path
 async def test_the_write_ahead_log_is_folded_back_when_the_writer_is_idle(
     open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(writer, "TIDY_COMMITS", 10)
+    monkeypatch.setattr(writer_thread, "TIDY_COMMITS", 10)
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     folding = threading.Event()
@@ -253,7 +253,7 @@ async def test_the_write_ahead_log_is_folded_back_when_the_writer_is_idle(
 async def test_a_checkpoint_that_fails_fails_no_commit(
     open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(writer, "TIDY_COMMITS", 1)
+    monkeypatch.setattr(writer_thread, "TIDY_COMMITS", 1)
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     tried = threading.Event()

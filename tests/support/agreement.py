@@ -5,7 +5,7 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from holdfast.errors import Gone
-from holdfast.runs.ledger_writes import lane_of, told
+from holdfast.runs.lane.ledger_batch import lane_of, told
 from holdfast.schema import events as ev
 from holdfast.schema.messages import Message, public_parts
 from holdfast.schema.runs import END_STATES, Queue, Run

@@ -20,11 +20,11 @@ from typing import Any
 from holdfast.agent.protocol import Ending, GoOn
 from holdfast.errors import CallerError
 from holdfast.events import Hub
-from holdfast.runs import Bounds, Engine
+from holdfast.runs import Engine, EngineLimits
 from holdfast.schema.runs import RunRequest
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, open_store
-from holdfast.store.sqlite import opening
+from holdfast.store.sqlite import database_file
 from holdfast.store.writes import PutSession, PutWorkspace
 from tests.support.scripted import Actor, ScriptedTurns
 
@@ -82,7 +82,7 @@ class Executioner:
                 reach("after")
                 return done
 
-        return opening.connect(path, read_only=read_only, factory=Connection)
+        return database_file.connect(path, read_only=read_only, factory=Connection)
 
 
 def scripted(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
@@ -112,7 +112,7 @@ def scripted(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
             (call,) = await actor.call("bash")
             journal.write(tool=f"{actor.run.id}/{step}", call=call.id)
             await dawdle(2)
-            crossing = await actor.seat.boundary(messages=[actor.results([call])])
+            crossing = await actor.handle.boundary(messages=[actor.results([call])])
             if not isinstance(crossing, GoOn):
                 return None
         return await ends(actor)
@@ -124,7 +124,7 @@ def scripted(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
         return await ends(actor)
 
     async def delegate(actor: Actor) -> Ending | None:
-        child = await actor.seat.child(RunRequest(prompt="tools"), title="help")
+        child = await actor.handle.child(RunRequest(prompt="tools"), title="help")
         await child.ended()
         return await ends(actor)
 
@@ -195,7 +195,7 @@ async def life(plan: Plan) -> None:
     store.listen(lambda events: journal.write(numbers=[[event.number, event.kind] for event in events]))
     made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
     await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
-    engine = Engine(store, Hub(store), scripted(journal), bounds=Bounds())
+    engine = Engine(store, Hub(store), scripted(journal), bounds=EngineLimits())
     await engine.open_workspace(WORKSPACE)
 
     def told() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.agent.protocol import Ended, Ending, Seat, Turn
+from holdfast.agent.protocol import Ended, Ending, Turn, TurnHandle
 from holdfast.models.protocol import Model, ModelDelta, Request, UsageReport
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Session
@@ -133,9 +133,9 @@ class _CutTurn:
         self._turn = turn
         self._cutter = cutter
 
-    async def run(self, seat: Seat) -> Ending | None:
+    async def run(self, handle: TurnHandle) -> Ending | None:
         await self._cutter.hold("turn begins")
-        cut: Any = _CutSeat(seat, self._cutter, "seat")
+        cut: Any = _CutSeat(handle, self._cutter, "seat")
         ending = await self._turn.run(cut)
         await (self._cutter.let_by if ending is None else self._cutter.hold)("turn is over")
         return ending
@@ -154,8 +154,8 @@ class CutTurns(RealTurns):
         self.cutter = Cutter()
         self.totals = Totals()
 
-    def kit(self, run: Run) -> Any:
-        kit, cutter = super().kit(run), self.cutter
+    def dependencies(self, run: Run) -> Any:
+        dependencies, cutter = super().dependencies(run), self.cutter
 
         async def pause(seconds: float) -> None:
             await cutter.hold("retry")
@@ -166,12 +166,12 @@ class CutTurns(RealTurns):
         tools: Any = {name: around(tool, name) for name, tool in self.tools.items()}
         model: Any = _CutModel(self.model, cutter, self.totals)
         return replace(
-            kit,
-            store=around(kit.store, "store"),
+            dependencies,
+            store=around(dependencies.store, "store"),
             model=model,
             toolbox=TestToolbox(tools),
-            gate=around(kit.gate, "gate"),
-            surveyor=around(kit.surveyor, "surveyor"),
+            gate=around(dependencies.gate, "gate"),
+            surveyor=around(dependencies.surveyor, "surveyor"),
             pause=pause,
         )
 

@@ -18,9 +18,9 @@ from holdfast.tools.edit import Edit
 from holdfast.tools.protocol import Context, Output, Plan, Tool
 from holdfast.tools.view import View
 from holdfast.tools.write import Write
-from holdfast.workspace.blobs import Blobs
-from holdfast.workspace.restore import Report, Undo
-from holdfast.workspace.snapshots import Records, SessionFiles
+from holdfast.workspace.undo.blob_store import Blobs
+from holdfast.workspace.undo.file_snapshots import Records, SessionFiles
+from holdfast.workspace.undo.restore import Report, Undo
 
 AT = "2026-01-01T00:00:00.000Z"
 

@@ -3,9 +3,9 @@
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from holdfast.models.model_script import Act, Script
 from holdfast.models.protocol import CallEnd, CallStart, ModelDelta, ModelInfo, ReasoningEnd, Request
-from holdfast.models.script import Act, Script
-from holdfast.models.scripted import ScriptedModel
+from holdfast.models.scripted_model import ScriptedModel
 from holdfast.testing import Wire
 from tests.support.wire_rules import origin
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.errors import StoreUnwritable
 from holdfast.events import Hub
-from holdfast.runs import Bounds, Engine
+from holdfast.runs import Engine, EngineLimits
 from holdfast.schema.events import Event, SessionCreated, read_event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest
@@ -19,7 +19,7 @@ from tests.support.scripted import ScriptedTurns
 
 WORKSPACE = "wsp_1"
 
-PATIENT = Bounds(stop_seconds=20, receipt_seconds=20, shutdown_seconds=20, retry_first_seconds=0.001)
+PATIENT = EngineLimits(stop_seconds=20, receipt_seconds=20, shutdown_seconds=20, retry_first_seconds=0.001)
 """No bound is reached: what a test sees was done, not given up."""
 
 
@@ -61,7 +61,7 @@ class LedgerSeam:
 class House:
     """One server's life: `open` it, and open it again on the same file for the next."""
 
-    def __init__(self, path: Path, store: Store, *, turns: ScriptedTurns, bounds: Bounds) -> None:
+    def __init__(self, path: Path, store: Store, *, turns: ScriptedTurns, bounds: EngineLimits) -> None:
         self.path = path
         self.store = store
         self.hub = Hub(store)
@@ -112,7 +112,7 @@ async def opened(
     path: Path,
     *,
     turns: ScriptedTurns | None = None,
-    bounds: Bounds = PATIENT,
+    bounds: EngineLimits = PATIENT,
     open_workspace: bool = True,
     seam: bool = False,
 ) -> AsyncIterator[House]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from holdfast.schema.sse import SseEvent, SseParser
+from holdfast.schema.sse_parser import SseEvent, SseParser
 
 
 class Answer(msgspec.Struct, frozen=True):

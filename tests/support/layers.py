@@ -27,8 +27,9 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "agent": _CORE,
     "runs": _CORE | {"agent"},
     "workspace": _CORE | {"agent", "runs", "extend"},
+    "services": _CORE | {"agent", "runs", "workspace", "extend"},
     "extend": WORDS | {"config", "tools"},
-    "server": _CORE | {"agent", "runs", "workspace", "extend"},
+    "server": _CORE | {"agent", "runs", "workspace", "services", "extend"},
     "client": WORDS,
     "cli": _FACE,
     "tui": _FACE,
@@ -45,7 +46,7 @@ COMPOSITION_ROOT = "app"
 STARTS_THE_SERVER = frozenset({"serve", "demo"})
 """The modules of `cli` that may import the composition root."""
 
-PURE = ("runs/lane.py", "agent/history.py", "agent/fold.py", "tui/state.py")
+PURE = ("runs/lane/decisions.py", "agent/request_messages.py", "agent/message_builder.py")
 """Modules without I/O, clock or framework: what they decide follows from what they are given."""
 
 _PURE_LIBRARIES = frozenset(

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from holdfast.agent.protocol import Ended, Ending, GoOn, Seat, Spent, StopNow
+from holdfast.agent.protocol import Ended, Ending, GoOn, Spent, StopNow, TurnHandle
 from holdfast.errors import HoldfastError
 from holdfast.schema.events import MessageCreated, MessageFinished
 from holdfast.schema.messages import Finish, FinishReason, Message, Part, Text, ToolCall, ToolResult
@@ -43,24 +43,24 @@ class Gates:
 class Actor:
     """A turn's hands: what a real turn would store, in the order in which it would."""
 
-    def __init__(self, seat: Seat, gates: Gates) -> None:
-        self.seat = seat
+    def __init__(self, handle: TurnHandle, gates: Gates) -> None:
+        self.handle = handle
         self.gates = gates
         self.message: Message | None = None
         self.joined: list[Run] = []
 
     @property
     def run(self) -> Run:
-        return self.seat.run
+        return self.handle.run
 
     def new_message(self, *parts: Part, role: str = "assistant") -> Message:
         return Message(
-            id=self.seat.new_id("msg"),
-            session_id=self.seat.session.id,
-            run_id=self.seat.run.id,
+            id=self.handle.new_id("msg"),
+            session_id=self.handle.session.id,
+            run_id=self.handle.run.id,
             role=role,  # type: ignore[arg-type]
             seq=0,
-            created_at=self.seat.now(),
+            created_at=self.handle.now(),
             parts=parts,
         )
 
@@ -68,27 +68,27 @@ class Actor:
         """Streams and persists partial text, as it must be half a second later at the latest."""
         if self.message is None:
             self.message = self.new_message()
-            await self.seat.commit(
-                [PutMessage(self.message)], [MessageCreated(self.seat.now(), self.seat.session.id, self.message)]
+            await self.handle.commit(
+                [PutMessage(self.message)], [MessageCreated(self.handle.now(), self.handle.session.id, self.message)]
             )
         said = "".join(part.text for part in self.message.parts if isinstance(part, Text))
-        self.seat.progress("streaming")
-        self.seat.delta(self.message.id, 0, text=text)
+        self.handle.progress("streaming")
+        self.handle.delta(self.message.id, 0, text=text)
         self.message = replace(self.message, parts=(Text(said + text),))
-        await self.seat.commit([PutMessage(self.message)])
+        await self.handle.commit([PutMessage(self.message)])
 
     async def call(self, *names: str) -> list[ToolCall]:
         """Asks for tools: their calls are stored before anything runs."""
-        calls = [ToolCall(id=self.seat.new_id("call"), name=name) for name in names]
+        calls = [ToolCall(id=self.handle.new_id("call"), name=name) for name in names]
         message = self.message or self.new_message()
         message = replace(message, parts=(*message.parts, *calls, Finish("tool_use")))
         self.message = None
-        await self.seat.commit(
+        await self.handle.commit(
             [PutMessage(message)],
-            [MessageFinished(self.seat.now(), self.seat.session.id, message)],
+            [MessageFinished(self.handle.now(), self.handle.session.id, message)],
             spent=Spent("test/model", Usage(input=10, output=1)),
         )
-        self.seat.progress("tool", names[0])
+        self.handle.progress("tool", names[0])
         return calls
 
     def results(self, calls: list[ToolCall]) -> Message:
@@ -100,7 +100,7 @@ class Actor:
         calls = await self.call(name)
         if effect is not None:
             effect()
-        return self._crossed(await self.seat.boundary(messages=[self.results(calls)]))
+        return self._crossed(await self.handle.boundary(messages=[self.results(calls)]))
 
     def closed(self, reason: FinishReason = "end_turn") -> Message:
         message = self.message or self.new_message()
@@ -115,7 +115,7 @@ class Actor:
         said = "".join(part.text for part in message.parts if isinstance(part, Text))
         outcome = replace(outcome, text=said, message_id=message.id)
         spent = Spent("test/model", Usage(input=10, output=5))
-        return self._crossed(await self.seat.boundary(outcome=outcome, messages=[message], spent=spent))
+        return self._crossed(await self.handle.boundary(outcome=outcome, messages=[message], spent=spent))
 
     def _crossed(self, crossing: GoOn | Ended | StopNow) -> GoOn | Ended | StopNow:
         if isinstance(crossing, GoOn):
@@ -123,7 +123,7 @@ class Actor:
         return crossing
 
     async def gate(self, name: str) -> None:
-        self.seat.progress("tool", name)
+        self.handle.progress("tool", name)
         await self.gates.pass_through(name)
 
 
@@ -146,12 +146,12 @@ class ScriptedTurn:
         self._turns = turns
         self._script = script
 
-    async def run(self, seat: Seat) -> Ending | None:
-        session_id, run_id = seat.session.id, seat.run.id
+    async def run(self, handle: TurnHandle) -> Ending | None:
+        session_id, run_id = handle.session.id, handle.run.id
         self._turns.started.append(run_id)
         self._turns.running[session_id].append(run_id)
         try:
-            return await self._script(Actor(seat, self._turns.gates))
+            return await self._script(Actor(handle, self._turns.gates))
         finally:
             self._turns.running[session_id].remove(run_id)
 

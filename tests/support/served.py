@@ -9,8 +9,8 @@ from typing import Any
 
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
-from holdfast.runs.bounds import Bounds
-from holdfast.server import Parts, ServerLimits, TcpAddress, listen_tcp, listen_unix, serve
+from holdfast.runs.engine_limits import EngineLimits
+from holdfast.server import ServerLimits, ServerParts, TcpAddress, listen_tcp, listen_unix, serve
 from holdfast.testing import Answer, Received, TestProvider, text
 from tests.support.http import Http
 from tests.support.server import PATIENT
@@ -45,7 +45,9 @@ def answering(*answers: Answer) -> TestProvider:
 class Served:
     """A running server, what it is made of, and a client to it."""
 
-    def __init__(self, app: App, parts: Parts, *, unix: Http, tcp: Http, provider: TestProvider, work: Path) -> None:
+    def __init__(
+        self, app: App, parts: ServerParts, *, unix: Http, tcp: Http, provider: TestProvider, work: Path
+    ) -> None:
         self.app = app
         self.parts = parts
         self.http = unix
@@ -84,7 +86,7 @@ async def served(
     directory: Path,
     provider: TestProvider | None = None,
     *,
-    bounds: Bounds = PATIENT,
+    bounds: EngineLimits = PATIENT,
     limits: ServerLimits | None = None,
     heartbeat: str = "10s",
     linger: float = 600.0,
@@ -145,8 +147,8 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.001))])
 
 
-def parts_of(app: App, *, limits: ServerLimits | None = None, build: str = "test-build") -> Parts:
-    return Parts(
+def parts_of(app: App, *, limits: ServerLimits | None = None, build: str = "test-build") -> ServerParts:
+    return ServerParts(
         store=app.store,
         hub=app.hub,
         engine=app.engine,

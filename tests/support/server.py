@@ -9,13 +9,13 @@ from typing import Any
 
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
-from holdfast.models.script import Act, Rule, Say, Script, When
-from holdfast.runs.bounds import Bounds
+from holdfast.models.model_script import Act, Rule, Say, Script, When
+from holdfast.runs.engine_limits import EngineLimits
 from holdfast.schema.events import Event, read_event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest
 
-PATIENT = Bounds(stop_seconds=20, receipt_seconds=20, shutdown_seconds=20)
+PATIENT = EngineLimits(stop_seconds=20, receipt_seconds=20, shutdown_seconds=20)
 
 
 class Desk:
@@ -76,7 +76,7 @@ async def serving(
     *,
     env: Mapping[str, str] | None = None,
     config: str = "",
-    bounds: Bounds = PATIENT,
+    bounds: EngineLimits = PATIENT,
 ) -> AsyncIterator[Desk]:
     """A server whose ``offline/demo`` says this script, with one workspace open (not trusted)."""
     home, work = directory / "home", directory / "work"

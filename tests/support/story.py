@@ -6,10 +6,10 @@ It thinks, calls tools side by side, waits for an approval, is retried, gets a s
 from collections import Counter
 from typing import Any
 
-from holdfast.agent.calls import NOT_RUN
+from holdfast.agent.tool_calls import NOT_RUN
+from holdfast.models.model_script import Call, Fail, Report, Rule, Say, Script, Think, When
 from holdfast.models.protocol import ModelInfo
-from holdfast.models.script import Call, Fail, Report, Rule, Say, Script, Think, When
-from holdfast.models.scripted import ScriptedModel
+from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.messages import Finish, Message, Summary, ToolCall, ToolResult
 from holdfast.schema.usage import Usage
 

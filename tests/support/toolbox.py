@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import Settings
-from holdfast.config.decode import decode
+from holdfast.config.setting_decoding import decode
 from holdfast.schema.approvals import QuestionItem
 from holdfast.schema.runs import Outcome
 from holdfast.schema.sessions import Job, Todo
-from holdfast.tools.environment import child_environment
 from holdfast.tools.jobs import JobTable
+from holdfast.tools.process.command_environment import child_environment
 from holdfast.tools.protocol import Context
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from holdfast.agent.compact_turn import CompactTurn
-from holdfast.agent.kit import Bounds as TurnBounds
-from holdfast.agent.kit import Denied, Kit, Permitted
-from holdfast.agent.prompt import Gathered, Instructions, Surroundings
-from holdfast.agent.protocol import Seat, Turn
-from holdfast.agent.turn import PromptTurn
+from holdfast.agent.prompt_turn import PromptTurn
+from holdfast.agent.protocol import Turn, TurnHandle
+from holdfast.agent.system_prompt import Gathered, Instructions, Surroundings
+from holdfast.agent.turn_dependencies import Denied, Permitted, TurnDependencies
+from holdfast.agent.turn_dependencies import TurnLimits as TurnBounds
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.models.protocol import Model
@@ -22,7 +22,7 @@ from holdfast.schema.approvals import Subject
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
-from holdfast.schema.tools import ToolSpec
+from holdfast.schema.tool_spec import ToolSpec
 from holdfast.store import Batch, Store, open_store
 from holdfast.store.writes import PutWorkspace
 from holdfast.tools.protocol import Context, Output, Plan, Tool
@@ -150,7 +150,7 @@ class TestGate:
         self.asking: set[str] = set()
 
     async def permit(
-        self, seat: Seat, call: ToolCall, plan: Plan, *, waiting: Callable[[], None]
+        self, handle: TurnHandle, call: ToolCall, plan: Plan, *, waiting: Callable[[], None]
     ) -> Permitted | Denied:
         if call.name in self.asking:
             waiting()
@@ -167,38 +167,38 @@ class TestBench:
     def redact(self, text: str) -> str:
         return text.replace("s3cret", "[redacted]")
 
-    def context(self, seat: Seat, call: ToolCall, *, emit: Any, progress: Any, adopted: Any) -> Context:
+    def context(self, handle: TurnHandle, call: ToolCall, *, emit: Any, progress: Any, adopted: Any) -> Context:
         nobody: Any = None
         return Context(
             workspace=self._directory,
-            session_id=seat.run.session_id,
-            run_id=seat.run.id,
+            session_id=handle.run.session_id,
+            run_id=handle.run.id,
             call_id=call.id,
             workspace_id=WORKSPACE,
             settings=Settings(),
             environment={},
             outputs=self._directory,
             can_see_images=False,
-            interactive=seat.run.interactive,
+            interactive=handle.run.interactive,
             emit=emit,
             redact=self.redact,
             new_id=nobody,
-            now=seat.now,
+            now=handle.now,
             files=nobody,
             jobs=nobody,
             asker=nobody,
             todos=nobody,
-            children=_SeatChildren(seat, adopted),
+            children=_SeatChildren(handle, adopted),
         )
 
 
 class _SeatChildren:
-    def __init__(self, seat: Seat, adopted: Any) -> None:
-        self._seat = seat
+    def __init__(self, handle: TurnHandle, adopted: Any) -> None:
+        self._handle = handle
         self._adopted = adopted
 
     async def run(self, *, agent: str, prompt: str, title: str) -> Any:
-        child = await self._seat.child(RunRequest(prompt=prompt, agent=agent), title=title)
+        child = await self._handle.child(RunRequest(prompt=prompt, agent=agent), title=title)
         await self._adopted(child)
         return await child.ended()
 
@@ -266,11 +266,11 @@ class RealTurns(ScriptedTurns):
         return None
 
     def turn(self, run: Run, session: Session) -> Turn:
-        kit = self.kit(run)
-        return CompactTurn(kit) if run.kind == "compact" else PromptTurn(kit)
+        dependencies = self.dependencies(run)
+        return CompactTurn(dependencies) if run.kind == "compact" else PromptTurn(dependencies)
 
-    def kit(self, run: Run) -> Kit:
-        return Kit(
+    def dependencies(self, run: Run) -> TurnDependencies:
+        return TurnDependencies(
             store=self._store,
             model=self.model,
             toolbox=TestToolbox(self.tools),

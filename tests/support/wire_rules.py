@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.models.factory import wire_named
-from holdfast.models.memory import encoded
+from holdfast.models.model_factory import wire_named
 from holdfast.models.protocol import ModelInfo, Request
-from holdfast.models.wire import Target
+from holdfast.models.request_cache import encoded
+from holdfast.models.wires.protocol import Target
 from holdfast.schema.messages import Reasoning, ToolCall
 from holdfast.testing import WIRES, Wire
 

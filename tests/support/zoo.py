@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.tools.processes import MARK, Command, Running
-from holdfast.tools.proctable import Process, marked, process_of
+from holdfast.tools.process.command_process import MARK, Command, Running
+from holdfast.tools.process.process_table import Process, marked, process_of
 
 
 class Animal(NamedTuple):

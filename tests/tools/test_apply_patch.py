@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools import apply_patch, writing
+from holdfast.tools import apply_patch
 from holdfast.tools.apply_patch import ApplyPatch
-from holdfast.tools.replace import Change, apply_changes
+from holdfast.tools.files import file_changes
+from holdfast.tools.files.atomic_write import Change, apply_changes
 from tests.support.filebox import Filebox
 
 _PATCH = """\
@@ -96,7 +97,7 @@ async def test_a_failure_in_the_middle_of_writing_puts_all_files_back(
         box.put("bin/name", "a person's")
         return apply_changes(changes)
 
-    monkeypatch.setattr(writing, "apply_changes", person_is_faster)
+    monkeypatch.setattr(file_changes, "apply_changes", person_is_faster)
     with pytest.raises(ToolError, match="created by somebody else"):
         await box.session().call(ApplyPatch(), patch=_PATCH)
     assert box.tree() == before | {"bin/name": b"a person's"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import ToolError
 from holdfast.tools.edit import Edit
-from holdfast.tools.textfile import encode
+from holdfast.tools.files.text_encoding import encode
 from tests.support.filebox import Filebox
 
 

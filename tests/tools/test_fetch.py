@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from holdfast.errors import ToolError
-from holdfast.tools.disk import MAX_FILE_BYTES
 from holdfast.tools.download import Download
 from holdfast.tools.fetch import ANSWER_LIMIT, LARGEST_BODY, Fetch
+from holdfast.tools.files.file_reading import MAX_FILE_BYTES
 from holdfast.tools.protocol import Context, Output
 from tests.support.filebox import Filebox
 from tests.support.hostile import HostileServer, page, redirect

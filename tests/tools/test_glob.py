@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools import ripgrep
 from holdfast.tools.glob import Glob
+from holdfast.tools.search import ripgrep
 from tests.support.filebox import Filebox
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools import grep, ripgrep
+from holdfast.tools import grep
 from holdfast.tools.grep import MAX_CHARS, Grep
-from holdfast.tools.ripgrep import find_ripgrep, run_search
+from holdfast.tools.search import ripgrep
+from holdfast.tools.search.ripgrep import find_ripgrep, run_search
 from tests.support.filebox import Filebox
 
 

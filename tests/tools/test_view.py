@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.disk import content_hash
+from holdfast.tools.files.file_reading import content_hash
 from holdfast.tools.view import MAX_CHARS, MAX_LINE_CHARS, View
 from tests.support.filebox import Filebox
 

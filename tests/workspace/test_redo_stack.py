@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.workspace.undo import Took, redo_stack
+from holdfast.workspace.undo.undo_plan import Took, redo_stack
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.agent.conversation import Conversation
-from holdfast.agent.failures import outcome_of, stopped
-from holdfast.agent.kit import Kit
-from holdfast.agent.protocol import Ending, Seat
-from holdfast.agent.summary import Summarizer
+from holdfast.agent.protocol import Ending, TurnHandle
+from holdfast.agent.run_outcome import outcome_of, stopped
+from holdfast.agent.summarizer import Summarizer
+from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.errors import HoldfastError
 from holdfast.schema.runs import Outcome
 
@@ -16,20 +16,20 @@ from holdfast.schema.runs import Outcome
 class CompactTurn:
     """Replaces the conversation so far by its summary, for the models; people keep seeing all of it."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(self, dependencies: TurnDependencies) -> None:
+        self._dependencies = dependencies
 
-    async def run(self, seat: Seat) -> Ending:
-        talk = Conversation(seat, self._kit)
+    async def run(self, handle: TurnHandle) -> Ending:
+        talk = Conversation(handle, self._dependencies)
         await talk.load()
         if talk.is_empty():
             return Ending(Outcome("completed", "end_turn", text="There is nothing to compact yet."))
-        summarizer = Summarizer(seat, self._kit, talk)
+        summarizer = Summarizer(handle, self._dependencies, talk)
         try:
             return Ending(Outcome("completed", "end_turn", text=await summarizer.run()))
         except asyncio.CancelledError:
-            if seat.stopping is None:
+            if handle.stopping is None:
                 raise
-            return Ending(stopped(seat.stopping), spent=summarizer.spent())
+            return Ending(stopped(handle.stopping), spent=summarizer.spent())
         except HoldfastError as error:
             return Ending(outcome_of(error), spent=summarizer.spent())

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.agent import compaction, history, prompt
-from holdfast.agent.kit import Kit
-from holdfast.agent.protocol import Seat, Spent
+from holdfast.agent import compaction, request_messages, system_prompt
+from holdfast.agent.protocol import Spent, TurnHandle
+from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.schema.events import KnownDurable, MessageFinished, MessageUpdated, SessionUpdated
 from holdfast.schema.messages import Context, Message, Part, text_of
 from holdfast.schema.usage import Usage
@@ -22,9 +22,9 @@ _TITLE_CHARACTERS = 60
 
 
 class Conversation:
-    def __init__(self, seat: Seat, kit: Kit) -> None:
-        self._seat = seat
-        self._kit = kit
+    def __init__(self, handle: TurnHandle, dependencies: TurnDependencies) -> None:
+        self._handle = handle
+        self._dependencies = dependencies
         self._last_seq = 0
         self._known: set[str] = set()
         """Ids of the messages that are in it."""
@@ -48,13 +48,13 @@ class Conversation:
     async def begin(self) -> None:
         """Read what is there, look around, and tell the model what is new."""
         messages = await self._read()
-        gathered = await self._kit.surveyor.gather()
-        self.head, known = prompt.known_context(messages)
+        gathered = await self._dependencies.surveyor.gather()
+        self.head, known = system_prompt.known_context(messages)
         told: Context | None
         if self.head:
-            told = prompt.addition(gathered, known)
+            told = system_prompt.addition(gathered, known)
         else:
-            told = prompt.head(gathered, agent_prompt=self._kit.agent_prompt)
+            told = system_prompt.head(gathered, agent_prompt=self._dependencies.agent_prompt)
             self.head = told.blocks
         if told is not None:
             messages = self._tell(messages, told)
@@ -70,27 +70,29 @@ class Conversation:
         """It is stored."""
         self._writes, self._events = [], []
         if self._untitled is not None:
-            self._kit.titler.suggest(self._seat.session.id, self._untitled)
+            self._dependencies.titler.suggest(self._handle.session.id, self._untitled)
             self._untitled = None
 
     async def load(self) -> None:
         """Read what is there and the head as it was last sent, for a turn that tells nothing new."""
         messages = await self._read()
-        self.head, _ = prompt.known_context(messages)
+        self.head, _ = system_prompt.known_context(messages)
         self._start_with(messages)
 
     async def new_head(self) -> Context:
         """For a conversation that goes on after a summary: caches start anew, so everything is told anew."""
-        return prompt.head(await self._kit.surveyor.gather(), agent_prompt=self._kit.agent_prompt)
+        return system_prompt.head(
+            await self._dependencies.surveyor.gather(), agent_prompt=self._dependencies.agent_prompt
+        )
 
     def request_messages(self) -> tuple[Message, ...]:
         """For a request now; every call must have its result."""
-        self._sent += history.following_messages(self._fresh, images=self._kit.model.info.images)
+        self._sent += request_messages.following_messages(self._fresh, images=self._dependencies.model.info.images)
         self._fresh.clear()
         return tuple(self._sent)
 
     def is_too_long(self) -> bool:
-        info = self._kit.model.info
+        info = self._dependencies.model.info
         return compaction.is_due(self._size, context_window=info.context_window, max_output=info.max_output)
 
     def is_empty(self) -> bool:
@@ -126,8 +128,8 @@ class Conversation:
         self._start_with([replace(summary, seq=self._last_seq + 1)])
 
     async def store(self, message: Message, *, spent: Spent | None = None) -> None:
-        event = MessageFinished(at=self._seat.now(), session_id=message.session_id, message=message)
-        await self._seat.commit([PutMessage(message)], [event], spent=spent)
+        event = MessageFinished(at=self._handle.now(), session_id=message.session_id, message=message)
+        await self._handle.commit([PutMessage(message)], [event], spent=spent)
 
     async def catch_up(self) -> None:
         """Prompts that joined are in the ledger: take them in, in their order."""
@@ -141,7 +143,7 @@ class Conversation:
         found: list[Message] = []
         before: int | None = _PAST_THE_END
         while before is not None:
-            page = await self._kit.store.messages(self._seat.run.session_id, limit=_PAGE, before=before)
+            page = await self._dependencies.store.messages(self._handle.run.session_id, limit=_PAGE, before=before)
             for message in reversed(page.items):
                 if message.id in self._known:
                     return found
@@ -150,15 +152,15 @@ class Conversation:
         return found
 
     async def _read(self) -> list[Message]:
-        run = self._seat.run
-        messages = list(await self._kit.store.messages_since_summary(run.session_id))
+        run = self._handle.run
+        messages = list(await self._dependencies.store.messages_since_summary(run.session_id))
         self.prompts = [text_of(message.parts) for message in messages if _is_prompt_of(message, run.id)]
         return messages
 
     def _start_with(self, messages: list[Message]) -> None:
         self._last_seq = messages[-1].seq if messages else 0
         self._known = {message.id for message in messages}
-        self._sent = list(history.request_messages(messages, images=self._kit.model.info.images))
+        self._sent = list(request_messages.request_messages(messages, images=self._dependencies.model.info.images))
         self._fresh = []
         self._size = _size_of(messages)
         self._estimate = sum(compaction.estimated_parts(message.parts) for message in messages)
@@ -166,23 +168,23 @@ class Conversation:
 
     def _tell(self, messages: list[Message], told: Context) -> list[Message]:
         """The prompt of this run carries what the model is told with it."""
-        run_id = self._seat.run.id
+        run_id = self._handle.run.id
         place = next((at for at in reversed(range(len(messages))) if _is_prompt_of(messages[at], run_id)), None)
         if place is None:
             return messages
         message = replace(messages[place], parts=(told, *messages[place].parts))
         self._writes.append(PutMessage(message))
-        self._events.append(MessageUpdated(at=self._seat.now(), session_id=message.session_id, message=message))
+        self._events.append(MessageUpdated(at=self._handle.now(), session_id=message.session_id, message=message))
         return [*messages[:place], message, *messages[place + 1 :]]
 
     def _name_session(self, messages: list[Message]) -> None:
         """The first words of the first prompt, until a better title is found."""
-        session = self._seat.session
+        session = self._handle.session
         if session.title:
             return
         said = next((text_of(message.parts) for message in messages if message.role == "user"), "")
         if title := first_words(said):
-            at = self._seat.now()
+            at = self._handle.now()
             named = replace(session, title=title, busy=True, updated_at=at)
             self._writes.append(UpdateSession(session_id=session.id, title=title, updated_at=at))
             self._events.append(SessionUpdated(at, session.id, named))
@@ -190,8 +192,8 @@ class Conversation:
 
     def _name_model(self) -> None:
         """A run that named none is told with the one it got."""
-        if self._seat.run.model is None:
-            self._writes.append(UpdateRun(run_id=self._seat.run.id, model=self._kit.model.info.name))
+        if self._handle.run.model is None:
+            self._writes.append(UpdateRun(run_id=self._handle.run.id, model=self._dependencies.model.info.name))
 
 
 def first_words(text: str) -> str:

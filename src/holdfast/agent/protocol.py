@@ -1,10 +1,10 @@
-"""The contract between a run and what drives it: the engine gives a `Turn` a `Seat`, the turn answers with an `Ending`.
+"""The contract between a run and its turn: the engine gives a `Turn` a `TurnHandle`, the turn returns an `Ending`.
 
-A turn is one run's work, whatever its kind. It writes only through its seat, so that everything of a session goes into
-the ledger in one order, nothing is written after the run's end, and nothing moves that is not written (`R14`).
+A turn is one run's work, whatever its kind. It writes only through its handle, so that everything of a session goes
+into the ledger in one order, nothing is written after the run's end, and nothing moves that is not written (`R14`).
 
-- A tool's start and a model request are committed before they happen: `Seat.commit` returns when it is on the disk.
-- After each step, `Seat.boundary`: it says whether to go on, with which steers' prompts, or that the run is over.
+- A tool's start and a model request are committed before they happen: `TurnHandle.commit` returns when it is on disk.
+- After each step, `TurnHandle.boundary`: it says whether to go on, with which steers' prompts, or that the run is over.
 - A cancel arrives as the cancellation of the task that runs `Turn.run`. The turn then has ``Bounds.stop_seconds`` to
   kill what it started and to answer with what it has; shield that clean-up. It may also let `CancelledError` through:
   the engine closes the stored messages in its place (`agent.closing`). One that takes longer is left behind and named.
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from holdfast.ids import Prefix
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 from holdfast.schema.events import DeltaKind, KnownDurable
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import EndReason, Outcome, Phase, Run, RunRequest
@@ -27,7 +27,7 @@ from holdfast.schema.usage import Usage
 from holdfast.store.writes import AnyWrite, Committed
 
 
-class Spent(Word, frozen=True):
+class Spent(Value, frozen=True):
     """What one model request cost; added to its run, to the session and to the day's statistics in the same commit."""
 
     model: str
@@ -38,7 +38,7 @@ class Spent(Word, frozen=True):
     """A sub-agent spent it: its own run has told the day's statistics already."""
 
 
-class Ending(Word, frozen=True):
+class Ending(Value, frozen=True):
     """How a turn ended, and the last state of what it still had open. Written in the one commit of the run's end."""
 
     outcome: Outcome
@@ -50,17 +50,17 @@ class Ending(Word, frozen=True):
     spent: Spent | None = None
 
 
-class GoOn(Word, frozen=True):
+class GoOn(Value, frozen=True):
     """Take another step. The prompts of ``joined`` are already stored as user messages, in this order."""
 
     joined: tuple[Run, ...] = ()
 
 
-class Ended(Word, frozen=True):
+class Ended(Value, frozen=True):
     """This was the run's end; return ``None``."""
 
 
-class StopNow(Word, frozen=True):
+class StopNow(Value, frozen=True):
     """The run is stopping: what was given is stored, now clean up and return an `Ending`."""
 
     why: EndReason
@@ -88,7 +88,7 @@ class Child(Protocol):
         ...
 
 
-class Seat(Protocol):
+class TurnHandle(Protocol):
     """What the engine gives to a turn. Of one run; useless after its end (`Conflict`, code ``run_over``)."""
 
     @property
@@ -170,7 +170,7 @@ class Seat(Protocol):
 
 
 class Turn(Protocol):
-    async def run(self, seat: Seat) -> Ending | None:
+    async def run(self, handle: TurnHandle) -> Ending | None:
         """Does the run's work. ``None`` only after `Ended`."""
         ...
 

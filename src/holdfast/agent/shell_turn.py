@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.agent.failures import stopped
-from holdfast.agent.kit import Bench
-from holdfast.agent.protocol import Child, Ending, Seat
+from holdfast.agent.protocol import Child, Ending, TurnHandle
+from holdfast.agent.run_outcome import stopped
+from holdfast.agent.turn_dependencies import ToolContexts
 from holdfast.schema.events import MessageCreated
 from holdfast.schema.messages import Message, Shell, ToolCall
 from holdfast.schema.runs import Outcome
@@ -18,38 +18,38 @@ from holdfast.tools.protocol import Tool
 class ShellTurn:
     """The command and what it printed become a message, which the model sees with the next prompt."""
 
-    def __init__(self, bench: Bench, bash: Tool[BashArguments], command: str) -> None:
+    def __init__(self, bench: ToolContexts, bash: Tool[BashArguments], command: str) -> None:
         self._bench = bench
         self._bash = bash
         self._command = command
 
-    async def run(self, seat: Seat) -> Ending:
+    async def run(self, handle: TurnHandle) -> Ending:
         message = Message(
-            id=seat.new_id("msg"),
-            session_id=seat.run.session_id,
-            run_id=seat.run.id,
+            id=handle.new_id("msg"),
+            session_id=handle.run.session_id,
+            run_id=handle.run.id,
             role="user",
             seq=0,
-            created_at=seat.now(),
+            created_at=handle.now(),
             parts=(Shell(self._command),),
         )
-        created = MessageCreated(at=seat.now(), session_id=message.session_id, message=replace(message, parts=()))
-        await seat.commit([PutMessage(message)], [created])
-        seat.progress("tool", f"bash: {self._command}")
-        call = ToolCall(id=seat.new_id("call"), name="bash", arguments={"command": self._command})
+        created = MessageCreated(at=handle.now(), session_id=message.session_id, message=replace(message, parts=()))
+        await handle.commit([PutMessage(message)], [created])
+        handle.progress("tool", f"bash: {self._command}")
+        call = ToolCall(id=handle.new_id("call"), name="bash", arguments={"command": self._command})
         context = self._bench.context(
-            seat,
+            handle,
             call,
-            emit=lambda text: seat.delta(message.id, 0, text=text, of="output", call_id=call.id, name="bash"),
-            progress=lambda phase: seat.progress(phase, self._command),
+            emit=lambda text: handle.delta(message.id, 0, text=text, of="output", call_id=call.id, name="bash"),
+            progress=lambda phase: handle.progress(phase, self._command),
             adopted=_no_child,
         )
         arguments = BashArguments(self._command)
         output = await self._bash.run(arguments, context, await self._bash.plan(arguments, context))
-        seat.report(killed=output.killed, left_running=output.left_running)
+        handle.report(killed=output.killed, left_running=output.left_running)
         shell = Shell(self._command, self._bench.redact(output.text), output.display.get("exit_code"))
         done = replace(message, parts=(shell,))
-        outcome = Outcome("completed", "end_turn") if seat.stopping is None else stopped(seat.stopping)
+        outcome = Outcome("completed", "end_turn") if handle.stopping is None else stopped(handle.stopping)
         return Ending(replace(outcome, text=shell.output, message_id=message.id), messages=(done,))
 
 

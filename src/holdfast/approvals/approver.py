@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.approvals.commands import Shell
-from holdfast.approvals.decide import Verdict, decide
-from holdfast.approvals.places import Places
+from holdfast.approvals.decision import Verdict, decide
+from holdfast.approvals.path_location import Places
 from holdfast.approvals.rules import Rules
+from holdfast.approvals.shell.command_line import Shell
 from holdfast.schema.approvals import Subject
 from holdfast.schema.runs import Mode
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from holdfast.approvals.patterns import CommandPattern, PathPattern, TextPattern, UrlPattern
-from holdfast.approvals.places import Places
+from holdfast.approvals.path_location import Places
+from holdfast.approvals.rule_patterns import CommandPattern, PathPattern, TextPattern, UrlPattern
 from holdfast.approvals.rules import Pattern, Rule
-from holdfast.approvals.words import Arg
-from holdfast.schema.base import Word
+from holdfast.approvals.shell.shell_words import Arg
+from holdfast.schema.base import Value
 
 Family: TypeAlias = Literal["view", "write"]
 """Reading or writing files, whichever tool does it."""
 
 
-class CommandUse(Word, frozen=True):
+class CommandUse(Value, frozen=True):
     """Runs a command. Words at ``outside`` lead out of the workspace."""
 
     words: tuple[Arg, ...]
@@ -23,7 +23,7 @@ class CommandUse(Word, frozen=True):
     """The same with every variable that is set for it, also those that change nothing."""
 
 
-class FileUse(Word, frozen=True):
+class FileUse(Value, frozen=True):
     """Reads or writes a file: an absolute path."""
 
     tool: str
@@ -31,12 +31,12 @@ class FileUse(Word, frozen=True):
     path: str
 
 
-class UrlUse(Word, frozen=True):
+class UrlUse(Value, frozen=True):
     tool: str
     url: str
 
 
-class ToolUse(Word, frozen=True):
+class ToolUse(Value, frozen=True):
     """Uses a tool of which nothing more is known than what is shown."""
 
     tool: str
@@ -50,7 +50,7 @@ Level: TypeAlias = Literal["edit", "plain", "outside", "unclear", "always"]
 ``unclear``: auto, unless there is a deny rule that it could hide from. ``always``: nothing."""
 
 
-class Need(Word, frozen=True):
+class Need(Value, frozen=True):
     why: str
     level: Level
     use: Use | None = None

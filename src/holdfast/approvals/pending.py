@@ -24,7 +24,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from holdfast.approvals.answers import again_or_refuse, check_answers, rules_to_save
+from holdfast.approvals.answer_checks import again_or_refuse, check_answers, rules_to_save
 from holdfast.errors import StoreConflict
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.schema.approvals import Approval, Decision, Question

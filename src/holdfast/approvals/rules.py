@@ -29,9 +29,9 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, TypeAlias
 
-from holdfast.approvals.patterns import CommandPattern, PathPattern, TextPattern, UrlPattern
+from holdfast.approvals.rule_patterns import CommandPattern, PathPattern, TextPattern, UrlPattern
 from holdfast.errors import ConfigError
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 
 PATH_TOOLS: Final = frozenset({"view", "edit", "multiedit", "write", "apply_patch", "ls", "glob", "grep"})
 URL_TOOLS: Final = frozenset({"fetch"})
@@ -41,7 +41,7 @@ Pattern: TypeAlias = CommandPattern | PathPattern | UrlPattern | TextPattern
 Origin: TypeAlias = Literal["configured", "saved", "granted"]
 
 
-class Rule(Word, frozen=True):
+class Rule(Value, frozen=True):
     """A rule as it was written, read."""
 
     text: str
@@ -54,7 +54,7 @@ class Rule(Word, frozen=True):
         return self.tool == tool
 
 
-class Rules(Word, frozen=True):
+class Rules(Value, frozen=True):
     """All rules that hold for a run. ``grants`` are those a person gave for this session."""
 
     deny: tuple[Rule, ...] = ()

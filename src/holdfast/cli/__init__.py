@@ -14,14 +14,14 @@ import sys
 from collections.abc import Sequence
 
 from holdfast import __version__
-from holdfast.cli import streams
+from holdfast.cli import standard_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in (words[: words.index("--")] if "--" in words else words)
-    streams.open_what_is_closed()
+    standard_streams.open_what_is_closed()
     try:
         status = _left(words)
         sys.stdout.flush()
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        streams.let_go(sys.stdout)
+        standard_streams.let_go(sys.stdout)
         return 0  # whoever read had enough
     except Exception as error:  # noqa: BLE001 - the one place where everything ends: a person gets two lines
         if debug:
@@ -61,7 +61,9 @@ def _main(words: list[str]) -> int:
         elif word != "--debug":
             return _unknown(word, kind="option")
     if not words:
-        streams.say("The terminal interface comes with a later version; until then, this is what there is:\n\n")
+        standard_streams.say(
+            "The terminal interface comes with a later version; until then, this is what there is:\n\n"
+        )
         return _overview()
     return _command(words, directory)
 
@@ -73,21 +75,21 @@ def _refuse_what_is_no_text(words: list[str]) -> None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            from holdfast.cli.problems import Problem
+            from holdfast.cli.error_messages import Problem
 
             shown = ascii(os.fsencode(value))[1:]
             raise Problem(f"{name} {shown} is not UTF-8 text", advice="give it in UTF-8", status=2) from None
 
 
 def _overview() -> int:
-    from holdfast.cli.commands import overview
+    from holdfast.cli.command_table import overview
 
     sys.stdout.write(overview())
     return 0
 
 
 def _command(words: list[str], directory: str | None) -> int:
-    from holdfast.cli.commands import all_commands
+    from holdfast.cli.command_table import all_commands
 
     name, *rest = words
     command = all_commands().get(name)
@@ -97,7 +99,7 @@ def _command(words: list[str], directory: str | None) -> int:
         return _unknown(name, kind="command")
     gc.disable()  # what is loaded now stays until the end: nothing of it is worth being looked at
     _load_msgspec()
-    from holdfast.cli.parsing import parse, parser_of
+    from holdfast.cli.argument_parser import parse, parser_of
 
     args = parse(parser_of(command), rest)
     _go_to(args.directory or directory)
@@ -121,18 +123,18 @@ def _load_msgspec() -> None:
 def _unknown(word: str, *, kind: str) -> int:
     import difflib
 
-    from holdfast.cli.commands import all_commands
+    from holdfast.cli.command_table import all_commands
 
     close = difflib.get_close_matches(word, all_commands(), n=1, cutoff=0.7)
     advice = f"did you mean '{close[0]}'? " if close else ""
-    streams.say(f"holdfast: there is no {kind} {word!r}\n          {advice}'holdfast --help' lists all\n")
+    standard_streams.say(f"holdfast: there is no {kind} {word!r}\n          {advice}'holdfast --help' lists all\n")
     return 2
 
 
 def _go_to(directory: str | None) -> None:
     if directory is None:
         return
-    from holdfast.cli.problems import Problem
+    from holdfast.cli.error_messages import Problem
 
     try:
         os.chdir(directory)
@@ -142,13 +144,13 @@ def _go_to(directory: str | None) -> None:
 
 
 def _told(error: Exception) -> int:
-    from holdfast.cli.exits import Exit, exit_of_error
-    from holdfast.cli.problems import Problem, what_and_advice
+    from holdfast.cli.error_messages import Problem, what_and_advice
+    from holdfast.cli.exit_status import Exit, exit_of_error
     from holdfast.errors import HoldfastError
 
-    if isinstance(error, OSError) and (why := streams.failure_of_stdout(error)):
-        streams.let_go(sys.stdout)
-        streams.say(f"holdfast: cannot write to stdout: {why}\n")
+    if isinstance(error, OSError) and (why := standard_streams.failure_of_stdout(error)):
+        standard_streams.let_go(sys.stdout)
+        standard_streams.say(f"holdfast: cannot write to stdout: {why}\n")
         return Exit.FAILED
     if isinstance(error, Problem):
         what, advice, status = error.what, error.advice, error.status
@@ -157,5 +159,5 @@ def _told(error: Exception) -> int:
     else:
         what, advice = f"an unexpected {type(error).__name__}: {error}", "--debug shows where; please report it"
         status = int(Exit.FAILED)
-    streams.say(f"holdfast: {what}\n          {advice}\n")
+    standard_streams.say(f"holdfast: {what}\n          {advice}\n")
     return status

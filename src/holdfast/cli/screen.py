@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TextIO
 
-from holdfast.cli.streams import let_go
+from holdfast.cli.standard_streams import let_go
 
 _SHOWN_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
     code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))

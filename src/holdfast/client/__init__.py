@@ -20,22 +20,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.client.address import Address as Address
-    from holdfast.client.aio import Client as Client
-    from holdfast.client.find import LocalServer as LocalServer
-    from holdfast.client.find import open_client as open_client
-    from holdfast.client.find import open_sync as open_sync
-    from holdfast.client.fold import Transcript as Transcript
-    from holdfast.client.sync import SyncClient as SyncClient
+    from holdfast.client.async_client import Client as Client
+    from holdfast.client.local_server import LocalServer as LocalServer
+    from holdfast.client.local_server import open_client as open_client
+    from holdfast.client.local_server import open_sync as open_sync
+    from holdfast.client.server_address import Address as Address
+    from holdfast.client.sync_client import SyncClient as SyncClient
+    from holdfast.client.transcript import Transcript as Transcript
 
 _HOMES = {
-    "Address": "address",
-    "Client": "aio",
-    "LocalServer": "find",
-    "open_client": "find",
-    "open_sync": "find",
-    "Transcript": "fold",
-    "SyncClient": "sync",
+    "Address": "server_address",
+    "Client": "async_client",
+    "LocalServer": "local_server",
+    "open_client": "local_server",
+    "open_sync": "local_server",
+    "Transcript": "transcript",
+    "SyncClient": "sync_client",
 }
 
 

@@ -15,17 +15,17 @@ writing block on small files; code on the event loop calls them in a thread. `sc
 needs them.
 """
 
-from holdfast.config.catalogue import ActiveProvider, Catalogue, ResolvedModel, resolve_model, search_key
-from holdfast.config.checks import configured_secrets, secret_variables
 from holdfast.config.layers import Config, load_config, plain
-from holdfast.config.project import project_files, repository_root
-from holdfast.config.providers import PROVIDERS, CatalogueModel, CatalogueProvider, Price
+from holdfast.config.model_catalogue import ActiveProvider, Catalogue, ResolvedModel, resolve_model, search_key
+from holdfast.config.project_settings import project_files, repository_root
+from holdfast.config.provider_catalogue import PROVIDERS, CatalogueModel, CatalogueProvider, Price
 from holdfast.config.redaction import Redactor, StreamRedactor
 from holdfast.config.secrets import Keyring, SecretStore, find_source
+from holdfast.config.setting_checks import configured_secrets, secret_variables
+from holdfast.config.setting_sources import Origin
 from holdfast.config.settings import Settings
-from holdfast.config.sources import Origin
 from holdfast.config.trust import TrustStore
-from holdfast.config.values import Duration, KeySource, Secret, format_duration, parse_duration
+from holdfast.config.value_types import Duration, KeySource, Secret, format_duration, parse_duration
 from holdfast.locations import Locations
 
 __all__ = [

@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.config.checks import check_layer, check_settings
-from holdfast.config.decode import Problem, decode
-from holdfast.config.settings import Settings
-from holdfast.config.sources import (
+from holdfast.config.setting_checks import check_layer, check_settings
+from holdfast.config.setting_decoding import Problem, decode
+from holdfast.config.setting_sources import (
     FILE_KINDS,
     Layer,
     Origin,
@@ -28,8 +27,9 @@ from holdfast.config.sources import (
     project_layers,
     usual_variables,
 )
-from holdfast.config.toml import KeyPath, format_key
-from holdfast.config.values import Leaf
+from holdfast.config.settings import Settings
+from holdfast.config.toml_document import KeyPath, format_key
+from holdfast.config.value_types import Leaf
 from holdfast.errors import ConfigError
 from holdfast.locations import Locations
 

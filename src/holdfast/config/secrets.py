@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.config.checks import configured_secrets, secret_variables
-from holdfast.config.files import READABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_atomic
 from holdfast.config.redaction import Redactor
+from holdfast.config.setting_checks import configured_secrets, secret_variables
 from holdfast.config.settings import Settings
-from holdfast.config.values import KeySource, Secret
+from holdfast.config.small_files import READABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_atomic
+from holdfast.config.value_types import KeySource, Secret
 from holdfast.errors import ConfigError, ModelAuth
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -145,7 +145,7 @@ class Keyring:
                 key = (await asyncio.to_thread(self._store.read)).get(source.argument)
                 return key.reveal() if key else ""
             case "cmd":
-                from holdfast.config.command import run_key_command
+                from holdfast.config.key_command import run_key_command
 
                 return await run_key_command(source.argument, env=self._env, timeout=self._command_timeout)
 

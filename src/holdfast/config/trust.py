@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.config.files import WRITABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_atomic
+from holdfast.config.small_files import WRITABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_atomic
 from holdfast.errors import ConfigError
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 
 _FORM = re.compile(r"([0-9a-z]{1,64})\.([0-9]{1,18})", flags=re.ASCII)
 
 
-class Cursor(Word, frozen=True):
+class Cursor(Value, frozen=True):
     log_id: str
     number: int
 

@@ -15,11 +15,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.events.board import Board
 from holdfast.events.cursor import Cursor
-from holdfast.events.items import Item
-from holdfast.events.live import snapshot
-from holdfast.events.ring import Entry, Ring
+from holdfast.events.live_state import LiveState
+from holdfast.events.live_text import snapshot
+from holdfast.events.recent_events import Entry, RecentEvents
+from holdfast.events.stream_item import Item
 from holdfast.events.subscription import Scope, Subscription
 from holdfast.ids import Clock, rfc3339
 from holdfast.schema.base import encode
@@ -70,11 +70,11 @@ class Hub:
         *,
         clock: Clock = time.time,
         heartbeat_seconds: float = 10.0,
-        ring: Ring | None = None,
+        ring: RecentEvents | None = None,
     ) -> None:
         self.store = store
-        self.ring = ring or Ring(store.last_number)
-        self.board = Board()
+        self.ring = ring or RecentEvents(store.last_number)
+        self.board = LiveState()
         self.heartbeat = b""
         self.heartbeat_seconds = heartbeat_seconds
         self._clock = clock

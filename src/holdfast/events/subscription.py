@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Collection
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
 
-from holdfast.events.board import Board
 from holdfast.events.cursor import read_cursor
-from holdfast.events.items import Item
-from holdfast.events.ring import Entry, Ring
+from holdfast.events.live_state import LiveState
+from holdfast.events.recent_events import Entry, RecentEvents
+from holdfast.events.stream_item import Item
 from holdfast.schema.base import encode
 from holdfast.schema.events import Hello, Reset
 from holdfast.store import Store
@@ -32,8 +32,8 @@ class Source(Protocol):
     """What a subscription needs of its hub."""
 
     store: Store
-    ring: Ring
-    board: Board
+    ring: RecentEvents
+    board: LiveState
     heartbeat: bytes
     heartbeat_seconds: float
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.schema.text import repaired
+from holdfast.schema.text_repair import repaired
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md")
 RULES_FOLDER = ".cursor/rules"

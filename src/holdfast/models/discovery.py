@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.config.providers import CatalogueModel
-from holdfast.config.values import Secret
+from holdfast.config.provider_catalogue import CatalogueModel
+from holdfast.config.value_types import Secret
 from holdfast.errors import ModelError, ModelGarbage
-from holdfast.models.address import address
-from holdfast.models.patience import Deadlines, Patience
-from holdfast.models.reading import count
-from holdfast.models.transport import Transport
+from holdfast.models.http_transport import Transport
+from holdfast.models.provider_address import address
+from holdfast.models.stall_timeout import Deadlines, StallTimeout
+from holdfast.models.wires.stream_json import count
 
 TIMEOUT = 1.5
 _MOST_BYTES = 8 * 1024 * 1024
@@ -48,7 +48,7 @@ async def discover(
     if key:
         sent.setdefault("authorization", f"Bearer {key.reveal()}")
     redact = (lambda text: text.replace(key.reveal(), "[redacted]")) if key else str
-    patience = Patience(Deadlines(first_token=timeout), clock=asyncio.get_running_loop().time)
+    patience = StallTimeout(Deadlines(first_token=timeout), clock=asyncio.get_running_loop().time)
     async with transport.send("GET", target, headers=sent, patience=patience, redact=redact) as answer:
         body = await answer.body(patience, most=_MOST_BYTES)
         if answer.status not in range(200, 300):

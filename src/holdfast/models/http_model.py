@@ -10,17 +10,17 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.config.redaction import Redactor
-from holdfast.config.values import Headers, Secret
+from holdfast.config.value_types import Headers, Secret
 from holdfast.errors import ModelAuth, ModelGarbage
-from holdfast.models import failures
-from holdfast.models.address import address
-from holdfast.models.memory import Memory, encoded
-from holdfast.models.patience import Deadlines, Patience
+from holdfast.models import error_mapping
+from holdfast.models.http_transport import Answer, Transport
 from holdfast.models.protocol import ModelDelta, ModelInfo, Request, UsageReport
-from holdfast.models.reading import cut_off
-from holdfast.models.transport import Answer, Transport
-from holdfast.models.wire import Reader, Target, Wire
-from holdfast.schema.sse import SseEvent, SseParser, SseTooLong
+from holdfast.models.provider_address import address
+from holdfast.models.request_cache import RequestCache, encoded
+from holdfast.models.stall_timeout import Deadlines, StallTimeout
+from holdfast.models.wires.protocol import Reader, Target, Wire
+from holdfast.models.wires.stream_json import cut_off
+from holdfast.schema.sse_parser import SseEvent, SseParser, SseTooLong
 
 MAX_ANSWER = 256 * 1024 * 1024
 """Bytes of one answer; more is no answer."""
@@ -65,7 +65,7 @@ class HttpModel:
         maker = provider if wire.shares_thoughts else info.name
         self._target = Target(model or own_name, info, host=host, origin=f"{wire.name}:{maker}")
         self._address = address(base_url, wire.path(self._target))
-        self._memory = Memory()
+        self._memory = RequestCache()
 
     @property
     def info(self) -> ModelInfo:
@@ -79,7 +79,7 @@ class HttpModel:
         secret = await self._key()
         redact = Redactor([*self._secrets, *([secret] if secret else ())]).redact
         target = msgspec.structs.replace(self._target, redact=redact)
-        patience = Patience(self._deadlines, clock=asyncio.get_running_loop().time)
+        patience = StallTimeout(self._deadlines, clock=asyncio.get_running_loop().time)
         reader, parser = self._wire.reader(target), SseParser()
         sent = self._transport.send(
             "POST",
@@ -118,15 +118,15 @@ class HttpModel:
         }
         return headers | {name.lower(): value for name, value in self._headers.items()}
 
-    async def _check(self, answer: Answer, patience: Patience, redact: failures.Redact) -> None:
+    async def _check(self, answer: Answer, patience: StallTimeout, redact: error_mapping.Redact) -> None:
         """Anything but a stream of events is an error, if only of its content type."""
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if answer.status in _OK and kind in {"text/event-stream", ""}:
             return
         host = self._target.host
-        body = await answer.body(patience, most=failures.MAX_BODY)
-        if answer.status in _OK and failures.error_in(body) is None:
-            shown = failures.shown(kind)[:60]
+        body = await answer.body(patience, most=error_mapping.MAX_BODY)
+        if answer.status in _OK and error_mapping.error_in(body) is None:
+            shown = error_mapping.shown(kind)[:60]
             raise ModelGarbage(f"{host} answered with {shown!r} instead of a stream of events; check base_url")
         failure = self._transport.error(answer, body, host=host, redact=redact)
         if isinstance(failure, ModelAuth) and self._on_auth_failure:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, Literal, Protocol, TypeAlias
 
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 from holdfast.schema.messages import Message
-from holdfast.schema.tools import ToolSpec
+from holdfast.schema.tool_spec import ToolSpec
 from holdfast.schema.usage import Usage
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refused"]
 
 
-class Request(Word, frozen=True):
+class Request(Value, frozen=True):
     """One step's question. The prefix (system, tools, earlier messages) is byte-stable, so that caches hold."""
 
     system: tuple[str, ...] = ()
@@ -33,15 +33,15 @@ class Request(Word, frozen=True):
     """Stable per session; a hint for providers that route by it."""
 
 
-class TextDelta(Word, frozen=True):
+class TextDelta(Value, frozen=True):
     text: str
 
 
-class ReasoningDelta(Word, frozen=True):
+class ReasoningDelta(Value, frozen=True):
     text: str
 
 
-class ReasoningEnd(Word, frozen=True):
+class ReasoningEnd(Value, frozen=True):
     """Closes the open reasoning part, with what must go back to the same wire.
 
     Without an open part and with opaque data it is reasoning that has no words (redacted, or only encrypted).
@@ -52,19 +52,19 @@ class ReasoningEnd(Word, frozen=True):
     """``wire:provider`` or ``wire:provider/model``: whoever can read ``opaque`` again."""
 
 
-class CallStart(Word, frozen=True):
+class CallStart(Value, frozen=True):
     index: int
     """Which call of this answer; calls may be interleaved."""
     name: str
     provider_id: str | None = None
 
 
-class CallArguments(Word, frozen=True):
+class CallArguments(Value, frozen=True):
     index: int
     text: str
 
 
-class CallEnd(Word, frozen=True):
+class CallEnd(Value, frozen=True):
     """The call's arguments are complete (not necessarily well formed)."""
 
     index: int
@@ -72,13 +72,13 @@ class CallEnd(Word, frozen=True):
     wire: str = ""
 
 
-class UsageReport(Word, frozen=True):
+class UsageReport(Value, frozen=True):
     """Replaces earlier reports of the same answer. Cost is not the wire's business."""
 
     usage: Usage
 
 
-class Stop(Word, frozen=True):
+class Stop(Value, frozen=True):
     """The answer is complete. Always the last delta; a stream that ends without it was cut off (`ModelNetwork`)."""
 
     reason: StopReason
@@ -90,7 +90,7 @@ ModelDelta: TypeAlias = (
 )
 
 
-class Price(Word, frozen=True):
+class Price(Value, frozen=True):
     """US dollars per million tokens."""
 
     input: float = 0.0
@@ -102,7 +102,7 @@ class Price(Word, frozen=True):
     long: Price | None = None
 
 
-class ModelInfo(Word, frozen=True):
+class ModelInfo(Value, frozen=True):
     name: str
     """``provider/model``."""
     context_window: int = 0

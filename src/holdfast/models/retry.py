@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.errors import ModelError
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 
 
-class Backoff(Word, frozen=True):
+class Backoff(Value, frozen=True):
     """How one class of failure is treated."""
 
     retries: int
@@ -25,7 +25,7 @@ class Backoff(Word, frozen=True):
     """The longest wait."""
 
 
-class RetryPolicy(Word, frozen=True):
+class RetryPolicy(Value, frozen=True):
     backoff: Mapping[str, Backoff]
     """By the error class's code. A class that is not here is never retried."""
     retry_after_cap: float = 600.0

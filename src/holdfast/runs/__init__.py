@@ -12,7 +12,7 @@ turn (`agent.protocol`) is all it drives.
 
 from __future__ import annotations
 
-from holdfast.runs.bounds import Bounds
 from holdfast.runs.engine import Engine, Scope
+from holdfast.runs.engine_limits import EngineLimits
 
-__all__ = ["Bounds", "Engine", "Scope"]
+__all__ = ["Engine", "EngineLimits", "Scope"]

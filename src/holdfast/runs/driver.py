@@ -14,18 +14,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.agent.failures import outcome_of
 from holdfast.agent.protocol import Ending
+from holdfast.agent.run_outcome import outcome_of
 from holdfast.errors import Conflict, HoldfastError, StoreConflict, StoreUnwritable
-from holdfast.runs.children import Children
-from holdfast.runs.desk import Desk
-from holdfast.runs.ending import Care, end_details
-from holdfast.runs.lane import decide
-from holdfast.runs.lane_state import StopWhy
-from holdfast.runs.lane_words import End, RunFinished
-from holdfast.runs.ledger_writes import LaneState, Plan
+from holdfast.runs.engine_state import EngineState
+from holdfast.runs.lane.decisions import decide
+from holdfast.runs.lane.ledger_batch import LaneState, Plan
+from holdfast.runs.lane.protocol import End, RunFinished
+from holdfast.runs.lane.state import StopWhy
 from holdfast.runs.mailbox import Mailbox, Planner
-from holdfast.runs.seat import RunSeat
+from holdfast.runs.run_end import Care, end_details
+from holdfast.runs.subagents import Children
+from holdfast.runs.turn_handle import EngineTurnHandle
 from holdfast.schema.runs import Now, Outcome, Run, RunError
 from holdfast.schema.sessions import Session
 
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Driver:
-    def __init__(self, desk: Desk, mailbox: Mailbox, run: Run, session: Session, *, depth: int) -> None:
+    def __init__(self, desk: EngineState, mailbox: Mailbox, run: Run, session: Session, *, depth: int) -> None:
         self.desk = desk
         self.mailbox = mailbox
         self.run = run
@@ -107,7 +107,7 @@ class Driver:
     async def _perform(self) -> Ending:
         """Runs the turn until it is over, or left behind."""
         turn = self.desk.turns.turn(self.run, self.session)
-        task = self.desk.tasks.spawn(turn.run(RunSeat(self)), name=f"turn:{self.run.id}", may_fail=True)
+        task = self.desk.tasks.spawn(turn.run(EngineTurnHandle(self)), name=f"turn:{self.run.id}", may_fail=True)
         what_comes: tuple[asyncio.Future[Any], ...] = (task, self._stop, self.over)
         try:
             await asyncio.wait(what_comes, return_when=asyncio.FIRST_COMPLETED)

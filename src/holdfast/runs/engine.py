@@ -20,12 +20,14 @@ from holdfast.errors import BadRequest, Stopping, StoreConflict
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids
 from holdfast.runs import recovery
-from holdfast.runs.accepting import Made, accept_planner, answer_again, refuse_child, validate
-from holdfast.runs.bounds import Bounds
-from holdfast.runs.commands import command_planner, open_planner
-from holdfast.runs.desk import Desk
+from holdfast.runs.acceptance import Made, accept_planner, answer_again, refuse_child, validate
+from holdfast.runs.cancel_receipt import PendingReceipt, receipt_of_ended
 from holdfast.runs.driver import Driver
-from holdfast.runs.lane_words import (
+from holdfast.runs.end_waiters import EndedRun
+from holdfast.runs.engine_limits import EngineLimits
+from holdfast.runs.engine_state import EngineState
+from holdfast.runs.lane.ledger_batch import Acceptance, LaneState, Plan, lane_of
+from holdfast.runs.lane.protocol import (
     CancelActive,
     CancelRun,
     CancelSession,
@@ -41,11 +43,9 @@ from holdfast.runs.lane_words import (
     RunStarted,
     RunStopping,
 )
-from holdfast.runs.ledger_writes import Acceptance, LaneState, Plan, lane_of
 from holdfast.runs.mailbox import Mailbox
-from holdfast.runs.receipts import PendingReceipt, receipt_of_ended
-from holdfast.runs.stopping import stop_all, stop_workspace
-from holdfast.runs.waiters import EndedRun
+from holdfast.runs.planners import command_planner, open_planner
+from holdfast.runs.shutdown import stop_all, stop_workspace
 from holdfast.schema.events import SessionCreated
 from holdfast.schema.messages import File
 from holdfast.schema.runs import END_STATES, Accepted, Queue, Receipt, Run, RunRequest
@@ -70,10 +70,10 @@ class Engine:
         *,
         ids: Ids | None = None,
         clock: Clock = time.time,
-        bounds: Bounds | None = None,
+        bounds: EngineLimits | None = None,
     ) -> None:
-        self._desk = Desk(
-            store, hub, turns, ids=ids or Ids(clock=clock), clock=clock, bounds=bounds or Bounds(), owner=self
+        self._desk = EngineState(
+            store, hub, turns, ids=ids or Ids(clock=clock), clock=clock, bounds=bounds or EngineLimits(), owner=self
         )
         self._store = store
         self._opening: dict[str, asyncio.Task[None]] = {}

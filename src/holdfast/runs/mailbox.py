@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from holdfast.errors import StoreUnwritable
-from holdfast.runs.bounds import Bounds
-from holdfast.runs.ledger_writes import LaneState, Plan
-from holdfast.runs.tasks import Tasks
-from holdfast.schema.base import Word
+from holdfast.runs.engine_limits import EngineLimits
+from holdfast.runs.lane.ledger_batch import LaneState, Plan
+from holdfast.runs.owned_tasks import Tasks
+from holdfast.schema.base import Value
 from holdfast.schema.sessions import Session
 from holdfast.store import Batch, Committed, Store
 
@@ -44,7 +44,7 @@ class MailboxOwner(Protocol):
         ...
 
 
-class Reply(Word, Generic[A], frozen=True):
+class Reply(Value, Generic[A], frozen=True):
     """The plan's answer, now that it is true, and what its commit gave."""
 
     answer: A
@@ -77,7 +77,7 @@ class Mailbox:
         store: Store,
         owner: MailboxOwner,
         tasks: Tasks,
-        bounds: Bounds,
+        bounds: EngineLimits,
         state: LaneState | None = None,
         known: Session | None = None,
     ) -> None:

@@ -13,19 +13,19 @@ from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import Gone, NotFound
-from holdfast.runs.commands import decide_all
-from holdfast.runs.desk import Desk
-from holdfast.runs.ending import end_details
-from holdfast.runs.lane_state import Lane
-from holdfast.runs.lane_words import CancelSession, Change, Command, Open, Recover, RunFinished
-from holdfast.runs.ledger_writes import EndDetails, LaneState, Plan, lane_of
+from holdfast.runs.engine_state import EngineState
+from holdfast.runs.lane.ledger_batch import EndDetails, LaneState, Plan, lane_of
+from holdfast.runs.lane.protocol import CancelSession, Change, Command, Open, Recover, RunFinished
+from holdfast.runs.lane.state import Lane
+from holdfast.runs.planners import decide_all
+from holdfast.runs.run_end import end_details
 from holdfast.schema.runs import Outcome, Run
 from holdfast.schema.sessions import Session
 
 _logger = logging.getLogger(__name__)
 
 
-async def load(desk: Desk, session_id: str, *, known: Session | None = None) -> Plan[None]:
+async def load(desk: EngineState, session_id: str, *, known: Session | None = None) -> Plan[None]:
     """The lane, with what must be committed before anything else is decided on it."""
     session = known or await desk.store.session(session_id)
     rows = await desk.store.lane(session_id)
@@ -42,7 +42,7 @@ async def load(desk: Desk, session_id: str, *, known: Session | None = None) -> 
     return entry.plan(decided, None, changes=changes)
 
 
-async def _what_is_due(desk: Desk, session: Session, lane: Lane, runs: tuple[Run, ...]) -> list[Command]:
+async def _what_is_due(desk: EngineState, session: Session, lane: Lane, runs: tuple[Run, ...]) -> list[Command]:
     due: list[Command] = []
     if session.parent_id is not None and runs and await _must_not_go_on(desk, runs):
         due.append(CancelSession("parent_ended"))
@@ -55,7 +55,7 @@ async def _what_is_due(desk: Desk, session: Session, lane: Lane, runs: tuple[Run
     return due
 
 
-async def _must_not_go_on(desk: Desk, runs: tuple[Run, ...]) -> bool:
+async def _must_not_go_on(desk: EngineState, runs: tuple[Run, ...]) -> bool:
     """Whether a run above a sub-agent was already stopping, or the sub-agent had not even started."""
     if any(run.state in ("queued", "waiting") for run in runs):
         return True
@@ -72,7 +72,7 @@ async def _must_not_go_on(desk: Desk, runs: tuple[Run, ...]) -> bool:
     return False
 
 
-async def _recover_children(desk: Desk, session: Session, *, parents: set[str]) -> None:
+async def _recover_children(desk: EngineState, session: Session, *, parents: set[str]) -> None:
     """Sub-agents end before the run that made them."""
     for run in await desk.store.unfinished_runs(workspace_id=session.workspace_id):
         if run.parent_run_id in parents:
@@ -84,7 +84,7 @@ async def nothing(state: LaneState) -> Plan[None]:
     return Plan(state, None)
 
 
-async def _ends(desk: Desk, state: LaneState, changes: tuple[Change, ...]) -> dict[str, EndDetails]:
+async def _ends(desk: EngineState, state: LaneState, changes: tuple[Change, ...]) -> dict[str, EndDetails]:
     ends: dict[str, EndDetails] = {}
     for change in changes:
         if isinstance(change, RunFinished) and change.was in ("active", "stopping"):
@@ -103,7 +103,7 @@ async def _ends(desk: Desk, state: LaneState, changes: tuple[Change, ...]) -> di
     return ends
 
 
-async def recover(desk: Desk, *, workspace_id: str | None = None) -> int:
+async def recover(desk: EngineState, *, workspace_id: str | None = None) -> int:
     """Ends what a crash left, in one workspace or in all; how many runs that were."""
     left = [
         run

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 
 Decision = Literal["once", "session", "always", "deny"]
 ApprovalState = Literal["open", "answered", "expired", "cancelled"]
 
 
-class Approval(Word, frozen=True):
+class Approval(Value, frozen=True):
     id: str
     workspace_id: str
     session_id: str
@@ -41,13 +41,13 @@ class Approval(Word, frozen=True):
 QuestionKind = Literal["yes_no", "single", "multiple", "text"]
 
 
-class QuestionItem(Word, frozen=True):
+class QuestionItem(Value, frozen=True):
     text: str
     kind: QuestionKind = "text"
     options: tuple[str, ...] = ()
 
 
-class Question(Word, frozen=True):
+class Question(Value, frozen=True):
     id: str
     workspace_id: str
     session_id: str
@@ -69,7 +69,7 @@ Effect = Literal["reads", "writes", "runs", "network", "none"]
 """What a tool does to the world: reads files, writes files, runs code, reaches the network, or none of these."""
 
 
-class Subject(Word, frozen=True):
+class Subject(Value, frozen=True):
     """What a tool call wants to do, in the terms that approval rules speak of."""
 
     tool: str

@@ -9,7 +9,7 @@ import msgspec
 T = TypeVar("T")
 
 
-class Word(msgspec.Struct, frozen=True):
+class Value(msgspec.Struct, frozen=True):
     """Base of every value in the system. Unknown fields are ignored when read."""
 
 

@@ -7,13 +7,13 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from holdfast.schema.approvals import Approval, Question
-from holdfast.schema.base import TaggedReader, Unknown, Word
+from holdfast.schema.base import TaggedReader, Unknown, Value
 from holdfast.schema.messages import Message, read_message
 from holdfast.schema.runs import Now, Queue, Run
 from holdfast.schema.sessions import Client, Job, Session, Todo
 
 
-class _SessionEvent(Word, frozen=True, tag_field="kind"):
+class _SessionEvent(Value, frozen=True, tag_field="kind"):
     at: str
     session_id: str
 
@@ -114,13 +114,13 @@ class TodoChanged(_SessionEvent, frozen=True, tag="todo.changed"):
     todos: tuple[Todo, ...]
 
 
-class ConfigChanged(Word, frozen=True, tag_field="kind", tag="config.changed"):
+class ConfigChanged(Value, frozen=True, tag_field="kind", tag="config.changed"):
     at: str
     workspace_id: str | None = None
     keys: tuple[str, ...] = ()
 
 
-class ExtensionChanged(Word, frozen=True, tag_field="kind", tag="extension.changed"):
+class ExtensionChanged(Value, frozen=True, tag_field="kind", tag="extension.changed"):
     at: str
     workspace_id: str
     name: str
@@ -171,7 +171,7 @@ class Delta(_SessionEvent, frozen=True, tag="delta"):
     text: str
 
 
-class OpenPart(Word, frozen=True):
+class OpenPart(Value, frozen=True):
     part: int
     attempt: int
     of: DeltaKind
@@ -192,29 +192,29 @@ class RunProgress(_SessionEvent, frozen=True, tag="run.progress"):
     now: Now
 
 
-class ClientAttached(Word, frozen=True, tag_field="kind", tag="client.attached"):
+class ClientAttached(Value, frozen=True, tag_field="kind", tag="client.attached"):
     at: str
     client: Client
     session_id: str | None = None
 
 
-class ClientDetached(Word, frozen=True, tag_field="kind", tag="client.detached"):
+class ClientDetached(Value, frozen=True, tag_field="kind", tag="client.detached"):
     at: str
     client: Client
     session_id: str | None = None
 
 
-class Heartbeat(Word, frozen=True, tag_field="kind", tag="heartbeat"):
+class Heartbeat(Value, frozen=True, tag_field="kind", tag="heartbeat"):
     at: str
 
 
-class Hello(Word, frozen=True, tag_field="kind", tag="hello"):
+class Hello(Value, frozen=True, tag_field="kind", tag="hello"):
     at: str
     cursor: str
     heartbeat_seconds: float
 
 
-class Reset(Word, frozen=True, tag_field="kind", tag="reset"):
+class Reset(Value, frozen=True, tag_field="kind", tag="reset"):
     """The stream goes on after ``cursor``; what the client knew before must be read again."""
 
     at: str

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.schema.base import TaggedReader, Unknown, Word, encode
+from holdfast.schema.base import TaggedReader, Unknown, Value, encode
 from holdfast.schema.usage import Usage
 
 Role = Literal["user", "assistant", "tool"]
@@ -17,11 +17,11 @@ ResultStatus = Literal["ok", "error", "denied", "cancelled", "unknown"]
 """``cancelled``: stopped by a cancel; ``unknown``: a crash cut it off, it may have run."""
 
 
-class Text(Word, frozen=True, tag_field="type", tag="text", omit_defaults=True):
+class Text(Value, frozen=True, tag_field="type", tag="text", omit_defaults=True):
     text: str
 
 
-class Reasoning(Word, frozen=True, tag_field="type", tag="reasoning", omit_defaults=True):
+class Reasoning(Value, frozen=True, tag_field="type", tag="reasoning", omit_defaults=True):
     """What the model thought. ``opaque`` goes back to the same wire unchanged and is never sent to clients."""
 
     text: str = ""
@@ -30,7 +30,7 @@ class Reasoning(Word, frozen=True, tag_field="type", tag="reasoning", omit_defau
     opaque: dict[str, Any] | None = None
 
 
-class File(Word, frozen=True, tag_field="type", tag="file", omit_defaults=True):
+class File(Value, frozen=True, tag_field="type", tag="file", omit_defaults=True):
     """An attachment or an image a tool returned."""
 
     name: str
@@ -41,7 +41,7 @@ class File(Word, frozen=True, tag_field="type", tag="file", omit_defaults=True):
     """The content of any other file, base64."""
 
 
-class ToolCall(Word, frozen=True, tag_field="type", tag="tool_call", omit_defaults=True):
+class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call", omit_defaults=True):
     id: str
     name: str
     arguments: dict[str, Any] = {}
@@ -57,7 +57,7 @@ class ToolCall(Word, frozen=True, tag_field="type", tag="tool_call", omit_defaul
     child_session_id: str | None = None
 
 
-class ToolResult(Word, frozen=True, tag_field="type", tag="tool_result", omit_defaults=True):
+class ToolResult(Value, frozen=True, tag_field="type", tag="tool_result", omit_defaults=True):
     call_id: str
     name: str
     status: ResultStatus = "ok"
@@ -70,7 +70,7 @@ class ToolResult(Word, frozen=True, tag_field="type", tag="tool_result", omit_de
     duration: float | None = None
 
 
-class Shell(Word, frozen=True, tag_field="type", tag="shell", omit_defaults=True):
+class Shell(Value, frozen=True, tag_field="type", tag="shell", omit_defaults=True):
     """A person's own command and what it printed."""
 
     command: str
@@ -78,13 +78,13 @@ class Shell(Word, frozen=True, tag_field="type", tag="shell", omit_defaults=True
     exit_code: int | None = None
 
 
-class Summary(Word, frozen=True, tag_field="type", tag="summary", omit_defaults=True):
+class Summary(Value, frozen=True, tag_field="type", tag="summary", omit_defaults=True):
     """Stands for everything before it in requests; the originals stay in the session."""
 
     text: str
 
 
-class Notice(Word, frozen=True, tag_field="type", tag="notice", omit_defaults=True):
+class Notice(Value, frozen=True, tag_field="type", tag="notice", omit_defaults=True):
     """Something the person should see; sent to the model only if ``for_model``."""
 
     code: str
@@ -92,7 +92,7 @@ class Notice(Word, frozen=True, tag_field="type", tag="notice", omit_defaults=Tr
     for_model: bool = False
 
 
-class Context(Word, frozen=True, tag_field="type", tag="context", omit_defaults=True):
+class Context(Value, frozen=True, tag_field="type", tag="context", omit_defaults=True):
     """What a turn told the model of its surroundings: the head once, then only what changed since.
 
     The head stays byte for byte as it was first sent, so that providers' caches hold.
@@ -106,7 +106,7 @@ class Context(Word, frozen=True, tag_field="type", tag="context", omit_defaults=
     """Digests of what is known to the model now, by subject."""
 
 
-class Finish(Word, frozen=True, tag_field="type", tag="finish", omit_defaults=True):
+class Finish(Value, frozen=True, tag_field="type", tag="finish", omit_defaults=True):
     reason: FinishReason
     detail: str = ""
 
@@ -122,7 +122,7 @@ else:  # msgspec reads known parts only; `read_message` falls back for the other
 _parts = TaggedReader(KnownPart, "type")
 
 
-class Message(Word, frozen=True):
+class Message(Value, frozen=True):
     id: str
     session_id: str
     run_id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 from holdfast.schema.messages import File
 from holdfast.schema.usage import Usage
 
@@ -54,7 +54,7 @@ Phase = Literal[
 ]
 
 
-class Limits(Word, frozen=True, omit_defaults=True):
+class Limits(Value, frozen=True, omit_defaults=True):
     """Per run; ``None`` means as configured."""
 
     max_steps: int | None = None
@@ -62,7 +62,7 @@ class Limits(Word, frozen=True, omit_defaults=True):
     max_cost: float | None = None
 
 
-class RunSettings(Word, frozen=True, omit_defaults=True):
+class RunSettings(Value, frozen=True, omit_defaults=True):
     """What was asked for this run only. A steer joins only a host with equal settings (`R6`)."""
 
     model: str | None = None
@@ -90,12 +90,12 @@ class RunRequest(RunSettings, frozen=True, omit_defaults=True):
     """Of a run that is no prompt: the shell command, the message to undo to."""
 
 
-class RunError(Word, frozen=True, omit_defaults=True):
+class RunError(Value, frozen=True, omit_defaults=True):
     code: str
     message: str
 
 
-class Now(Word, frozen=True, omit_defaults=True):
+class Now(Value, frozen=True, omit_defaults=True):
     """What an active run is waiting for, and since when."""
 
     phase: Phase
@@ -141,7 +141,7 @@ def settings_of(run: RunSettings) -> RunSettings:
     return RunSettings(**{name: getattr(run, name) for name in RunSettings.__struct_fields__})
 
 
-class Outcome(Word, frozen=True, omit_defaults=True):
+class Outcome(Value, frozen=True, omit_defaults=True):
     """How a turn ended, as its driver reports it."""
 
     state: EndState
@@ -152,7 +152,7 @@ class Outcome(Word, frozen=True, omit_defaults=True):
     left_running: tuple[str, ...] = ()
 
 
-class CoveredRun(Word, frozen=True):
+class CoveredRun(Value, frozen=True):
     """One line of a cancel receipt (`C3`)."""
 
     run_id: str
@@ -167,14 +167,14 @@ class CoveredRun(Word, frozen=True):
     left_running: tuple[str, ...] = ()
 
 
-class Receipt(Word, frozen=True):
+class Receipt(Value, frozen=True):
     """What a cancel covered, truthfully."""
 
     mark: int
     runs: tuple[CoveredRun, ...] = ()
 
 
-class Accepted(Word, frozen=True):
+class Accepted(Value, frozen=True):
     """The answer to a POST of a run."""
 
     run: Run
@@ -183,7 +183,7 @@ class Accepted(Word, frozen=True):
     host_run_id: str | None = None
 
 
-class Queue(Word, frozen=True):
+class Queue(Value, frozen=True):
     """A lane as clients see it."""
 
     session_id: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 from holdfast.schema.usage import Usage
 
 
-class Session(Word, frozen=True):
+class Session(Value, frozen=True):
     id: str
     workspace_id: str
     parent_id: str | None = None
@@ -24,7 +24,7 @@ class Session(Word, frozen=True):
     updated_at: str = ""
 
 
-class Workspace(Word, frozen=True):
+class Workspace(Value, frozen=True):
     id: str
     path: str
     """The resolved directory."""
@@ -32,7 +32,7 @@ class Workspace(Word, frozen=True):
     created_at: str = ""
 
 
-class Client(Word, frozen=True):
+class Client(Value, frozen=True):
     """Who is attached: ``name/version id`` as the client called itself."""
 
     id: str
@@ -45,7 +45,7 @@ JobState = Literal["running", "exited", "killed", "lost"]
 """``lost``: the server that owned it is gone."""
 
 
-class Job(Word, frozen=True):
+class Job(Value, frozen=True):
     id: str
     workspace_id: str
     session_id: str
@@ -64,7 +64,7 @@ class Job(Word, frozen=True):
 TodoStatus = Literal["pending", "in_progress", "completed"]
 
 
-class Todo(Word, frozen=True):
+class Todo(Value, frozen=True):
     text: str
     status: TodoStatus = "pending"
 
@@ -82,7 +82,7 @@ class WorkspaceView(Workspace, frozen=True, kw_only=True):
     cursor: str = ""
 
 
-class FileChange(Word, frozen=True):
+class FileChange(Value, frozen=True):
     """A file that the agent changed in a session, from before its first change to how it left it."""
 
     path: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 
 
-class Usage(Word, frozen=True, omit_defaults=True):
+class Usage(Value, frozen=True, omit_defaults=True):
     """Tokens and money, added up over steps, sub-agents and titles."""
 
     input: int = 0

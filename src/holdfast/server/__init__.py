@@ -1,6 +1,6 @@
 """The server: thin routes over the engine, the workspaces, the ledger and the hub, and the life of the process.
 
-- `Parts` is what the composition root gives; `make_app` is the interface (docs/protocol.md), made from one table of
+- `ServerParts` is what the composition root gives; `make_app` is the interface (docs/protocol.md), from one table of
   endpoints (`calls.Endpoint`), from which its OpenAPI description comes too.
 - `serve` answers on sockets (`listen_unix`, `listen_tcp`) until it is stopped, in bounded time (`W5`).
 
@@ -11,14 +11,11 @@ not any more, holds up nobody (`EventStream`).
 
 from __future__ import annotations
 
-from holdfast.server.app import make_app
 from holdfast.server.auth import checked_token, token_from_file
+from holdfast.server.event_loop import loop_factory, run
+from holdfast.server.http.application import make_app
 from holdfast.server.lifecycle import serve
-from holdfast.server.logs import logging_to
-from holdfast.server.loops import loop_factory, run
-from holdfast.server.parts import Parts, ServerLimits
-from holdfast.server.privacy import hide_process
-from holdfast.server.sockets import (
+from holdfast.server.listeners import (
     Listener,
     TcpAddress,
     TcpListener,
@@ -27,11 +24,14 @@ from holdfast.server.sockets import (
     listen_unix,
     parse_listen,
 )
+from holdfast.server.log_file import logging_to
+from holdfast.server.process_privacy import hide_process
+from holdfast.server.server_parts import ServerLimits, ServerParts
 
 __all__ = [
     "Listener",
-    "Parts",
     "ServerLimits",
+    "ServerParts",
     "TcpAddress",
     "TcpListener",
     "UnixListener",

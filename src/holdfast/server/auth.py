@@ -11,15 +11,15 @@ from collections.abc import Collection
 from pathlib import Path
 
 from holdfast.errors import BadRequest, ConfigError, Forbidden, Unauthorized
-from holdfast.server.answers import Scope, Send
-from holdfast.server.calls import Responder
-from holdfast.server.dispatch import HEADERS
-from holdfast.server.reading import Receive
+from holdfast.server.http.dispatch import HEADERS
+from holdfast.server.http.endpoint import Responder
+from holdfast.server.http.request_parsing import Receive
+from holdfast.server.http.responses import Scope, Send
 
 SHORTEST_TOKEN = 16
 
 
-class Gate:
+class RequestGate:
     """In front of the routes of one listener. Without a token it guards a socket that only its owner can open."""
 
     def __init__(

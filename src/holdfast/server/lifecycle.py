@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from holdfast.errors import HoldfastError
-from holdfast.server.app import make_app
-from holdfast.server.calls import Responder
-from holdfast.server.http_server import HttpServer
-from holdfast.server.parts import Parts
-from holdfast.server.sockets import Listener, TcpListener
+from holdfast.server.http.application import make_app
+from holdfast.server.http.endpoint import Responder
+from holdfast.server.http.uvicorn_server import HttpServer
+from holdfast.server.listeners import Listener, TcpListener
+from holdfast.server.server_parts import ServerParts
 
 _logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _PROCESS_SECONDS = 20.0
 
 
 async def serve(
-    parts: Parts,
+    parts: ServerParts,
     listeners: Sequence[Listener],
     *,
     linger: float = 600.0,
@@ -62,11 +62,11 @@ async def serve(
             await asyncio.to_thread(listener.remove)
 
 
-def _app(parts: Parts, listener: Listener) -> Responder:
+def _app(parts: ServerParts, listener: Listener) -> Responder:
     return make_app(parts, token=listener.token if isinstance(listener, TcpListener) else None)
 
 
-async def _work_until_stop(parts: Parts, *, linger: float, idle_exit: bool) -> None:
+async def _work_until_stop(parts: ServerParts, *, linger: float, idle_exit: bool) -> None:
     tasks = (
         asyncio.create_task(_open_unfinished(parts), name="open unfinished workspaces"),
         asyncio.create_task(_watch_idleness(parts, linger=linger, idle_exit=idle_exit), name="idleness"),
@@ -79,7 +79,7 @@ async def _work_until_stop(parts: Parts, *, linger: float, idle_exit: bool) -> N
         await asyncio.wait(tasks)
 
 
-async def _open_unfinished(parts: Parts) -> None:
+async def _open_unfinished(parts: ServerParts) -> None:
     """`W6`: queued runs start by themselves."""
     try:
         count = await parts.workspaces.open_unfinished()
@@ -90,7 +90,7 @@ async def _open_unfinished(parts: Parts) -> None:
         _logger.info("%d workspaces with unfinished work were opened", count)
 
 
-async def _watch_idleness(parts: Parts, *, linger: float, idle_exit: bool) -> None:
+async def _watch_idleness(parts: ServerParts, *, linger: float, idle_exit: bool) -> None:
     """`W2`: workspaces are unloaded and the server leaves, when nobody is there and nothing is left to do."""
     loop = asyncio.get_running_loop()
     while True:
@@ -105,7 +105,7 @@ async def _watch_idleness(parts: Parts, *, linger: float, idle_exit: bool) -> No
             parts.life.stop()
 
 
-async def _stop_runs(parts: Parts) -> None:
+async def _stop_runs(parts: ServerParts) -> None:
     """`W5`, bounded by the engine. Whoever asks a second time does not want to wait for that."""
     stopping = asyncio.create_task(parts.engine.stop(), name="stop runs")
     hurry = asyncio.create_task(parts.life.until_hurry(), name="hurry")
@@ -119,7 +119,7 @@ async def _stop_runs(parts: Parts) -> None:
     parts.life.runs_have_stopped()
 
 
-async def _stop_serving(parts: Parts, servers: Sequence[HttpServer]) -> None:
+async def _stop_serving(parts: ServerParts, servers: Sequence[HttpServer]) -> None:
     """Streams end with what they were told of the stop; then the connections go."""
     parts.hub.close()
     await asyncio.gather(*(server.stop() for server in servers))
@@ -127,7 +127,7 @@ async def _stop_serving(parts: Parts, servers: Sequence[HttpServer]) -> None:
 
 
 @contextmanager
-def _stopping_on_signals(parts: Parts) -> Iterator[None]:
+def _stopping_on_signals(parts: ServerParts) -> Iterator[None]:
     """The first asks, the second hurries, the third ends the process as if nobody listened."""
     loop = asyncio.get_running_loop()
     received = 0

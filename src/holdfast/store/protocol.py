@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from holdfast.schema.approvals import Approval, Question
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import Job, Session, Todo, Workspace
@@ -32,7 +32,7 @@ from holdfast.store.writes import Batch, Committed, Logged
 Listener: TypeAlias = Callable[[tuple[Logged, ...]], None]
 
 
-class LogPage(Word, frozen=True):
+class LogPage(Value, frozen=True):
     """Events of a filtered read, and how far the log was read for them."""
 
     events: tuple[Logged, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 from holdfast.schema.runs import EndState, Run, Verdict
 from holdfast.schema.usage import Usage
 
@@ -15,7 +15,7 @@ Hold = Literal["user", "server_stop"]
 Lifecycle = Literal["open", "closed", "deleting", "deleted"]
 
 
-class LaneRow(Word, frozen=True):
+class LaneRow(Value, frozen=True):
     """What a session's lane remembers besides its unfinished runs."""
 
     session_id: str
@@ -29,7 +29,7 @@ class LaneRow(Word, frozen=True):
     lifecycle: Lifecycle = "open"
 
 
-class LaneRows(Word, frozen=True):
+class LaneRows(Value, frozen=True):
     """A lane as it stands in the ledger: its row and every run that has not ended, in ``seq`` order."""
 
     lane: LaneRow
@@ -37,7 +37,7 @@ class LaneRows(Word, frozen=True):
     workspace_id: str = ""
 
 
-class RunRecord(Word, frozen=True):
+class RunRecord(Value, frozen=True):
     """A run and what a repeat of its POST needs to know (`R3`)."""
 
     run: Run
@@ -51,7 +51,7 @@ class RunRecord(Word, frozen=True):
     """The session is gone; of the run only id, body hash and end are kept."""
 
 
-class Page(Word, Generic[T], frozen=True):
+class Page(Value, Generic[T], frozen=True):
     """Part of a list, and the event number it is true at (`E7`)."""
 
     items: tuple[T, ...]
@@ -60,7 +60,7 @@ class Page(Word, Generic[T], frozen=True):
     """Give it as ``after`` or ``before`` for the rest in the same direction; ``None`` at the end."""
 
 
-class Hit(Word, frozen=True):
+class Hit(Value, frozen=True):
     """A message that a search found."""
 
     workspace_id: str
@@ -72,7 +72,7 @@ class Hit(Word, frozen=True):
     excerpt: str
 
 
-class Grant(Word, frozen=True):
+class Grant(Value, frozen=True):
     """A remembered approval: for a session, or (``session_id`` is ``None``) for the workspace."""
 
     id: str
@@ -83,7 +83,7 @@ class Grant(Word, frozen=True):
     created_by: str = ""
 
 
-class CallOutput(Word, frozen=True):
+class CallOutput(Value, frozen=True):
     """Where the whole output of a call is."""
 
     call_id: str
@@ -98,7 +98,7 @@ class CallOutput(Word, frozen=True):
 SnapshotState = Literal["applied", "undone"]
 
 
-class FileSnapshot(Word, frozen=True):
+class FileSnapshot(Value, frozen=True):
     """One change of one file by the agent; contents lie outside, by their hash. ``None``: the file was not there."""
 
     id: str
@@ -116,7 +116,7 @@ class FileSnapshot(Word, frozen=True):
     created_at: str = ""
 
 
-class StoredAnswer(Word, frozen=True):
+class StoredAnswer(Value, frozen=True):
     """What a mutation with an ``Idempotency-Key`` answered."""
 
     key: str
@@ -127,7 +127,7 @@ class StoredAnswer(Word, frozen=True):
     created_at: str
 
 
-class UsageRow(Word, frozen=True):
+class UsageRow(Value, frozen=True):
     """Statistics of one day and model."""
 
     day: str
@@ -137,7 +137,7 @@ class UsageRow(Word, frozen=True):
     steps: int = 0
 
 
-class ToolRow(Word, frozen=True):
+class ToolRow(Value, frozen=True):
     """Statistics of one day and tool."""
 
     day: str

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.schema.approvals import Approval, ApprovalState, Decision, Question
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 from holdfast.schema.events import KnownDurable
 from holdfast.schema.messages import File, Message
 from holdfast.schema.runs import EndReason, LiveState, Outcome, Run, Verdict
@@ -24,7 +24,7 @@ from holdfast.store.records import CallOutput, FileSnapshot, Grant, LaneRow, Sna
 LIVE: tuple[LiveState, ...] = ("queued", "waiting", "joined", "active", "stopping")
 
 
-class Write(Word, frozen=True, tag=True):
+class Write(Value, frozen=True, tag=True):
     """Base of the union."""
 
 
@@ -262,14 +262,14 @@ AnyWrite: TypeAlias = (
 )
 
 
-class Batch(Word, frozen=True):
+class Batch(Value, frozen=True):
     """What happens together. An event of a session that does not exist is a `StoreConflict`."""
 
     writes: tuple[AnyWrite, ...] = ()
     events: tuple[KnownDurable, ...] = ()
 
 
-class Logged(Word, frozen=True):
+class Logged(Value, frozen=True):
     """An event as it stands in the log: encoded once, without the providers' opaque data."""
 
     number: int
@@ -282,7 +282,7 @@ class Logged(Word, frozen=True):
     body: bytes
 
 
-class Committed(Word, frozen=True):
+class Committed(Value, frozen=True):
     """What a commit gave: numbers of its events in their order, and allotted ``seq`` by message or snapshot id."""
 
     numbers: tuple[int, ...] = ()

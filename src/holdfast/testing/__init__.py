@@ -9,8 +9,7 @@ It speaks OpenAI Chat Completions, OpenAI Responses, Anthropic Messages and Gemi
 split points, hangs, drops, garbage, vendors' errors. It knows nothing of Holdfast's own reading of those wires.
 """
 
-from holdfast.testing.provider import Received, TestProvider
-from holdfast.testing.script import (
+from holdfast.testing.provider_script import (
     WIRES,
     Answer,
     Bytes,
@@ -27,6 +26,7 @@ from holdfast.testing.script import (
     calls,
     text,
 )
+from holdfast.testing.provider_server import Received, TestProvider
 
 __all__ = [
     "WIRES",

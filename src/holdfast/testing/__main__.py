@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.testing.provider import serve
-from holdfast.testing.script import Answer
+from holdfast.testing.provider_script import Answer
+from holdfast.testing.provider_server import serve
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from msgspec import Meta
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
-from holdfast.schema.text import repaired
+from holdfast.schema.text_repair import repaired
 from holdfast.tools.protocol import Context, Output, Plan
 
 _LONGEST_DESCRIPTION = 200

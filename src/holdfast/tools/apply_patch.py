@@ -11,13 +11,23 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools import paths, textfile
-from holdfast.tools.disk import content_hash, mode_of, read_file
-from holdfast.tools.patch_apply import apply_hunks
-from holdfast.tools.patch_format import parse_patch
-from holdfast.tools.patch_words import AddFile, DeleteFile, Operation, UpdateFile
+from holdfast.tools.files import text_encoding, tool_paths
+from holdfast.tools.files.file_changes import (
+    Draft,
+    Found,
+    carry_out,
+    check_read,
+    clean_errors,
+    display_of,
+    draft,
+    plan_for,
+    told,
+)
+from holdfast.tools.files.file_reading import content_hash, mode_of, read_file
+from holdfast.tools.patch.hunks import apply_hunks
+from holdfast.tools.patch.operations import AddFile, DeleteFile, Operation, UpdateFile
+from holdfast.tools.patch.patch_format import parse_patch
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.writing import Draft, Found, carry_out, check_read, clean_errors, display_of, draft, plan_for, told
 
 _MOST_FILES = 200
 
@@ -88,7 +98,7 @@ class _Tree:
         match operation:
             case AddFile():
                 self._must_be_free(path)
-                self._now[path] = textfile.encode(operation.text, "utf-8")
+                self._now[path] = text_encoding.encode(operation.text, "utf-8")
                 if operation.executable:
                     self._modes[path] = 0o755
             case DeleteFile():
@@ -111,12 +121,12 @@ class _Tree:
         return drafts
 
     def _update(self, path: Path, operation: UpdateFile) -> None:
-        file = textfile.decode(self._content(path))
+        file = text_encoding.decode(self._content(path))
         if file is None and operation.hunks:
             raise ToolError("it is a binary file; only text can be patched.", code="binary")
         if file is not None and operation.hunks:
             patched = apply_hunks(file.text, operation.hunks)
-            self._now[path] = textfile.encode(patched.text, file.encoding)
+            self._now[path] = text_encoding.encode(patched.text, file.encoding)
             self._notes.setdefault(path, []).extend(patched.notes)
         if operation.move_to is not None:
             target = self._load(operation.move_to)
@@ -126,22 +136,22 @@ class _Tree:
                 self._modes[target] = mode
 
     def _load(self, text: str) -> Path:
-        path = paths.resolve(text, self._workspace)
+        path = tool_paths.resolve(text, self._workspace)
         if path not in self.found:
             data = read_file(path)
-            self.found[path] = Found(path, paths.shown(path, self._workspace), data, content_hash(data))
+            self.found[path] = Found(path, tool_paths.shown(path, self._workspace), data, content_hash(data))
             self._now[path] = data
         return path
 
     def _content(self, path: Path) -> bytes:
         data = self._now[path]
         if data is None:
-            raise paths.missing(path, self._workspace)
+            raise tool_paths.missing(path, self._workspace)
         return data
 
     def _must_be_free(self, path: Path) -> None:
         if self._now[path] is not None:
-            raise ToolError(f"{paths.shown(path, self._workspace)!r} exists already; use '*** Update File'.")
+            raise ToolError(f"{tool_paths.shown(path, self._workspace)!r} exists already; use '*** Update File'.")
 
 
 def _line(one: Draft) -> str:

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, QuestionItem, QuestionKind, Subject
-from holdfast.schema.text import repaired
+from holdfast.schema.text_repair import repaired
 from holdfast.tools.protocol import Context, Output, Plan
 
 

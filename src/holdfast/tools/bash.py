@@ -17,12 +17,12 @@ from msgspec import Meta
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Job
-from holdfast.tools.capture import Capture
-from holdfast.tools.commands import LiveCommand, to_the_end
-from holdfast.tools.environment import QUIET
-from holdfast.tools.processes import Command, Keepers
+from holdfast.tools.process.command_environment import QUIET
+from holdfast.tools.process.command_process import Command, Supervisors
+from holdfast.tools.process.live_command import LiveCommand, to_the_end
+from holdfast.tools.process.output_capture import Capture
+from holdfast.tools.process.sandbox import Sandboxes
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.sandbox import Sandboxes
 
 _LONGEST_COMMAND = 120_000
 """Bytes; the kernel takes 131,072 as one argument."""
@@ -56,7 +56,7 @@ class Bash:
     parallel: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self.keepers = Keepers()
+        self.keepers = Supervisors()
         self._sandboxes = Sandboxes()
 
     async def close(self) -> None:

@@ -11,10 +11,10 @@ from msgspec import Meta
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
-from holdfast.tools.disk import ABSENT, MAX_FILE_BYTES
+from holdfast.tools.files.file_changes import carry_out, clean_errors, draft, look, told
+from holdfast.tools.files.file_reading import ABSENT, MAX_FILE_BYTES
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.web import Web
-from holdfast.tools.writing import carry_out, clean_errors, draft, look, told
+from holdfast.tools.web.web_requests import Web
 
 SECONDS = 300.0
 

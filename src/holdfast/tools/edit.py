@@ -11,9 +11,8 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools import text_edit, textfile
-from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.writing import (
+from holdfast.tools.files import text_encoding, text_replace
+from holdfast.tools.files.file_changes import (
     Draft,
     Found,
     carry_out,
@@ -26,6 +25,7 @@ from holdfast.tools.writing import (
     plan_for,
     told,
 )
+from holdfast.tools.protocol import Context, Output, Plan
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,19 +77,19 @@ async def look_new(path: str, context: Context) -> Found:
 
 
 def new_file(found: Found, text: str) -> Draft:
-    return draft(found, textfile.encode(text, "utf-8"))
+    return draft(found, text_encoding.encode(text, "utf-8"))
 
 
 def _replaced(found: Found, arguments: Arguments) -> Draft:
     file = found.text()
     try:
-        edited = text_edit.replace(
+        edited = text_replace.replace(
             file.text, old=arguments.old_text, new=arguments.new_text, replace_all=arguments.replace_all
         )
     except ToolError as error:
         raise ToolError(f"{found.name!r}: {error.message}", code=error.error_code) from error
     count = f"{len(edited.at)} places" if len(edited.at) > 1 else f"line {edited.at[0]}"
-    return draft(found, textfile.encode(edited.text, file.encoding), notes=[f"replaced at {count}", edited.note])
+    return draft(found, text_encoding.encode(edited.text, file.encoding), notes=[f"replaced at {count}", edited.note])
 
 
 def done(drafted: Draft, context: Context, notes: Sequence[str]) -> Output:

@@ -13,10 +13,10 @@ from msgspec import Meta
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
-from holdfast.schema.text import repaired
-from holdfast.tools import pages
+from holdfast.schema.text_repair import repaired
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.web import Web
+from holdfast.tools.web import page_text
+from holdfast.tools.web.web_requests import Web
 
 SECONDS = 30.0
 LARGEST_BODY = 5 << 20
@@ -29,7 +29,7 @@ _TEXT_ENDINGS = ("+json", "+xml", "/yaml", "/toml", "/graphql", "/sql")
 
 class FetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[str, Meta(description="An http or https address.", min_length=1)]
-    format: Annotated[pages.Format, Meta(description="What to make of HTML.")] = "markdown"
+    format: Annotated[page_text.Format, Meta(description="What to make of HTML.")] = "markdown"
 
 
 class Fetch:
@@ -82,14 +82,14 @@ def _is_text(content_type: str, body: bytes) -> bool:
     return not kind or kind.startswith(_TEXT_TYPES) or kind.endswith(_TEXT_ENDINGS)
 
 
-def _convert(body: bytes, content_type: str, wanted: pages.Format, *, cut: bool) -> str:
-    text = pages.decode(body, content_type, cut=cut)
+def _convert(body: bytes, content_type: str, wanted: page_text.Format, *, cut: bool) -> str:
+    text = page_text.decode(body, content_type, cut=cut)
     is_html = "html" in content_type.lower() or (
         not content_type and text.lstrip()[:15].lower().startswith(("<!doc", "<html"))
     )
     if not is_html or wanted == "html":
         return text
-    return pages.to_markdown(text) if wanted == "markdown" else pages.to_text(text)
+    return page_text.to_markdown(text) if wanted == "markdown" else page_text.to_text(text)
 
 
 def _keep(path: Path, text: str) -> None:

@@ -13,14 +13,14 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools import paths
-from holdfast.tools.globs import compile_glob
-from holdfast.tools.ignore import Ignore
+from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_changes import told
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.ripgrep import ripgrep_command, run_search
-from holdfast.tools.searching import Place, in_thread, newest_first, place_of, search_plan
-from holdfast.tools.walk import walk
-from holdfast.tools.writing import told
+from holdfast.tools.search.glob_pattern import compile_glob
+from holdfast.tools.search.ignore_rules import Ignore
+from holdfast.tools.search.ripgrep import ripgrep_command, run_search
+from holdfast.tools.search.search_root import Place, in_thread, newest_first, place_of, search_plan
+from holdfast.tools.search.tree_walk import walk
 
 DEFAULT_LIMIT = 200
 _MOST_BYTES = 64 * 1024 * 1024
@@ -53,7 +53,7 @@ class Glob:
         wanted = compile_glob(pattern)
         place = await asyncio.to_thread(place_of, path, context, plan)
         if not place.is_dir:
-            raise ToolError(f"{paths.shown(place.path, context.workspace)!r} is a file; glob searches directories")
+            raise ToolError(f"{tool_paths.shown(place.path, context.workspace)!r} is a file; glob searches directories")
         names, cut = await _names(place, context)
         found = await in_thread(lambda stopped: _matching(place, names, wanted, stopped))
         shown = [place.name(name, context.workspace) for name in found[: arguments.limit]]

@@ -13,14 +13,14 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools import plain_search
-from holdfast.tools.disk import MAX_FILE_BYTES
-from holdfast.tools.globs import compile_glob
-from holdfast.tools.ignore import Ignore
+from holdfast.tools.files.file_changes import told
+from holdfast.tools.files.file_reading import MAX_FILE_BYTES
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.ripgrep import Ran, ripgrep_command, run_search
-from holdfast.tools.searching import Place, newest_first, place_of, search_plan
-from holdfast.tools.writing import told
+from holdfast.tools.search import python_search
+from holdfast.tools.search.glob_pattern import compile_glob
+from holdfast.tools.search.ignore_rules import Ignore
+from holdfast.tools.search.ripgrep import Ran, ripgrep_command, run_search
+from holdfast.tools.search.search_root import Place, newest_first, place_of, search_plan
 
 DEFAULT_LIMIT = 100
 MAX_LINE_CHARS = 400
@@ -85,7 +85,7 @@ def _options(arguments: Arguments, place: Place) -> list[str]:
 
 
 def _plain_command(arguments: Arguments, place: Place) -> list[str]:
-    question = plain_search.Question(
+    question = python_search.Question(
         pattern=arguments.pattern,
         ignore_case=arguments.ignore_case,
         literal=arguments.literal,
@@ -93,7 +93,7 @@ def _plain_command(arguments: Arguments, place: Place) -> list[str]:
         context=arguments.context,
         width=MAX_LINE_CHARS * 4,
     )
-    return plain_search.command(question, root=place.root, start=place.start)
+    return python_search.command(question, root=place.root, start=place.start)
 
 
 def _failure(ran: Ran, dialect: str) -> str:

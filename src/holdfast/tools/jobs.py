@@ -17,7 +17,7 @@ from msgspec import Meta
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Job
-from holdfast.tools.commands import LiveCommand
+from holdfast.tools.process.live_command import LiveCommand
 from holdfast.tools.protocol import Context, Output, Plan
 
 logger = logging.getLogger(__name__)

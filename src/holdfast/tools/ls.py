@@ -10,12 +10,12 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools import paths
-from holdfast.tools.ignore import Ignore
+from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_changes import told
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.searching import Place, in_thread, place_of, search_plan
-from holdfast.tools.walk import Entry, walk
-from holdfast.tools.writing import told
+from holdfast.tools.search.ignore_rules import Ignore
+from holdfast.tools.search.search_root import Place, in_thread, place_of, search_plan
+from holdfast.tools.search.tree_walk import Entry, walk
 
 MAX_ENTRIES = 1_000
 DEFAULT_DEPTH = 3
@@ -44,9 +44,9 @@ class Ls:
 def _listing(arguments: Arguments, context: Context, plan: Plan, stopped: Callable[[], bool]) -> str:
     place = place_of(arguments.path, context, plan)
     if not place.is_dir:
-        raise ToolError(f"{paths.shown(place.path, context.workspace)!r} is a file; use view to read it")
+        raise ToolError(f"{tool_paths.shown(place.path, context.workspace)!r} is a file; use view to read it")
     tree = _Tree(place, arguments.depth, stopped)
-    lines = [f"{paths.shown(place.path, context.workspace)}/", *tree.lines(place.start, indent="  ")]
+    lines = [f"{tool_paths.shown(place.path, context.workspace)}/", *tree.lines(place.start, indent="  ")]
     if tree.cut:
         lines.append(f"(cut after {MAX_ENTRIES:,} entries, the upper levels first; list a directory below for more)")
     elif len(lines) == 1:

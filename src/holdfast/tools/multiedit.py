@@ -11,10 +11,10 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools import text_edit, textfile
 from holdfast.tools.edit import done, look_new
+from holdfast.tools.files import text_encoding, text_replace
+from holdfast.tools.files.file_changes import Draft, Found, carry_out, clean_errors, draft, look_existing, plan_for
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.writing import Draft, Found, carry_out, clean_errors, draft, look_existing, plan_for
 
 
 class OneEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,17 +59,17 @@ async def _draft(arguments: Arguments, context: Context) -> Draft:
         found = await look_existing(arguments.path, context)
         return await asyncio.to_thread(_edited, found, None, arguments.edits, first=1)
     found = await look_new(arguments.path, context)
-    return await asyncio.to_thread(_edited, found, textfile.TextFile(first.new_text), rest, first=2)
+    return await asyncio.to_thread(_edited, found, text_encoding.TextFile(first.new_text), rest, first=2)
 
 
-def _edited(found: Found, start: textfile.TextFile | None, edits: Sequence[OneEdit], *, first: int) -> Draft:
+def _edited(found: Found, start: text_encoding.TextFile | None, edits: Sequence[OneEdit], *, first: int) -> Draft:
     file = start or found.text()
     text = file.text
     notes = []
     last = first + len(edits) - 1
     for number, edit in enumerate(edits, start=first):
         try:
-            edited = text_edit.replace(text, old=edit.old_text, new=edit.new_text, replace_all=edit.replace_all)
+            edited = text_replace.replace(text, old=edit.old_text, new=edit.new_text, replace_all=edit.replace_all)
         except ToolError as error:
             raise ToolError(
                 f"{found.name!r}: edit {number} of {last} cannot be made, so none was: {error.message}",
@@ -79,4 +79,4 @@ def _edited(found: Found, start: textfile.TextFile | None, edits: Sequence[OneEd
         if edited.note:
             notes.append(f"edit {number}: {edited.note}")
         text = edited.text
-    return draft(found, textfile.encode(text, file.encoding), notes=[f"{last} edits", *notes])
+    return draft(found, text_encoding.encode(text, file.encoding), notes=[f"{last} edits", *notes])

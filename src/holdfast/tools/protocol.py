@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from holdfast.config import Secret, Settings
 from holdfast.schema.approvals import Effect, QuestionItem, Subject
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 from holdfast.schema.messages import File, ResultStatus
 from holdfast.schema.runs import Outcome
 from holdfast.schema.sessions import Job, Todo
@@ -23,7 +23,7 @@ from holdfast.schema.sessions import Job, Todo
 P_contra = TypeVar("P_contra", bound=msgspec.Struct, contravariant=True)
 
 
-class Plan(Word, frozen=True):
+class Plan(Value, frozen=True):
     """What a call will do, before it does it."""
 
     subject: Subject
@@ -33,7 +33,7 @@ class Plan(Word, frozen=True):
     """By path, the hash of each file that the plan was made from; `run` refuses when one is another now."""
 
 
-class Output(Word, frozen=True):
+class Output(Value, frozen=True):
     """What a call did. An error is raised as `ToolError`; its message goes to the model."""
 
     text: str

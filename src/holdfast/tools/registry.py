@@ -16,9 +16,9 @@ from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
-from holdfast.schema.tools import ToolSpec
+from holdfast.schema.tool_spec import ToolSpec
 from holdfast.tools.protocol import Tool
-from holdfast.tools.schemas import read_arguments, schema_of
+from holdfast.tools.tool_arguments import read_arguments, schema_of
 
 BUILT_IN: tuple[tuple[str, str], ...] = (
     ("bash", "Bash"),

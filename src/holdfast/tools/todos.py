@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Todo, TodoStatus
-from holdfast.schema.text import repaired
+from holdfast.schema.text_repair import repaired
 from holdfast.tools.protocol import Context, Output, Plan
 
 _MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}

@@ -13,11 +13,11 @@ from msgspec import Meta
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.messages import File
-from holdfast.tools import paths, textfile
-from holdfast.tools.disk import content_hash, read_file
-from holdfast.tools.lines import Line, split
+from holdfast.tools.files import text_encoding, tool_paths
+from holdfast.tools.files.file_changes import told
+from holdfast.tools.files.file_reading import content_hash, read_file
+from holdfast.tools.files.line_matching import Line, split
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.writing import told
 
 DEFAULT_LINES = 2_000
 MAX_LINE_CHARS = 2_000
@@ -49,8 +49,8 @@ class View:
     parallel: ClassVar[bool] = True
 
     async def plan(self, arguments: Arguments, context: Context) -> Plan:
-        path = await asyncio.to_thread(paths.resolve, arguments.path, context.workspace)
-        title = told(context, paths.shown(path, context.workspace))
+        path = await asyncio.to_thread(tool_paths.resolve, arguments.path, context.workspace)
+        title = told(context, tool_paths.shown(path, context.workspace))
         return Plan(Subject(self.name, self.effect, title, cwd=str(context.workspace), paths=(str(path),)))
 
     async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
@@ -62,18 +62,18 @@ class View:
 
 def _read(arguments: Arguments, context: Context, plan: Plan) -> tuple[Output, str]:
     """What is shown, and the hash of the whole content."""
-    path = paths.resolve(arguments.path, context.workspace)
-    name = paths.shown(path, context.workspace)
+    path = tool_paths.resolve(arguments.path, context.workspace)
+    name = tool_paths.shown(path, context.workspace)
     if plan.subject.paths != (str(path),):
         raise ToolError(f"{arguments.path!r} leads elsewhere than when this was planned; try again")
     data = read_file(path)
     if data is None:
-        raise paths.missing(path, context.workspace)
+        raise tool_paths.missing(path, context.workspace)
     display = {"path": told(context, name)}
     if media_type := image_type(data):
         image = _image(name, media_type, data, context)
         return Output(f"{image.name}: an image ({media_type})", files=(image,), display=display), content_hash(data)
-    found = textfile.decode(data)
+    found = text_encoding.decode(data)
     if found is None:
         raise ToolError(f"{name!r} is a binary file ({len(data):,} bytes); view shows text and images", code="binary")
     return Output(told(context, _shown(found, arguments)), display=display), content_hash(data)
@@ -96,7 +96,7 @@ def _image(name: str, media_type: str, data: bytes, context: Context) -> File:
     return File(name=told(context, name), media_type=media_type, data=base64.b64encode(data).decode())
 
 
-def _shown(found: textfile.TextFile, arguments: Arguments) -> str:
+def _shown(found: text_encoding.TextFile, arguments: Arguments) -> str:
     lines = split(found.text)
     notes = [found.note()] if found.note() else []
     if not lines:

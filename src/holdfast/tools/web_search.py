@@ -11,13 +11,13 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.config import Keyring, Secret, Settings, search_key
-from holdfast.config.providers import SEARCH_VARIABLES
+from holdfast.config.provider_catalogue import SEARCH_VARIABLES
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Effect, Subject
-from holdfast.schema.text import repaired
-from holdfast.tools.pages import to_text
+from holdfast.schema.text_repair import repaired
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.web import Web
+from holdfast.tools.web.page_text import to_text
+from holdfast.tools.web.web_requests import Web
 
 SECONDS = 20.0
 _LARGEST_ANSWER = 2 << 20

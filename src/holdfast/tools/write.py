@@ -10,10 +10,10 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools import textfile
 from holdfast.tools.edit import done
+from holdfast.tools.files import text_encoding
+from holdfast.tools.files.file_changes import Draft, Found, carry_out, check_read, draft, look, plan_for, told
 from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.writing import Draft, Found, carry_out, check_read, draft, look, plan_for, told
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,16 +50,16 @@ async def _draft(arguments: Arguments, context: Context) -> Draft:
 
 def _replaced(found: Found, content: str) -> Draft:
     """The new text in the old one's encoding and line endings, which the model does not see."""
-    old = textfile.decode(found.data) if found.data else None
+    old = text_encoding.decode(found.data) if found.data else None
     if old is None:
-        return draft(found, textfile.encode(content, "utf-8"))
+        return draft(found, text_encoding.encode(content, "utf-8"))
     notes = []
     if old.crlf and "\r" not in content:
         content = content.replace("\n", "\r\n")
         notes.append("the file's CRLF line endings were kept")
     try:
-        data = textfile.encode(content, old.encoding)
+        data = text_encoding.encode(content, old.encoding)
     except ToolError:
-        data = textfile.encode(content, "utf-8")
+        data = text_encoding.encode(content, "utf-8")
         notes.append("it is UTF-8 now, because its old encoding could not hold the new text")
     return draft(found, data, notes=notes)

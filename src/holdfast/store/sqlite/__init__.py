@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.store.sqlite.store import SqliteStore, open_store
+from holdfast.store.sqlite.sqlite_store import SqliteStore, open_store
 
 __all__ = ["SqliteStore", "open_store"]

@@ -12,7 +12,7 @@ from holdfast.errors import NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.messages import Finish, Message, Shell, Summary, Text, read_message
 from holdfast.store.records import Hit, Page
-from holdfast.store.sqlite import log
+from holdfast.store.sqlite import event_log
 from holdfast.store.sqlite.lookup import require_session
 from holdfast.store.sqlite.transaction import Transaction, conflict
 
@@ -111,7 +111,7 @@ def messages(
         ).fetchall()
         found = tuple(read_message(body) for (body,) in reversed(rows[:limit]))
         rest = found[0].seq if len(rows) > limit else None
-    return Page(items=found, at=log.last_number(sql), next=rest)
+    return Page(items=found, at=event_log.last_number(sql), next=rest)
 
 
 def since_summary(sql: sqlite3.Connection, session_id: str) -> tuple[Message, ...]:

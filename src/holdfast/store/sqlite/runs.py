@@ -11,11 +11,11 @@ import msgspec
 from holdfast.errors import Gone, NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.runs import END_STATES, Run, RunState
+from holdfast.store.public_events import bare
 from holdfast.store.records import LaneRow, LaneRows, Page, RunRecord
-from holdfast.store.sqlite import log
+from holdfast.store.sqlite import event_log
 from holdfast.store.sqlite.lookup import require_session
 from holdfast.store.sqlite.transaction import Transaction, conflict
-from holdfast.store.telling import bare
 from holdfast.store.writes import EndRun, InsertRun, UpdateRun, run_after
 
 _run = msgspec.json.Decoder(Run)
@@ -129,7 +129,7 @@ def runs(
         {"session": session_id, "before": before, "states": wanted, "limit": limit + 1},
     ).fetchall()
     found = tuple(_run.decode(body) for (body,) in rows[:limit])
-    return Page(items=found, at=log.last_number(sql), next=found[-1].seq if len(rows) > limit else None)
+    return Page(items=found, at=event_log.last_number(sql), next=found[-1].seq if len(rows) > limit else None)
 
 
 def lane(sql: sqlite3.Connection, session_id: str) -> LaneRows:

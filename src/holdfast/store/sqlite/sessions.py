@@ -13,7 +13,7 @@ from holdfast.schema.base import encode
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.schema.usage import Usage
 from holdfast.store.records import Page
-from holdfast.store.sqlite import log, messages, runs
+from holdfast.store.sqlite import event_log, messages, runs
 from holdfast.store.sqlite.lookup import require_session
 from holdfast.store.sqlite.transaction import Transaction, conflict
 from holdfast.store.writes import DeleteSession, UpdateSession
@@ -180,7 +180,7 @@ def sessions(
     shown = rows[:limit]
     return Page(
         items=tuple(_session(row) for row in shown),
-        at=log.last_number(sql),
+        at=event_log.last_number(sql),
         next=shown[-1][11] if len(rows) > limit else None,
     )
 

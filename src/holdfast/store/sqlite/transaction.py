@@ -6,10 +6,10 @@ import sqlite3
 from typing import Any
 
 from holdfast.errors import StoreConflict
-from holdfast.schema.base import Word
+from holdfast.schema.base import Value
 
 
-class Home(Word, frozen=True):
+class Home(Value, frozen=True):
     """Where a session belongs."""
 
     workspace_id: str

@@ -1,0 +1,1 @@
+"""One turn: build the request, stream the answer, run the tools, commit, compact, count usage."""

@@ -1,0 +1,229 @@
+"""Folds a model's deltas into the parts of one message. Pure: no clock, no I/O, no tasks.
+
+One `MessageBuilder` is one attempt of one answer. `add` takes each delta once and returns what changed, in the terms of
+the live stream: which part, of which kind, and the text that was added. `parts` gives the message as it stands at any
+time, so that what is stored after a cancel is exactly what was streamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, assert_never
+
+import msgspec
+
+from holdfast.models.protocol import (
+    CallArguments,
+    CallEnd,
+    CallStart,
+    ModelDelta,
+    ReasoningDelta,
+    ReasoningEnd,
+    Stop,
+    TextDelta,
+    UsageReport,
+)
+from holdfast.schema.base import Value
+from holdfast.schema.events import DeltaKind
+from holdfast.schema.messages import Part, Reasoning, Text, ToolCall
+from holdfast.schema.usage import Usage
+
+
+class Grew(Value, frozen=True):
+    """Text came in; ``opened`` when it is the first of its part."""
+
+    part: int
+    of: DeltaKind
+    text: str
+    opened: bool = False
+
+
+class Closed(Value, frozen=True):
+    """A part is complete and can be stored."""
+
+    part: int
+
+
+class _OpenText:
+    __slots__ = ("chunks",)
+
+    def __init__(self) -> None:
+        self.chunks: list[str] = []
+
+    def part(self) -> Part:
+        return Text("".join(self.chunks))
+
+
+class _OpenReasoning:
+    __slots__ = ("chunks", "opaque", "wire")
+
+    def __init__(self) -> None:
+        self.chunks: list[str] = []
+        self.opaque: dict[str, Any] | None = None
+        self.wire = ""
+
+    def part(self) -> Part:
+        return Reasoning("".join(self.chunks), wire=self.wire, opaque=self.opaque)
+
+
+class _OpenCall:
+    __slots__ = ("chunks", "id", "name", "opaque", "provider_id", "wire")
+
+    def __init__(self, call_id: str, start: CallStart) -> None:
+        self.id = call_id
+        self.name = start.name
+        self.provider_id = start.provider_id
+        self.chunks: list[str] = []
+        self.opaque: dict[str, Any] | None = None
+        self.wire = ""
+
+    def part(self) -> Part:
+        arguments, malformed = _arguments("".join(self.chunks))
+        return ToolCall(
+            id=self.id,
+            name=self.name,
+            arguments=arguments,
+            malformed=malformed,
+            provider_id=self.provider_id,
+            opaque=self.opaque,
+            wire=self.wire,
+        )
+
+
+_Open = _OpenText | _OpenReasoning | _OpenCall
+
+
+class MessageBuilder:
+    """The answer of one attempt, as far as it has come."""
+
+    def __init__(self, new_call_id: Callable[[], str]) -> None:
+        self._new_call_id = new_call_id
+        self._slots: list[_Open] = []
+        self._done: dict[int, Part] = {}
+        self._calls: dict[int, int] = {}
+        self._writing: int | None = None
+        """The text or reasoning part that the next words belong to."""
+        self.closed = 0
+        """How many parts are complete, counted from the first up to one that is not."""
+        self.usage: Usage | None = None
+        self.stop: Stop | None = None
+
+    def add(self, delta: ModelDelta) -> tuple[Grew | Closed, ...]:
+        """Take one delta in; what changed, in order."""
+        match delta:
+            case TextDelta(text):
+                return self._write(_OpenText, "text", text)
+            case ReasoningDelta(text):
+                return self._write(_OpenReasoning, "reasoning", text)
+            case ReasoningEnd():
+                return self._end_reasoning(delta)
+            case CallStart():
+                return self._start_call(delta)
+            case CallArguments(index, text):
+                slot = self._calls.get(index)
+                if slot is None or slot in self._done:
+                    return ()
+                self._slots[slot].chunks.append(text)
+                return (Grew(slot, "arguments", text),)
+            case CallEnd():
+                return self._end_call(delta)
+            case UsageReport(usage):
+                self.usage = usage
+                return ()
+            case Stop():
+                self.stop = delta
+                return self._close_all()
+            case _:
+                assert_never(delta)
+
+    def parts(self) -> tuple[Part, ...]:
+        """Every part as it stands, whether complete or not. Empty text is left out only at the end."""
+        return tuple(self._done.get(slot) or self._slots[slot].part() for slot in range(len(self._slots)))
+
+    def complete_parts(self) -> tuple[Part, ...]:
+        """For a message that was cut off: calls whose arguments never ended were never asked for, and are left out."""
+        return tuple(
+            self._done.get(slot) or open_part.part()
+            for slot, open_part in enumerate(self._slots)
+            if slot in self._done or not isinstance(open_part, _OpenCall)
+        )
+
+    def call(self, slot: int) -> tuple[str, str] | tuple[None, None]:
+        """The id and the tool's name of a part that is a call."""
+        found = self._slots[slot]
+        return (found.id, found.name) if isinstance(found, _OpenCall) else (None, None)
+
+    def _write(
+        self, kind: type[_OpenText] | type[_OpenReasoning], of: DeltaKind, text: str
+    ) -> tuple[Grew | Closed, ...]:
+        if not text:
+            return ()
+        slot = self._writing
+        if slot is not None and type(self._slots[slot]) is kind:
+            self._slots[slot].chunks.append(text)
+            return (Grew(slot, of, text),)
+        before = self._close_writing()
+        slot = self._open(kind())
+        self._writing = slot
+        self._slots[slot].chunks.append(text)
+        return (*before, Grew(slot, of, text, opened=True))
+
+    def _end_reasoning(self, delta: ReasoningEnd) -> tuple[Grew | Closed, ...]:
+        before: tuple[Grew | Closed, ...] = ()
+        slot = self._writing
+        if slot is None or not isinstance(self._slots[slot], _OpenReasoning):
+            if delta.opaque is None:
+                return ()
+            before = self._close_writing()  # opaque data without words: redacted thinking
+            slot = self._writing = self._open(_OpenReasoning())
+        reasoning = self._slots[slot]
+        assert isinstance(reasoning, _OpenReasoning)
+        reasoning.opaque, reasoning.wire = delta.opaque, delta.wire
+        return (*before, *self._close_writing())
+
+    def _start_call(self, start: CallStart) -> tuple[Grew | Closed, ...]:
+        before = self._close_writing()
+        slot = self._open(_OpenCall(self._new_call_id(), start))
+        self._calls[start.index] = slot
+        return (*before, Grew(slot, "arguments", "", opened=True))
+
+    def _end_call(self, end: CallEnd) -> tuple[Grew | Closed, ...]:
+        slot = self._calls.get(end.index)
+        if slot is None or slot in self._done:
+            return ()
+        call = self._slots[slot]
+        assert isinstance(call, _OpenCall)
+        call.opaque, call.wire = end.opaque, end.wire
+        return self._close(slot)
+
+    def _close_all(self) -> tuple[Grew | Closed, ...]:
+        closed = [change for slot in range(len(self._slots)) for change in self._close(slot)]
+        self._writing = None
+        return tuple(closed)
+
+    def _close_writing(self) -> tuple[Grew | Closed, ...]:
+        slot, self._writing = self._writing, None
+        return () if slot is None else self._close(slot)
+
+    def _close(self, slot: int) -> tuple[Closed, ...]:
+        if slot in self._done:
+            return ()
+        self._done[slot] = self._slots[slot].part()
+        while self.closed in self._done:
+            self.closed += 1
+        return (Closed(slot),)
+
+    def _open(self, part: _Open) -> int:
+        self._slots.append(part)
+        return len(self._slots) - 1
+
+
+def _arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """The arguments, or the text that is no JSON object. Models send nothing at all for no arguments."""
+    if not text.strip():
+        return {}, None
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return {}, text
+    return (found, None) if isinstance(found, dict) else ({}, text)

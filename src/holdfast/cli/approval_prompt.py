@@ -1,0 +1,192 @@
+"""Approvals and questions at the prompt. Whoever answers first wins; an answer from elsewhere ends the wait here."""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Callable
+from typing import TextIO, TypeVar
+
+from holdfast.cli.screen import Screen, one_line, plain
+from holdfast.client.sync_client import SyncClient
+from holdfast.errors import BadRequest, Conflict, Gone, NotFound
+from holdfast.schema.approvals import Approval, Decision, Question, QuestionItem
+
+T = TypeVar("T")
+
+_LOOK_SECONDS = 1.0
+_ANSWERS: dict[str, Decision] = {"y": "once", "s": "session", "a": "always", "n": "deny"}
+_MOST_DIFF_LINES = 60
+
+
+class AnsweredElsewhere(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class ApprovalPrompt:
+    """Puts what the agent asks to the person at the terminal."""
+
+    def __init__(self, client: SyncClient, screen: Screen, *, source: TextIO | None = None) -> None:
+        self._client = client
+        self._screen = screen
+        self._source = source or sys.stdin
+        self._has_ended = False
+
+    def approval(self, asked: Approval) -> None:
+        approval = self._still_open(lambda: self._client.approval(asked.id))
+        if approval is None:
+            return
+        self._show_approval(approval)
+        self._forget_what_was_typed()
+        try:
+            decision, feedback = self._decision(lambda: self._client.approval(approval.id).state == "open")
+            self._client.answer_approval(approval.id, decision, feedback=feedback)
+            self._screen.note(f"  {_said(decision, approval)}")
+        except (AnsweredElsewhere, Conflict, Gone, NotFound):
+            self._screen.note("  answered elsewhere")
+
+    def question(self, asked: Question) -> None:
+        question = self._still_open(lambda: self._client.question(asked.id))
+        if question is None:
+            return
+        self._forget_what_was_typed()
+        try:
+            answers = self._answers(question)
+            self._client.answer_question(question.id, answers)
+        except (AnsweredElsewhere, Conflict, Gone, NotFound):
+            self._screen.note("  answered elsewhere")
+        except BadRequest as error:
+            self._screen.warn(f"  {error.message}")
+            self._client.answer_question(question.id, None)
+
+    def _forget_what_was_typed(self) -> None:
+        """Keys that were pressed before the question was there are no answer to it."""
+        import termios
+
+        try:
+            termios.tcflush(self._source, termios.TCIFLUSH)
+        except (termios.error, ValueError):
+            pass  # no terminal: nothing is typed ahead
+
+    def _still_open(self, get: Callable[[], T]) -> T | None:
+        try:
+            found = get()
+        except (Gone, NotFound):
+            return None
+        return found if getattr(found, "state", "") == "open" else None
+
+    def _show_approval(self, approval: Approval) -> None:
+        style = self._screen.style
+        self._screen.status(None)
+        self._screen.warn(f"{style.warm('?')} {approval.tool}: {style.bold(plain(approval.title))}")
+        if approval.why:
+            self._screen.warn(f"  {style.dim(one_line(approval.why))}")
+        diff = approval.display.get("diff")
+        if isinstance(diff, str) and diff:
+            lines = plain(diff).splitlines()
+            for line in lines[:_MOST_DIFF_LINES]:
+                self._screen.warn("  " + coloured(line, self._screen))
+            if len(lines) > _MOST_DIFF_LINES:
+                self._screen.warn(f"  … {len(lines) - _MOST_DIFF_LINES} more lines")
+        if approval.patterns:
+            self._screen.warn(f"  {style.dim('always would save: ' + ', '.join(map(one_line, approval.patterns)))}")
+
+    def _decision(self, is_open: Callable[[], bool]) -> tuple[Decision, str]:
+        ask = "  [y] once  [s] this session  [a] always  [n] no, or 'n and why': "
+        while True:
+            line = self._line(ask, is_open)
+            if line is None:
+                return "deny", ""
+            word, _, rest = line.strip().partition(" ")
+            decision = _ANSWERS.get(word.lower()[:1]) if word else None
+            if decision is not None and word.lower() in (word.lower()[:1], "yes", "no", decision):
+                return decision, rest.strip() if decision == "deny" else ""
+            self._screen.warn("  please answer with y, s, a or n")
+
+    def _answers(self, question: Question) -> list[list[str]] | None:
+        found: list[list[str]] = []
+        for item in question.items:
+            answer = self._answer(item, lambda: self._client.question(question.id).state == "open")
+            if answer is None:
+                return None
+            found.append(answer)
+        return found
+
+    def _answer(self, item: QuestionItem, is_open: Callable[[], bool]) -> list[str] | None:
+        self._screen.status(None)
+        self._screen.warn(f"{self._screen.style.warm('?')} {self._screen.style.bold(plain(item.text))}")
+        for number, option in enumerate(item.options, 1):
+            self._screen.warn(f"  {number}  {plain(option)}")
+        while True:
+            line = self._line(f"  {_HOW[item.kind]}: ", is_open)
+            if line is None:
+                return None
+            chosen = chosen_of(item, line.strip())
+            if chosen is not None:
+                return chosen
+            self._screen.warn("  that is none of the choices")
+
+    def _line(self, prompt: str, is_open: Callable[[], bool]) -> str | None:
+        """A line from the person, ``None`` at the end of their input (Ctrl-D)."""
+        if self._has_ended:
+            return None
+        self._screen.err.write(prompt)
+        self._screen.err.flush()
+        while not select.select([self._source], [], [], _LOOK_SECONDS)[0]:
+            if not is_open():
+                self._screen.err.write("\n")
+                raise AnsweredElsewhere
+        line = self._source.readline()
+        if not line:
+            self._has_ended = True
+            self._screen.err.write("\n")
+            return None
+        return line
+
+
+_HOW = {
+    "yes_no": "y or n, Ctrl-D for no answer",
+    "single": "number, Ctrl-D for no answer",
+    "multiple": "numbers with commas, Ctrl-D for no answer",
+    "text": "your answer, Ctrl-D for none",
+}
+
+
+def chosen_of(item: QuestionItem, line: str) -> list[str] | None:
+    """What was typed, as the answer it means; ``None`` if it means none. Pure."""
+    match item.kind:
+        case "yes_no":
+            return {"y": ["yes"], "yes": ["yes"], "n": ["no"], "no": ["no"]}.get(line.lower())
+        case "single" | "multiple":
+            words = [word.strip() for word in line.split(",")] if item.kind == "multiple" else [line]
+            found = [_option(item, word) for word in words if word]
+            return None if not found or None in found else [option for option in found if option is not None]
+        case _:
+            return [line] if line else None
+
+
+def _option(item: QuestionItem, word: str) -> str | None:
+    if word.isascii() and word.isdigit():
+        return item.options[int(word) - 1] if 0 < int(word) <= len(item.options) else None
+    return word if word in item.options else None
+
+
+def _said(decision: Decision, approval: Approval) -> str:
+    match decision:
+        case "once":
+            return "allowed once"
+        case "session":
+            return "allowed for this session"
+        case "always":
+            return f"allowed always: {', '.join(map(one_line, approval.patterns))}"
+        case _:
+            return "denied"
+
+
+def coloured(line: str, screen: Screen) -> str:
+    """A line of a diff."""
+    if line.startswith("+") and not line.startswith("+++"):
+        return screen.style.good(line)
+    if line.startswith("-") and not line.startswith("---"):
+        return screen.style.bad(line)
+    return screen.style.dim(line) if line.startswith(("@@", "---", "+++")) else line

@@ -1,0 +1,132 @@
+"""Parsers that explain themselves: examples in the help, and mistakes in two lines."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+from holdfast.cli.command_table import Command
+from holdfast.cli.exit_status import Exit
+from holdfast.cli.standard_streams import say
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Knows the width without the module that argparse would load for it, with every parser that is made."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+        except (OSError, ValueError):
+            columns = 0
+        super().__init__(prog, max_help_position=30, width=min(columns or 100, 120) - 2)
+
+
+class Parser(argparse.ArgumentParser):
+    def __init__(self, prog: str, **_: object) -> None:
+        super().__init__(prog=prog, formatter_class=_Formatter, allow_abbrev=False)
+        self.words: str | None = None
+        """The argument that takes all words; options may stand between them."""
+
+    def explain(self, description: str, *, examples: Sequence[tuple[str, str]] = ()) -> None:
+        """What the command does, and how it is typed."""
+        self.description = description
+        width = max((len(line) for line, _ in examples), default=0)
+        shown = [f"  {line:<{width}}  {meaning}".rstrip() for line, meaning in examples]
+        self.epilog = "\n".join(["examples:", *shown]) if shown else None
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """A help that cannot be written is no success; argparse would keep that to itself."""
+        if file is not None:
+            file.write(message)
+
+    def error(self, message: str) -> NoReturn:
+        say(f"{self.prog}: {message}\n{' ' * len(self.prog)}  '{self.prog} --help' shows how it is used\n")
+        raise SystemExit(Exit.USAGE)
+
+
+def parser_of(command: Command) -> Parser:
+    """Loads the command's module."""
+    module, _, function = command.home.partition(":")
+    parser = Parser(f"holdfast {command.name}")
+    configure: Callable[[Parser], None] = getattr(import_module(f"holdfast.cli.commands.{module}"), function)
+    configure(parser)
+    _add_common(parser, default=None)
+    return parser
+
+
+def _add_common(parser: Parser, *, default: str | None) -> None:
+    parser.add_argument("--debug", action="store_true", default=default, help=argparse.SUPPRESS)
+    parser.add_argument("-C", dest="directory", metavar="DIR", default=default, help=argparse.SUPPRESS)
+
+
+def family(parser: Parser, *, dest: str = "action") -> Callable[[str, str], Parser]:
+    """For commands that have commands: makes one, with its own help."""
+    actions = parser.add_subparsers(dest=dest, required=True, metavar="COMMAND", parser_class=Parser)
+
+    def make(name: str, summary: str) -> Parser:
+        made = actions.add_parser(name, help=summary)
+        made.description = summary[:1].upper() + summary[1:] + "."
+        _add_common(made, default=argparse.SUPPRESS)  # what was said before the inner command holds
+        return made
+
+    return make
+
+
+def parse(parser: Parser, given: Sequence[str]) -> argparse.Namespace:
+    if parser.words is None:
+        return parser.parse_args(given)
+    end = given.index("--") if "--" in given else len(given)
+    args = parser.parse_intermixed_args(given[:end])
+    getattr(args, parser.words).extend(given[end + 1 :])
+    return args
+
+
+def seconds(text: str) -> float:
+    """``90``, ``90s``, ``5m``, ``1h``: for options that are times."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        value = float(number) * unit
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 31_536_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90, 90s, 5m or 1h")
+    return value
+
+
+def count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
+
+
+def an_id(text: str) -> str:
+    """An id as the server has them: what cannot be one is not asked for."""
+    plain = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-")
+    if not 0 < len(text) <= 128 or not set(text) <= plain or text[0] in "_.:-":
+        raise argparse.ArgumentTypeError(f"{text!r} is no id; ids are letters, digits and _ . : -")
+    return text
+
+
+def place(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no place in a queue; 1 is the next to begin, 2 the one after it …"
+        )
+    return int(text)
+
+
+def dollars(text: str) -> float:
+    try:
+        value = float(text.removeprefix("$"))
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount of dollars; write 0.50")
+    return value

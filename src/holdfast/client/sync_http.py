@@ -1,0 +1,246 @@
+"""HTTP/1.1 over a Unix socket or TCP, on plain sockets: all that the command line needs, without an event loop.
+
+A connection is kept between requests. Whatever goes wrong in the middle of an exchange closes it, so that no answer is
+ever read as the answer to another question.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+
+from holdfast.client.server_address import Address
+from holdfast.errors import ClientError, NoAnswer, NotOurs, Unreachable
+from holdfast.schema.base import Value
+
+CONNECT_SECONDS = 10.0
+_LONGEST_HEAD = 64 * 1024
+_CHUNK = 64 * 1024
+_FULL_SECONDS = 0.02
+
+
+class Head(Value, frozen=True):
+    """How an answer begins."""
+
+    status: int
+    headers: dict[str, str]
+    """Names in lower case; of repeated ones the last."""
+
+    @property
+    def length(self) -> int | None:
+        """Bytes of the body, where that was said."""
+        text = self.headers.get("content-length")
+        if text is None:
+            return 0 if self.status in (204, 304) else None
+        if not text.isascii() or not text.isdigit():
+            raise NotOurs(f"the answer says that its length is {text!r}")
+        return int(text)
+
+    @property
+    def chunked(self) -> bool:
+        return self.headers.get("transfer-encoding", "").lower() == "chunked"
+
+    @property
+    def keeps_alive(self) -> bool:
+        return self.headers.get("connection", "").lower() != "close"
+
+
+class Connection:
+    """One connection to a server, for one exchange after the other. Opened by the first."""
+
+    def __init__(self, address: Address, *, headers: Mapping[str, str]) -> None:
+        self._address = address
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self._socket: socket.socket | None = None
+        self._received = b""
+        self._deadline = 0.0
+        self.peer: int | None = None
+        """The process that was connected to last, as far as the platform tells."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._received = b""
+
+    def exchange(
+        self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> tuple[Head, bytes]:
+        """Send a request and read its whole answer."""
+        try:
+            head = self.begin(method, target, body=body, headers=headers, seconds=seconds)
+            pieces = list(self.pieces(head))
+            if not head.keeps_alive or (head.length is None and not head.chunked):
+                self.close()
+            return head, b"".join(pieces)
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(
+        self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> Head:
+        """Send a request and read how its answer begins; `pieces` gives the rest. Close the connection on any error."""
+        self.allow(seconds)
+        if self._socket is None:
+            self._connect()
+        self._send(self._request(method, target, body, headers))
+        while (head := self._read_head()).status < 200:  # only announces the answer
+            pass
+        return head
+
+    def allow(self, seconds: float) -> None:
+        """From now on, what is read must come within this time."""
+        self._deadline = time.monotonic() + seconds
+
+    def pieces(self, head: Head) -> Iterator[bytes]:
+        """The body, as it comes."""
+        if head.chunked:
+            yield from self._chunks()
+        elif head.length is not None:
+            left = head.length
+            while left:
+                piece = self._some(left)
+                left -= len(piece)
+                yield piece
+        else:
+            while piece := self._some(_CHUNK, ending=True):
+                yield piece
+
+    def _request(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+        lines = f"{method} {target} HTTP/1.1\r\nHost: {self._address.authority}\r\n{self._headers}"
+        lines += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        if body is None:
+            length = "" if method == "GET" else "Content-Length: 0\r\n"
+            return f"{lines}{length}\r\n".encode("latin-1")
+        length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        return f"{lines}{length}\r\n".encode("latin-1") + body
+
+    def _connect(self) -> None:
+        address = self._address
+        try:
+            if address.path is not None:
+                made = self._connect_to_path(address.path)
+            else:
+                made = socket.create_connection((address.host, address.port), timeout=CONNECT_SECONDS)
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except TimeoutError:
+            raise Unreachable(f"no connection to {address} within {CONNECT_SECONDS:g} s") from None
+        except OSError as error:
+            raise Unreachable(f"cannot connect to {address}: {error.strerror or error}") from None
+        self._socket, self._received = made, b""
+        self.peer = self._peer_of(made)
+
+    def _connect_to_path(self, path: str) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.settimeout(CONNECT_SECONDS)
+        try:
+            while True:
+                try:
+                    made.connect(path)
+                except BlockingIOError as error:  # others wait before us, and the server takes nobody
+                    if time.monotonic() >= self._deadline:
+                        raise NoAnswer(f"the server at {self._address} takes no connections") from error
+                    time.sleep(_FULL_SECONDS)
+                else:
+                    return made
+        except BaseException:
+            made.close()
+            raise
+
+    def _send(self, request: bytes) -> None:
+        assert self._socket is not None
+        try:
+            self._socket.settimeout(self._left())
+            self._socket.sendall(request)
+        except OSError as error:
+            # A server that refuses a body may answer before it has read it all: the answer decides.
+            if not isinstance(error, BrokenPipeError | ConnectionResetError):
+                raise self._broken(error) from None
+
+    def _read_head(self) -> Head:
+        while (end := self._received.find(b"\r\n\r\n")) < 0:
+            if len(self._received) > _LONGEST_HEAD:
+                raise NotOurs(f"what listens at {self._address} does not speak HTTP")
+            self._receive()
+        raw, self._received = self._received[:end], self._received[end + 4 :]
+        status_line, *lines = raw.decode("latin-1").split("\r\n")
+        version, _, rest = status_line.partition(" ")
+        status = rest[:3]
+        if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit()):
+            raise NotOurs(f"what listens at {self._address} does not speak HTTP")
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        if version == "HTTP/1.0":
+            headers.setdefault("connection", "close")
+        return Head(int(status), headers)
+
+    def _chunks(self) -> Iterator[bytes]:
+        while size := self._chunk_size():
+            while size:
+                piece = self._some(min(size, _CHUNK))
+                size -= len(piece)
+                yield piece
+            if self._line():
+                raise NotOurs("the answer's chunks are malformed")
+        while self._line():  # trailers say nothing to us
+            pass
+
+    def _chunk_size(self) -> int:
+        line = self._line().partition(b";")[0].strip()
+        try:
+            return int(line, 16)
+        except ValueError:
+            raise NotOurs("the answer's chunks are malformed") from None
+
+    def _line(self) -> bytes:
+        while (end := self._received.find(b"\r\n")) < 0:
+            if len(self._received) > _LONGEST_HEAD:
+                raise NotOurs("the answer's chunks are malformed")
+            self._receive()
+        line, self._received = self._received[:end], self._received[end + 2 :]
+        return line
+
+    def _some(self, most: int, *, ending: bool = False) -> bytes:
+        """At least one byte; none at all only where the end of the connection is the end of the body."""
+        if not self._received:
+            self._receive(ending=ending)
+        piece, self._received = self._received[:most], self._received[most:]
+        return piece
+
+    def _receive(self, *, ending: bool = False) -> None:
+        assert self._socket is not None
+        try:
+            self._socket.settimeout(self._left())
+            got = self._socket.recv(_CHUNK)
+        except OSError as error:
+            raise self._broken(error) from None
+        if not got and not ending:
+            raise Unreachable(f"the server at {self._address} closed the connection")
+        self._received += got
+
+    def _left(self) -> float:
+        return max(self._deadline - time.monotonic(), 0.001)
+
+    def _broken(self, error: OSError) -> ClientError:
+        if isinstance(error, TimeoutError):
+            who = f" (process {self.peer})" if self.peer else ""
+            what = f"the server at {self._address}{who} has not answered in time"
+            return NoAnswer(what, detail={"pid": self.peer} if self.peer else None)
+        return Unreachable(f"the connection to {self._address} broke: {error.strerror or error}")
+
+    def _peer_of(self, made: socket.socket) -> int | None:
+        if self._address.path is None or not hasattr(socket, "SO_PEERCRED"):
+            return None
+        try:
+            return struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0] or None
+        except OSError:
+            return None

@@ -1,0 +1,100 @@
+"""Changes single keys of a configuration file and leaves the rest of it, comments included, as it is.
+
+The new text is checked like any file before it is written, and read back to say exactly what was asked for; a file
+that would not is left untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.config.layers import join, raise_problems
+from holdfast.config.setting_checks import check_layer
+from holdfast.config.setting_decoding import decode
+from holdfast.config.setting_sources import Layer, LayerKind, checked_key, layer_from_text
+from holdfast.config.settings import Settings
+from holdfast.config.small_files import exclusive, problem_with, read_text, write_atomic
+from holdfast.config.toml_document import KeyPath, TomlError, format_key, parse_toml
+
+
+def edit_config(path: Path, changes: Mapping[str, Any], *, kind: LayerKind = "user") -> None:
+    """Set values by dotted key, or remove them with ``None``, all or none. Blocks: call it in a thread."""
+    edits = {checked_key(key): value for key, value in changes.items()}
+    with exclusive(path):
+        text = read_text(path) or ""
+        layer_from_text(text, kind=kind, path=path)
+        edited = _edited(text, edits, path=path)
+        layer = Layer(kind, str(path), layer_from_text(edited, kind=kind, path=path).data)
+        if kind == "project":
+            problems, _ = check_layer(layer, own=Settings())
+            raise_problems(problems, [layer])
+        else:
+            join([layer])
+        if edited != text:
+            write_atomic(path, edited.encode())
+
+
+def value_from_text(key: str, text: str) -> Any:
+    """A value as typed on a command line: TOML where it is, plain text where it is not, whichever the key takes."""
+    path = checked_key(key)
+    candidates: list[Any] = [text]
+    try:
+        candidates.insert(0, parse_toml(f"value = {text}")["value"])
+    except TomlError:
+        pass
+    for value in candidates:
+        data: Any = value
+        for part in reversed(path):
+            data = {part: data}
+        if not decode(data)[1]:
+            return value
+    return candidates[-1]
+
+
+def _edited(text: str, edits: Mapping[KeyPath, Any], *, path: Path) -> str:
+    from tomlkit import parse
+    from tomlkit.exceptions import TOMLKitError
+
+    expected = parse_toml(text)
+    document = parse(text)
+    try:
+        for key, value in edits.items():
+            if value is None:
+                _remove(expected, key)
+                _remove(document, key)
+            else:
+                _put(expected, key, value, nest=lambda container: {})
+                _put(document, key, value, nest=_new_table)
+        edited = document.as_string()
+        if parse_toml(edited) == expected:
+            return edited
+    except (TOMLKitError, TomlError, KeyError, TypeError, AttributeError, ValueError):
+        pass
+    keys = ", ".join(format_key(key) for key in edits)
+    raise problem_with(path, f"{keys} cannot be changed without changing more; please edit the file by hand")
+
+
+def _put(container: MutableMapping[str, Any], key: KeyPath, value: Any, *, nest: Callable[[Any], Any]) -> None:
+    for part in key[:-1]:
+        if part not in container:
+            container[part] = nest(container)
+        container = container[part]
+    container[key[-1]] = value
+
+
+def _remove(container: MutableMapping[str, Any], key: KeyPath) -> None:
+    for part in key[:-1]:
+        if part not in container:
+            return
+        container = container[part]
+    container.pop(key[-1], None)
+
+
+def _new_table(container: Any) -> Any:
+    """A table inside another: on a line of its own, unless its parent is all on one line."""
+    from tomlkit import inline_table, table
+    from tomlkit.items import InlineTable
+
+    return inline_table() if isinstance(container, InlineTable) else table(is_super_table=True)

@@ -1,0 +1,261 @@
+"""Which models can be used: the built-in catalogue, joined with the configuration and the keys that are there.
+
+A provider is active when its key is there. Nothing here talks to anybody: what local servers have is discovered by
+`models/` and handed in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.config.provider_catalogue import PROVIDERS, SEARCH_VARIABLES, CatalogueModel, CatalogueProvider, Price
+from holdfast.config.secrets import find_source
+from holdfast.config.settings import ModelSettings, PriceSettings, Provider, Settings, Wire
+from holdfast.config.value_types import Headers, KeySource, Url
+from holdfast.errors import NoModel
+
+_MOST_NAMED = 12
+
+
+class ActiveProvider(msgspec.Struct, frozen=True):
+    """A provider as it would be used."""
+
+    id: str
+    name: str
+    wire: Wire
+    base_url: Url
+    key: KeySource | None = None
+    """Where its key comes from; ``None`` for one that needs none."""
+    local: bool = False
+    missing: str = ""
+    """What to do before it can be used; empty if it can."""
+
+    @property
+    def active(self) -> bool:
+        return not self.missing
+
+
+class ResolvedModel(msgspec.Struct, frozen=True):
+    """Everything that is needed to speak to a model, but the key itself."""
+
+    name: str
+    """``provider/model``."""
+    provider: str
+    model: str
+    """The id that the provider knows it by."""
+    title: str
+    wire: Wire
+    base_url: Url
+    key: KeySource | None
+    """For `Keyring.resolve`; ``None`` when no key is needed."""
+    headers: Headers
+    """Ready to send: variables are filled in."""
+    body: dict[str, Any]
+    """Merged into each request, over what the wire makes."""
+    context_window: int = 0
+    """0: unknown."""
+    max_output: int = 0
+    images: bool = False
+    reasoning: tuple[str, ...] = ()
+    price: Price | None = None
+    local: bool = False
+
+
+class Catalogue:
+    """The models of one configuration and one environment. Immutable."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        env: Mapping[str, str],
+        stored: Collection[str] = (),
+        discovered: Mapping[str, Sequence[CatalogueModel]] | None = None,
+    ) -> None:
+        """`stored`: names of providers with a stored key. `discovered`: what local servers say they have."""
+        self._settings = settings
+        self._env = env
+        self._stored = frozenset(stored)
+        self._discovered = discovered or {}
+
+    def providers(self) -> tuple[ActiveProvider, ...]:
+        """All there are, active or not: configured ones first, then the built-in in their order."""
+        own = [name for name in self._settings.providers if name not in PROVIDERS]
+        return tuple(self._provider(name) for name in (*own, *PROVIDERS) if self._configured(name).enabled)
+
+    def models(self) -> tuple[ResolvedModel, ...]:
+        """Every known model of the active providers."""
+        return tuple(
+            self._resolve(provider, model)
+            for provider in self.providers()
+            if provider.active
+            for model in self._models(provider.id).values()
+        )
+
+    def resolve(self, name: str) -> ResolvedModel:
+        """A model by ``provider/model``, or by its id alone where only one active provider has it."""
+        provider_id, slash, model_id = name.partition("/")
+        if slash and model_id and self._exists(provider_id):
+            provider = self._provider(provider_id)
+            model = self._models(provider_id).get(model_id)
+            if model is None and not self._passes_any(provider_id):
+                raise self._unknown(name)
+            if provider.missing:
+                raise NoModel(f"model {name!r} cannot be used: {provider.missing}", detail={"model": name})
+            return self._resolve(provider, model or CatalogueModel(model_id))
+        found = [model for model in self.models() if model.model == name and model.provider != "offline"]
+        if len(found) == 1:
+            return found[0]
+        raise self._unknown(name)
+
+    def large(self) -> ResolvedModel:
+        """The configured model, or the best choice among the active providers."""
+        if name := self._settings.models.large:
+            return self.resolve(name)
+        if model := next(self._choices(), None):
+            return model
+        raise NoModel(
+            "no model is configured and no provider has a key; set one (for example ANTHROPIC_API_KEY, or "
+            "'holdfast key set anthropic'), start a local model server, or try '--model offline/demo'"
+        )
+
+    def small(self, *, beside: ResolvedModel | None = None) -> ResolvedModel:
+        """The configured small model, or the provider's own beside the large one, or the large one itself."""
+        if name := self._settings.models.small:
+            return self.resolve(name)
+        large = beside or self.large()
+        builtin = PROVIDERS.get(large.provider)
+        if builtin and builtin.small and builtin.small in self._models(large.provider):
+            return self.resolve(f"{large.provider}/{builtin.small}")
+        return large
+
+    def _choices(self) -> Iterator[ResolvedModel]:
+        """What to work with when nothing is said: own providers, then built-in ones, then what local servers have."""
+        active = [provider for provider in self.providers() if provider.active and provider.id != "offline"]
+        for provider in sorted(active, key=lambda provider: provider.id in PROVIDERS and provider.local):
+            models = self._models(provider.id)
+            builtin = PROVIDERS.get(provider.id)
+            if builtin and builtin.large and builtin.large in models:
+                yield self._resolve(provider, models[builtin.large])
+            elif models and (builtin is None or builtin.any_model):
+                yield self._resolve(provider, next(iter(models.values())))
+
+    def _exists(self, name: str) -> bool:
+        return (name in PROVIDERS or name in self._settings.providers) and self._configured(name).enabled
+
+    def _configured(self, name: str) -> Provider:
+        return self._settings.providers.get(name) or Provider()
+
+    def _passes_any(self, name: str) -> bool:
+        builtin = PROVIDERS.get(name)
+        return builtin.any_model if builtin else not self._configured(name).models
+
+    def _provider(self, name: str) -> ActiveProvider:
+        builtin = PROVIDERS.get(name)
+        own = self._configured(name)
+        variables = builtin.key_env if builtin else ()
+        source = find_source(own.api_key, name=name, variables=variables, env=self._env, stored=self._stored)
+        base_url = own.base_url or Url(_address(builtin, self._env) if builtin else "")
+        local = builtin.local if builtin else source is None
+        wire: Wire = own.wire or (builtin.wire if builtin else "openai-chat")
+        missing = ""
+        if source is None and variables:
+            missing = f"{name!r} has no key; set {variables[0]} or run 'holdfast key set {name}'"
+        elif not base_url and wire != "scripted":
+            variable = f"set {builtin.address_env} or " if builtin and builtin.address_env else "set "
+            missing = f"{name!r} has no address; {variable}providers.{name}.base_url"
+        title = own.name or (builtin.name if builtin else name)
+        return ActiveProvider(name, title, wire, base_url, source, local, missing)
+
+    def _models(self, provider: str) -> dict[str, CatalogueModel]:
+        builtin = PROVIDERS.get(provider)
+        found = {model.id: model for model in self._discovered.get(provider, ())}
+        if builtin:
+            found |= {model.id: model for model in builtin.models}
+        for model_id, own in self._configured(provider).models.items():
+            found[model_id] = _override(found.get(model_id) or CatalogueModel(model_id), own)
+        return found
+
+    def _resolve(self, provider: ActiveProvider, model: CatalogueModel) -> ResolvedModel:
+        own = self._configured(provider.id)
+        own_model = own.models.get(model.id)
+        return ResolvedModel(
+            name=f"{provider.id}/{model.id}",
+            provider=provider.id,
+            model=model.id,
+            title=model.name or model.id,
+            wire=provider.wire,
+            base_url=provider.base_url,
+            key=provider.key,
+            headers=Headers(own.headers.expand(self._env)),
+            body={**own.body, **own_model.body} if own_model else own.body,
+            context_window=model.context_window,
+            max_output=model.max_output,
+            images=model.images,
+            reasoning=model.reasoning,
+            price=model.price or (Price() if provider.local else None),
+            local=provider.local,
+        )
+
+    def _unknown(self, name: str) -> NoModel:
+        import difflib
+
+        known = [model.name for model in self.models()]
+        close = difflib.get_close_matches(name, known, n=_MOST_NAMED, cutoff=0.4)
+        named = [*close, *(model for model in known if model not in close)][:_MOST_NAMED]
+        more = f" and {len(known) - len(named)} more" if len(known) > len(named) else ""
+        return NoModel(
+            f"model {name!r} is not configured; known: {', '.join(named) or 'none'}{more}",
+            detail={"model": name, "known": known},
+        )
+
+
+def resolve_model(
+    name: str, settings: Settings, *, env: Mapping[str, str] | None = None, stored: Collection[str] = ()
+) -> ResolvedModel:
+    """One model of a configuration; `Catalogue` for more than one."""
+    return Catalogue(settings, env=os.environ if env is None else env, stored=stored).resolve(name)
+
+
+def search_key(settings: Settings, *, env: Mapping[str, str], stored: Collection[str] = ()) -> KeySource | None:
+    """Where the key for web search is: as configured, in its usual variable, or stored under the service's name."""
+    search = settings.web_search
+    variables = SEARCH_VARIABLES.get(search.provider, ())
+    return find_source(search.api_key, name=search.provider, variables=variables, env=env, stored=stored)
+
+
+def _override(model: CatalogueModel, own: ModelSettings) -> CatalogueModel:
+    """A model with what the configuration says of it."""
+    names = ("name", "context_window", "max_output", "images", "reasoning")
+    said = {name: value for name in names if (value := getattr(own, name)) is not None}
+    price = _price(model.price, own.price) if own.price else model.price
+    return msgspec.structs.replace(model, **said, price=price)
+
+
+def _price(price: Price | None, own: PriceSettings) -> Price:
+    """A price with what is said of it; a cache costs as much as input unless it is known to be cheaper."""
+    base = price or Price()
+    fresh = own.input if own.input is not None else base.input
+    otherwise = base if price else Price(cache_read=fresh, cache_write=fresh)
+    return Price(
+        input=fresh,
+        output=own.output if own.output is not None else base.output,
+        cache_read=own.cache_read if own.cache_read is not None else otherwise.cache_read,
+        cache_write=own.cache_write if own.cache_write is not None else otherwise.cache_write,
+        long=own.long or (base.long if own.input is None and own.output is None else None),
+    )
+
+
+def _address(builtin: CatalogueProvider, env: Mapping[str, str]) -> str:
+    """The usual address, or the one that a variable names: with or without a scheme, port or path."""
+    named = env.get(builtin.address_env, "").strip().rstrip("/") if builtin.address_env else ""
+    if not named:
+        return builtin.base_url
+    if "://" not in named:
+        host, colon, port = named.rpartition(":") if ":" in named else (named, "", "")
+        named = f"http://{host.replace('0.0.0.0', '127.0.0.1') or '127.0.0.1'}{colon or ':'}{port or '11434'}"
+    return named if named.endswith(builtin.address_path) else f"{named}{builtin.address_path}"

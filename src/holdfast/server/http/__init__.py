@@ -1,0 +1,1 @@
+"""HTTP for the routes: parsing requests, sending responses and event streams, errors, OpenAPI. Knows no runs."""

@@ -1,0 +1,142 @@
+"""The sockets a server listens on: a private Unix socket, or an address with a token."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import stat
+from pathlib import Path
+
+from holdfast.errors import ConfigError, StoreLocked
+from holdfast.schema.base import Value
+
+_BACKLOG = 512
+_DEAD_PEER_MILLISECONDS = 60_000
+
+
+class UnixListener:
+    """A Unix socket at a path, readable by its owner alone. Closing it removes the path if it is still ours."""
+
+    def __init__(self, sock: socket.socket, path: Path) -> None:
+        self.socket = sock
+        self.path = path
+        self._identity = _identity(path)
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}"
+
+    def remove(self) -> None:
+        """Blocks."""
+        if self._identity is not None and _identity(self.path) == self._identity:
+            self.path.unlink(missing_ok=True)
+
+
+class TcpListener:
+    """A host and port, with the token that every request needs."""
+
+    def __init__(self, sock: socket.socket, *, host: str, token: str) -> None:
+        self.socket = sock
+        self.host = host
+        self.port: int = sock.getsockname()[1]
+        self.token = token
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    def remove(self) -> None:
+        """Nothing stays behind."""
+
+
+Listener = UnixListener | TcpListener
+
+
+class TcpAddress(Value, frozen=True):
+    host: str
+    port: int
+
+
+def parse_listen(text: str, *, allow_remote: bool = False) -> TcpAddress:
+    """``host:port`` of ``--listen``. Anything but this machine itself needs a word from the person."""
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"--listen needs host:port, such as 127.0.0.1:0; got {text!r}")
+    if host == "localhost":
+        host = "127.0.0.1"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise ConfigError(f"--listen needs an address of this machine or localhost, not {host!r}") from None
+    if not address.is_loopback and not allow_remote:
+        raise ConfigError(
+            f"{host} can be reached from other machines; whoever has the token can run commands as you. "
+            "If that is meant, say --allow-remote"
+        )
+    return TcpAddress(str(address), int(port))
+
+
+def listen_tcp(address: TcpAddress, *, token: str) -> TcpListener:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # a stream whose reader vanished ends with its unread heartbeats
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_PEER_MILLISECONDS)
+        sock.bind((address.host, address.port))
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"cannot listen on {address.host}:{address.port}: {error.strerror}") from None
+    return TcpListener(sock, host=address.host, token=token)
+
+
+def listen_unix(path: Path) -> UnixListener:
+    """Takes the place of a socket that nobody answers; `StoreLocked` where somebody does.
+
+    The socket appears under its name only when it is private and listens, so nobody ever finds half of one.
+    """
+    if _is_answered(path):
+        raise StoreLocked(f"another server answers at {str(path)!r}; stop it first, or use it")
+    draft = path.with_name(f".{os.getpid()}")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        draft.unlink(missing_ok=True)
+        sock.bind(str(draft))
+        draft.chmod(0o600)
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+        draft.replace(path)
+    except OSError as error:
+        sock.close()
+        draft.unlink(missing_ok=True)
+        raise ConfigError(f"cannot listen at {str(path)!r}: {error.strerror or error}") from None
+    return UnixListener(sock, path)
+
+
+def _is_answered(path: Path) -> bool:
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ConfigError(f"{str(path)!r} is in the way: it is no socket; remove it")
+    except FileNotFoundError:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(2.0)
+        try:
+            probe.connect(str(path))
+        except TimeoutError:
+            return True
+        except OSError as error:
+            return error.errno not in (errno.ECONNREFUSED, errno.ENOENT)
+    return True
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,87 @@
+"""The server itself: whether it is up, what it does, stopping it, how it is to be spoken to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from holdfast.errors import BadRequest, Conflict
+from holdfast.schema.base import Value
+from holdfast.server.http.endpoint import Body, Call, Endpoint, NoQuery
+from holdfast.server.http.request_bodies import StopBody
+from holdfast.server.http.response_bodies import Health, ServerView, StopView
+from holdfast.server.http.responses import Raw
+
+
+class BackupBody(Body, frozen=True):
+    path: Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=4096, description="A file that does not exist yet.")]
+
+
+class BackupView(Value, frozen=True):
+    path: str
+    size: int
+    """Bytes."""
+
+
+async def health(call: Call[None, NoQuery]) -> Health:
+    """Whether the server is up. The only address that answers without a token."""
+    parts = call.parts
+    return Health(parts.version, parts.build, "stopping" if parts.life.stopping else "ok")
+
+
+async def server(call: Call[None, NoQuery]) -> ServerView:
+    """What the server is and what it is doing."""
+    parts = call.parts
+    active = parts.engine.active()
+    return ServerView(
+        version=parts.version,
+        build=parts.build,
+        pid=os.getpid(),
+        uptime=round(parts.life.uptime, 3),
+        stopping=parts.life.stopping,
+        workspaces=sum(view.open for view in await parts.workspaces.views()),
+        clients=len({client.id for client in parts.presence.clients()}),
+        streams=parts.presence.streams,
+        active_runs=active,
+        queued_runs=parts.engine.unfinished() - active,
+    )
+
+
+async def stop(call: Call[StopBody, NoQuery]) -> StopView:
+    """Stop the server: active runs end `interrupted`, queues are kept. With `if_idle`, only if it does nothing."""
+    parts = call.parts
+    if call.body.if_idle and (parts.workspaces.is_busy or parts.life.working > 1):
+        raise Conflict(
+            "the server is busy; it can be stopped without harm when its runs and jobs have ended",
+            code="server_busy",
+            detail={"unfinished_runs": parts.engine.unfinished()},
+        )
+    parts.life.stop()
+    return StopView()
+
+
+async def backup(call: Call[BackupBody, NoQuery]) -> BackupView:
+    """Copy the database, consistently, while everything goes on."""
+    path = Path(call.body.path)
+    if not path.name or not await asyncio.to_thread(path.parent.is_dir):
+        raise BadRequest(f"{call.body.path!r} cannot be a file: its directory does not exist", detail={"field": "path"})
+    await call.parts.store.backup(path)
+    return BackupView(str(path), await asyncio.to_thread(os.path.getsize, path))
+
+
+async def openapi(call: Call[None, NoQuery]) -> Raw:
+    """This description."""
+    return Raw(call.parts.description())
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", "/v1/health", health, answer=Health, public=True),
+    Endpoint("GET", "/v1/server", server, answer=ServerView),
+    Endpoint("POST", "/v1/server/stop", stop, body=StopBody, answer=StopView, status=202, errors=(Conflict,)),
+    Endpoint("POST", "/v1/server/backup", backup, body=BackupBody, answer=BackupView, errors=(BadRequest,)),
+    Endpoint("GET", "/v1/openapi.json", openapi, answer=dict[str, Any]),
+)

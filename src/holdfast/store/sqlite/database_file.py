@@ -1,0 +1,215 @@
+"""Opening the database: one owner, looked at before it is touched, brought forward (`W10`).
+
+Everything here blocks, and runs in a thread.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+from holdfast.errors import StoreDamaged, StoreLocked, StoreNewer, StoreUnwritable
+from holdfast.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS, SEARCH_INDEX
+
+_MAGIC = b"SQLite format 3\x00"
+_BUSY_SECONDS = 5.0
+
+
+class Connect(Protocol):
+    """The seam through which every connection is made; tests give one that fails on demand."""
+
+    def __call__(self, path: Path, *, read_only: bool) -> sqlite3.Connection: ...
+
+
+def connect(
+    path: Path, *, read_only: bool, immutable: bool = False, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
+    """A connection that begins no transaction by itself. Threads hand it on; they never share it at one time."""
+    mode = "ro&immutable=1" if immutable else "ro" if read_only else "rw"
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=_BUSY_SECONDS,
+        cached_statements=256,
+        factory=factory,
+    )
+
+
+class OwnerLock:
+    """The kernel's lock on ``<database>.lock``: it goes with the process, so a crash leaves nothing behind."""
+
+    def __init__(self, database: Path) -> None:
+        self.path = database.with_name(database.name + ".lock")
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _unwritable(database, error.strerror) from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            raise StoreLocked(
+                f"the database {str(database)!r} is in use by another Holdfast server (process {owner or 'unknown'}); "
+                "use that server, stop it, or set HOLDFAST_HOME to another directory",
+                detail={"pid": int(owner) if owner.isdigit() else None, "path": str(database)},
+            ) from None
+        with suppress(OSError):  # a full disk does not keep the lock from holding; only the message is poorer
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def prepare_directory(path: Path) -> None:
+    """The private directory, if there is none."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error.strerror) from error
+
+
+def prepare_file(path: Path) -> None:
+    """An empty private file, if there is none."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise _unwritable(path, error.strerror) from error
+
+
+def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIONS)) -> None:
+    """Raises if the file is not ours to open. Changes nothing."""
+    size = path.stat().st_size
+    if size == 0:
+        return
+    unclean = _has_log(path)
+    _inspect_header(path, size=size, unclean=unclean)
+    try:
+        with closing(connect(path, read_only=True) if unclean else _connect_unlocked(path)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            findings = connection.execute("PRAGMA quick_check(3)").fetchall() if unclean else [("ok",)]
+    except sqlite3.OperationalError as error:
+        raise _unwritable(path, error) from error
+    except sqlite3.DatabaseError as error:
+        raise damaged(path, str(error)) from error
+    if tables and application != APPLICATION_ID:
+        raise StoreDamaged(f"{str(path)!r} is a SQLite database, but not one of Holdfast; it was not touched")
+    if version > known:
+        raise StoreNewer(
+            f"the database {str(path)!r} is of a newer Holdfast (its tables have version {version}, this one knows "
+            f"{known}); it was not touched: install the newer one, or set HOLDFAST_HOME to another directory",
+            detail={"found": version, "known": known},
+        )
+    if findings != [("ok",)]:
+        raise damaged(path, "; ".join(line for (found,) in findings for line in str(found).splitlines()))
+
+
+def open_writer(path: Path, *, connect: Connect = connect) -> sqlite3.Connection:
+    """The one connection that writes, on tables of this version."""
+    connection = connect(path, read_only=False)
+    try:
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise _unwritable(path, f"its file system allows no write-ahead log (journal mode {mode!r})")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        migrate(connection)
+        ensure_search(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        raise _unwritable(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...] = MIGRATIONS) -> None:
+    """Each step in one transaction with its version: after a crash it happened or it did not."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number in range(version, len(migrations)):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in migrations[number]:
+                connection.execute(statement)
+            if number == 0:
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute("INSERT INTO log VALUES (1, ?, 0, 0)", (secrets.token_hex(4),))
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def ensure_search(connection: sqlite3.Connection) -> None:
+    """Makes the index over past text where an earlier version or build had none; the writer fills it when idle."""
+    known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search'").fetchone()
+    if known is None and has_fts5(connection):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(SEARCH_INDEX)
+        connection.execute("UPDATE message_text SET indexed = 0 WHERE indexed = 1")
+        connection.execute("COMMIT")
+    elif known is not None and not has_fts5(connection):
+        raise StoreUnwritable(
+            "this Python's SQLite has no FTS5, which the database needs; use a Python that was built with it"
+        )
+
+
+def has_fts5(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'").fetchone()[0])
+
+
+def _connect_unlocked(path: Path) -> sqlite3.Connection:
+    """Leaves no trace beside the file; for one that nobody can be writing."""
+    return connect(path, read_only=True, immutable=True)
+
+
+def _has_log(path: Path) -> bool:
+    """A write-ahead log with something in it: the last owner did not close."""
+    log = path.with_name(path.name + "-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _inspect_header(path: Path, *, size: int, unclean: bool) -> None:
+    with path.open("rb") as file:
+        header = file.read(100)
+    if len(header) < 100 or not header.startswith(_MAGIC):
+        raise damaged(path, "its first bytes are not those of a SQLite database")
+    page = int.from_bytes(header[16:18])
+    page = 65536 if page == 1 else page
+    pages = int.from_bytes(header[28:32])
+    if not unclean and size < page * pages:
+        raise damaged(path, f"it was cut off: {size} bytes instead of {page * pages}")
+
+
+def _unwritable(path: Path, finding: object) -> StoreUnwritable:
+    return StoreUnwritable(
+        f"the database {str(path)!r} cannot be written: {finding}; check the permissions and the room on its disk, "
+        "or set HOLDFAST_HOME to another directory",
+        detail={"path": str(path)},
+    )
+
+
+def damaged(path: Path, finding: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"the database {str(path)!r} is damaged: {finding}; it was not touched: restore a backup (`holdfast backup` "
+        "makes them), or move it away to start afresh",
+        detail={"path": str(path)},
+    )

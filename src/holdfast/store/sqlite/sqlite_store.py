@@ -1,0 +1,321 @@
+"""`SqliteStore`: the protocol's methods, each a hop to the writer or to a reader."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.errors import BadRequest, StoreUnwritable
+from holdfast.schema.approvals import Approval, Question
+from holdfast.schema.messages import Message
+from holdfast.schema.runs import Run, RunState
+from holdfast.schema.sessions import Job, Session, Todo, Workspace
+from holdfast.store.protocol import Listener, LogPage
+from holdfast.store.records import (
+    CallOutput,
+    FileSnapshot,
+    Grant,
+    Hit,
+    LaneRows,
+    Page,
+    RunRecord,
+    StoredAnswer,
+    ToolRow,
+    UsageRow,
+)
+from holdfast.store.sqlite import approvals, database_file, event_log, messages, runs, sessions, tool_records
+from holdfast.store.sqlite.database_file import Connect, OwnerLock
+from holdfast.store.sqlite.reader_threads import Readers
+from holdfast.store.sqlite.writer_thread import BatchJob, ChoreJob, Outcome, Writer, settle
+from holdfast.store.writes import Batch, Committed
+
+T = TypeVar("T")
+
+
+async def open_store(path: Path, *, connect: Connect = database_file.connect) -> SqliteStore:
+    """Opens the database, or makes it. Raises `StoreLocked`, `StoreDamaged`, `StoreNewer` or `StoreUnwritable`."""
+    loop = asyncio.get_running_loop()
+    return await asyncio.to_thread(_open, path, connect=connect, loop=loop)
+
+
+def _open(path: Path, *, connect: Connect, loop: asyncio.AbstractEventLoop) -> SqliteStore:
+    database_file.prepare_directory(path)
+    lock = OwnerLock(path)
+    try:
+        database_file.prepare_file(path)
+        database_file.inspect(path, connect=connect)
+        return SqliteStore(
+            database_file.open_writer(path, connect=connect), path=path, lock=lock, connect=connect, loop=loop
+        )
+    except sqlite3.DatabaseError as error:
+        lock.release()
+        raise database_file.damaged(path, str(error)) from error
+    except BaseException:
+        lock.release()
+        raise
+
+
+class SqliteStore:
+    """A `Store` on one file. Made by `open_store`; everything is called on the loop it was opened on."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        path: Path,
+        lock: OwnerLock,
+        connect: Connect,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.path = path
+        self._lock = lock
+        self._connect = connect
+        self._loop = loop
+        self._listeners: tuple[Listener, ...] = ()
+        self._log_id, self._last, self._pruned = event_log.identity(connection)
+        self._readers = Readers(path, connect=connect)
+        self._read = self._readers.read
+        self._writer = Writer(connection, path=path, loop=loop, deliver=self._deliver)
+        self._closing: asyncio.Task[None] | None = None
+        self._writer.start()
+
+    async def commit(self, batch: Batch) -> Committed:
+        self._require_open()
+        future: asyncio.Future[Committed] = self._loop.create_future()
+        self._writer.submit(BatchJob(batch, future))
+        return await future
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        self._listeners = (*self._listeners, listener)
+        return partial(self._stop_telling, listener)
+
+    def _stop_telling(self, listener: Listener) -> None:
+        self._listeners = tuple(known for known in self._listeners if known is not listener)
+
+    def _deliver(self, outcomes: list[tuple[BatchJob, Outcome]]) -> None:
+        """On the loop, once per group: first everyone learns what happened, then those who asked go on."""
+        for job, outcome in outcomes:
+            if not isinstance(outcome, Committed):
+                settle(job.future, None, outcome)
+                continue
+            if outcome.events:
+                self._last = outcome.numbers[-1]
+                for listener in self._listeners:
+                    self._tell(listener, outcome)
+            settle(job.future, outcome, None)
+
+    def _tell(self, listener: Listener, committed: Committed) -> None:
+        try:
+            listener(committed.events)
+        except Exception as error:  # noqa: BLE001 - the commit stands; a listener's fault is the loop's to report
+            self._loop.call_exception_handler({"message": "a listener of the ledger failed", "exception": error})
+
+    async def _chore(self, chore: Callable[[sqlite3.Connection], T]) -> T:
+        self._require_open()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._writer.submit(ChoreJob(chore, future))
+        return await future
+
+    def _require_open(self) -> None:
+        if self._closing is not None:
+            raise StoreUnwritable("the ledger is closed")
+
+    async def prune_events(self, *, before: str) -> int:
+        total = 0
+        while True:
+            removed, pruned = await self._chore(partial(event_log.prune, before=before))
+            self._pruned = pruned
+            total += removed
+            if removed == 0:
+                return total
+
+    async def prune_answers(self, *, before: str) -> int:
+        return await self._chore(partial(tool_records.prune_answers, before=before))
+
+    async def backup(self, path: Path) -> None:
+        await asyncio.to_thread(self._backup, path)
+
+    def _backup(self, path: Path) -> None:
+        """One step of SQLite's online copy is one read transaction: nothing that commits meanwhile is half in it."""
+        unfinished = path.with_name(f"{path.name}.unfinished")
+        if path.exists():
+            raise BadRequest(f"{str(path)!r} exists; choose another name for the backup")
+        try:
+            os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
+            with (
+                closing(self._connect(self.path, read_only=True)) as source,
+                closing(database_file.connect(unfinished, read_only=False)) as target,
+            ):
+                source.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+            unfinished.rename(path)
+        except (OSError, sqlite3.Error) as error:
+            unfinished.unlink(missing_ok=True)
+            raise StoreUnwritable(f"the backup {str(path)!r} could not be written: {error}") from error
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(asyncio.to_thread(self._close), name="store:close")
+        await asyncio.shield(self._closing)
+
+    def _close(self) -> None:
+        self._readers.close()
+        self._writer.stop()
+        self._lock.release()
+
+    @property
+    def log_id(self) -> str:
+        return self._log_id
+
+    @property
+    def last_number(self) -> int:
+        return self._last
+
+    @property
+    def oldest_number(self) -> int:
+        return self._pruned + 1
+
+    async def events_after(
+        self,
+        number: int,
+        *,
+        upto: int,
+        workspace_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 256,
+        max_bytes: int = 1 << 20,
+    ) -> LogPage:
+        return await self._read(
+            partial(
+                event_log.events_after,
+                number=number,
+                upto=upto,
+                workspace_id=workspace_id,
+                session_id=session_id,
+                limit=limit,
+                max_bytes=max_bytes,
+            )
+        )
+
+    async def workspace(self, workspace_id: str) -> Workspace:
+        return await self._read(partial(sessions.workspace, workspace_id=workspace_id))
+
+    async def workspace_at(self, path: str) -> Workspace | None:
+        return await self._read(partial(sessions.workspace_at, path=path))
+
+    async def workspaces(self) -> tuple[Workspace, ...]:
+        return await self._read(sessions.workspaces)
+
+    async def session(self, session_id: str) -> Session:
+        return await self._read(partial(sessions.session, session_id=session_id))
+
+    async def sessions(
+        self,
+        workspace_id: str,
+        *,
+        limit: int,
+        before: int | None = None,
+        q: str | None = None,
+        archived: bool | None = False,
+        parent_id: str | None = None,
+    ) -> Page[Session]:
+        return await self._read(
+            partial(
+                sessions.sessions,
+                workspace_id=workspace_id,
+                limit=limit,
+                before=before,
+                q=q,
+                archived=archived,
+                parent_id=parent_id,
+            )
+        )
+
+    async def descendants(self, session_id: str) -> tuple[str, ...]:
+        return await self._read(partial(sessions.descendants, session_id=session_id))
+
+    async def run(self, run_id: str) -> Run:
+        return await self._read(partial(runs.run, run_id=run_id))
+
+    async def run_record(self, run_id: str) -> RunRecord | None:
+        return await self._read(partial(runs.run_record, run_id=run_id))
+
+    async def runs(
+        self, session_id: str, *, limit: int, before: int | None = None, states: Iterable[RunState] | None = None
+    ) -> Page[Run]:
+        return await self._read(partial(runs.runs, session_id=session_id, limit=limit, before=before, states=states))
+
+    async def lane(self, session_id: str) -> LaneRows:
+        return await self._read(partial(runs.lane, session_id=session_id))
+
+    async def unfinished_runs(
+        self, *, workspace_id: str | None = None, session_id: str | None = None
+    ) -> tuple[Run, ...]:
+        return await self._read(partial(runs.unfinished, workspace_id=workspace_id, session_id=session_id))
+
+    async def message(self, message_id: str) -> Message:
+        return await self._read(partial(messages.message, message_id=message_id))
+
+    async def messages(
+        self, session_id: str, *, limit: int, after: int | None = None, before: int | None = None
+    ) -> Page[Message]:
+        return await self._read(
+            partial(messages.messages, session_id=session_id, limit=limit, after=after, before=before)
+        )
+
+    async def messages_since_summary(self, session_id: str) -> tuple[Message, ...]:
+        return await self._read(partial(messages.since_summary, session_id=session_id))
+
+    async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[Hit, ...]:
+        return await self._read(partial(messages.search, q=q, workspace_id=workspace_id, limit=limit))
+
+    async def approval(self, approval_id: str) -> Approval:
+        return await self._read(partial(approvals.approval, approval_id=approval_id))
+
+    async def open_approvals(self, *, workspace_id: str | None = None, run_id: str | None = None) -> Page[Approval]:
+        return await self._read(partial(approvals.open_approvals, workspace_id=workspace_id, run_id=run_id))
+
+    async def question(self, question_id: str) -> Question:
+        return await self._read(partial(approvals.question, question_id=question_id))
+
+    async def open_questions(self, *, workspace_id: str | None = None, run_id: str | None = None) -> Page[Question]:
+        return await self._read(partial(approvals.open_questions, workspace_id=workspace_id, run_id=run_id))
+
+    async def grants(self, workspace_id: str, *, session_id: str | None = None) -> tuple[Grant, ...]:
+        return await self._read(partial(approvals.grants, workspace_id=workspace_id, session_id=session_id))
+
+    async def job(self, job_id: str) -> Job:
+        return await self._read(partial(tool_records.job, job_id=job_id))
+
+    async def jobs(self, *, workspace_id: str | None = None, running: bool = False) -> Page[Job]:
+        return await self._read(partial(tool_records.jobs, workspace_id=workspace_id, running=running))
+
+    async def todos(self, session_id: str) -> tuple[Todo, ...]:
+        return await self._read(partial(tool_records.todos, session_id=session_id))
+
+    async def read_hash(self, session_id: str, path: str) -> str | None:
+        return await self._read(partial(tool_records.read_hash, session_id=session_id, path=path))
+
+    async def call_output(self, call_id: str) -> CallOutput:
+        return await self._read(partial(tool_records.call_output, call_id=call_id))
+
+    async def snapshots(self, session_id: str, *, path: str | None = None) -> tuple[FileSnapshot, ...]:
+        return await self._read(partial(tool_records.snapshots, session_id=session_id, path=path))
+
+    async def known_contents(self, hashes: Iterable[str]) -> frozenset[str]:
+        return await self._read(partial(tool_records.known_contents, hashes=hashes))
+
+    async def answer(self, key: str) -> StoredAnswer | None:
+        return await self._read(partial(tool_records.answer, key=key))
+
+    async def usage_stats(self, *, since: str, until: str) -> tuple[UsageRow, ...]:
+        return await self._read(partial(tool_records.usage_stats, since=since, until=until))
+
+    async def tool_stats(self, *, since: str, until: str) -> tuple[ToolRow, ...]:
+        return await self._read(partial(tool_records.tool_stats, since=since, until=until))

@@ -1,0 +1,63 @@
+"""Each write to the function that does it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from holdfast.store import writes as w
+from holdfast.store.sqlite import approvals, messages, runs, sessions, tool_records
+from holdfast.store.sqlite.transaction import Transaction
+
+
+def apply(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - one line per kind, checked to be complete
+    match write:
+        case w.PutMessage():
+            messages.put(tx, write.message)
+        case w.UpdateRun():
+            runs.update(tx, write)
+        case w.EndRun():
+            runs.end(tx, write)
+        case w.InsertRun():
+            runs.insert(tx, write)
+        case w.SetLane():
+            runs.set_lane(tx, write.lane)
+        case w.AddUsage():
+            tool_records.add_usage(tx, write)
+        case w.AddToolUse():
+            tool_records.add_tool_use(tx, write)
+        case w.RecordRead():
+            tool_records.record_read(tx, write)
+        case w.PutWorkspace():
+            sessions.put_workspace(tx, write.workspace)
+        case w.PutSession():
+            sessions.put(tx, write.session)
+        case w.UpdateSession():
+            sessions.update(tx, write)
+        case w.DeleteSession():
+            sessions.delete(tx, write)
+        case w.OpenApproval():
+            approvals.open_approval(tx, write.approval)
+        case w.ResolveApproval():
+            approvals.resolve_approval(tx, write)
+        case w.OpenQuestion():
+            approvals.open_question(tx, write.question)
+        case w.ResolveQuestion():
+            approvals.resolve_question(tx, write)
+        case w.AddGrant():
+            approvals.add_grant(tx, write.grant)
+        case w.RemoveGrants():
+            approvals.remove_grants(tx, write)
+        case w.PutJob():
+            tool_records.put_job(tx, write.job)
+        case w.PutTodos():
+            tool_records.put_todos(tx, write)
+        case w.PutCallOutput():
+            tool_records.put_call_output(tx, write.output)
+        case w.PutSnapshot():
+            tool_records.put_snapshot(tx, write.snapshot)
+        case w.MoveSnapshot():
+            tool_records.move_snapshot(tx, write)
+        case w.PutAnswer():
+            tool_records.put_answer(tx, write.answer)
+        case _:
+            assert_never(write)

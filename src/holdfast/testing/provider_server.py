@@ -1,0 +1,279 @@
+"""A model provider on loopback: real HTTP, all four wires, and every bad habit a script asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+import msgspec
+
+from holdfast.testing import provider_wires
+from holdfast.testing.provider_script import WIRES, Answer, Gate, Hang, Wire, text
+
+Responder = Callable[["Received"], Answer]
+
+_MAX_HEAD = 1 << 20
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A request as it came in."""
+
+    number: int
+    wire: Wire
+    path: str
+    headers: dict[str, str]
+    body: Any
+    model: str
+
+
+class TestProvider:
+    """``async with TestProvider([text("hello")]) as provider: … provider.url("anthropic")``
+
+    Answers are used up in order; then ``fallback`` answers. A callable instead of a list decides per request.
+    """
+
+    __test__ = False  # a helper, not a test class
+
+    def __init__(self, answers: list[Answer] | Responder | None = None, *, fallback: Answer | None = None) -> None:
+        self._respond: Responder | None = answers if callable(answers) else None
+        self._answers: list[Answer] = [] if callable(answers) or answers is None else list(answers)
+        self._fallback = fallback or text("The script has ended.")
+        self._gates: dict[str, asyncio.Event] = {}
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Condition()
+        self.models: tuple[str, ...] = ("test-model",)
+        self.requests: list[Received] = []
+        self.disconnects: list[int] = []
+        """Numbers of the requests whose client left before the answer was complete."""
+        self.finished: list[int] = []
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self, port: int = 0) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, limit=_MAX_HEAD)
+        return self
+
+    async def stop(self) -> None:
+        if self._server:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def port(self) -> int:
+        assert self._server, "the provider has not been started"
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def url(self, wire: Wire = "openai-chat") -> str:
+        """The base URL to configure for this wire."""
+        return f"http://127.0.0.1:{self.port}/" + ("v1beta" if wire == "gemini" else "v1")
+
+    def script(self, *answers: Answer) -> None:
+        """Add answers."""
+        self._answers.extend(answers)
+
+    def open(self, gate: str) -> None:
+        """Let every answer that waits at this gate, now or later, go on."""
+        self._gate(gate).set()
+
+    async def wait_for_requests(self, count: int) -> list[Received]:
+        """Until so many requests have come in."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.requests) >= count)
+        return self.requests
+
+    async def wait_for_disconnect(self, number: int) -> None:
+        """Until the client of this request (0 is the first) has left it unfinished."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: number in self.disconnects)
+
+    def _gate(self, name: str) -> asyncio.Event:
+        return self._gates.setdefault(name, asyncio.Event())
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer), name="test-provider")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await self._exchange(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # the client's right
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One request and its answer; whether the connection can take another."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, path, headers = _parse_head(head)
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        if method == "GET":
+            return await self._list_models(path, writer)
+        received = self._receive(path, headers, body)
+        self.requests.append(received)  # at once: its number is its place
+        async with self._changed:
+            self._changed.notify_all()
+        answer = self._answer(received)
+        return await self._watched(received, answer, reader, writer)
+
+    def _receive(self, path: str, headers: dict[str, str], body: bytes) -> Received:
+        wire = _wire_of(path)
+        content = json.loads(body) if body else None
+        model = path.rsplit("/", 1)[-1].split(":")[0] if wire == "gemini" else str((content or {}).get("model"))
+        return Received(len(self.requests), wire, path, headers, content, model)
+
+    def _answer(self, received: Received) -> Answer:
+        if self._respond:
+            return self._respond(received)
+        return self._answers.pop(0) if self._answers else self._fallback
+
+    async def _watched(
+        self, received: Received, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Send the answer, and notice at once when the client leaves meanwhile."""
+        sending = asyncio.create_task(self._send(received, answer, writer), name=f"answer:{received.number}")
+        leaving = asyncio.create_task(reader.read(1), name=f"watch:{received.number}")
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            complete = sending.done() and not sending.cancelled() and sending.exception() is None
+            async with self._changed:
+                (self.finished if complete else self.disconnects).append(received.number)
+                self._changed.notify_all()
+            return False  # a byte of a next request may have been read: one exchange per connection
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    async def _send(self, received: Received, answer: Answer, writer: asyncio.StreamWriter) -> None:
+        if answer.hang_first:
+            await asyncio.Event().wait()
+        if answer.delay:
+            await asyncio.sleep(answer.delay)
+        streaming = answer.status == 200 and answer.body is None
+        kind = answer.content_type or ("text/event-stream" if streaming else "application/json")
+        headers = {"Content-Type": kind, "Connection": "close", **answer.headers}
+        if streaming:
+            headers["Transfer-Encoding"] = "chunked"
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"HTTP/1.1 {answer.status} Scripted\r\n{lines}\r\n".encode())
+        if streaming:
+            await self._stream(received, answer, writer)
+            return
+        body = answer.body
+        if body is None:
+            body = json.dumps(answer.error or provider_wires.error_body(received.wire, answer.status)).encode()
+        writer.write(body)
+        await writer.drain()
+
+    async def _stream(self, received: Received, answer: Answer, writer: asyncio.StreamWriter) -> None:
+        sink = _Sink(writer, split=answer.split, drop_after=answer.drop_after)
+        for emitted in provider_wires.events(received.wire, answer, model=received.model):
+            match emitted:
+                case Hang():
+                    await asyncio.Event().wait()
+                case Gate(name=name):
+                    await self._gate(name).wait()
+                case bytes():
+                    if not await sink.write(emitted):
+                        return
+                    if answer.pace:
+                        await asyncio.sleep(answer.pace)
+        while answer.endless_line:
+            await sink.write(b"data: " + b"x" * 65536)
+        await sink.end()
+
+    async def _list_models(self, path: str, writer: asyncio.StreamWriter) -> bool:
+        if path.endswith("/api/tags"):
+            body: dict[str, Any] = {"models": [{"name": name} for name in self.models]}
+        else:
+            body = {"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]}
+        data = json.dumps(body).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n")
+        writer.write(f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        await writer.drain()
+        return False
+
+
+class _Sink:
+    """Writes the body in chunks: event by event, in small pieces, or only its beginning."""
+
+    def __init__(self, writer: asyncio.StreamWriter, *, split: int, drop_after: int | None) -> None:
+        self._writer = writer
+        self._split = split
+        self._left = drop_after
+        self._held = b""
+
+    async def write(self, data: bytes) -> bool:
+        """False when the connection is to be cut now."""
+        if self._left is not None:
+            data, self._left = data[: self._left], self._left - len(data)
+        self._held += data
+        step = self._split or len(self._held)
+        while self._held and len(self._held) >= step:
+            await self._put(self._held[:step])
+            self._held = self._held[step:]
+        if self._left is not None and self._left < 0:
+            await self._put(self._held)
+            return False
+        return True
+
+    async def end(self) -> None:
+        await self._put(self._held)
+        self._writer.write(b"0\r\n\r\n")
+        await self._writer.drain()
+
+    async def _put(self, data: bytes) -> None:
+        if data:
+            self._writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+            await self._writer.drain()
+        if self._split:
+            await asyncio.sleep(0)
+
+
+def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
+    request, *lines = head.decode("latin-1").split("\r\n")
+    method, path, _ = request.split(" ", 2)
+    headers = {}
+    for line in lines:
+        name, found, value = line.partition(":")
+        if found:
+            headers[name.strip().lower()] = value.strip()
+    return method, path, headers
+
+
+def _wire_of(path: str) -> Wire:
+    plain = path.split("?")[0]
+    if plain.endswith("/chat/completions"):
+        return "openai-chat"
+    if plain.endswith("/responses"):
+        return "openai-responses"
+    if plain.endswith("/messages"):
+        return "anthropic"
+    return "gemini"
+
+
+async def serve(port: int, answers: list[Answer]) -> None:
+    """Answer until interrupted; for trying things out by hand."""
+    provider = await TestProvider(answers).start(port)
+    try:
+        for wire in WIRES:
+            sys.stdout.write(f"{wire:18}{provider.url(wire)}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+    finally:
+        await provider.stop()

@@ -1,0 +1,1 @@
+"""Reading, comparing, diffing and replacing files, shared by all tools that touch them."""

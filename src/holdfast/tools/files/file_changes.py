@@ -1,0 +1,199 @@
+"""What all tools that write files share: look, draft, show, check again, write, tell.
+
+A draft is made from the file as it is, twice: for the plan that a person approves, and again when it is carried out.
+It is refused if the session has not read the file, or if the file is not what was read or approved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.errors import HoldfastError, ToolError
+from holdfast.schema.approvals import Subject
+from holdfast.schema.text_repair import repaired
+from holdfast.tools.files import diff, text_encoding, tool_paths
+from holdfast.tools.files.atomic_write import Change, ChangedMeanwhile, apply_changes
+from holdfast.tools.files.file_reading import ABSENT, MAX_FILE_BYTES, content_hash, read_file
+from holdfast.tools.protocol import Context, Plan
+
+T = TypeVar("T")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A file as it is now."""
+
+    path: Path
+    name: str
+    """As people are shown it."""
+    data: bytes | None
+    """None: it does not exist."""
+    hash: str
+
+    def text(self) -> text_encoding.TextFile:
+        """`ToolError` for content that is no text."""
+        found = text_encoding.decode(self.data or b"")
+        if found is None:
+            raise ToolError(f"{self.name!r} is a binary file; only text can be edited", code="binary")
+        return found
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """What a file shall become."""
+
+    found: Found
+    new: bytes | None
+    diff: diff.Diff
+    mode: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+async def look(text: str, context: Context) -> Found:
+    """Resolve a path as the model gave it, and read what is there."""
+    return await asyncio.to_thread(_look, text, context.workspace)
+
+
+def _look(text: str, workspace: Path) -> Found:
+    path = tool_paths.resolve(text, workspace)
+    data = read_file(path)
+    return Found(path, tool_paths.shown(path, workspace), data, content_hash(data))
+
+
+async def look_existing(text: str, context: Context) -> Found:
+    """The same for a file that must be there and that this session must know."""
+    found = await look(text, context)
+    if found.data is None:
+        raise await asyncio.to_thread(tool_paths.missing, found.path, context.workspace)
+    await check_read(found, context)
+    return found
+
+
+async def check_read(found: Found, context: Context) -> None:
+    """Read before write: by content, not by time stamps. A file that does not exist hides nothing."""
+    if found.data is None:
+        return
+    known = await context.files.last_read(found.path)
+    if known is None:
+        raise ToolError(
+            f"{found.name!r} exists, but this session has not read it; view it before you change it", code="not_read"
+        )
+    if known != found.hash:
+        raise ToolError(
+            f"{found.name!r} changed since this session last read it; view it again before you change it",
+            code="file_changed",
+        )
+
+
+def draft(found: Found, new: bytes | None, *, mode: int | None = None, notes: Sequence[str] = ()) -> Draft:
+    """`ToolError` if the new content is too large."""
+    if new is not None and len(new) > MAX_FILE_BYTES:
+        raise ToolError(f"{found.name!r} would have {len(new):,} bytes; at most {MAX_FILE_BYTES:,} can be written")
+    return Draft(found, new, diff_of(found.name, found.data, new), mode, tuple(notes))
+
+
+def diff_of(name: str, old: bytes | None, new: bytes | None) -> diff.Diff:
+    """Of two contents; None means no file."""
+    before = None if old is None else text_encoding.decode(old)
+    after = None if new is None else text_encoding.decode(new)
+    if (before is None and old is not None) or (after is None and new is not None):
+        return diff.opaque(name, old, new)
+    return diff.unified(name, before.text if before else None, after.text if after else None)
+
+
+def plan_for(tool: str, drafts: Sequence[Draft], context: Context, *, title: str) -> Plan:
+    subject = Subject(
+        tool=tool,
+        effect="writes",
+        title=told(context, title),
+        cwd=str(context.workspace),
+        paths=tuple(str(one.found.path) for one in drafts),
+    )
+    basis = {str(one.found.path): one.found.hash for one in drafts}
+    return Plan(subject, display=display_of(drafts, context), basis=basis)
+
+
+def display_of(drafts: Sequence[Draft], context: Context) -> dict[str, Any]:
+    """What people are shown beside the text."""
+    files = [
+        {
+            "path": told(context, one.found.name),
+            "change": _kind(one),
+            "added": one.diff.added,
+            "removed": one.diff.removed,
+        }
+        for one in drafts
+    ]
+    return {"diff": told(context, "".join(one.diff.text for one in drafts)), "files": files}
+
+
+async def carry_out(drafts: Sequence[Draft], context: Context, plan: Plan) -> tuple[str, ...]:
+    """Write all of them or none; answers what the model should know besides. A cancel waits for the end of it."""
+    now = {str(one.found.path): one.found.hash for one in drafts}
+    for path, planned in plan.basis.items():
+        if now.get(path) != planned:
+            raise ChangedMeanwhile(
+                f"{path!r} changed between the plan and its approval; nothing was written. View it again.",
+                detail={"path": path},
+            )
+    if now.keys() != plan.basis.keys():
+        raise ChangedMeanwhile("a path leads elsewhere than when this was planned; nothing was written. Try again.")
+    return await to_the_end(_carry_out(drafts, context))
+
+
+async def _carry_out(drafts: Sequence[Draft], context: Context) -> tuple[str, ...]:
+    announced: list[Draft] = []
+    try:
+        for one in drafts:
+            await context.files.before_write(one.found.path, one.found.data, new=one.new)
+            announced.append(one)
+        notes = await asyncio.to_thread(apply_changes, [_change(one) for one in drafts])
+    except HoldfastError:
+        for one in announced:
+            await context.files.drop_write(one.found.path)
+        raise
+    for one in drafts:
+        await context.files.after_write(one.found.path, one.new, diff=told(context, one.diff.text))
+    return notes
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Half a write is worse than a late cancel: a cancel is passed on when the work is done, a second one at once."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+@contextmanager
+def clean_errors(context: Context) -> Iterator[None]:
+    """A refusal quotes the file, so it is a text that leaves the tool."""
+    try:
+        yield
+    except ToolError as error:
+        error.message = told(context, error.message)
+        error.args = (error.message,)
+        raise
+
+
+def told(context: Context, text: str) -> str:
+    """A text as it may leave a tool: encodable, and without secrets."""
+    return context.redact(repaired(text))
+
+
+def _change(one: Draft) -> Change:
+    return Change(one.found.path, one.found.hash, one.new, one.mode)
+
+
+def _kind(one: Draft) -> str:
+    if one.found.hash == ABSENT:
+        return "created"
+    return "deleted" if one.new is None else "modified"

@@ -1,0 +1,1 @@
+"""Patches as text: reading both formats, and applying hunks. Pure."""

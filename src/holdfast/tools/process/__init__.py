@@ -1,0 +1,1 @@
+"""Running commands: supervised process trees, captured output, environment, sandbox."""

@@ -1,0 +1,152 @@
+"""Which files a search leaves out: what `.gitignore` and `.holdfastignore` say, from the searched root down.
+
+Both have git's syntax. They are two layers: a file is left out if either says so, and a ``!`` pattern takes back only
+what its own layer left out. Nothing above the root counts, so a project that lives under a directory called ``build``
+still has files; no git repository is needed; a repository inside starts afresh, as for git itself. Looks at the disk:
+use it in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import ToolError
+from holdfast.tools.files.atomic_write import TEMP_PREFIX
+from holdfast.tools.files.file_reading import read_file
+from holdfast.tools.search.glob_pattern import translate
+
+GIT_FILE = ".gitignore"
+OWN_FILE = ".holdfastignore"
+ALWAYS_LEFT_OUT = frozenset({".git", ".hg", ".svn", ".jj"})
+_MOST_BYTES = 1024 * 1024
+
+
+class Rule(msgspec.Struct, frozen=True):
+    expression: re.Pattern[str]
+    negated: bool
+    directories_only: bool
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """One ignore file."""
+
+    rules: tuple[Rule, ...] = ()
+
+    def verdict(self, relative: str, *, is_dir: bool) -> bool | None:
+        """Whether the path (from the file's directory) is ignored; None if no pattern speaks of it. The last wins."""
+        for rule in reversed(self.rules):
+            if (is_dir or not rule.directories_only) and rule.expression.fullmatch(relative):
+                return not rule.negated
+        return None
+
+
+def parse_rules(text: str) -> Rules:
+    """Git's syntax; a line that means nothing is skipped, as git does."""
+    parsed = (_rule(line) for line in text.removeprefix("\ufeff").split("\n"))
+    return Rules(tuple(rule for rule in parsed if rule is not None))
+
+
+def _rule(line: str) -> Rule | None:
+    line = _without_trailing_spaces(line.removesuffix("\r"))
+    if not line or line.startswith("#"):
+        return None
+    negated = line.startswith("!")
+    line = line[1:] if negated else line
+    directories_only = line.endswith("/")
+    line = line.removesuffix("/")
+    anchored = "/" in line
+    line = line.removeprefix("/")
+    if not line:
+        return None
+    try:
+        expression = re.compile(translate(line if anchored else f"**/{line}"), re.DOTALL)
+    except re.error:
+        return None
+    return Rule(expression, negated, directories_only)
+
+
+def _without_trailing_spaces(line: str) -> str:
+    while line.endswith(" ") and not line.endswith("\\ "):
+        line = line[:-1]
+    return line
+
+
+class _Level(msgspec.Struct, frozen=True):
+    """What one directory says of what is below it."""
+
+    git: Rules
+    own: Rules
+    repository: bool
+
+
+class Ignore:
+    """The rules below one root. Paths are given relative to it, with ``/`` between names."""
+
+    def __init__(self, root: Path, *, open_path: str = "") -> None:
+        """``open_path`` was asked for by name: it is searched even if a rule leaves it out."""
+        self._root = root
+        self._open = {"", *_ancestors(open_path), open_path}
+        self._levels: dict[str, _Level] = {}
+        self._directories: dict[str, bool] = {}
+
+    def ignored(self, relative: str, *, is_dir: bool) -> bool:
+        """Whether a path, or a directory it lies in, is left out."""
+        if relative in self._open:
+            return False
+        parent = relative.rpartition("/")[0]
+        if parent and self._directory_ignored(parent):
+            return True
+        return self.entry_ignored(relative, is_dir=is_dir)
+
+    def entry_ignored(self, relative: str, *, is_dir: bool) -> bool:
+        """The same for a path whose parents are known not to be left out."""
+        name = relative.rpartition("/")[2]
+        if name in ALWAYS_LEFT_OUT or (name.startswith(TEMP_PREFIX) and name.endswith(".tmp")):
+            return True
+        git: bool | None = None
+        own: bool | None = None
+        inside_repository = False
+        for directory in _ancestors(relative):
+            level = self._level(directory)
+            below = relative[len(directory) + 1 :] if directory else relative
+            if git is None and not inside_repository:
+                git = level.git.verdict(below, is_dir=is_dir)
+            if own is None:
+                own = level.own.verdict(below, is_dir=is_dir)
+            inside_repository = inside_repository or level.repository
+        return bool(git) or bool(own)
+
+    def _directory_ignored(self, relative: str) -> bool:
+        known = self._directories.get(relative)
+        if known is None:
+            known = self._directories[relative] = self.ignored(relative, is_dir=True)
+        return known
+
+    def _level(self, directory: str) -> _Level:
+        level = self._levels.get(directory)
+        if level is None:
+            path = self._root / directory
+            level = self._levels[directory] = _Level(
+                _read_rules(path / GIT_FILE), _read_rules(path / OWN_FILE), os.path.lexists(path / ".git")
+            )
+        return level
+
+
+def _ancestors(relative: str) -> Iterable[str]:
+    """The directories a path lies in, the nearest first, the root (an empty name) last."""
+    while relative:
+        relative = relative.rpartition("/")[0]
+        yield relative
+
+
+def _read_rules(path: Path) -> Rules:
+    try:
+        data = read_file(path, limit=_MOST_BYTES)
+    except ToolError:  # a directory, a pipe, a symlink, or far too large: no rules, as for git
+        return Rules()
+    return parse_rules(data.decode("utf-8", "replace")) if data else Rules()

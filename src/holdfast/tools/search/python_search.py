@@ -1,0 +1,108 @@
+"""A search program for machines without ripgrep: the same questions and answers, in Python's regular expressions.
+
+It is a program of its own (``python -m holdfast.tools.search.python_search``), because a bad expression can keep Python
+busy without end, and only a process can be ended then. Its arguments are the question as JSON, the root, and where to
+start below it; it prints ``path NUL line-number separator text`` like ripgrep with ``--null``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import ToolError
+from holdfast.tools.files.file_reading import read_file
+from holdfast.tools.files.line_matching import split
+from holdfast.tools.files.text_encoding import decode
+from holdfast.tools.search.glob_pattern import compile_glob
+from holdfast.tools.search.ignore_rules import Ignore
+from holdfast.tools.search.tree_walk import walk
+
+
+class Question(msgspec.Struct, frozen=True):
+    pattern: str
+    ignore_case: bool = False
+    literal: bool = False
+    include: str | None = None
+    context: int = 0
+    width: int = 1_000
+
+
+def compile_pattern(question: Question) -> re.Pattern[str]:
+    pattern = re.escape(question.pattern) if question.literal else question.pattern
+    return re.compile(pattern, re.IGNORECASE if question.ignore_case else 0)
+
+
+def command(question: Question, *, root: Path, start: str) -> list[str]:
+    """How to start it. ``-P``: nothing is imported from the directory it is started in."""
+    options = msgspec.json.encode(question).decode()
+    return [sys.executable, "-P", "-m", "holdfast.tools.search.python_search", options, str(root), start]
+
+
+def answers(question: Question, *, root: Path, start: str) -> Iterator[bytes]:
+    """One output line for each line that matches, and for those around it that were asked for."""
+    wanted = compile_pattern(question)
+    for relative in _files(root, start, include=question.include):
+        try:
+            data = read_file(root / relative)
+        except ToolError:
+            continue
+        found = decode(data) if data else None
+        if found is not None:
+            texts = [line.text for line in split(found.text)]
+            yield from (_line(relative, *shown, width=question.width) for shown in _matches(texts, wanted, question))
+
+
+def _files(root: Path, start: str, *, include: str | None) -> Iterator[str]:
+    if (root / start).is_file():
+        yield start
+        return
+    wanted = compile_glob(include) if include else None
+    prefix = f"{start}/" if start else ""
+    for entry in walk(root, start, Ignore(root, open_path=start)):
+        if entry.is_dir or entry.is_link:
+            continue
+        if wanted is None or wanted.fullmatch(entry.relative.removeprefix(prefix)):
+            yield entry.relative
+
+
+def _matches(texts: list[str], wanted: re.Pattern[str], question: Question) -> Iterator[tuple[int, str, str]]:
+    hits = [number for number, text in enumerate(texts) if wanted.search(text)]
+    marked = set(hits)
+    around = sorted(
+        {
+            near
+            for hit in hits
+            for near in range(hit - question.context, hit + question.context + 1)
+            if 0 <= near < len(texts)
+        }
+    )
+    for number in around:
+        yield number + 1, ":" if number in marked else "-", texts[number]
+
+
+def _line(relative: str, number: int, mark: str, text: str, *, width: int) -> bytes:
+    return f"{relative}\0{number}{mark}{text[:width]}\n".encode("utf-8", "surrogateescape")
+
+
+def main(arguments: list[str]) -> int:
+    options, root, start = arguments
+    question = msgspec.json.decode(options, type=Question)
+    try:
+        compile_pattern(question)
+    except re.error as error:
+        sys.stderr.write(f"the expression is not valid: {error}\n")
+        return 2
+    found = False
+    for answer in answers(question, root=Path(root), start=start):
+        found = True
+        sys.stdout.buffer.write(answer)
+    return 0 if found else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

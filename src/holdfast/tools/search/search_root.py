@@ -1,0 +1,78 @@
+"""What `ls`, `glob` and `grep` share: where to search, and a thread that stops when its caller is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Event
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.errors import ToolError
+from holdfast.schema.approvals import Subject
+from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_changes import told
+from holdfast.tools.protocol import Context, Plan
+
+T = TypeVar("T")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where to search."""
+
+    root: Path
+    """Ignore rules hold from here: the workspace, or a place outside of it."""
+    start: str
+    """Below the root, with ``/`` between names; empty for the root itself."""
+    is_dir: bool
+
+    @property
+    def path(self) -> Path:
+        return self.root / self.start
+
+    def name(self, relative: str, workspace: Path) -> str:
+        """A found path as people are shown it."""
+        return relative if self.root == workspace else str(self.root / relative)
+
+
+async def search_plan(tool: str, path: str, context: Context, *, title: str) -> Plan:
+    resolved = await asyncio.to_thread(tool_paths.resolve, path, context.workspace)
+    return Plan(Subject(tool, "reads", told(context, title), cwd=str(context.workspace), paths=(str(resolved),)))
+
+
+def place_of(text: str, context: Context, plan: Plan) -> Place:
+    """`ToolError` if nothing is there, or if it is another place than was approved. Blocking."""
+    path = tool_paths.resolve(text, context.workspace)
+    if plan.subject.paths != (str(path),):
+        raise ToolError(f"{text!r} leads elsewhere than when this was planned; try again")
+    if not os.path.lexists(path):
+        raise tool_paths.missing(path, context.workspace)
+    is_dir = path.is_dir()
+    if tool_paths.inside(path, context.workspace):
+        relative = path.relative_to(context.workspace).as_posix()
+        return Place(context.workspace, "" if relative == "." else relative, is_dir)
+    return Place(path, "", is_dir=True) if is_dir else Place(path.parent, path.name, is_dir=False)
+
+
+async def in_thread(work: Callable[[Callable[[], bool]], T]) -> T:
+    """Blocking work that asks now and then whether it should stop."""
+    stop = Event()
+    try:
+        return await asyncio.to_thread(work, stop.is_set)
+    finally:
+        stop.set()
+
+
+def newest_first(root: Path, relatives: Iterable[str]) -> list[str]:
+    """By time of change, then by name. What has vanished comes last. Blocking."""
+
+    def age(relative: str) -> tuple[int, str]:
+        try:
+            return -os.lstat(root / relative).st_mtime_ns, relative
+        except OSError:
+            return 0, relative
+
+    return sorted(relatives, key=age)

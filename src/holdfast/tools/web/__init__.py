@@ -1,0 +1,1 @@
+"""Fetching from the web: allowed addresses, bounded requests, HTML as text."""

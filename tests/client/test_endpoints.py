@@ -1,0 +1,191 @@
+"""Calls name routes that the server has, with bodies that it takes; what is sent twice can be done once."""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+import pytest
+
+from holdfast.client import endpoints
+from holdfast.client.api_call import Call, path, with_query
+from holdfast.client.response_types import Page
+from holdfast.errors import BadRequest
+from holdfast.schema.messages import File
+from holdfast.schema.runs import Limits, RunRequest
+from holdfast.server.http.application import ENDPOINTS
+from holdfast.server.http.endpoint import Endpoint
+
+REQUEST = RunRequest(
+    prompt="hello",
+    run_id="run_1",
+    attachments=(File("a.txt", "text/plain", text="a"), File("b.png", "image/png", data="QUJD")),
+    delivery="steer",
+    after="success",
+    model="e2e/large",
+    mode="plan",
+    interactive=False,
+    limits=Limits(max_steps=3, max_seconds=2.5, max_cost=1.0),
+    effort="high",
+    output_schema={"type": "object"},
+)
+
+EVERY = [
+    endpoints.health(),
+    endpoints.server(),
+    endpoints.stop_server(if_idle=True),
+    endpoints.backup("/backup.db"),
+    endpoints.open_workspace("/work"),
+    endpoints.workspaces(),
+    endpoints.workspace("wsp_1"),
+    endpoints.close_workspace("wsp_1"),
+    endpoints.trust("wsp_1"),
+    endpoints.create_session("wsp_1"),
+    endpoints.create_session("wsp_1", title="T"),
+    endpoints.sessions("wsp_1", limit=5, before="7", q="a b&c"),
+    endpoints.session("ses_1"),
+    endpoints.change_session("ses_1", title="T", archived=True),
+    endpoints.delete_session("ses_1"),
+    endpoints.messages("ses_1", after="0", limit=10),
+    endpoints.messages("ses_1", before="end"),
+    endpoints.start_run("ses_1", REQUEST),
+    endpoints.start_run("ses_1", RunRequest(prompt="hello")),
+    endpoints.start_session("wsp_1", REQUEST, title="T"),
+    endpoints.runs("ses_1", state="queued", limit=5, before="7"),
+    endpoints.run("run_1"),
+    endpoints.run("run_1", wait=2.5),
+    endpoints.change_run("run_1", prompt="other"),
+    endpoints.change_run("run_1", position=0),
+    endpoints.cancel_run("run_1"),
+    endpoints.cancel_session("ses_1"),
+    endpoints.cancel_session("ses_1", scope="active"),
+    endpoints.pause("ses_1"),
+    endpoints.resume("ses_1"),
+    endpoints.shell("ses_1", "ls"),
+    endpoints.compact("ses_1"),
+    endpoints.undo("ses_1"),
+    endpoints.redo("ses_1", to_message_id="msg_1"),
+    endpoints.fork("ses_1"),
+    endpoints.fork("ses_1", message_id="msg_1"),
+    endpoints.changes("ses_1"),
+    endpoints.approvals("wsp_1"),
+    endpoints.answer_approval("apr_1", "once"),
+    endpoints.answer_approval("apr_1", "deny", pattern=["bash: ls *"], feedback="no"),
+    endpoints.questions("wsp_1"),
+    endpoints.answer_question("qst_1", [["yes"], []]),
+    endpoints.answer_question("qst_1", None),
+    endpoints.jobs("wsp_1"),
+    endpoints.job("job_1"),
+    endpoints.kill_job("job_1"),
+    endpoints.jobs("wsp_1", running=True),
+    endpoints.approval("apr_1"),
+    endpoints.question("qst_1"),
+    endpoints.call_output("call_1"),
+    endpoints.export("ses_1"),
+    endpoints.export_markdown("ses_1"),
+    endpoints.clients("wsp_1"),
+    endpoints.grants("wsp_1"),
+    endpoints.remove_grants("wsp_1"),
+    endpoints.grants("wsp_1", session_id="ses_1"),
+    endpoints.remove_grants("wsp_1", session_id="ses_1", grant_id="grant_1"),
+    endpoints.files("wsp_1", "READ me", limit=5),
+    endpoints.config("wsp_1"),
+    endpoints.change_config("wsp_1", {"models.large": "a/b", "limits.max_steps": None}),
+    endpoints.config_schema(),
+    endpoints.models(),
+    endpoints.models(workspace_id="wsp_1"),
+    endpoints.set_key("anthropic", "sk-1"),
+    endpoints.set_key("anthropic", None),
+    endpoints.try_provider("anthropic"),
+    endpoints.try_provider("anthropic", model="large"),
+    endpoints.stats(since="2026-01-01", until="2026-02-01"),
+    endpoints.search("needle", workspace_id="wsp_1", limit=3),
+]
+
+
+@pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
+def test_each_call_is_one_that_the_server_takes(call: Call[object]) -> None:
+    endpoint = _endpoint(call.method, call.target)
+    if endpoint.body is not None:
+        msgspec.json.decode(call.body or b"{}", type=endpoint.body)
+    else:
+        assert call.body is None
+
+
+def test_the_streams_are_where_the_client_looks_for_them() -> None:
+    for target in (
+        endpoints.events_target(),
+        endpoints.events_target(workspace_id="wsp_1", session_id="ses_1", viewing="ses_1"),
+    ):
+        assert _endpoint("GET", target).kind == "text/event-stream"
+
+
+def _endpoint(method: str, target: str) -> Endpoint:
+    """The server's row for a call, which also takes its parameters."""
+    where, _, query = target.partition("?")
+    steps = where.split("/")
+    for endpoint in ENDPOINTS:
+        places = endpoint.path.split("/")
+        fits = len(places) == len(steps) and all(
+            place == step or place.startswith("{") for place, step in zip(places, steps, strict=True)
+        )
+        if endpoint.method == method and fits:
+            given: dict[str, object] = dict(parse_qsl(query, strict_parsing=bool(query)))
+            if "state" in given:
+                given["state"] = [given["state"]]
+            msgspec.convert(given, endpoint.query, strict=False)
+            return endpoint
+    raise AssertionError(f"the server has no {method} {where}")
+
+
+def test_every_route_that_answers_values_has_a_call() -> None:
+    called = {(call.method, _endpoint(call.method, call.target).path) for call in EVERY}
+    streams = {"/v1/events", "/v1/workspaces/{workspace_id}/events"}
+    offered = {(row.method, row.path) for row in ENDPOINTS if row.path not in {*streams, "/v1/openapi.json"}}
+    assert called == offered
+
+
+@pytest.mark.parametrize("make", [lambda text: endpoints.shell("ses_1", text), endpoints.search])
+def test_what_is_no_text_is_refused_before_it_is_sent(make: Callable[[str], object]) -> None:
+    with pytest.raises(BadRequest, match="not text in UTF-8"):
+        make("caf\udce9")
+
+
+def _same_shape(ours: Any, theirs: Any) -> None:
+    """What this client reads is a part of what the server says, in the same types."""
+    if getattr(ours, "__origin__", None) is Page:
+        _same_shape(ours.__args__[0], theirs.__args__[0])
+        ours = Page
+    if isinstance(ours, type) and issubclass(ours, msgspec.Struct):
+        said = theirs.__origin__ if hasattr(theirs, "__origin__") else theirs
+        assert set(ours.__struct_fields__) <= set(said.__struct_fields__)
+    else:
+        assert getattr(ours, "__origin__", ours) is getattr(theirs, "__origin__", theirs)
+
+
+@pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
+def test_each_answer_is_read_as_what_the_server_says(call: Call[object]) -> None:
+    told = _endpoint(call.method, call.target).answer
+    for cell in call.read.__closure__ or ():
+        if cell.cell_contents is not type(None):
+            _same_shape(cell.cell_contents, told)
+
+
+@pytest.mark.promise("R3")
+def test_a_run_always_has_an_id_and_keeps_the_one_it_was_given() -> None:
+    made, given = endpoints.start_run("ses_1", RunRequest(prompt="a")), endpoints.start_run("ses_1", REQUEST)
+    assert b'"run_id":"run_' in (made.body or b"")
+    assert b'"run_id":"run_1"' in (given.body or b"")
+    assert made.key is None
+
+
+def test_other_changes_have_a_key_and_reading_has_none() -> None:
+    first, second = endpoints.pause("ses_1"), endpoints.pause("ses_1")
+    assert first.headers["Idempotency-Key"].startswith("key_")
+    assert first.key != second.key
+    assert endpoints.session("ses_1").headers == {}
+
+
+def test_ids_and_searches_are_made_safe_for_an_address() -> None:
+    assert path("sessions", "a/../b c?") == "/v1/sessions/a%2F..%2Fb%20c%3F"
+    assert with_query("/x", {"q": "ä &=", "none": None, "on": True, "n": 2}) == "/x?q=%C3%A4%20%26%3D&on=true&n=2"

@@ -1,0 +1,272 @@
+"""Clients find the local server or start it: once, whoever else does the same, and with a reason when it fails."""
+
+import asyncio
+import fcntl
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import __version__
+from holdfast.client.local_server import LocalServer, open_client, open_sync
+from holdfast.client.server_address import Address
+from holdfast.errors import ConfigError, NoAnswer, StartFailed
+from holdfast.ids import build_id
+from holdfast.locations import Locations
+from tests.client.stub import Piece, Request, Stub, Wait, answer, error
+
+FAKE = Path(__file__).with_name("fake_serve.py")
+
+
+class Place:
+    """One user's locations, and what was started in them."""
+
+    def __init__(self, home: Path) -> None:
+        self.locations = Locations.from_env({"HOLDFAST_HOME": str(home / "h")})
+        self.notes = home / "notes"
+
+    def local(self, *, mode: str = "ok", build: str = "b1", seconds: float = 20.0, **env: str) -> LocalServer:
+        command = (sys.executable, str(FAKE), str(self.locations.socket), str(self.notes), mode)
+        return LocalServer(
+            self.locations, env={"PATH": "/usr/bin", **env}, command=command, build=build, seconds=seconds
+        )
+
+    @property
+    def started(self) -> list[int]:
+        if not self.notes.exists():
+            return []
+        return [int(line.split()[0]) for line in self.notes.read_text().splitlines()]
+
+
+@pytest.fixture
+def place(home: Path) -> Iterator[Place]:
+    place = Place(home)
+    yield place
+    for pid in place.started:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    """Another process or thread makes it so; the test's time-out is the bound."""
+    while not condition():
+        os.sched_yield()
+
+
+def test_a_server_that_is_not_there_is_started_and_found_from_then_on(place: Place) -> None:
+    assert place.local().probe() is None
+    health = place.local().ensure()
+    assert (health.status, health.version) == ("ok", "0.1.0")
+    assert place.local().ensure() == health
+    (pid,) = place.started
+    assert os.getsid(pid) == pid, "it must outlive the terminal it was started from"
+    assert place.notes.read_text().split()[1] == str(place.locations.state_dir.resolve())
+
+
+def test_eight_that_start_at_once_start_one_server(place: Place) -> None:
+    barrier = threading.Barrier(8)
+    found: list[str] = []
+
+    def ensure() -> None:
+        local = place.local()
+        barrier.wait()
+        found.append(local.ensure().status)
+
+    threads = [threading.Thread(target=ensure) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == ["ok"] * 8
+    assert len(place.started) == 1
+
+
+@pytest.mark.promise("W10")
+def test_a_start_that_loses_against_another_server_uses_that_one(place: Place) -> None:
+    """Started by hand, so that it does not know of the clients' own lock."""
+    place.locations.prepare()
+    handle = os.open(f"{place.locations.socket}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(place.local().ensure().status))
+    thread.start()
+    _until(lambda: len(place.started) >= 2)
+    os.close(handle)
+    thread.join()
+    assert found == ["ok"]
+
+
+def test_a_failed_start_is_told_with_what_the_server_said(place: Place) -> None:
+    place.locations.prepare()
+    log = place.local().log
+    log.write_text("words of an older start\n")
+    with pytest.raises(StartFailed, match=r"exit status 3\):\nconfig\.toml:3: unknown key 'modles'") as caught:
+        place.local(mode="broken").ensure()
+    assert "older" not in str(caught.value)
+    assert len(place.started) == 1
+
+
+def test_a_command_that_is_not_there_is_named(place: Place) -> None:
+    local = LocalServer(place.locations, env={}, command=("/nowhere/python",), build="")
+    with pytest.raises(StartFailed, match=r"cannot run '/nowhere/python': No such file"):
+        local.ensure()
+
+
+def test_a_server_that_never_answers_is_not_waited_for_for_ever(place: Place) -> None:
+    with pytest.raises(StartFailed, match=r"does not answer after 0\.2 s; it said nothing in '.*start\.log'"):
+        place.local(mode="mute", seconds=0.2).ensure()
+
+
+def test_a_client_that_starts_for_too_long_holds_the_others_up_only_so_long(place: Place) -> None:
+    place.locations.prepare()
+    handle = os.open(place.locations.runtime_dir / "start.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with pytest.raises(StartFailed, match="another process has been starting the server"):
+        place.local(seconds=0.1).ensure()
+    os.close(handle)
+    assert place.local().ensure().status == "ok"
+
+
+def test_the_log_of_starts_does_not_grow_for_ever(place: Place) -> None:
+    place.locations.prepare()
+    log = place.local().log
+    log.write_bytes(b"x" * (2 << 20))
+    place.local().ensure()
+    assert log.stat().st_size == 0
+    assert log.with_suffix(".log.1").stat().st_size == 2 << 20
+
+
+@pytest.mark.parametrize(
+    ("version", "build"), [("0.0.9", "b1"), ("0.0.9rc1", "b1"), (__version__, "b0")], ids=["old", "rc", "build"]
+)
+def test_an_idle_server_with_older_code_is_replaced(place: Place, version: str, build: str) -> None:
+    _started(place, FAKE_VERSION=version, FAKE_BUILD=build, FAKE_LINGER="1")
+    health = place.local().ensure()
+    assert (health.version, health.build) == (__version__, "b1")
+
+
+def _started(place: Place, **env: str) -> None:
+    """A server with other code, as another client had started it."""
+    local = place.local(**env)
+    local._is_to_be_replaced = lambda health: False  # type: ignore[method-assign]
+    local.ensure()
+    assert len(place.started) == 1
+
+
+def test_a_busy_server_with_older_code_is_used_as_it_is(place: Place) -> None:
+    _started(place, FAKE_VERSION="0.0.9", FAKE_BUSY="1")
+    assert place.local().ensure().version == "0.0.9"
+    assert len(place.started) == 1
+
+
+@pytest.mark.parametrize(("version", "build"), [("99.0", "b0"), ("0.2.0rc1", "b0"), (__version__, "")])
+def test_newer_code_and_code_that_does_not_say_are_used(place: Place, version: str, build: str) -> None:
+    _started(place, FAKE_VERSION=version, FAKE_BUILD=build)
+    assert place.local().ensure().version == version
+    assert len(place.started) == 1
+
+
+def test_a_server_that_is_stopping_is_waited_for_and_replaced(place: Place) -> None:
+    place.locations.prepare()
+    asked: list[Request] = []
+
+    def respond(request: Request) -> list[Piece]:
+        asked.append(request)
+        return answer({"status": "stopping", "version": __version__}, headers="Connection: close\r\n")
+
+    with Stub(respond, path=place.locations.socket):
+        found: list[str] = []
+        thread = threading.Thread(target=lambda: found.append(place.local().ensure().status))
+        thread.start()
+        _until(lambda: len(asked) >= 5)
+        assert place.started == []
+    thread.join()
+    assert found == ["ok"]
+    assert {request.method for request in asked} == {"GET"}
+
+
+def test_a_server_that_hangs_is_named_instead_of_started_over(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.client.local_server._PROBE_SECONDS", 0.05)
+    place.locations.prepare()
+    go_on = threading.Event()
+    with Stub(lambda request: [Wait(go_on)], path=place.locations.socket):
+        with pytest.raises(NoAnswer, match=f"process {os.getpid()} listens at unix:"):
+            place.local().ensure()
+        go_on.set()
+    assert place.started == []
+
+
+def test_a_named_server_is_used_as_it_is(place: Place) -> None:
+    with Stub(lambda request: error(503, "stopping")) as stub:
+        env = {"HOLDFAST_SERVER": str(stub.address), "HOLDFAST_TOKEN": "t0ken"}
+        with open_sync(env, name="test") as client:
+            assert client.address == stub.address
+            assert stub.requests == []
+            with pytest.raises(Exception, match="no"):
+                client.server()
+    assert stub.requests[0].headers["authorization"] == "Bearer t0ken"
+    with pytest.raises(ConfigError, match="HOLDFAST_SERVER must be"):
+        open_sync({"HOLDFAST_SERVER": "localhost:80"}, name="test")
+
+
+def test_a_token_that_cannot_be_sent_is_refused(place: Place) -> None:
+    with pytest.raises(ConfigError, match="check HOLDFAST_TOKEN"):
+        open_sync({"HOLDFAST_SERVER": "http://127.0.0.1:1", "HOLDFAST_TOKEN": "a\nb"}, name="test")
+
+
+@pytest.fixture
+def faked(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
+    """`open_sync` and `open_client` start the stand-in."""
+    make = LocalServer.__init__
+
+    def init(self: LocalServer, locations: Locations, **options: object) -> None:
+        command = (sys.executable, str(FAKE), str(place.locations.socket), str(place.notes))
+        make(self, locations, **(options | {"command": command, "build": "b1"}))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LocalServer, "__init__", init)
+    return lambda: place.started
+
+
+async def test_both_clients_open_the_local_server_and_bring_it_back(
+    place: Place, faked: Callable[[], list[int]]
+) -> None:
+    env = {"HOLDFAST_HOME": str(place.locations.config_dir.parent), "HOLDFAST_TOKEN": "unused"}
+    async with await open_client(env, name="test") as client:
+        assert client.address == Address(path=str(place.locations.socket))
+        assert (await client.health()).status == "ok"
+        (pid,) = faked()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        assert (await client.health()).status == "ok"
+        assert len(faked()) == 2
+    with await asyncio.to_thread(open_sync, env, name="test") as second:
+        assert (await asyncio.to_thread(second.health)).status == "ok"
+    assert len(faked()) == 2
+
+
+def test_a_client_that_may_not_start_a_server_does_not(place: Place, faked: Callable[[], list[int]]) -> None:
+    env = {"HOLDFAST_HOME": str(place.locations.config_dir.parent)}
+    with open_sync(env, name="test", start=False) as client:
+        assert client.address == Address(path=str(place.locations.socket))
+    assert faked() == []
+
+
+def test_a_source_tree_is_another_build_after_each_change_and_a_release_is_none(tmp_path: Path) -> None:
+    tree = tmp_path / "src"
+    (tree / "inner" / "__pycache__").mkdir(parents=True)
+    (tree / "inner" / "module.py").write_text("a = 1")
+    first = build_id(str(tree))
+    (tree / "inner" / "__pycache__" / "module.py").write_text("cached")
+    (tree / "notes.txt").write_text("no code")
+    assert build_id(str(tree)) == first
+    (tree / "inner" / "module.py").write_text("a = 2")
+    os.utime(tree / "inner" / "module.py", ns=(1, 1))
+    assert build_id(str(tree)) != first
+    assert build_id("/usr/lib/python3/site-packages/holdfast") == ""

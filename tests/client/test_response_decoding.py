@@ -1,0 +1,117 @@
+"""Answers of older and newer servers are understood as far as possible, and strangers are not."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast import errors
+from holdfast.client.response_decoding import read_as, read_error, read_messages, read_stream_event
+from holdfast.client.response_types import Health, Page
+from holdfast.schema.base import Unknown, builtins, encode
+from holdfast.schema.events import Heartbeat, MessageFinished, RunFinished
+from holdfast.schema.messages import Finish, Message, Text
+from holdfast.schema.runs import Run
+
+RUN = Run(id="run_1", session_id="ses_1", seq=1, state="failed", reason="provider", text="so far")
+MESSAGE = Message("msg_1", "ses_1", "run_1", "assistant", 1, "now", (Text("hello"), Finish("end_turn")))
+
+
+def _newer(value: object, **fields: object) -> bytes:
+    changed: dict[str, Any] = builtins(value)
+    return msgspec.json.encode(changed | fields)
+
+
+def test_unknown_fields_are_ignored() -> None:
+    assert read_as(_newer(RUN, colour="green"), Run) == RUN
+
+
+def test_a_value_that_only_newer_versions_know_is_left_out_and_the_rest_is_read() -> None:
+    read = read_as(_newer(RUN, reason="eclipse", usage={"input": 5, "output": "many"}), Run)
+    assert (read.state, read.reason, read.text) == ("failed", None, "so far")
+    assert (read.usage.input, read.usage.output) == (5, 0)
+
+
+def test_a_list_loses_only_what_cannot_be_read() -> None:
+    raw = msgspec.json.encode({"items": [builtins(RUN), 7, builtins(RUN)], "cursor": "a.1"})
+    assert read_as(raw, Page[Run]) == Page((RUN, RUN), None, "a.1")
+
+
+def test_an_older_server_may_say_less() -> None:
+    assert read_as(b'{"status":"ok","version":"0.0.9"}', Health) == Health("ok", "0.0.9")
+
+
+@pytest.mark.parametrize("raw", [b"", b"<html>", b"[1]", b'"text"', b"{}", b"\xff", b"[" * 100_000])
+def test_what_is_nothing_of_ours_is_said_to_be(raw: bytes) -> None:
+    with pytest.raises(errors.NotOurs):
+        read_as(raw, Run)
+
+
+def test_messages_keep_parts_of_unknown_types_in_their_places() -> None:
+    message = builtins(MESSAGE)
+    message["parts"].insert(0, {"type": "hologram", "data": 1})
+    page = read_messages(msgspec.json.encode({"items": [message], "next": "4", "cursor": "a.9"}))
+    (read,) = page.items
+    assert isinstance(read.parts[0], Unknown)
+    assert read.parts[1:] == MESSAGE.parts
+    assert (page.next, page.cursor) == ("4", "a.9")
+
+
+@pytest.mark.promise("R7")
+def test_the_end_of_a_run_is_understood_also_with_a_reason_of_tomorrow() -> None:
+    raw = msgspec.json.encode(
+        {"kind": "run.finished", "at": "now", "session_id": "ses_1", "run": builtins(RUN) | {"reason": "eclipse"}}
+    )
+    event = read_stream_event(raw)
+    assert isinstance(event, RunFinished)
+    assert (event.run.state, event.run.reason) == ("failed", None)
+
+
+def test_known_events_are_read_and_unknown_kinds_stay_unknown() -> None:
+    assert read_stream_event(encode(Heartbeat(at="now"))) == Heartbeat(at="now")
+    finished = MessageFinished("now", "ses_1", MESSAGE)
+    assert read_stream_event(encode(finished)) == finished
+    assert isinstance(read_stream_event(b'{"kind":"moon.rose","at":"now"}'), Unknown)
+    assert isinstance(read_stream_event(b'{"kind":"run.finished","at":"now"}'), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "leaf"),
+    [
+        (404, "session_not_found", errors.NotFound),
+        (409, "no_model", errors.NoModel),
+        (409, "run_joined", errors.Conflict),
+        (410, "session_deleted", errors.Gone),
+        (429, "too_many", errors.TooMany),
+        (418, "teapot", errors.BadRequest),
+        (503, "stopping", errors.Stopping),
+        (507, "store_unwritable", errors.StoreUnwritable),
+        (500, "internal", errors.Internal),
+        (599, "new_fault", errors.Internal),
+    ],
+)
+@pytest.mark.promise("W9")
+def test_an_error_becomes_the_leaf_it_was_with_its_code_and_detail(
+    status: int, code: str, leaf: type[errors.HoldfastError]
+) -> None:
+    raw = encode({"error": {"code": code, "message": "because", "detail": {"id": "x"}}})
+    error = read_error(status, raw)
+    assert type(error) is leaf
+    assert (error.error_code, error.message, error.detail) == (code, "because", {"id": "x"})
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *(b"", b"<html>secret</html>", b"[]", b'{"error": "secret"}', b'{"error": {"code": 7, "message": "secret"}}'),
+        b'{"error": {"code": "NOT OURS", "message": "secret"}}',
+        b'{"error": {"code": "a", "message": "secret", "detail": 1}}',
+    ],
+)
+@pytest.mark.promise("W9")
+def test_a_strangers_error_is_not_repeated(raw: bytes) -> None:
+    error = read_error(404, raw)
+    assert type(error) is errors.NotOurs
+    assert "404" in str(error)
+    assert "secret" not in str(error)
+    assert type(read_error(502, raw)) is errors.Unreachable

@@ -1,0 +1,51 @@
+"""A server is named by one line of text, and a wrong one is refused with what to write instead."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.client.server_address import Address, address_from_env
+from holdfast.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "authority"),
+    [
+        ("unix:/run/holdfast.sock", Address(path="/run/holdfast.sock"), "localhost"),
+        ("unix:///run/holdfast.sock", Address(path="/run/holdfast.sock"), "localhost"),
+        ("http://127.0.0.1:8080", Address(host="127.0.0.1", port=8080), "127.0.0.1:8080"),
+        ("http://box:8080/", Address(host="box", port=8080), "box:8080"),
+        ("http://[::1]:8080", Address(host="::1", port=8080), "[::1]:8080"),
+    ],
+)
+def test_an_address_is_read(text: str, address: Address, authority: str) -> None:
+    assert Address.parse(text) == address
+    assert address.authority == authority
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "unix:", "unix:relative", "unix:/a\0b", "/run/holdfast.sock", "https://host:1", "http://host"),
+        *("http://host:", "http://host:0", "http://host:65536", "http://host:x", "http://:80", "http://a:b:80"),
+        *("http://user@host:80", "http://host/path:80", "http://ho st:80", "http://host:٣"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_its_name(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"HOLDFAST_SERVER must be unix:/PATH or http://host:port"):
+        Address.parse(text, name="HOLDFAST_SERVER")
+
+
+def test_the_environment_names_a_server_or_does_not() -> None:
+    assert address_from_env({}) is None
+    assert address_from_env({"HOLDFAST_SERVER": ""}) is None
+    assert address_from_env({"HOLDFAST_SERVER": "unix:/s"}) == Address(path="/s")
+
+
+@given(text=st.text())
+def test_no_text_is_read_as_an_address_that_is_written_differently(text: str) -> None:
+    try:
+        address = Address.parse(text)
+    except ConfigError:
+        return
+    assert Address.parse(str(address)) == address

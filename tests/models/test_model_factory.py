@@ -1,0 +1,160 @@
+"""From the configuration to a model that answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.config.model_catalogue import Catalogue, resolve_model
+from holdfast.config.secrets import Keyring, SecretStore
+from holdfast.config.settings import LongPrice, ModelSettings, PriceSettings, Provider, Settings
+from holdfast.config.value_types import Headers, KeySource, Url
+from holdfast.errors import ModelAuth
+from holdfast.models.model_factory import Models, info_of, wire_named
+from holdfast.models.model_script import Rule, Say, Script
+from holdfast.models.protocol import Model, Price, Request
+from holdfast.models.provider_address import Network
+from holdfast.schema.messages import Text
+from holdfast.testing import Answer, TestProvider, text
+from tests.models.requests import message
+from tests.models.support import WIRES, told
+
+ASK = Request(messages=(message(1, "user", Text("hi")),))
+
+
+@pytest.fixture
+def keyring(tmp_path: Path) -> Keyring:
+    return Keyring(SecretStore(tmp_path / "keys.json"), env={"LOCAL_KEY": "sk-local-12345678"})
+
+
+@pytest.fixture
+async def models(keyring: Keyring) -> AsyncIterator[Models]:
+    opened = Models(keyring, scripts={"demo": Script(rules=(Rule((Say("scripted"),)),))})
+    yield opened
+    await opened.aclose()
+
+
+def settings(wire: Any, url: str) -> Settings:
+    price = PriceSettings(input=1.0, output=2.0, long=LongPrice(above=1000, input=2.0, output=4.0))
+    own = ModelSettings(
+        context_window=1000, max_output=100, images=True, reasoning=("low",), price=price, body={"b": 2}
+    )
+    provider = Provider(
+        wire=wire,
+        base_url=Url(url),
+        api_key=KeySource.from_config("env:LOCAL_KEY"),
+        headers=Headers({"X-Team": "tools"}),
+        body={"a": 1},
+        models={"qwen": own},
+    )
+    return Settings(providers={"local": provider})
+
+
+async def asked(model: Model) -> dict[str, Any]:
+    return told([delta async for delta in model.stream(ASK)])
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_configured_model_is_asked_as_configured(wire: str, models: Models) -> None:
+    async with TestProvider([text("hello")]) as provider:
+        resolved = resolve_model("local/qwen", settings(wire, provider.url(wire)), env={"LOCAL_KEY": "x"})  # type: ignore[arg-type]
+        assert (await asked(models.open(resolved)))["text"] == "hello"
+        [received] = provider.requests
+    assert received.wire == wire
+    assert received.model == "qwen"
+    assert "sk-local-12345678" in str(received.headers)
+    assert received.headers["x-team"] == "tools"
+    assert (received.body["a"], received.body["b"]) == (1, 2)
+
+
+def test_what_is_known_of_a_model_comes_along() -> None:
+    info = info_of(resolve_model("local/qwen", settings("anthropic", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"}))
+    assert (info.name, info.context_window, info.max_output) == ("local/qwen", 1000, 100)
+    assert info.images
+    assert info.reasoning == ("low",)
+    assert info.price is not None
+    assert (info.price.input, info.price.output, info.price.above) == (1.0, 2.0, 1000)
+    assert info.price.long == Price(input=2.0, output=4.0)
+
+
+def test_every_model_of_the_catalogue_can_be_opened(models: Models) -> None:
+    keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"), "x" * 20)
+    known = Catalogue(Settings(), env=keys).models()
+    assert len({model.wire for model in known}) >= 4
+    assert [models.open(model).info.name for model in known] == [model.name for model in known]
+
+
+async def test_the_offline_model_needs_nothing(models: Models) -> None:
+    resolved = resolve_model("offline/demo", Settings(), env={})
+    assert (await asked(models.open(resolved)))["text"] == "scripted"
+
+
+async def test_models_of_one_provider_share_its_connections(models: Models) -> None:
+    first = models.open(
+        resolve_model("local/qwen", settings("anthropic", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"})
+    )
+    again = models.open(resolve_model("local/qwen", settings("gemini", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"}))
+    assert first._transport is again._transport  # type: ignore[attr-defined]
+
+
+async def test_a_missing_key_says_what_to_do_before_anything_is_sent(models: Models) -> None:
+    async with TestProvider() as provider:
+        config = settings("anthropic", provider.url("anthropic"))
+        own = Provider(
+            wire="anthropic", base_url=config.providers["local"].base_url, api_key=KeySource.from_config("env:NO_KEY")
+        )
+        resolved = Catalogue(Settings(providers={"local": own}), env={"NO_KEY": "x"}).resolve("local/any")
+        with pytest.raises(ModelAuth, match="NO_KEY"):
+            await asked(models.open(resolved))
+        assert provider.requests == []
+
+
+async def test_a_key_from_a_command_is_asked_for_again_when_it_was_refused(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    command = f"cmd:echo x >> {count}; echo sk-from-command-$(wc -l < {count} | tr -d ' ')"
+    async with TestProvider([text("a"), Answer(status=401), text("b")]) as provider:
+        own = Provider(wire="openai-chat", base_url=Url(provider.url()), api_key=KeySource.from_config(command))
+        resolved = Catalogue(Settings(providers={"own": own}), env={}).resolve("own/m")
+        models = Models(Keyring(SecretStore(tmp_path / "keys.json"), env={"PATH": "/usr/bin:/bin"}))
+        model = models.open(resolved)
+        await asked(model)
+        with pytest.raises(ModelAuth):
+            await asked(model)
+        await asked(model)
+        await models.aclose()
+        sent = [received.headers["authorization"] for received in provider.requests]
+    assert sent == ["Bearer sk-from-command-1", "Bearer sk-from-command-1", "Bearer sk-from-command-2"]
+
+
+async def test_a_proxy_is_used_for_what_is_not_on_this_machine(keyring: Keyring) -> None:
+    async with TestProvider([text("through the proxy")]) as proxy:
+        models = Models(keyring, network=Network(proxy=f"http://127.0.0.1:{proxy.port}"))
+        own = Provider(wire="openai-chat", base_url=Url("http://model.invalid/v1"))
+        resolved = Catalogue(Settings(providers={"far": own}), env={}).resolve("far/m")
+        assert (await asked(models.open(resolved)))["text"] == "through the proxy"
+        assert proxy.requests[0].path == "http://model.invalid/v1/chat/completions"
+        await models.aclose()
+
+
+def _loaded_by(code: str) -> set[str]:
+    script = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_no_wire_and_no_http_is_imported_before_it_is_needed() -> None:
+    loaded = _loaded_by("import holdfast.models.model_factory, holdfast.models.retry, holdfast.models.protocol")
+    wires = {f"holdfast.models.{name}" for name in ("anthropic", "gemini", "openai_chat", "openai_responses")}
+    assert not loaded & (wires | {"httpx2", "httpcore2", "anyio", "ssl", "asyncio"})
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_wire_brings_only_itself(wire: str) -> None:
+    loaded = _loaded_by(f"from holdfast.models.model_factory import wire_named; wire_named({wire!r})")
+    others = {type(wire_named(other)).__module__ for other in WIRES if other != wire}  # type: ignore[arg-type]
+    assert not loaded & (others | {"httpx2", "httpcore2", "anyio"})

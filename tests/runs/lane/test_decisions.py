@@ -1,0 +1,717 @@
+"""The lane, one case at a time. That no other case breaks a promise is shown in test_lane_exploration.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.errors import BadRequest, Conflict, Gone, StoreDamaged
+from holdfast.errors import Stopping as ServerStopping
+from holdfast.runs.lane.decisions import decide
+from holdfast.runs.lane.protocol import (
+    Accept,
+    Boundary,
+    CancelActive,
+    CancelRun,
+    CancelSession,
+    Change,
+    Command,
+    Covered,
+    Delete,
+    Edit,
+    End,
+    Ended,
+    GoOn,
+    Move,
+    Open,
+    Pause,
+    QueueChanged,
+    QueuedAt,
+    Recover,
+    Remove,
+    Repeated,
+    Resume,
+    RunEdited,
+    RunFellBack,
+    RunFinished,
+    RunJoined,
+    RunMoved,
+    RunStarted,
+    RunStopping,
+    ServerStop,
+    SessionDeleted,
+    Started,
+    Steered,
+    StopNow,
+)
+from holdfast.runs.lane.state import Lane, lane_run
+from holdfast.schema.runs import Limits, Outcome, Queue, Run, RunKind, RunSettings
+
+COMPLETED = Outcome("completed", "end_turn")
+FAILED = Outcome("failed", "provider")
+LIMIT = Outcome("failed", "limit_steps")
+
+
+class Session:
+    """Commits every decision, and remembers what was told."""
+
+    def __init__(self) -> None:
+        self.lane = Lane()
+        self.told: list[Change] = []
+
+    def say(self, command: Command) -> Any:
+        decision = decide(self.lane, command)
+        self.lane = decision.lane
+        self.told += decision.changes
+        return decision.answer
+
+    def queue(self, *run_ids: str, **more: Any) -> Any:
+        return [self.say(Accept(run_id=run_id, **more)) for run_id in run_ids][-1]
+
+    def steer(self, *run_ids: str, **more: Any) -> Any:
+        return self.queue(*run_ids, delivery="steer", **more)
+
+    def end(self, run_id: str, outcome: Outcome = COMPLETED) -> Any:
+        return self.say(End(run_id, outcome))
+
+    @property
+    def started(self) -> list[str]:
+        return [change.run_id for change in self.told if isinstance(change, RunStarted)]
+
+    @property
+    def joined(self) -> list[str]:
+        return [change.run_id for change in self.told if isinstance(change, RunJoined)]
+
+    @property
+    def ends(self) -> dict[str, str]:
+        finished = [change for change in self.told if isinstance(change, RunFinished)]
+        assert len(finished) == len({change.run_id for change in finished}), "a run has ended twice"
+        return {change.run_id: f"{change.state} {change.reason}" for change in finished}
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {run.id: run.state for run in self.lane.runs}
+
+    @property
+    def order(self) -> list[str]:
+        return [run.id for run in self.lane.queue]
+
+
+def covered(answer: Covered) -> dict[str, str]:
+    return {run.id: run.state for run in answer.runs}
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session()
+
+
+@pytest.mark.promise("R2")
+def test_the_first_run_starts_in_the_decision_that_accepts_it(session: Session) -> None:
+    assert session.queue("a") == Started()
+    assert session.states == {"a": "active"}
+    assert session.queue("b") == QueuedAt(1)
+    assert session.queue("c") == QueuedAt(2)
+    assert session.steer("d") == Steered("a")
+
+
+@pytest.mark.promise("C2")
+def test_a_cancel_on_an_idle_session_then_a_prompt(session: Session) -> None:
+    assert session.say(CancelSession()) == Covered(0)
+    assert session.lane == Lane()
+    assert session.queue("a") == Started()
+
+
+@pytest.mark.promise("C2")
+@pytest.mark.parametrize("cancel", [CancelSession(), CancelActive(), CancelRun("a")])
+def test_a_cancel_after_everything_has_ended_is_a_no_op(session: Session, cancel: Command) -> None:
+    session.queue("a")
+    session.end("a")
+    before, told = session.lane, list(session.told)
+    assert covered(session.say(cancel)) == {}
+    assert (session.lane, session.told) == (before, told)
+    assert session.queue("b") == Started()
+
+
+@pytest.mark.promise("C1")
+def test_a_cancel_between_acceptance_and_the_turns_first_breath(session: Session) -> None:
+    session.queue("a")
+    assert covered(session.say(CancelSession())) == {"a": "active"}
+    assert session.say(Boundary("a")) == StopNow("user_cancel")
+    session.end("a", COMPLETED)
+    assert session.ends == {"a": "cancelled user_cancel"}
+
+
+@pytest.mark.promise("C1")
+def test_a_cancel_before_a_held_run_starts(session: Session) -> None:
+    session.say(Pause())
+    assert session.queue("a") == QueuedAt(1)
+    assert covered(session.say(CancelSession())) == {"a": "queued"}
+    assert session.ends == {"a": "cancelled user_cancel"}
+    assert session.started == []
+
+
+@pytest.mark.promise("C1", "R7")
+def test_two_accepted_and_one_cancel(session: Session) -> None:
+    session.queue("a", "b")
+    assert session.say(CancelSession()).mark == 2
+    assert session.ends == {"b": "cancelled user_cancel"}
+    assert session.states == {"a": "stopping"}
+    session.end("a")
+    assert session.ends == {"b": "cancelled user_cancel", "a": "cancelled user_cancel"}
+    assert session.started == ["a"]
+
+
+@pytest.mark.promise("C1", "R5")
+def test_what_is_accepted_after_a_cancel_runs_even_if_the_cancelled_have_not_ended(session: Session) -> None:
+    session.queue("a", "b")
+    session.say(CancelSession())
+    assert session.queue("c") == QueuedAt(1)
+    assert session.started == ["a"]
+    session.end("a")
+    assert session.started == ["a", "c"]
+    session.end("c")
+    assert session.ends["c"] == "completed end_turn"
+
+
+@pytest.mark.promise("C1")
+@pytest.mark.parametrize("delivery", ["queue", "steer"])
+def test_a_cancel_while_a_follow_up_is_being_accepted_covers_it_or_not_by_who_came_first(delivery: str) -> None:
+    accept, cancel = Accept(run_id="b", delivery=delivery), CancelSession()  # type: ignore[arg-type]
+
+    follow_up_first = Session()
+    follow_up_first.queue("a")
+    follow_up_first.say(accept)
+    follow_up_first.say(cancel)
+    follow_up_first.end("a")
+    assert follow_up_first.ends == {"b": "cancelled user_cancel", "a": "cancelled user_cancel"}
+    assert follow_up_first.started == ["a"]
+
+    cancel_first = Session()
+    cancel_first.queue("a")
+    cancel_first.say(cancel)
+    assert cancel_first.say(accept) == QueuedAt(1)
+    cancel_first.end("a")
+    cancel_first.end("b")
+    assert cancel_first.ends == {"a": "cancelled user_cancel", "b": "completed end_turn"}
+
+
+@pytest.mark.promise("R5", "R7")
+def test_a_follow_up_behind_an_active_run_gets_a_start_and_an_end_of_its_own(session: Session) -> None:
+    session.queue("a", "b")
+    session.end("a", FAILED)
+    assert session.told[-3:] == [
+        RunFinished("a", "active", "failed", "provider"),
+        RunStarted("b"),
+        QueueChanged(),
+    ]
+    session.end("b")
+    assert session.ends == {"a": "failed provider", "b": "completed end_turn"}
+
+
+@pytest.mark.promise("R6", "C1", "C4")
+def test_queue_steer_and_cancel_mixed_at_one_boundary(session: Session) -> None:
+    session.queue("host")
+    session.steer("covered")
+    session.queue("own turn")
+    session.steer("first")
+    session.say(CancelRun("covered"))
+    session.steer("second")
+    assert session.say(Boundary("host")) == GoOn(("first", "second"))
+    assert session.ends == {"covered": "cancelled user_cancel"}
+    assert session.order == ["own turn"]
+
+
+@pytest.mark.promise("R6", "C1")
+def test_nothing_joins_a_turn_that_a_cancel_has_covered(session: Session) -> None:
+    session.queue("host")
+    session.steer("before")
+    session.say(CancelSession())
+    session.steer("after")
+    assert session.say(Boundary("host", COMPLETED)) == StopNow("user_cancel")
+    session.end("host")
+    assert session.ends == {"before": "cancelled user_cancel", "host": "cancelled user_cancel"}
+    assert (session.joined, session.started) == ([], ["host", "after"])
+
+
+@pytest.mark.promise("R6")
+def test_all_waiting_steers_join_at_one_boundary_in_seq_order(session: Session) -> None:
+    session.queue("host")
+    session.steer("b", "c", "d")
+    assert session.say(Boundary("host")) == GoOn(("b", "c", "d"))
+    assert session.joined == ["b", "c", "d"]
+    assert session.states == {"host": "active", "b": "joined", "c": "joined", "d": "joined"}
+
+
+@pytest.mark.promise("R6")
+def test_a_steer_that_arrives_as_the_turn_ends_goes_on_in_that_turn(session: Session) -> None:
+    session.queue("host")
+    session.steer("late")
+    assert session.say(Boundary("host", COMPLETED)) == GoOn(("late",))
+    assert session.say(Boundary("host", COMPLETED)) == Ended()
+    assert session.started == ["host"]
+    assert session.ends == {"host": "completed end_turn", "late": "completed end_turn"}
+
+
+@pytest.mark.promise("R6")
+def test_a_steer_that_arrives_after_the_turn_has_ended_starts(session: Session) -> None:
+    session.queue("a")
+    assert session.say(Boundary("a", COMPLETED)) == Ended()
+    assert session.steer("late") == Started()
+
+
+@pytest.mark.promise("R6")
+def test_a_steer_at_a_stopping_host_is_queued_and_runs(session: Session) -> None:
+    session.queue("host")
+    session.say(CancelActive())
+    assert session.steer("b") == QueuedAt(1)
+    session.end("host")
+    assert session.started == ["host", "b"]
+
+
+@pytest.mark.promise("R6")
+@pytest.mark.parametrize(
+    "other",
+    [
+        RunSettings(model="p/other"),
+        RunSettings(mode="plan"),
+        RunSettings(interactive=False),
+        RunSettings(limits=Limits(max_steps=3)),
+    ],
+)
+def test_a_steer_with_other_settings_is_queued(session: Session, other: RunSettings) -> None:
+    session.queue("host")
+    assert session.steer("b", settings=other) == QueuedAt(1)
+    session.end("host")
+    assert session.steer("c", settings=other) == Steered("b")
+
+
+@pytest.mark.promise("R4", "R6")
+@pytest.mark.parametrize("kind", ["compact", "shell", "undo", "redo"])
+def test_what_is_no_prompt_has_a_turn_of_its_own(session: Session, kind: RunKind) -> None:
+    session.queue("a")
+    assert session.steer("own", kind=kind) == QueuedAt(1)
+    session.end("a")
+    assert session.started == ["a", "own"]
+    assert session.steer("b") == QueuedAt(1)
+    session.end("own")
+    assert session.started == ["a", "own", "b"]
+
+
+@pytest.mark.promise("R6")
+def test_a_limit_sends_waiting_steers_to_the_queues_head_each_as_its_own_run(session: Session) -> None:
+    session.queue("host", "queued")
+    session.steer("b", "c")
+    session.end("host", LIMIT)
+    assert session.ends == {"host": "failed limit_steps"}
+    assert (session.started, session.order) == (["host", "b"], ["c", "queued"])
+    session.end("b")
+    session.end("c")
+    assert session.started == ["host", "b", "c", "queued"]
+
+
+@pytest.mark.promise("R5", "R7")
+def test_a_failing_run_with_two_behind_it(session: Session) -> None:
+    session.queue("a", "b", "c")
+    session.end("a", FAILED)
+    session.end("b", FAILED)
+    session.end("c")
+    assert session.started == ["a", "b", "c"]
+    assert session.ends == {"a": "failed provider", "b": "failed provider", "c": "completed end_turn"}
+
+
+@pytest.mark.promise("R5")
+def test_after_success_starts_when_its_predecessor_completed(session: Session) -> None:
+    assert session.queue("a", after="success") == Started()
+    session.queue("b", after="success")
+    session.end("a")
+    assert session.started == ["a", "b"]
+
+
+@pytest.mark.promise("R5")
+def test_after_success_pauses_the_lane_when_its_predecessor_did_not_complete(session: Session) -> None:
+    session.queue("a")
+    session.queue("b", after="success")
+    session.queue("c")
+    session.end("a", FAILED)
+    assert session.lane.paused == "predecessor"
+    assert (session.started, session.order) == (["a"], ["b", "c"])
+    session.say(Resume())
+    assert session.lane.paused is None
+    assert session.started == ["a", "b"]
+
+
+@pytest.mark.promise("R5")
+@pytest.mark.parametrize("way_out", [CancelRun("b"), Remove("b"), Move("c", 1)])
+def test_a_predecessors_pause_ends_when_the_run_that_asked_for_it_is_not_the_next(way_out: Command) -> None:
+    session = Session()
+    session.queue("a")
+    session.queue("b", after="success")
+    session.queue("c")
+    session.end("a", FAILED)
+    session.say(way_out)
+    assert session.lane.paused is None
+    assert session.started == ["a", "c"]
+
+
+@pytest.mark.promise("R5", "C1")
+def test_a_cancel_of_the_session_ends_any_pause(session: Session) -> None:
+    session.queue("a")
+    session.say(Pause())
+    session.say(CancelSession())
+    assert session.lane.paused is None
+    session.queue("b")
+    session.end("a")
+    assert session.started == ["a", "b"]
+
+
+@pytest.mark.promise("R5", "C4")
+@pytest.mark.parametrize("cancel", [CancelActive(), CancelRun("a"), CancelRun("b")])
+def test_a_cancel_of_one_run_keeps_the_users_pause(cancel: Command) -> None:
+    session = Session()
+    session.queue("a", "b", "c")
+    session.say(Pause())
+    session.say(cancel)
+    session.end("a")
+    assert session.lane.paused == "user"
+    assert session.started == ["a"]
+
+
+@pytest.mark.promise("R5")
+def test_a_pause_leaves_the_active_run_and_its_steers_alone(session: Session) -> None:
+    session.queue("a", "b")
+    session.say(Pause())
+    assert session.steer("c") == Steered("a")
+    assert session.say(Boundary("a")) == GoOn(("c",))
+    session.end("a")
+    assert session.started == ["a"]
+    session.say(Resume())
+    assert session.started == ["a", "b"]
+
+
+@pytest.mark.promise("C4", "R6")
+def test_a_cancel_of_the_active_run_lets_queue_and_waiting_steers_go_on(session: Session) -> None:
+    session.queue("host")
+    session.steer("joined")
+    session.say(Boundary("host"))
+    session.queue("queued")
+    session.steer("b", "c")
+    assert covered(session.say(CancelActive())) == {"host": "active", "joined": "joined"}
+    assert session.order == ["b", "c", "queued"]
+    session.end("host")
+    assert session.ends == {"host": "cancelled user_cancel", "joined": "cancelled user_cancel"}
+    assert session.started == ["host", "b"]
+
+
+@pytest.mark.promise("C4")
+def test_a_cancel_of_a_joined_run_is_refused_and_names_the_host(session: Session) -> None:
+    session.queue("host")
+    session.steer("b")
+    session.say(Boundary("host"))
+    with pytest.raises(Conflict, match="'host'") as refusal:
+        session.say(CancelRun("b"))
+    assert refusal.value.error_code == "run_joined"
+    assert refusal.value.detail == {"run_id": "b", "host_run_id": "host"}
+
+
+@pytest.mark.promise("R7")
+def test_a_joined_run_ends_in_its_hosts_decision_with_its_state_and_names_it(session: Session) -> None:
+    session.queue("host")
+    session.steer("b")
+    session.say(Boundary("host"))
+    session.end("host", FAILED)
+    assert session.told[-2:] == [
+        RunFinished("host", "active", "failed", "provider"),
+        RunFinished("b", "joined", "failed", "provider", "host"),
+    ]
+
+
+@pytest.mark.promise("C3")
+def test_a_second_cancel_changes_nothing_and_lists_what_is_still_stopping(session: Session) -> None:
+    session.queue("a", "b")
+    session.say(CancelSession())
+    before, told = session.lane, list(session.told)
+    assert covered(session.say(CancelSession())) == {"a": "stopping"}
+    assert (session.lane, session.told) == (before, told)
+
+
+@pytest.mark.promise("C3")
+def test_a_cancel_of_a_finished_run_covers_nothing(session: Session) -> None:
+    session.queue("a", "b")
+    session.end("a")
+    before = session.lane
+    assert covered(session.say(CancelRun("a"))) == {}
+    assert session.lane == before
+
+
+@pytest.mark.promise("C1")
+def test_a_child_run_is_cancelled_with_its_parents_reason(session: Session) -> None:
+    session.queue("child")
+    session.say(CancelSession(why="parent_ended"))
+    session.end("child")
+    assert session.ends == {"child": "cancelled parent_ended"}
+
+
+@pytest.mark.promise("C1")
+def test_a_stopping_run_ends_by_the_first_reason_it_was_given(session: Session) -> None:
+    session.queue("a")
+    session.say(CancelSession())
+    session.say(ServerStop())
+    session.say(Delete())
+    session.end("a", FAILED)
+    assert session.ends == {"a": "cancelled user_cancel"}
+
+
+@pytest.mark.promise("R4")
+def test_a_delete_while_active_ends_everything_and_then_the_session(session: Session) -> None:
+    session.queue("a", "b")
+    session.steer("c")
+    assert covered(session.say(Delete())) == {"a": "active", "b": "queued", "c": "waiting"}
+    assert session.told[-4:-1] == [
+        RunFinished("b", "queued", "cancelled", "session_deleted"),
+        RunFinished("c", "waiting", "cancelled", "session_deleted"),
+        RunStopping("a", "session_deleted"),
+    ]
+    with pytest.raises(Gone):
+        session.queue("d")
+    session.end("a")
+    assert session.told[-2:] == [
+        RunFinished("a", "stopping", "cancelled", "session_deleted"),
+        SessionDeleted(),
+    ]
+    with pytest.raises(Gone):
+        session.say(Delete())
+
+
+@pytest.mark.promise("R4")
+def test_a_delete_of_an_idle_session_is_done_at_once(session: Session) -> None:
+    session.say(Delete())
+    assert session.told == [SessionDeleted()]
+    assert session.lane.lifecycle == "deleted"
+
+
+@pytest.mark.promise("R4")
+def test_a_delete_that_a_crash_cuts_short_is_completed_by_recovery(session: Session) -> None:
+    session.queue("a")
+    session.say(Delete())
+    session.say(Recover())
+    assert session.ends == {"a": "cancelled session_deleted"}
+    assert session.told[-1] == SessionDeleted()
+
+
+@pytest.mark.promise("W5")
+def test_a_stop_with_one_active_one_queued_one_waiting(session: Session) -> None:
+    session.queue("active", "queued")
+    session.steer("waiting")
+    session.say(ServerStop())
+    assert session.states == {"active": "stopping", "queued": "queued", "waiting": "queued"}
+    with pytest.raises(ServerStopping):
+        session.queue("late")
+    session.end("active")
+    assert session.ends == {"active": "interrupted server_stop"}
+    assert (session.order, session.lane.paused) == (["waiting", "queued"], "server_stop")
+
+    session.say(Recover())
+    session.say(Open())
+    assert (session.started, session.lane.paused) == (["active"], "server_stop")
+    assert session.queue("new") == QueuedAt(3)
+    session.say(Resume())
+    assert session.started == ["active", "waiting"]
+
+
+@pytest.mark.promise("W5")
+def test_a_stop_of_a_session_with_nothing_queued_does_not_pause_its_next_prompt(session: Session) -> None:
+    session.queue("a")
+    session.say(ServerStop())
+    session.end("a")
+    session.say(Recover())
+    session.say(Open())
+    assert session.queue("b") == Started()
+
+
+@pytest.mark.promise("W5")
+def test_a_pause_by_a_stop_ends_with_the_last_run_it_holds(session: Session) -> None:
+    session.queue("a", "b")
+    session.say(ServerStop())
+    session.end("a")
+    session.say(Recover())
+    session.say(Open())
+    session.say(CancelRun("b"))
+    assert session.lane.paused is None
+    assert session.queue("c") == Started()
+
+
+@pytest.mark.promise("W5")
+def test_a_users_pause_is_still_the_users_after_a_stop(session: Session) -> None:
+    session.say(Pause())
+    session.say(ServerStop())
+    session.say(Recover())
+    session.say(Open())
+    assert session.lane.paused == "user"
+
+
+@pytest.mark.promise("W6", "R6", "R7")
+def test_after_a_crash_the_turn_is_interrupted_and_the_rest_starts_when_the_workspace_opens(session: Session) -> None:
+    session.queue("host")
+    session.steer("joined")
+    session.say(Boundary("host"))
+    session.queue("queued")
+    session.steer("waiting")
+    session.say(Recover())
+    assert session.ends == {"host": "interrupted server_crash", "joined": "interrupted server_crash"}
+    assert (session.started, session.order) == (["host"], ["waiting", "queued"])
+    session.say(Open())
+    assert session.started == ["host", "waiting"]
+
+
+@pytest.mark.promise("W6", "C1")
+def test_after_a_crash_a_stopping_run_ends_cancelled_and_nothing_covered_starts(session: Session) -> None:
+    session.queue("a", "b")
+    session.say(CancelSession())
+    session.queue("c")
+    session.say(Recover())
+    session.say(Open())
+    assert session.ends == {"a": "cancelled user_cancel", "b": "cancelled user_cancel"}
+    assert session.started == ["a", "c"]
+
+
+@pytest.mark.promise("W6", "R5")
+def test_a_crash_neither_makes_nor_ends_a_pause(session: Session) -> None:
+    session.queue("a", "b")
+    session.say(Pause())
+    session.say(Recover())
+    session.say(Open())
+    assert session.lane.paused == "user"
+    assert session.started == ["a"]
+
+
+@pytest.mark.promise("C1", "R5")
+def test_move_then_cancel_by_mark(session: Session) -> None:
+    session.queue("a", "b", "c", "d")
+    session.say(Move("d", 1))
+    assert session.order == ["d", "b", "c"]
+    session.end("a")
+    assert covered(session.say(CancelSession())) == {"b": "queued", "c": "queued", "d": "active"}
+    session.queue("e")
+    session.end("d")
+    assert session.started == ["a", "d", "e"]
+
+
+@pytest.mark.promise("R5")
+def test_a_move_deals_out_the_ranks_that_are_there(session: Session) -> None:
+    session.queue("a", "b", "c", "d")
+    session.say(Move("b", 99))
+    assert session.order == ["c", "d", "b"]
+    assert session.told[-4:] == [RunMoved("c", 2), RunMoved("d", 3), RunMoved("b", 4), QueueChanged()]
+    assert session.queue("e") == QueuedAt(4)
+
+
+@pytest.mark.promise("R6")
+def test_steers_fall_back_in_front_of_what_was_moved_to_the_front(session: Session) -> None:
+    session.queue("host", "b", "c")
+    session.steer("d", "e")
+    session.say(Move("c", 1))
+    session.say(CancelActive())
+    assert session.order == ["d", "e", "c", "b"]
+    assert [change for change in session.told if isinstance(change, RunFellBack)] == [
+        RunFellBack("d", 0),
+        RunFellBack("e", 1),
+    ]
+
+
+def test_a_queued_run_can_be_edited_and_removed(session: Session) -> None:
+    session.queue("a", "b")
+    session.say(Edit("b"))
+    assert session.told[-1] == RunEdited("b")
+    session.say(Remove("b"))
+    assert session.ends == {"b": "cancelled user_remove"}
+
+
+@pytest.mark.parametrize("command", [Edit, Remove, lambda run_id: Move(run_id, 1)])
+@pytest.mark.parametrize("run_id", ["active", "waiting", "joined", "unknown"])
+def test_only_a_queued_run_is_edited_moved_or_removed(session: Session, command: Any, run_id: str) -> None:
+    session.queue("active")
+    session.steer("joined")
+    session.say(Boundary("active"))
+    session.steer("waiting")
+    with pytest.raises(Conflict, match=repr(run_id)) as refusal:
+        session.say(command(run_id))
+    assert refusal.value.error_code == "not_queued"
+
+
+def test_a_place_before_the_first_is_refused(session: Session) -> None:
+    session.queue("a", "b")
+    with pytest.raises(BadRequest, match="0"):
+        session.say(Move("b", 0))
+
+
+@pytest.mark.promise("R7")
+def test_only_the_run_with_the_turn_can_end_and_only_once(session: Session) -> None:
+    session.queue("a", "b")
+    with pytest.raises(Conflict, match="'b' does not have the turn"):
+        session.end("b")
+    session.end("a")
+    with pytest.raises(Conflict, match="'a' does not have the turn"):
+        session.end("a", FAILED)
+    assert session.ends == {"a": "completed end_turn"}
+
+
+@pytest.mark.promise("R3")
+@pytest.mark.parametrize("command", [CancelSession(), ServerStop(), Pause()])
+def test_a_repeated_run_is_the_same_run_even_while_it_is_stopping(session: Session, command: Command) -> None:
+    session.queue("a")
+    session.say(command)
+    before = session.lane
+    assert session.queue("a") == Repeated("a")
+    assert session.lane == before
+
+
+@pytest.mark.promise("R14")
+def test_a_refused_commit_leaves_the_lane_as_it_was(session: Session) -> None:
+    session.queue("a", "b")
+    before = session.lane
+    first = decide(before, CancelSession())
+    assert session.lane == before
+    assert session.states == {"a": "active", "b": "queued"}
+    assert decide(before, CancelSession()) == first
+
+
+@pytest.mark.promise("R5")
+def test_the_lane_as_clients_see_it(session: Session) -> None:
+    session.queue("a", "b", "c")
+    session.steer("d")
+    session.say(Move("c", 1))
+    session.say(Pause())
+    assert session.lane.view("ses_1") == Queue(
+        session_id="ses_1", run_ids=("c", "b"), waiting=("d",), active="a", paused="user"
+    )
+    assert (session.lane.position("b"), session.lane.position("a")) == (2, None)
+
+
+def test_a_lane_holds_unfinished_runs_only(session: Session) -> None:
+    for number in range(50):
+        session.queue(f"r{number}")
+        session.end(f"r{number}")
+    assert session.lane.runs == ()
+    assert session.lane.next_seq == 51
+
+
+def test_an_unfinished_runs_row_says_all_that_the_lane_needs() -> None:
+    row = Run(
+        id="r", session_id="s", seq=4, rank=2, model="p/m", after="success", state="stopping", reason="server_stop"
+    )
+    run = lane_run(row)
+    assert (run.id, run.seq, run.rank, run.after, run.settings.model) == ("r", 4, 2, "success", "p/m")
+    assert (run.state, run.why, run.host) == ("stopping", "server_stop", None)
+    assert lane_run(replace(row, state="waiting", host_run_id="h")).host == "h"
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [{"state": "completed"}, {"state": "joined"}, {"state": "waiting"}, {"state": "stopping", "reason": "end_turn"}],
+)
+def test_a_row_that_cannot_be_is_named(impossible: dict[str, Any]) -> None:
+    with pytest.raises(StoreDamaged, match="'r' cannot be"):
+        lane_run(Run(id="r", session_id="s", seq=1, **impossible))

@@ -1,0 +1,138 @@
+"""Connections that send too much, too slowly, or no HTTP at all."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.server import ServerLimits
+from holdfast.server.routes.runs import PROMPT_BYTES
+from tests.support.http import read_answer
+from tests.support.served import served
+
+QUICK = ServerLimits(head_bytes=4096, head_seconds=0.05, body_seconds=0.05)
+"""Bounds that a test reaches; what is asserted is that they are reached, not when."""
+
+
+def code(raw: bytes) -> str:
+    found: str = msgspec.json.decode(raw.partition(b"\r\n\r\n")[2])["error"]["code"]
+    return found
+
+
+@pytest.mark.promise("W9")
+async def test_what_is_no_http_gets_a_400_in_our_shape(home: Path) -> None:
+    async with served(home) as house:
+        for sent in (
+            b"nonsense\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+            b"GET /v1/health HTTP/1.1\r\nbad header\r\n\r\n",
+            b"POST /v1/workspaces HTTP/1.1\r\nContent-Length: nine\r\n\r\n",
+            b"POST /v1/workspaces HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"GET \xff HTTP/1.1\r\n\r\n",
+        ):
+            answer = await house.http.raw(sent)
+            assert answer.startswith(b"HTTP/1.1 400 "), sent
+            assert code(answer) in ("invalid_http", "invalid_request")
+        assert (await house.http.get("/v1/health")).status == 200
+
+
+async def test_a_head_that_is_too_large_is_refused_whether_it_ends_or_not(home: Path) -> None:
+    limits = msgspec.structs.replace(QUICK, head_seconds=60)
+    async with served(home, limits=limits) as house:
+        for head in (
+            b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 5000 + b"\r\n\r\n",
+            b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
+            b"GET /v1/health HTTP/1.1\r\nX: " + b"y" * 5000,
+            b"GET /" + b"y" * 5000,
+        ):
+            answer = await house.http.raw(head)
+            assert answer.startswith(b"HTTP/1.1 431 ")
+            assert code(answer) == "too_large"
+
+
+@pytest.mark.parametrize(
+    "begun", [b"GET /v1/health HT", b"POST /v1/workspaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"]
+)
+async def test_a_request_that_does_not_arrive_is_ended(home: Path, begun: bytes) -> None:
+    async with served(home, limits=QUICK) as house:
+        answer = await house.http.raw(begun)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert code(answer) == "too_slow"
+
+
+async def test_a_connection_that_says_nothing_is_closed_without_a_word(home: Path) -> None:
+    async with served(home, limits=QUICK) as house:
+        assert await house.http.raw(b"") == b""
+
+
+async def test_an_answer_that_takes_long_is_not_a_slow_request(home: Path) -> None:
+    async with served(home, limits=QUICK) as house, house.http.stream("/v1/events") as stream:
+        await stream.data()
+        run = await house.prompt(await house.session())
+        await house.ended(run["run"]["id"])
+        house.app.hub.beat()
+        await stream.until("heartbeat")
+
+
+async def test_requests_one_after_the_other_and_ahead_of_their_answers_share_a_connection(home: Path) -> None:
+    async with served(home) as house:
+        reader, writer = await house.http.connect()
+        one = house.http.head("GET", "/v1/health", {})
+        for _ in range(2):
+            writer.write(one)
+            assert (await read_answer(reader)).status == 200
+        writer.write(one + one + one)
+        assert [(await read_answer(reader)).status for _ in range(3)] == [200] * 3
+        writer.close()
+
+
+@pytest.mark.promise("W9")
+async def test_a_body_that_is_too_large_is_refused_with_or_without_a_length(home: Path) -> None:
+    async with served(home) as house:
+        session_id = await house.session()
+        target = f"/v1/sessions/{session_id}/cancel"
+        over = b'{"scope": "' + b"x" * 300_000 + b'"}'
+        answer = await house.http.send("POST", target, body=over)
+        assert (answer.status, answer.code) == (413, "too_large")
+        declared = await house.http.raw(
+            house.http.head("POST", target, {"Content-Length": str(10 * PROMPT_BYTES), "Expect": "100-continue"})
+        )
+        assert declared.startswith(b"HTTP/1.1 413 ")
+        chunks = b"".join(b"8000\r\n" + b"x" * 0x8000 + b"\r\n" for _ in range(20)) + b"0\r\n\r\n"
+        head = house.http.head("POST", target, {"Transfer-Encoding": "chunked", "Connection": "close"})
+        assert (await house.http.raw(head + chunks)).startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_large_prompt_is_taken(home: Path) -> None:
+    async with served(home) as house:
+        text = "x" * (2 << 20)
+        attached = {"name": "a", "media_type": "text/plain", "text": text}
+        run = await house.prompt(await house.session(), attachments=[attached])
+        assert run["run"]["attachments"][0]["text"] == text
+        await house.ended(run["run"]["id"])
+
+
+@pytest.mark.promise("W9")
+async def test_unknown_addresses_and_methods_are_told_in_our_shape(home: Path) -> None:
+    async with served(home) as house:
+        for path in ("/", "/v1", "/v1/", "/v1/health/", "/v2/health", "/v1/sessions//runs", "/%ff", "/v1/runs/a%2Fb"):
+            answer = await house.http.get(path)
+            assert (answer.status, answer.code) == (404, "not_found"), path
+        for method in ("DELETE", "OPTIONS", "TRACE", "PROPFIND"):
+            answer = await house.http.send(method, "/v1/workspaces")
+            assert (answer.status, answer.code) == (405, "method_not_allowed")
+            assert answer.headers["allow"] == "GET, HEAD, POST"
+        head = await house.http.send("HEAD", "/v1/workspaces")
+        assert (head.status, head.body) == (200, b"")
+
+
+async def test_a_caller_who_leaves_in_mid_body_changes_nothing(home: Path) -> None:
+    async with served(home) as house:
+        _, writer = await house.http.connect()
+        writer.write(house.http.head("POST", "/v1/workspaces", {"Content-Length": "100"}) + b'{"path"')
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(0)
+        assert len((await house.http.get("/v1/workspaces")).ok()["items"]) == 1

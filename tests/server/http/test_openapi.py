@@ -1,0 +1,64 @@
+"""The description is of what is served: the same routes, the same types, and real answers fit it."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.server.http.application import ENDPOINTS
+from holdfast.server.http.openapi import describe
+from tests.support.served import served
+
+DESCRIPTION = describe(ENDPOINTS, version="1.2.3")
+
+
+def operations() -> dict[str, dict[str, Any]]:
+    return {
+        operation["operationId"]: operation for path in DESCRIPTION["paths"].values() for operation in path.values()
+    }
+
+
+def test_every_endpoint_is_described_once_with_its_statuses() -> None:
+    described = {(method.upper(), path) for path, methods in DESCRIPTION["paths"].items() for method in methods}
+    assert described == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
+    assert len(operations()) == len(ENDPOINTS)
+    for endpoint in ENDPOINTS:
+        operation = operations()[endpoint.handler.__name__]
+        assert str(endpoint.status) in operation["responses"]
+        assert {str(error.status) for error in endpoint.errors} <= operation["responses"].keys()
+        assert ("401" in operation["responses"]) != endpoint.public
+        assert operation["summary"].endswith(".")
+
+
+def test_everything_that_is_referred_to_is_there() -> None:
+    text = msgspec.json.encode(DESCRIPTION).decode()
+    for reference in {part.split('"')[0] for part in text.split('"$ref":"#/')[1:]}:
+        found: Any = DESCRIPTION
+        for step in reference.split("/"):
+            found = found[step]
+        assert isinstance(found, dict)
+
+
+def test_parameters_and_bodies_say_what_is_refused() -> None:
+    listing = {parameter["name"]: parameter for parameter in operations()["list_runs"]["parameters"]}
+    assert listing["limit"]["schema"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 50}
+    assert listing["session_id"]["in"] == "path"
+    assert DESCRIPTION["components"]["schemas"]["PromptBody"]["additionalProperties"] is False
+    assert operations()["start_run"]["requestBody"]["required"]
+    assert not operations()["cancel_run"]["requestBody"]["required"]
+
+
+def test_what_one_answer_gives_others_can_be_asked_with() -> None:
+    links = operations()["start_run"]["responses"]["202"]["links"]
+    assert links["get_run"]["parameters"] == {"run_id": "$response.body#/run/id"}
+    assert links["cancel_session"]["parameters"] == {"session_id": "$response.body#/run/session_id"}
+    for operation in operations().values():
+        for answer in operation["responses"].values():
+            assert {link["operationId"] for link in answer.get("links", {}).values()} <= operations().keys()
+
+
+async def test_the_server_hands_it_out(home: Path) -> None:
+    async with served(home) as house:
+        answer = (await house.http.get("/v1/openapi.json")).ok()
+        assert answer["paths"].keys() == DESCRIPTION["paths"].keys()
+        assert answer["openapi"] == "3.1.0"

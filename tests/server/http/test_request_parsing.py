@@ -1,0 +1,173 @@
+"""Bodies and queries: exactly what is declared, or a refusal that says where."""
+
+from collections.abc import MutableMapping
+from datetime import date
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta
+
+from holdfast.errors import BadRequest, TooLarge
+from holdfast.server.http.endpoint import Body, Query
+from holdfast.server.http.request_parsing import DEEPEST, ClientLeft, QueryReader, check_depth, decode_body, read_body
+
+
+class Inner(Body, frozen=True):
+    size: Annotated[int, Meta(ge=1, le=9)] = 1
+
+
+class Outer(Body, frozen=True):
+    name: str
+    inner: Inner = Inner()
+    free: Any = None
+
+
+class Asked(Query, frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=9)] = 5
+    wait: Annotated[float, Meta(ge=0, le=9)] = 0.0
+    q: str | None = None
+    flag: bool = False
+    state: tuple[str, ...] = ()
+    day: date | None = None
+
+
+OUTER = msgspec.json.Decoder(Outer)
+ASKED = QueryReader(Asked)
+
+
+def decode(body: bytes, content_type: bytes | None = b"application/json") -> Outer:
+    return decode_body(body, OUTER, content_type=content_type)
+
+
+@pytest.mark.promise("W9")
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"", "name"),
+        (b"{}", "name"),
+        (b'{"name": 1}', "name"),
+        (b'{"name": "a", "nmae": "b"}', "nmae"),
+        (b'{"name": "a", "inner": {"size": 0}}', "inner.size"),
+        (b'{"name": "a", "inner": {"sise": 1}}', "inner.sise"),
+        (b'{"name": "\\ud800", "inner": {"size": 0}}', "inner.size"),
+    ],
+)
+def test_a_refusal_names_the_field(body: bytes, field: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        decode(body)
+    assert refused.value.detail == {"field": field}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"null",
+        b"[]",
+        b"{",
+        b"\xff",
+        b'"\xff"',
+        b'{"name": "a"} x',
+        b'{"name": NaN}',
+        b'{"name": "\\ud800", "free": NaN}',
+        b'{"name": "a", "free": ' + b"[" * 100_000,
+        b'{"name": "\\ud800", "free": ' + b"[" * 100_000,
+    ],
+)
+def test_what_is_no_json_object_is_refused(body: bytes) -> None:
+    with pytest.raises(BadRequest):
+        decode(body)
+
+
+def test_a_body_of_another_kind_is_refused_and_no_body_is_an_empty_object() -> None:
+    with pytest.raises(BadRequest, match="text/plain"):
+        decode(b'{"name": "a"}', b"text/plain")
+    assert decode(b'{"name": "a"}', b"Application/JSON; charset=utf-8") == Outer(name="a")
+    assert decode_body(b"", msgspec.json.Decoder(Inner), content_type=b"text/plain") == Inner()
+
+
+@given(text=st.text(alphabet=st.characters(categories=["L", "Cs"]) | st.sampled_from("\ud83d\ude00\udc00")))
+def test_half_pairs_in_text_are_mended_wherever_they_stand(text: str) -> None:
+    escaped = "".join(f"\\u{ord(char):04x}" if ord(char) < 0x10000 else char for char in text)
+    found = decode(f'{{"name": "{escaped}", "free": [{{"{escaped}": "{escaped}"}}]}}'.encode())
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    assert found == Outer(name=whole, free=[{whole: whole}])
+
+
+def test_what_is_nested_too_deep_to_be_written_later_is_refused() -> None:
+    deep: object = 1
+    for level in range(DEEPEST):
+        deep = {"a": deep} if level % 2 else [deep]
+    check_depth(deep, name="free")
+    with pytest.raises(BadRequest, match="free"):
+        check_depth([deep], name="free")
+
+
+def test_a_number_without_a_fraction_is_an_integer() -> None:
+    assert decode(b'{"name": "a", "inner": {"size": 2.0}}') == Outer(name="a", inner=Inner(size=2))
+    with pytest.raises(BadRequest, match="size"):
+        decode(b'{"name": "a", "inner": {"size": 2.5}}')
+
+
+def test_a_query_is_read_by_its_types() -> None:
+    assert ASKED.read(b"") == Asked()
+    found = ASKED.read(b"limit=7&wait=1.5&q=a%20b%26&flag=true&state=x&state=y")
+    assert found == Asked(limit=7, wait=1.5, q="a b&", flag=True, state=("x", "y"))
+
+
+@pytest.mark.promise("W9")
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(b"limit=0", b"limit=x", b"limit=", b"limit=1&limit=2", b"limt=1"),
+        *(
+            b"wait=nan",
+            b"wait=inf",
+            b"wait=-1",
+            b"flag=2",
+            b"q=%ff",
+            b"novalue",
+            b"day=null",
+            b"day=2026-02-30",
+            b"\xff=1",
+        ),
+        b"&".join(b"state=x" for _ in range(40)),
+    ],
+)
+def test_a_query_that_means_nothing_is_refused(query: bytes) -> None:
+    with pytest.raises(BadRequest):
+        ASKED.read(query)
+
+
+class Pieces:
+    """A request's body as a server hands it over."""
+
+    def __init__(self, *pieces: bytes, then: str = "end") -> None:
+        self.messages: list[MutableMapping[str, Any]] = [
+            {"type": "http.request", "body": piece, "more_body": True} for piece in pieces
+        ]
+        self.messages.append(
+            {"type": "http.request", "body": b"", "more_body": False} if then == "end" else {"type": "http.disconnect"}
+        )
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        return self.messages.pop(0)
+
+
+async def test_a_body_is_read_to_its_bound_and_no_further() -> None:
+    assert await read_body(Pieces(b"ab", b"cd"), length=None, limit=4) == b"abcd"
+    with pytest.raises(TooLarge):
+        await read_body(Pieces(b"ab", b"cde"), length=None, limit=4)
+    endless = Pieces(*[b"abcd"] * 10)
+    with pytest.raises(TooLarge):
+        await read_body(endless, length=None, limit=4)
+    assert len(endless.messages) > 5
+    with pytest.raises(TooLarge):
+        await read_body(Pieces(), length=b"9", limit=4)
+
+
+async def test_a_caller_who_leaves_in_mid_body_is_not_answered() -> None:
+    with pytest.raises(ClientLeft):
+        await read_body(Pieces(b"ab", then="left"), length=b"4", limit=4)

@@ -1,0 +1,56 @@
+"""The server's log: rotated, complete when it ends, and without secrets."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from holdfast.config import Redactor, Secret
+from holdfast.server import log_file
+from holdfast.server.log_file import logging_to
+
+logger = logging.getLogger("holdfast.test_logs")
+
+
+def test_lines_have_utc_times_levels_and_names_and_errors_their_traces(tmp_path: Path) -> None:
+    with logging_to(tmp_path) as path:
+        logger.info("hello %s", "there")
+        try:
+            raise ValueError("inside")
+        except ValueError:
+            logger.exception("it failed")
+        logger.debug("not told")
+    text = path.read_text()
+    first, *rest = text.splitlines()
+    assert first.endswith("Z INFO holdfast.test_logs: hello there")
+    assert rest[0].endswith("ERROR holdfast.test_logs: it failed")
+    assert "ValueError: inside" in text
+    assert "not told" not in text
+    logger.info("after the end")
+    assert path.read_text() == text
+
+
+@pytest.mark.promise("W8")
+def test_secrets_are_taken_out_of_messages_arguments_and_traces(tmp_path: Path) -> None:
+    known: list[Secret] = []
+    with logging_to(tmp_path, redactor=lambda: Redactor(known)) as path:
+        known.append(Secret("sk-0123456789"))
+        try:
+            raise ValueError("key sk-0123456789")
+        except ValueError:
+            logger.exception("with %s", "sk-0123456789")
+    text = path.read_text()
+    assert "sk-0123456789" not in text
+    assert text.splitlines()[0].endswith("with [redacted]")
+    assert text.splitlines()[-1] == "ValueError: key [redacted]"
+
+
+def test_old_files_are_kept_a_while_and_then_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_file, "_MOST_BYTES", 2000)
+    with logging_to(tmp_path):
+        for number in range(300):
+            logger.info("line %d", number)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["server.log", "server.log.1", "server.log.2", "server.log.3"]
+    assert all(path.stat().st_size <= 2000 for path in tmp_path.iterdir())
+    assert (tmp_path / "server.log").read_text().endswith("line 299\n")

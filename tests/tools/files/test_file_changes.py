@@ -1,0 +1,278 @@
+"""Two sessions and a person on the same file: nobody's bytes are lost, and each refusal says why."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import UNSET, UnsetType
+
+from holdfast.errors import StoreUnwritable, ToolError
+from holdfast.tools.edit import Edit
+from holdfast.tools.files import atomic_write, file_changes
+from holdfast.tools.files.atomic_write import Change, apply_changes
+from holdfast.tools.write import Write
+from holdfast.workspace.undo.file_snapshots import SessionFiles
+from tests.support.filebox import Filebox, Session
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Filebox:
+    return Filebox(tmp_path)
+
+
+class Gated:
+    """A session's files that wait for the others where a write is announced."""
+
+    def __init__(self, files: SessionFiles, barrier: asyncio.Barrier) -> None:
+        self._files = files
+        self._barrier = barrier
+        self.last_read = files.last_read
+        self.record_read = files.record_read
+        self.after_write = files.after_write
+        self.drop_write = files.drop_write
+
+    async def before_write(self, path: Path, old: bytes | None, *, new: bytes | UnsetType | None = UNSET) -> None:
+        await self._barrier.wait()
+        await self._files.before_write(path, old, new=new)
+
+
+def _gated(session: Session, barrier: asyncio.Barrier) -> Session:
+    return session.box.session(
+        session.session_id,
+        run_id=session.run_id,
+        files=Gated(session.context().files, barrier),  # type: ignore[arg-type]
+    )
+
+
+async def _outcome(work: Any) -> str:
+    try:
+        return str(await work)
+    except ToolError as error:
+        return error.error_code
+
+
+async def test_a_session_does_not_write_over_what_another_wrote(box: Filebox) -> None:
+    box.put("a", "one\n")
+    first, second = box.session("ses_1"), box.session("ses_2")
+    await first.view("a")
+    await second.view("a")
+    await first.edit("a", "one", "first")
+    with pytest.raises(ToolError, match="'a' changed since this session last read it; view it again") as refused:
+        await second.write("a", "second\n")
+    assert refused.value.error_code == "file_changed"
+    assert box.text("a") == "first\n"
+    await second.view("a")
+    await second.edit("a", "first", "first, then second")
+    assert box.text("a") == "first, then second\n"
+
+
+async def test_a_session_does_not_write_over_what_a_person_wrote(box: Filebox) -> None:
+    box.put("a", "one\n")
+    session = box.session()
+    await session.view("a")
+    box.put("a", "one\nby a person\n")
+    with pytest.raises(ToolError, match="changed since this session last read it"):
+        await session.edit("a", "one", "1")
+    assert box.text("a") == "one\nby a person\n"
+
+
+async def test_what_counts_is_the_content_not_the_time(box: Filebox) -> None:
+    box.put("a", "one\n")
+    session = box.session()
+    await session.view("a")
+    box.put("a", "other\n")
+    box.put("a", "one\n")
+    await session.edit("a", "one", "two")
+    assert box.text("a") == "two\n"
+
+
+async def test_a_change_between_plan_and_approval_is_refused(box: Filebox) -> None:
+    """A person is asked, edits the file while the question stands, and then says yes."""
+    box.put("a", "one\ntwo\n")
+    session = box.session()
+    await session.view("a")
+
+    def person() -> None:
+        box.put("a", "one\ntwo\nthree\n")
+
+    with pytest.raises(ToolError, match="changed since"):
+        await session.call(Edit(), between=person, path="a", old_text="one", new_text="1")
+    assert box.text("a") == "one\ntwo\nthree\n"
+
+
+async def test_what_was_approved_is_what_is_written_even_if_the_session_read_on(box: Filebox) -> None:
+    """The new content is known to the session, but it is not what the person approved."""
+    box.put("a", "one\n")
+    session = box.session()
+    await session.view("a")
+    arguments = Edit.arguments(path="a", old_text="one", new_text="1")
+    plan = await Edit().plan(arguments, session.context())
+    box.put("a", "one\nmore\n")
+    await session.view("a")
+    with pytest.raises(ToolError, match="changed between the plan and its approval; nothing was written"):
+        await Edit().run(arguments, session.context(), plan)
+    assert box.text("a") == "one\nmore\n"
+
+
+async def test_a_path_that_leads_elsewhere_after_the_approval_is_refused(box: Filebox) -> None:
+    box.put("dir/a", "one\n")
+    box.put("other/a", "one\n")
+    (box.workspace / "link").symlink_to("dir")
+    session = box.session()
+    await session.view("dir/a")
+    await session.view("other/a")
+
+    def turn() -> None:
+        (box.workspace / "link").unlink()
+        (box.workspace / "link").symlink_to("other")
+
+    with pytest.raises(ToolError, match="nothing was written"):
+        await session.call(Edit(), between=turn, path="link/a", old_text="one", new_text="1")
+    assert box.tree() == {"dir/a": b"one\n", "other/a": b"one\n"}
+
+
+async def test_of_two_sessions_that_write_in_the_same_moment_one_is_refused(box: Filebox) -> None:
+    """Both have passed every check when the barrier opens; the exchange decides."""
+    box.put("a", "one\n")
+    barrier = asyncio.Barrier(2)
+    sessions = [_gated(box.session(f"ses_{name}"), barrier) for name in "xy"]
+    for session in sessions:
+        await session.view("a")
+    outcomes = await asyncio.gather(*(_outcome(session.edit("a", "one", session.session_id)) for session in sessions))
+    assert sorted(outcomes)[1] == "file_changed"
+    (winner,) = [session for session, outcome in zip(sessions, outcomes, strict=True) if outcome != "file_changed"]
+    assert box.text("a") == f"{winner.session_id}\n"
+    assert list(box.tree()) == ["a"]
+    assert [event.session_id for event in box.records.events] == [winner.session_id]
+
+
+async def test_of_two_sessions_that_create_the_same_file_one_is_refused(box: Filebox) -> None:
+    barrier = asyncio.Barrier(2)
+    sessions = [_gated(box.session(f"ses_{name}"), barrier) for name in "xy"]
+    outcomes = await asyncio.gather(*(_outcome(session.write("new", session.session_id)) for session in sessions))
+    assert sorted(outcomes) == ["file_changed", "new: created (+1 −0 lines)"]
+    assert box.text("new") == sessions[outcomes.index("new: created (+1 −0 lines)")].session_id
+
+
+@pytest.mark.parametrize("moment", ["before the look", "between look and exchange", "after"])
+async def test_a_person_who_saves_at_any_moment_of_a_write_loses_nothing(
+    box: Filebox, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    box.put("a", "one\n")
+    session = box.session()
+    await session.view("a")
+
+    def person() -> None:
+        box.put("a", "a person's\n")
+
+    def with_person(changes: Sequence[Change]) -> tuple[str, ...]:
+        if moment == "between look and exchange":
+            _before_first_exchange(monkeypatch, person)
+        return apply_changes(changes)
+
+    monkeypatch.setattr(file_changes, "apply_changes", with_person)
+    between = person if moment == "before the look" else lambda: None
+    outcome = await _outcome(session.call(Edit(), between=between, path="a", old_text="one", new_text="1"))
+    if moment == "after":
+        person()
+    assert box.text("a") == "a person's\n"
+    assert (outcome == "file_changed") == (moment != "after")
+
+
+def _before_first_exchange(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    real = atomic_write.exchange
+
+    def exchange(one: Path, other: Path) -> None:
+        monkeypatch.setattr(atomic_write, "exchange", real)
+        act()
+        real(one, other)
+
+    monkeypatch.setattr(atomic_write, "exchange", exchange)
+
+
+async def test_a_refused_write_leaves_nothing_to_undo(box: Filebox) -> None:
+    box.put("a", "one\n")
+    barrier = asyncio.Barrier(2)
+    sessions = [_gated(box.session(f"ses_{name}"), barrier) for name in "xy"]
+    for session in sessions:
+        await session.view("a")
+    outcomes = await asyncio.gather(*(_outcome(session.write("a", "the same\n")) for session in sessions))
+    loser = sessions[outcomes.index("file_changed")]
+    report = await box.undoing().undo(loser.session_id, run_id="run_undo")
+    assert report.restored == ()
+    assert box.text("a") == "the same\n", "the other session wrote the very content that this one wanted to write"
+
+
+async def test_a_write_whose_old_content_cannot_be_kept_does_not_happen(box: Filebox, tmp_path: Path) -> None:
+    box.put("a", "one\n")
+    session = box.session()
+    await session.view("a")
+    box.kept.parent.mkdir(parents=True)
+    box.kept.write_text("a file where the directory should be")
+    with pytest.raises(StoreUnwritable, match="could not be kept"):
+        await session.edit("a", "one", "two")
+    assert box.text("a") == "one\n"
+
+
+@pytest.mark.promise("C7")
+async def test_a_cancel_in_mid_write_waits_for_the_end_of_it(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never half a write, never a write that the ledger does not know."""
+    box.put("a", "one\n")
+    session = box.session()
+    await session.view("a")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(changes: Sequence[Change]) -> tuple[str, ...]:
+        begun.set()
+        go_on.wait()
+        return apply_changes(changes)
+
+    monkeypatch.setattr(file_changes, "apply_changes", slowly)
+    task = asyncio.create_task(session.edit("a", "one", "two"))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert box.text("a") == "two\n"
+    assert [event.change for event in box.records.events] == ["modified"]
+    assert (await session.undo()).restored[0].path == str(box.workspace / "a")
+    assert box.text("a") == "one\n"
+
+
+async def test_a_failed_write_under_a_cancel_is_still_a_cancel(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def failing(changes: Sequence[Change]) -> tuple[str, ...]:
+        begun.set()
+        go_on.wait()
+        raise ToolError("the disk is full")
+
+    monkeypatch.setattr(file_changes, "apply_changes", failing)
+    task = asyncio.create_task(box.session().write("a", "x"))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert box.tree() == {}
+
+
+async def test_files_outside_the_workspace_are_told_by_their_whole_path(box: Filebox, tmp_path: Path) -> None:
+    plan = await box.session().plan(Write(), path="../outside.txt", content="x")
+    outside = str(tmp_path.resolve() / "outside.txt")
+    assert (plan.subject.paths, plan.subject.title) == ((outside,), outside)
+    assert not Path(outside).exists()
+
+
+async def test_secrets_are_in_no_diff_that_leaves(box: Filebox) -> None:
+    box.put("env", "KEY=hunter2\n")
+    session = box.session(redact=lambda text: text.replace("hunter2", "[secret]"))
+    await session.view("env")
+    plan = await session.plan(Edit(), path="env", old_text="KEY", new_text="TOKEN")
+    output = await session.call(Edit(), path="env", old_text="KEY", new_text="TOKEN")
+    assert box.text("env") == "TOKEN=hunter2\n"
+    assert "hunter2" not in f"{plan} {output} {box.records.events}"

@@ -1,0 +1,82 @@
+"""Hunks find their place, change only that, and are refused when it is not clear."""
+
+import pytest
+
+from holdfast.errors import ToolError
+from holdfast.tools.patch.hunks import apply_hunks
+from holdfast.tools.patch.operations import Hunk, HunkLine
+
+
+def _hunk(*lines: str, **more: object) -> Hunk:
+    return Hunk(tuple(HunkLine(line[0], line[1:]) for line in lines), **more)  # type: ignore[arg-type]
+
+
+def test_hunks_are_applied_in_order() -> None:
+    text = "a\nb\nc\nd\ne\n"
+    assert apply_hunks(text, [_hunk(" a", "-b", "+B"), _hunk("-d", " e", "+f")]).text == "a\nB\nc\ne\nf\n"
+
+
+def test_a_hunk_that_fits_twice_is_refused() -> None:
+    with pytest.raises(ToolError, match=r"hunk 1 of 1: its lines stand 2 times in the file \(lines 1, 3\)"):
+        apply_hunks("x\na\nx\n", [_hunk("-x", "+y")])
+
+
+def test_an_anchor_says_which_one_is_meant() -> None:
+    text = "def f():\n    pass\n\ndef g():\n    pass\n"
+    assert apply_hunks(text, [_hunk("-    pass", "+    return 1", anchors=("def g():",))]).text == (
+        "def f():\n    pass\n\ndef g():\n    return 1\n"
+    )
+    with pytest.raises(ToolError, match="the line '@@ def h' was not found"):
+        apply_hunks(text, [_hunk("-    pass", "+    x", anchors=("def h",))])
+
+
+def test_a_line_number_says_which_one_is_meant_also_after_earlier_hunks_moved_it() -> None:
+    text = "x\nx\nx\nx\nx\n"
+    hunks = [_hunk("-x", "+1", "+1", "+1", near=1), _hunk("-x", "+4", near=4)]
+    assert apply_hunks(text, hunks).text == "1\n1\n1\nx\nx\n4\nx\n"
+
+
+def test_the_end_of_the_file_can_be_meant() -> None:
+    assert apply_hunks("x\ny\nx\n", [_hunk("-x", "+z", at_end=True)]).text == "x\ny\nz\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "hunk", "result"),
+    [
+        ("a\nb\n", _hunk("+c"), "a\nb\nc\n"),
+        ("a\nb", _hunk("+c"), "a\nb\nc"),
+        ("", _hunk("+c"), "c\n"),
+        ("a\nb\n", _hunk("+c", near=1), "a\nc\nb\n"),
+        ("a\nb\n", _hunk("+c", near=0), "c\na\nb\n"),
+        ("a\nb\n", _hunk("+c", anchors=("a",)), "a\nc\nb\n"),
+        ("a\r\nb\r\n", _hunk("+c"), "a\r\nb\r\nc\r\n"),
+    ],
+)
+def test_a_hunk_that_only_adds_goes_where_it_says_or_to_the_end(text: str, hunk: Hunk, result: str) -> None:
+    assert apply_hunks(text, [hunk]).text == result
+
+
+def test_lines_that_stay_keep_their_bytes() -> None:
+    text = "a  \r\nb\nc\t\r\nd\n"
+    assert apply_hunks(text, [_hunk(" a", "-b", "+B", " c")]).text == "a  \r\nB\nc\t\r\nd\n"
+
+
+def test_a_hunk_with_another_indent_is_re_indented_and_told() -> None:
+    patched = apply_hunks("if x:\n\ty()\n\tz()\n", [_hunk(" if x:", "-    y()", "+    w()")])
+    assert patched.text == "if x:\n\tw()\n\tz()\n"
+    assert patched.notes == ("hunk 1 matched lines 1–2 but for white space, re-indented",)
+
+
+@pytest.mark.parametrize(
+    ("text", "final", "result"),
+    [("a\nb", True, "a\nc\n"), ("a\nb\n", False, "a\nc"), ("a\nb", None, "a\nc"), ("a\nb\n", None, "a\nc\n")],
+)
+def test_the_last_newline_stays_unless_the_patch_says_otherwise(text: str, final: bool | None, result: str) -> None:
+    assert apply_hunks(text, [_hunk(" a", "-b", "+c", final_newline=final)]).text == result
+
+
+def test_a_refusal_says_which_hunk_and_shows_the_nearest_place() -> None:
+    with pytest.raises(
+        ToolError, match=r"(?s)hunk 2 of 2: its lines were not found.*nearest place is line 2.*return 2"
+    ):
+        apply_hunks("a\nb\nreturn 2\n", [_hunk("-a", "+A"), _hunk("-return 1", "+return 3")])

@@ -1,0 +1,74 @@
+"""The process table: who descends from whom, and signals that reach only who is meant."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.tools.process import process_table as module
+from holdfast.tools.process.process_table import IS_LINUX, marked, name_of, process_of, process_table, send, tree_below
+
+linux_only = pytest.mark.skipif(not IS_LINUX, reason="reads /proc")
+
+
+@pytest.fixture(params=[pytest.param("proc", marks=linux_only), "ps"])
+def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to read the table."""
+    if request.param == "ps":
+        monkeypatch.setattr(module, "IS_LINUX", False)
+    return request.param
+
+
+def test_we_and_our_parent_are_in_the_table(table: str) -> None:
+    ours = next(process for process in process_table() if process.pid == os.getpid())
+    assert (ours.parent, ours.group, ours.alive) == (os.getppid(), os.getpgrp(), True)
+    assert process_of(os.getpid()) is not None
+
+
+def test_descendants_are_found_at_any_depth(table: str) -> None:
+    argv = ["bash", "-c", "(sleep 1000 & echo $!; wait) & wait"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+        assert shell.stdout
+        sleeper = int(shell.stdout.readline())
+        pids = {process.pid for process in tree_below(os.getpid())}
+        assert {shell.pid, sleeper} <= pids
+        assert os.getpid() not in pids
+        assert sleeper in {process.pid for process in tree_below(1 << 30, group=shell.pid)}
+        os.killpg(shell.pid, signal.SIGKILL)
+
+
+@linux_only
+def test_a_process_that_got_the_number_later_is_not_signalled() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as sleeper:
+        process = process_of(sleeper.pid)
+        assert process
+        assert send(process._replace(started="1"), signal.SIGKILL)
+        assert sleeper.poll() is None
+        assert send(process, signal.SIGKILL)
+        assert sleeper.wait() == -signal.SIGKILL
+    assert send(process, signal.SIGKILL)
+
+
+@linux_only
+def test_marks_are_whole_variables() -> None:
+    environment = {**os.environ, "HOLDFAST_CALL": "call_77"}
+    with subprocess.Popen(["sleep", "1000"], env=environment) as sleeper:
+        assert [process.pid for process in marked("HOLDFAST_CALL=call_77")] == [sleeper.pid]
+        assert marked("HOLDFAST_CALL=call_7") == []
+        sleeper.kill()
+
+
+@linux_only
+def test_names_are_short_and_on_one_line() -> None:
+    argv = [sys.executable, "-c", "import time\ntime.sleep(1000)" + "#" * 200]
+    with subprocess.Popen(argv) as process:
+        found = process_of(process.pid)
+        assert found
+        while "-c" not in (name := name_of(found)):  # before its exec it has our name
+            pass
+        process.kill()
+    assert name.startswith(f"{process.pid} ")
+    assert "\n" not in name
+    assert len(name) < 100

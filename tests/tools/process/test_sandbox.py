@@ -1,0 +1,154 @@
+"""Confinement: what each backend stops, tried with real commands."""
+
+import asyncio
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ToolError
+from holdfast.tools.process import landlock, sandbox
+from holdfast.tools.process.sandbox import Availability, Backend, Sandboxes, available
+
+_AVAILABLE = available()
+
+
+def _needs(backend: Backend) -> pytest.MarkDecorator:
+    problem = _AVAILABLE.bubblewrap if backend == "bubblewrap" else _AVAILABLE.landlock
+    return pytest.mark.skipif(bool(problem), reason=f"this machine cannot confine with {backend}: {problem}")
+
+
+BOTH = [pytest.param(backend, marks=_needs(backend)) for backend in ("bubblewrap", "landlock")]
+MODES = ("workspace-write", "read-only")
+
+
+class Cell:
+    """A workspace, a temporary directory and an outside, and commands confined to them."""
+
+    def __init__(self, directory: Path, backend: Backend) -> None:
+        self.workspace = directory / "workspace"
+        self.temporary = directory / "temporary"
+        self.outside = directory / "outside"
+        self.workspace.mkdir()
+        self.outside.mkdir()
+        (self.outside / "file").write_text("precious")
+        self._sandboxes = Sandboxes(backend=backend)
+
+    def run(self, script: str, *, mode: str, network: bool = True) -> subprocess.CompletedProcess[str]:
+        confining = self._sandboxes.confine(
+            ("bash", "-c", script),
+            mode=mode,
+            workspace=self.workspace,
+            temporary=self.temporary,
+            network=network,
+        )
+        argv = asyncio.run(confining)
+        environment = {**os.environ, "TMPDIR": str(self.temporary), "OUT": str(self.outside)}
+        return subprocess.run(
+            argv, cwd=self.workspace, env=environment, capture_output=True, text=True, check=False, timeout=30
+        )
+
+
+@pytest.fixture(params=BOTH)
+def cell(request: pytest.FixtureRequest, tmp_path: Path) -> Cell:
+    return Cell(tmp_path, request.param)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "echo gone > $OUT/file",
+        "echo more >> $OUT/file",
+        ": > $OUT/file",
+        "truncate -s 0 $OUT/file",
+        "rm $OUT/file",
+        "mv $OUT/file .",
+        "mv $OUT/file $OUT/other",
+        "ln -sf $OUT/file link && echo gone > link",
+        "ln $OUT/file hard && echo gone > hard",
+        "cp /bin/true $OUT/new",
+        "mkdir $OUT/new",
+        "cd $OUT && touch new",
+        "mknod $OUT/new p",
+        "setsid -w bash -c 'echo gone > $OUT/file'",
+        "unshare -rm bash -c 'mount -o remount,rw,bind / ; echo gone > $OUT/file'",
+        "mount -o remount,rw,bind / ; echo gone > $OUT/file",
+        "mount -o remount,rw / ; echo gone > $OUT/file",
+        "chroot / bash -c 'echo gone > $OUT/file'",
+        "exec 3<$OUT/file; echo gone > /proc/self/fd/3",
+    ],
+)
+def test_nothing_outside_can_be_changed(cell: Cell, attack: str, mode: str) -> None:
+    cell.run(attack, mode=mode)
+    assert (cell.outside / "file").read_text() == "precious"
+    assert [path.name for path in cell.outside.iterdir()] == ["file"]
+
+
+def test_the_workspace_can_be_written_if_it_may(cell: Cell) -> None:
+    script = (
+        "echo x > new && mkdir d && mv new d/renamed && ln d/renamed hard && rm hard && cat d/renamed && : > d/renamed"
+    )
+    done = cell.run(script, mode="workspace-write")
+    assert (done.returncode, done.stdout) == (0, "x\n"), done.stderr
+
+
+def test_the_workspace_cannot_be_written_if_it_may_not(cell: Cell) -> None:
+    (cell.workspace / "file").write_text("precious")
+    done = cell.run("echo gone > file; echo x > new; rm -f file; mkdir d", mode="read-only")
+    assert done.returncode != 0
+    assert [path.name for path in cell.workspace.iterdir()] == ["file"]
+    assert (cell.workspace / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_reading_temporary_files_devices_and_pipes_work(cell: Cell, mode: str) -> None:
+    script = (
+        "cat $OUT/file > /dev/null && f=$(mktemp) && echo x > $f && cat $f | tr x y && cat <<< here && echo > /dev/null"
+    )
+    done = cell.run(script, mode=mode)
+    assert (done.returncode, done.stdout) == (0, "y\nhere\n"), done.stderr
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_processes_outside_cannot_be_signalled(cell: Cell, mode: str) -> None:
+    if landlock.abi() < landlock.SCOPE_ABI and _AVAILABLE.bubblewrap:
+        pytest.skip("signals are scoped from Landlock's version 6 (Linux 6.12) on, or by bubblewrap")
+    with subprocess.Popen(["sleep", "1000"]) as outsider:
+        done = cell.run(f"kill -KILL {outsider.pid}", mode=mode)
+        assert done.returncode != 0
+        assert outsider.poll() is None
+        outsider.kill()
+
+
+def test_the_network_stays_unless_it_is_taken_away(cell: Cell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reach = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}"
+        assert cell.run(reach, mode="read-only").returncode == 0
+        assert cell.run(reach, mode="read-only", network=False).returncode != 0
+
+
+def test_off_leaves_the_command_as_it_is(tmp_path: Path) -> None:
+    argv = ("bash", "-c", "true")
+    confining = Sandboxes().confine(argv, mode="off", workspace=tmp_path, temporary=tmp_path / "tmp")
+    assert asyncio.run(confining) == argv
+
+
+def test_bubblewrap_is_used_where_it_works_and_landlock_elsewhere() -> None:
+    assert Availability().backend == "bubblewrap"
+    assert Availability(bubblewrap="not installed").backend == "landlock"
+    assert Availability(bubblewrap="not installed", landlock="no").backend is None
+
+
+async def test_a_machine_without_either_refuses_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sandbox, "available", lambda: Availability("not installed", "no kernel support"))
+    with pytest.raises(ToolError, match=r"but this machine has none .*not installed.*no kernel support.*'off'"):
+        await Sandboxes().confine(("true",), mode="read-only", workspace=tmp_path, temporary=tmp_path / "tmp")
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(landlock, "abi", lambda: 1)
+    assert available() == Availability("not installed", "the kernel has version 1, version 3 (Linux 6.2) is needed")

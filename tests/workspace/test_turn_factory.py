@@ -1,0 +1,411 @@
+"""A whole server without sockets: real tools, real approvals, real files."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import BadRequest, ConfigError, Conflict, NoModel, NotFound
+from holdfast.models.model_script import Call, Rule, Say, Script, Wait, When
+from holdfast.schema.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    FileChanged,
+    JobFinished,
+    JobStarted,
+    QuestionAsked,
+    SessionUpdated,
+    TodoChanged,
+)
+from holdfast.schema.messages import Message, Notice, Shell, ToolResult
+from holdfast.schema.runs import Limits
+from holdfast.schema.sessions import Todo
+from tests.support.server import saying, serving
+
+
+def results(messages: tuple[Message, ...]) -> list[ToolResult]:
+    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+
+
+async def test_the_demo_mends_its_test_and_undo_takes_it_back(tmp_path: Path) -> None:
+    async with serving(tmp_path) as desk:
+        source = "def slug(kept):\n    return '-'.join(kept.split(\" \"))\n"
+        (desk.directory / "slug.py").write_text(source)
+        (desk.directory / "test_slug.py").write_text("from slug import slug\nassert slug('a  b') == 'a-b'\n")
+        run = await desk.run("mend test_slug", mode="auto")
+        assert (run.state, run.steps) == ("completed", 5)
+        assert "kept.split()" in (desk.directory / "slug.py").read_text()
+        (change,) = await desk.app.sessions.changes(run.session_id)
+        assert (change.path, change.change, change.state) == ("slug.py", "modified", "applied")
+        assert "+    return '-'.join(kept.split())" in change.diff
+        undone = await desk.run("", session_id=run.session_id, kind="undo")
+        assert "Undone" in undone.text
+        assert (desk.directory / "slug.py").read_text() == source
+        (change,) = await desk.app.sessions.changes(run.session_id)
+        assert change.state == "undone"
+        redone = await desk.run("", session_id=run.session_id, kind="redo")
+        assert "Done again" in redone.text
+        assert "kept.split()" in (desk.directory / "slug.py").read_text()
+        told = [part for m in await desk.messages(run.session_id) for part in m.parts if isinstance(part, Notice)]
+        assert [notice.code for notice in told] == ["undo", "redo"]
+
+
+@pytest.mark.promise("W4")
+async def test_a_command_that_is_not_known_to_be_harmless_is_asked_and_the_first_answer_wins(tmp_path: Path) -> None:
+    script = saying((Call("bash", {"command": "touch made"}),), "done")
+    async with serving(tmp_path, script) as desk:
+        accepted = await desk.start("go")
+        asked = (await desk.until(ApprovalRequested)).approval
+        assert (asked.title, asked.tool, asked.state) == ("touch made", "bash", "open")
+        assert not (desk.directory / "made").exists()
+        answers = await asyncio.gather(
+            desk.app.approvals.answer(asked.id, "once", client="a"),
+            desk.app.approvals.answer(asked.id, "deny", client="b"),
+            return_exceptions=True,
+        )
+        (winner,) = [answer for answer in answers if not isinstance(answer, BaseException)]
+        (loser,) = [answer for answer in answers if isinstance(answer, Conflict)]
+        assert loser.detail["approval"]["answered_by"] == winner.answered_by
+        run = await desk.ended(accepted)
+        assert run.state == "completed"
+        assert (desk.directory / "made").exists() == (winner.decision == "once")
+        told = [event for event in await desk.events() if isinstance(event, ApprovalResolved)]
+        assert [event.approval.answered_by for event in told] == [winner.answered_by]
+
+
+async def test_an_answer_for_the_session_is_remembered_and_one_for_always_is_saved(tmp_path: Path) -> None:
+    script = saying((Call("bash", {"command": "touch made"}),), "done")
+    async with serving(tmp_path, script) as desk:
+        accepted = await desk.start("go")
+        asked = (await desk.until(ApprovalRequested)).approval
+        with pytest.raises(BadRequest, match="not offered"):
+            await desk.app.approvals.answer(asked.id, "session", client="a", patterns=("bash: rm *",))
+        await desk.app.approvals.answer(asked.id, "session", client="a")
+        await desk.ended(accepted)
+        again = await desk.run("go again", session_id=accepted.run.session_id)
+        assert again.state == "completed"
+        assert len([event for event in await desk.events() if isinstance(event, ApprovalRequested)]) == 1
+        other = await desk.start("another session")
+        async for _ in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
+            if len((await desk.app.store.open_approvals()).items) == 1:
+                break
+        (asked,) = (await desk.app.store.open_approvals()).items
+        await desk.app.approvals.answer(asked.id, "always", client="a")
+        await desk.ended(other)
+        saved = (await desk.app.configuring.config()).settings.approvals.allow
+        assert saved == asked.patterns
+        await desk.run("a third session")
+        assert len([event for event in await desk.events() if isinstance(event, ApprovalRequested)]) == 2
+
+
+async def test_a_run_nobody_can_answer_never_waits(tmp_path: Path) -> None:
+    script = saying((Call("bash", {"command": "touch made"}),), "I could not")
+    async with serving(tmp_path, script) as desk:
+        run = await desk.run("go", interactive=False)
+        assert (run.state, run.reason) == ("failed", "denied")
+        (result,) = results(await desk.messages(run.session_id))
+        assert result.status == "denied"
+        assert not (desk.directory / "made").exists()
+
+
+async def test_a_configured_deny_holds_in_every_mode(tmp_path: Path) -> None:
+    script = saying((Call("bash", {"command": "touch made"}),), "ok")
+    async with serving(tmp_path, script) as desk:
+        await desk.app.configuring.change({"approvals.deny": ["bash: touch *"]})
+        run = await desk.run("go", mode="auto")
+        (result,) = results(await desk.messages(run.session_id))
+        assert (result.status, "bash: touch *" in result.text) == ("denied", True)
+        assert not (desk.directory / "made").exists()
+
+
+@pytest.mark.promise("C8", "W4")
+async def test_a_cancel_closes_an_open_approval_with_an_event(tmp_path: Path) -> None:
+    script = saying((Call("bash", {"command": "touch made"}),), "done")
+    async with serving(tmp_path, script) as desk:
+        accepted = await desk.start("go")
+        asked = (await desk.until(ApprovalRequested)).approval
+        await desk.app.engine.cancel_session(accepted.run.session_id)
+        assert (await desk.app.store.approval(asked.id)).state == "cancelled"
+        assert any(isinstance(event, ApprovalResolved) for event in await desk.events())
+        with pytest.raises(Conflict):
+            await desk.app.approvals.answer(asked.id, "once", client="late")
+
+
+async def test_questions_are_put_to_a_person_and_answered(tmp_path: Path) -> None:
+    question = {"questions": [{"text": "Which?", "kind": "single", "options": ["a", "b"]}]}
+    async with serving(tmp_path, saying((Call("ask", question),), "thanks")) as desk:
+        accepted = await desk.start("go")
+        asked = (await desk.until(QuestionAsked)).question
+        with pytest.raises(BadRequest):
+            await desk.app.approvals.answer_question(asked.id, (("c",),), client="x")
+        await desk.app.approvals.answer_question(asked.id, (("b",),), client="x")
+        assert (await desk.ended(accepted)).text == "thanks"
+        (result,) = results(await desk.messages(accepted.run.session_id))
+        assert "b" in result.text
+
+
+async def test_todos_are_stored_and_told(tmp_path: Path) -> None:
+    todos = {"todos": [{"text": "first", "status": "in_progress"}, {"text": "second"}]}
+    async with serving(tmp_path, saying((Call("todos", todos),), "ok")) as desk:
+        run = await desk.run("go")
+        assert await desk.app.store.todos(run.session_id) == (Todo("first", "in_progress"), Todo("second"))
+        assert any(isinstance(event, TodoChanged) for event in await desk.events())
+
+
+async def test_a_persons_own_command_is_recorded_and_needs_no_approval(tmp_path: Path) -> None:
+    async with serving(tmp_path) as desk:
+        first = await desk.run("hello")
+        run = await desk.run("", session_id=first.session_id, kind="shell", arguments={"command": "echo hi; exit 3"})
+        assert run.state == "completed"
+        (part,) = (await desk.messages(first.session_id))[-1].parts
+        assert isinstance(part, Shell)
+        assert (part.command, part.exit_code) == ("echo hi; exit 3", 3)
+        assert "hi" in part.output
+        with pytest.raises(BadRequest):
+            await desk.run("", session_id=first.session_id, kind="shell", arguments={})
+
+
+async def test_a_background_job_outlives_its_run_and_not_its_workspace(tmp_path: Path) -> None:
+    script = saying((Call("bash", {"command": "echo started; sleep 1000", "background": True}),), "it runs")
+    async with serving(tmp_path, script) as desk:
+        run = await desk.run("go", mode="auto")
+        (job,) = (await desk.app.store.jobs(workspace_id=desk.workspace_id, running=True)).items
+        assert run.left_running == (f"{job.id} echo started; sleep 1000",)
+        assert desk.app.workspaces.is_busy
+        await desk.app.workspaces.close(desk.workspace_id)
+        assert (await desk.app.store.job(job.id)).state == "killed"
+        kinds = [type(event) for event in await desk.events()]
+        assert kinds.index(JobStarted) < kinds.index(JobFinished)
+
+
+@pytest.mark.promise("C7")
+async def test_a_cancel_kills_a_running_command_and_says_so(tmp_path: Path) -> None:
+    script = saying((Call("bash", {"command": "echo ready; sleep 1000"}),), "done")
+    async with serving(tmp_path, script) as desk:
+        accepted = await desk.start("go", mode="auto")
+        async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
+            if item.kind in ("delta", "snapshot") and b"ready" in item.body and b'"of":"output"' in item.body:
+                break
+        receipt = await desk.app.engine.cancel_session(accepted.run.session_id)
+        assert receipt.runs[0].ended_as == "cancelled"
+        assert any("sleep 1000" in name for name in receipt.runs[0].killed)
+        (result,) = results(await desk.messages(accepted.run.session_id))
+        assert result.status == "cancelled"
+        assert "ready" in result.text
+
+
+async def test_files_an_agent_writes_are_told_with_their_diff(tmp_path: Path) -> None:
+    script = saying((Call("write", {"path": "a/b.txt", "content": "hello\n"}),), "ok")
+    async with serving(tmp_path, script) as desk:
+        await desk.run("go", mode="accept_edits")
+        assert (desk.directory / "a/b.txt").read_text() == "hello\n"
+        (event,) = [event for event in await desk.events() if isinstance(event, FileChanged)]
+        assert (event.change, "+hello" in event.diff) == ("created", True)
+
+
+async def test_a_title_is_found_in_the_background(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying("ok")) as desk:
+        run = await desk.run("please do something long and complicated with the parser")
+        async for _ in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
+            if (await desk.app.store.session(run.session_id)).title == "A title":
+                break
+        titles = [event.session.title for event in await desk.events() if isinstance(event, SessionUpdated)]
+        assert titles == ["please do something long and complicated with the", "A title"]
+
+
+@pytest.mark.promise("R11")
+async def test_limits_of_a_run_are_its_own(tmp_path: Path) -> None:
+    script = saying(*[(Call("ls", {}),)] * 3, "done")
+    async with serving(tmp_path, script) as desk:
+        short = await desk.run("go", limits=Limits(max_steps=1))
+        assert (short.state, short.reason) == ("failed", "limit_steps")
+        assert (await desk.run("go")).state == "completed"
+
+
+async def test_a_model_that_cannot_be_used_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    async with serving(tmp_path) as desk:
+        with pytest.raises(NoModel):
+            await desk.start("go", model="nobody/nothing")
+        with pytest.raises(NoModel):
+            await desk.start("go", model=None)
+        with pytest.raises(BadRequest, match="effort"):
+            await desk.start("go", effort="extreme")
+        assert (await desk.app.store.sessions(desk.workspace_id, limit=10)).items == ()
+
+
+async def test_sub_agents_only_read_and_their_answer_comes_back(tmp_path: Path) -> None:
+    script = saying((Call("agent", {"title": "look", "prompt": "find the file"}),), "thanks")
+    async with serving(tmp_path, script) as desk:
+        run = await desk.run("go")
+        assert run.state == "completed"
+        (child,) = (await desk.app.store.sessions(desk.workspace_id, limit=9, parent_id=run.session_id)).items
+        (result, *_) = results(await desk.messages(run.session_id))
+        assert result.name == "agent"
+        said = results(await desk.messages(child.id))
+        assert said[0].status == "error"
+        assert "agent" in said[0].text
+
+
+@pytest.mark.promise("W1")
+async def test_a_directory_is_one_workspace_however_it_is_reached(tmp_path: Path) -> None:
+    async with serving(tmp_path) as desk:
+        (tmp_path / "link").symlink_to(desk.directory)
+        again, new = await desk.app.workspaces.open(str(tmp_path / "link"))
+        assert (again.id, new) == (desk.workspace_id, False)
+        for bad in ("relative", str(tmp_path / "absent"), str(tmp_path / "a\0b")):
+            with pytest.raises(BadRequest):
+                await desk.app.workspaces.open(bad)
+
+
+@pytest.mark.promise("W2", "W3")
+async def test_an_idle_workspace_is_unloaded_and_a_busy_one_is_not(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying((Say("x"), Wait()))) as desk:
+        (tmp_path / "other").mkdir()
+        other, _ = await desk.app.workspaces.open(str(tmp_path / "other"))
+        accepted = await desk.start("go")
+        for now in (0.0, 100.0):
+            await desk.app.workspaces.close_idle(watched=frozenset(), linger=60.0, now=now)
+        assert (await desk.app.workspaces.view(desk.workspace_id)).open
+        assert not (await desk.app.workspaces.view(other.id)).open
+        assert (await desk.app.engine.get_run(accepted.run.id)).state == "active"
+
+
+async def test_a_fork_has_the_messages_up_to_one_and_lives_on_its_own(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying("answer")) as desk:
+        first = await desk.run("one")
+        await desk.run("two", session_id=first.session_id)
+        source = await desk.messages(first.session_id)
+        fork = await desk.app.sessions.fork(first.session_id, message_id=source[1].id)
+        assert fork.forked_from == first.session_id
+        copied = await desk.messages(fork.id)
+        assert [message.parts for message in copied] == [message.parts for message in source[:2]]
+        assert (await desk.run("three", session_id=fork.id)).state == "completed"
+        assert len(await desk.messages(first.session_id)) == 4
+        with pytest.raises(NotFound):
+            await desk.app.sessions.fork(first.session_id, message_id="msg_absent")
+
+
+async def test_a_session_is_exported_as_markdown(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying((Say("I look"), Call("ls", {})), "done")) as desk:
+        run = await desk.run("what is there?")
+        text = await desk.app.sessions.export_markdown(run.session_id)
+        for words in ("## User", "what is there?", "## Assistant", "I look", "`ls`", "done"):
+            assert words in text
+        assert "You are Holdfast" not in text
+
+
+async def test_files_are_found_by_fuzzy_name(tmp_path: Path) -> None:
+    async with serving(tmp_path) as desk:
+        for name in ("src/parser.py", "src/lexer.py", "tests/test_parser.py", "README.md"):
+            path = desk.directory / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("")
+        found = await desk.app.workspaces.files(desk.workspace_id, "pars", limit=10)
+        assert found == ("src/parser.py", "tests/test_parser.py")
+        assert await desk.app.workspaces.files(desk.workspace_id, "srclx", limit=10) == ("src/lexer.py",)
+        assert len(await desk.app.workspaces.files(desk.workspace_id, "", limit=2)) == 2
+
+
+async def test_undo_covers_what_a_sub_agent_wrote(tmp_path: Path) -> None:
+    script = Script(
+        rules=(
+            Rule(do=(Call("write", {"path": "c.txt", "content": "child"}),), when=When(step=0, prompt="write it")),
+            Rule(do=(Say("written"),), when=When(step=1, prompt="write it")),
+            Rule(do=(Call("agent", {"title": "t", "prompt": "write it", "agent": "hand"}),), when=When(step=0)),
+            Rule(do=(Say("done"),)),
+        )
+    )
+    async with serving(tmp_path, script) as desk:
+        await desk.app.configuring.change({"agents.hand.tools": ["write"], "agents.hand.description": "writes"})
+        run = await desk.run("go", mode="accept_edits")
+        assert (desk.directory / "c.txt").read_text() == "child"
+        undone = await desk.run("", session_id=run.session_id, kind="undo")
+        assert "Undone" in undone.text
+        assert not (desk.directory / "c.txt").exists()
+        again = await desk.run("", session_id=run.session_id, kind="undo")
+        assert "nothing to undo" in again.text
+        await desk.run("", session_id=run.session_id, kind="redo")
+        assert (desk.directory / "c.txt").read_text() == "child"
+
+
+async def test_undo_to_a_message_takes_back_everything_since(tmp_path: Path) -> None:
+    script = saying((Call("bash", {"command": "true"}), Call("write", {"path": "{prompt}", "content": "x"})), "ok")
+    async with serving(tmp_path, script) as desk:
+        first = await desk.run("a.txt", mode="auto")
+        await desk.run("b.txt", mode="auto", session_id=first.session_id)
+        await desk.run("c.txt", mode="auto", session_id=first.session_id)
+        second = [m for m in await desk.messages(first.session_id) if m.role == "user"][1]
+        arguments = {"to_message_id": second.id}
+        await desk.run("", session_id=first.session_id, kind="undo", arguments=arguments)
+        assert sorted(path.name for path in desk.directory.iterdir()) == ["a.txt"]
+        lost = await desk.run("", session_id=first.session_id, kind="undo", arguments={"to_message_id": "msg_x"})
+        assert lost.state == "failed"
+
+
+async def test_a_rule_that_cannot_be_read_is_told_before_anything_runs(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying("ok")) as desk:
+        await desk.app.configuring.change({"approvals.allow": ["bash: 'unclosed"]})
+        with pytest.raises(ConfigError, match="unclosed"):
+            await desk.start("go")
+
+
+@pytest.mark.promise("W8")
+async def test_a_secret_in_a_command_is_never_shown_nor_offered_to_be_saved(tmp_path: Path) -> None:
+    planted = "sk-ant-planted-0123456789abcdef"
+    script = saying((Call("bash", {"command": f"touch {planted}"}),), "done")
+    async with serving(tmp_path, script, env={"ANTHROPIC_API_KEY": planted}) as desk:
+        accepted = await desk.start("go")
+        asked = (await desk.until(ApprovalRequested)).approval
+        assert planted not in repr((asked.title, asked.why, asked.patterns))
+        assert asked.patterns == () or planted not in "".join(asked.patterns)
+        await desk.app.approvals.answer(asked.id, "deny", client="a")
+        await desk.ended(accepted)
+
+
+async def test_redo_takes_the_last_undo_back_and_a_new_write_ends_older_ones(tmp_path: Path) -> None:
+    script = saying((Call("write", {"path": "{prompt}", "content": "x"}),), "ok")
+    async with serving(tmp_path, script) as desk:
+        session = (await desk.run("f.txt", mode="accept_edits")).session_id
+
+        async def again(kind: str) -> str:
+            return (await desk.run("", session_id=session, kind=kind)).text
+
+        await again("undo")
+        await desk.run("a.txt", mode="accept_edits", session_id=session)
+        await again("undo")
+        assert "a.txt" in await again("redo")
+        assert [path.name for path in desk.directory.iterdir()] == ["a.txt"]
+        assert "nothing to redo" in await again("redo")
+
+
+async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying((Call("write", {"path": "a.txt", "content": "x"}),), "ok")) as desk:
+        session = (await desk.run("go", mode="accept_edits")).session_id
+        (desk.directory / "a.txt").unlink()
+        assert "Already so" in (await desk.run("", session_id=session, kind="undo")).text
+        assert "not touched" in (await desk.run("", session_id=session, kind="redo")).text.lower()
+        assert "nothing to redo" in (await desk.run("", session_id=session, kind="redo")).text
+
+
+async def test_a_workspace_whose_directory_is_gone_takes_no_prompts(tmp_path: Path) -> None:
+    async with serving(tmp_path, saying("ok")) as desk:
+        desk.directory.rmdir()
+        with pytest.raises(BadRequest, match="is gone"):
+            await desk.start("go")
+        assert not desk.directory.exists()
+
+
+async def test_the_output_of_every_call_can_be_found_and_the_run_names_its_model(tmp_path: Path) -> None:
+    script = saying((Call("ls", {}), Call("bash", {"command": "seq 1 20000"})), "done")
+    async with serving(tmp_path, script) as desk:
+        await desk.app.configuring.change({"models.large": "offline/demo"})
+        run = await desk.run("go", mode="auto", model=None)
+        assert run.model == "offline/demo"
+        listed, counted = results(await desk.messages(run.session_id))
+        short = await desk.app.store.call_output(listed.call_id)
+        assert short.path == ""
+        assert short.message_id == (await desk.messages(run.session_id))[-2].id
+        long = await desk.app.store.call_output(counted.call_id)
+        assert Path(long.path).read_text().endswith("19999\n20000\n")

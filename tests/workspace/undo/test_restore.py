@@ -1,0 +1,354 @@
+"""Undo and redo on real files: only what the agent left is taken back, and nothing else is touched."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.errors import StoreUnwritable, ToolError
+from holdfast.store.writes import Batch, Committed
+from holdfast.tools.apply_patch import ApplyPatch
+from holdfast.tools.files import atomic_write
+from holdfast.workspace.undo.undo_plan import NOT_COVERED
+from tests.support.filebox import Filebox, MemoryRecords, Session
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Filebox:
+    return Filebox(tmp_path)
+
+
+async def _patch(session: Session, *sections: str) -> None:
+    await session.call(ApplyPatch(), patch="\n".join(["*** Begin Patch", *sections, "*** End Patch"]))
+
+
+async def test_changed_made_and_deleted_files_come_back_and_go_again(box: Filebox) -> None:
+    box.put("changed", "one\r\n")
+    box.put("deleted", "old\n").chmod(0o755)
+    session = box.session()
+    await session.view("changed")
+    await session.view("deleted")
+    before = box.tree()
+    await _patch(
+        session, "*** Update File: changed", "-one", "+two", "*** Delete File: deleted", "*** Add File: new", "+x"
+    )
+    after = box.tree()
+    report = await session.undo()
+    assert box.tree() == before
+    assert stat.S_IMODE((box.workspace / "deleted").stat().st_mode) == 0o755
+    assert [restored.path for restored in report.restored] == [
+        str(box.workspace / name) for name in ("changed", "deleted", "new")
+    ]
+    assert (report.runs, report.kept, report.note) == (("run_1",), (), NOT_COVERED)
+    await session.redo()
+    assert box.tree() == after
+    await session.undo()
+    assert box.tree() == before
+
+
+async def test_everyone_is_told_what_was_restored(box: Filebox) -> None:
+    session = box.session()
+    await session.write("a", "x\n")
+    box.records.events.clear()
+    await session.undo()
+    (event,) = box.records.events
+    assert (event.change, event.run_id, event.path) == ("restored", "run_undo", str(box.workspace / "a"))
+    assert event.diff.endswith("+++ /dev/null\n@@ -1 +0,0 @@\n-x\n")
+
+
+async def test_runs_are_undone_one_by_one_or_together(box: Filebox) -> None:
+    first, second = box.session(run_id="run_1"), box.session(run_id="run_2")
+    box.put("a", "zero\n")
+    await first.view("a")
+    await first.write("a", "one\n")
+    await second.write("a", "two\n")
+    await second.write("b", "two\n")
+    await first.undo()
+    assert box.tree() == {"a": b"one\n"}
+    await first.undo()
+    assert box.tree() == {"a": b"zero\n"}
+    assert (await first.undo()).runs == ()
+    await first.redo()
+    assert box.tree() == {"a": b"one\n"}
+    await first.redo()
+    assert box.tree() == {"a": b"two\n", "b": b"two\n"}
+    await first.undo("run_1", "run_2")
+    assert box.tree() == {"a": b"zero\n"}
+
+
+async def test_a_file_that_a_person_changed_since_is_told_and_not_touched_while_others_are_restored(
+    box: Filebox,
+) -> None:
+    session = box.session()
+    for name in ("mine", "theirs", "gone"):
+        await session.write(name, f"{name}\n")
+    box.put("theirs", "theirs\nand more by a person\n")
+    (box.workspace / "gone").unlink()
+    report = await session.undo()
+    assert box.tree() == {"theirs": b"theirs\nand more by a person\n"}
+    (kept,) = report.kept
+    assert (kept.path, kept.why) == (str(box.workspace / "theirs"), "changed")
+    assert report.settled == (str(box.workspace / "gone"),)
+
+
+async def test_the_files_of_another_session_are_not_its_own(box: Filebox) -> None:
+    one, other = box.session("ses_1"), box.session("ses_2")
+    await one.write("a", "one\n")
+    await other.view("a")
+    await other.write("a", "other\n")
+    report = await one.undo()
+    assert [kept.why for kept in report.kept] == ["changed"]
+    assert box.text("a") == "other\n"
+    await other.undo()
+    assert box.text("a") == "one\n"
+    await one.undo()
+    assert box.tree() == {}
+
+
+async def test_a_person_who_saves_in_the_very_moment_loses_nothing(
+    box: Filebox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.put("a", "zero\n")
+    session = box.session()
+    await session.view("a")
+    await session.write("a", "one\n")
+    real = atomic_write.exchange
+
+    def exchange(one: Path, other: Path) -> None:
+        monkeypatch.setattr(atomic_write, "exchange", real)
+        box.put("a", "a person's\n")
+        real(one, other)
+
+    monkeypatch.setattr(atomic_write, "exchange", exchange)
+    report = await session.undo()
+    assert [kept.why for kept in report.kept] == ["raced"]
+    assert box.tree() == {"a": b"a person's\n"}
+    assert (await session.undo()).kept[0].why == "changed"
+
+
+@pytest.mark.parametrize("what", ["directory", "symlink", "pipe"])
+async def test_what_is_no_file_any_more_is_not_touched(box: Filebox, what: str) -> None:
+    session = box.session()
+    await session.write("a", "x\n")
+    path = box.workspace / "a"
+    path.unlink()
+    if what == "directory":
+        path.mkdir()
+    elif what == "symlink":
+        path.symlink_to("elsewhere")
+        box.put("elsewhere", "x\n")
+    else:
+        os.mkfifo(path)
+    report = await session.undo()
+    assert [kept.path for kept in report.kept] == [str(path)]
+    assert os.path.lexists(path)
+
+
+async def test_a_path_that_leads_elsewhere_now_is_not_written_through(box: Filebox, tmp_path: Path) -> None:
+    box.put("dir/a", "old\n")
+    session = box.session()
+    await session.view("dir/a")
+    await _patch(session, "*** Delete File: dir/a")
+    (box.workspace / "dir").rmdir()
+    (tmp_path / "outside").mkdir()
+    (box.workspace / "dir").symlink_to(tmp_path / "outside")
+    report = await session.undo()
+    assert [kept.why for kept in report.kept] == ["moved"]
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+async def test_a_content_that_is_lost_or_damaged_is_not_restored(box: Filebox) -> None:
+    box.put("a", "zero\n")
+    box.put("b", "zero b\n")
+    session = box.session()
+    for name in "ab":
+        await session.view(name)
+        await session.write(name, "new\n")
+    for number, path in enumerate(sorted(path for path in box.kept.rglob("*") if path.is_file())):
+        path.unlink() if number else path.write_bytes(b"damaged")
+    report = await session.undo()
+    assert [kept.why for kept in report.kept] == ["not_kept", "not_kept"]
+    assert box.tree() == {"a": b"new\n", "b": b"new\n"}
+
+
+async def test_a_crash_between_the_write_of_an_undo_and_its_record_is_seen_the_next_time(box: Filebox) -> None:
+    class Failing(MemoryRecords):
+        broken = False
+
+        async def commit(self, batch: Batch) -> Committed:
+            if self.broken:
+                raise StoreUnwritable("the disk is full")
+            return await super().commit(batch)
+
+    box.ledger = ledger = Failing()
+    session = box.session()
+    await session.write("a", "x\n")
+    ledger.broken = True
+    with pytest.raises(StoreUnwritable):
+        await session.undo()
+    assert box.tree() == {}
+    ledger.broken = False
+    report = await session.undo()
+    assert (report.settled, report.kept) == ((str(box.workspace / "a"),), ())
+    await session.redo()
+    assert box.text("a") == "x\n"
+
+
+async def test_a_crash_in_mid_write_can_be_undone(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is durable before the file changes, so the old content is found whatever happens after."""
+    box.put("a", "old\n")
+    session = box.session()
+    await session.view("a")
+    files = session.context().files
+    await files.before_write(box.workspace / "a", b"old\n", new=b"new\n")
+    box.put("a", "new\n")  # written, and then the server died
+    report = await session.undo()
+    assert [restored.path for restored in report.restored] == [str(box.workspace / "a")]
+    assert box.text("a") == "old\n"
+
+
+async def test_git_is_neither_needed_nor_touched(box: Filebox) -> None:
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(box.workspace), *arguments], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    git("init", "-q")
+    box.put("a", "committed\n")
+    box.put("untouched", "u\n")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    box.put("a", "staged\n")
+    git("add", "a")
+    state = {name: data for name, data in box.tree().items() if name.startswith(".git/")}
+    session = box.session()
+    await session.view("a")
+    await session.write("a", "by the agent\n")
+    await session.undo()
+    await session.redo()
+    await session.undo()
+    assert {name: data for name, data in box.tree().items() if name.startswith(".git/")} == state
+    assert box.text("a") == "staged\n"
+    assert not box.kept.is_relative_to(box.workspace)
+
+
+async def test_after_an_undo_the_session_must_read_again(box: Filebox) -> None:
+    box.put("a", "zero\n")
+    session = box.session()
+    await session.view("a")
+    await session.write("a", "one\n")
+    await session.undo()
+    with pytest.raises(ToolError, match="changed since this session last read it"):
+        await session.edit("a", "zero", "two")
+
+
+_NAMES = st.sampled_from(["a", "b"])
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["person", "person deletes"]), _NAMES),
+        st.tuples(st.sampled_from(["agent", "agent", "agent without reading", "other agent", "agent deletes"]), _NAMES),
+        st.tuples(st.sampled_from(["undo", "undo all", "redo", "other undo", "other redo"]), st.just("")),
+    ),
+    max_size=12,
+)
+
+
+class Story:
+    """Plays steps on real files, and knows for each file who wrote it last."""
+
+    def __init__(self, box: Filebox) -> None:
+        self.box = box
+        self.by_person: dict[str, bytes] = {}
+        """Files whose present content a person wrote."""
+        self._runs: dict[str, list[str]] = {"ses_1": [], "ses_2": []}
+
+    async def play(self, steps: Sequence[tuple[str, str]]) -> None:
+        for number, (action, name) in enumerate(steps):
+            await self._step(action, name, f"{number} by {action}\n")
+            for path, content in self.by_person.items():
+                assert self.box.tree().get(path) == content, f"{action} lost what a person wrote into {path!r}"
+
+    async def _step(self, action: str, name: str, content: str) -> None:
+        match action:
+            case "person":
+                self.box.put(name, content)
+                self.by_person[name] = content.encode()
+            case "person deletes":
+                (self.box.workspace / name).unlink(missing_ok=True)
+                self.by_person.pop(name, None)
+            case "undo" | "redo" | "undo all" | "other undo" | "other redo":
+                await self._button(action)
+            case _:
+                await self._agent(action, name, content)
+
+    async def _button(self, action: str) -> None:
+        session_id = "ses_2" if action.startswith("other") else "ses_1"
+        runs = self._runs[session_id] if action == "undo all" else None
+        before = self.box.tree()
+        undo = self.box.undoing()
+        press = undo.redo if "redo" in action else undo.undo
+        report = await press(session_id, run_id="run_undo", runs=runs)
+        told = {Path(restored.path).name for restored in report.restored}
+        after = self.box.tree()
+        assert {name for name in before | after if before.get(name) != after.get(name)} == told
+
+    async def _agent(self, action: str, name: str, content: str) -> None:
+        session_id = "ses_2" if action.startswith("other") else "ses_1"
+        run_id = f"run_{session_id}_{len(self._runs[session_id])}"
+        session = self.box.session(session_id, run_id=run_id)
+        self._runs[session_id].append(run_id)
+        try:
+            if action != "agent without reading" and name in self.box.tree():
+                await session.view(name)
+            if action == "agent deletes":
+                await _patch(session, f"*** Delete File: {name}")
+            else:
+                await session.write(name, content)
+        except ToolError as error:
+            assert error.error_code in ("not_read", "file_changed", "file_missing")  # noqa: PT017 - which refusals are fair
+        else:
+            self.by_person.pop(name, None)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=_STEPS)
+async def test_undo_never_loses_a_person_s_byte(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
+) -> None:
+    """Whatever a person, two agents and the buttons do after each other: what a person wrote last stays."""
+    await Story(Filebox(tmp_path_factory.mktemp("story"))).play(steps)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+@settings(max_examples=1_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=_STEPS)
+async def test_undo_never_loses_a_person_s_byte_in_a_thousand_stories(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
+) -> None:
+    await Story(Filebox(tmp_path_factory.mktemp("story"))).play(steps)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.sampled_from(["person", "agent", "undo", "redo"]), max_size=10))
+async def test_undoing_everything_leaves_what_the_person_wrote_last(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
+    box = Filebox(tmp_path_factory.mktemp("story"))
+    box.put("a", "at first\n")
+    last = b"at first\n"
+    for number, action in enumerate(steps):
+        session = box.session(run_id=f"run_{number}")
+        if action == "person":
+            last = box.put("a", f"{number} by a person\n").read_bytes()
+        elif action == "agent":
+            await session.view("a")
+            await session.write("a", f"{number} by the agent\n")
+        else:
+            await (session.undo() if action == "undo" else session.redo())
+    await box.session().undo(*{record.run_id for record in box.records.rows.values()})
+    assert box.tree() == {"a": last}

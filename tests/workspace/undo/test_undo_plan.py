@@ -1,0 +1,204 @@
+"""Undo and redo as decisions: exhausted over interleavings of an agent, a person and the buttons."""
+
+from itertools import product
+
+import msgspec
+import pytest
+
+from holdfast.store.records import FileSnapshot, SnapshotState
+from holdfast.workspace.undo.undo_plan import (
+    Kept,
+    Restore,
+    Settled,
+    effective,
+    first_redoable,
+    last_undoable,
+    paths_of,
+    plan_redo,
+    plan_undo,
+)
+
+_PATH = "/ws/a"
+
+
+def _record(
+    seq: int,
+    before: str | None,
+    after: str | None,
+    *,
+    run: str = "run_1",
+    call: str | None = None,
+    state: SnapshotState = "applied",
+    path: str = _PATH,
+) -> FileSnapshot:
+    call_id = f"call_{seq}" if call is None else call
+    return FileSnapshot(
+        f"snp_{seq}", "ses_1", run, path, before, after, call_id=call_id, state=state, seq=seq, mode=0o644
+    )
+
+
+def test_a_chain_of_changes_goes_back_to_its_start_in_one_step() -> None:
+    records = [_record(1, "a", "b"), _record(2, "b", "c")]
+    assert plan_undo(records, ["run_1"], {_PATH: "c"}) == (
+        Restore(_PATH, now="c", to="a", records=("snp_2", "snp_1"), mode=0o644),
+    )
+
+
+def test_a_file_that_was_changed_since_is_not_touched_and_told() -> None:
+    (step,) = plan_undo([_record(1, "a", "b")], ["run_1"], {_PATH: "by a person"})
+    assert isinstance(step, Kept)
+    assert (step.why, step.message) == (
+        "changed",
+        "'/ws/a' was changed by somebody since the agent left it so; that change was kept",
+    )
+
+
+def test_it_goes_back_only_to_what_a_person_wrote_in_between() -> None:
+    records = [_record(1, "a", "b"), _record(2, "by a person", "c")]
+    (step,) = plan_undo(records, ["run_1"], {_PATH: "c"})
+    assert isinstance(step, Restore)
+    assert (step.to, step.records) == ("by a person", ("snp_2",))
+    assert "that change was kept" in step.stopped
+
+
+@pytest.mark.parametrize("now", ["a", None])
+def test_a_change_that_is_already_taken_back_only_changes_its_record(now: str | None) -> None:
+    """After a crash between the record and the write, or between an undo's write and its record."""
+    assert plan_undo([_record(1, now, "b")], ["run_1"], {_PATH: now}) == (Settled(_PATH, ("snp_1",)),)
+
+
+def test_a_write_that_was_announced_and_did_not_happen_is_no_change() -> None:
+    records = [_record(1, "a", "b"), _record(2, "b", "c", call="late"), _record(3, "c", "b", call="late")]
+    assert effective(records) == records[:1]
+    assert plan_undo(records, ["run_1"], {_PATH: "c"}) != (), "somebody else wrote what was announced"
+    (step,) = plan_undo(records, ["run_1"], {_PATH: "c"})
+    assert isinstance(step, Kept)
+    (step,) = plan_undo(records, ["run_1"], {_PATH: "b"})
+    assert step == Restore(_PATH, "b", "a", ("snp_1",), 0o644)
+
+
+def test_records_without_a_call_are_all_changes() -> None:
+    records = [_record(1, "a", "b", call=""), _record(2, "b", "a", call="")]
+    assert effective(records) == records
+
+
+def test_only_the_chosen_runs_and_files_are_looked_at() -> None:
+    records = [_record(1, "a", "b"), _record(2, "x", "y", run="run_2", path="/ws/other")]
+    assert paths_of(records, ["run_2"], undo=True) == ("/ws/other",)
+    assert paths_of(records, ["run_2"], undo=False) == ()
+    assert [step.path for step in plan_undo(records, ["run_1"], {_PATH: "b"})] == [_PATH]
+
+
+def test_redo_goes_forwards_through_what_was_undone() -> None:
+    records = [_record(1, "a", "b", state="undone"), _record(2, "b", None, state="undone")]
+    assert plan_redo(records, ["run_1"], {_PATH: "a"}) == (Restore(_PATH, "a", None, ("snp_1", "snp_2"), 0o644),)
+    (step,) = plan_redo(records, ["run_1"], {_PATH: "by a person"})
+    assert isinstance(step, Kept)
+    assert "since the undo left it so" in step.message
+
+
+def test_without_a_target_the_last_run_that_wrote_is_undone() -> None:
+    records = [_record(1, "a", "b", run="one"), _record(2, "b", "c", run="two"), _record(3, "c", "d", run="two")]
+    assert last_undoable(records) == "two"
+    assert last_undoable([msgspec.structs.replace(record, state="undone") for record in records]) is None
+    announced = [*records, _record(4, "d", "e", run="three", call="x"), _record(5, "e", "d", run="three", call="x")]
+    assert last_undoable(announced) == "two"
+
+
+def test_without_a_target_the_oldest_undone_run_is_redone_unless_something_was_written_since() -> None:
+    one, two, three = (_record(seq, str(seq), str(seq + 1), run=f"run_{seq}") for seq in (1, 2, 3))
+    undone = [msgspec.structs.replace(record, state="undone") for record in (two, three)]
+    assert first_redoable([one, *undone]) == "run_2"
+    assert first_redoable([one, *undone, _record(4, "2", "x", run="run_4")]) is None
+    assert first_redoable([one]) is None
+
+
+def test_a_file_that_a_later_run_changed_too_goes_back_in_order_only() -> None:
+    records = [_record(1, "a", "b", run="one"), _record(2, "b", "a", run="two"), _record(3, "a", "c", run="one")]
+    (step,) = plan_undo(records[:2], ["one"], {_PATH: "a"})
+    assert step == Kept(_PATH, "later", "'/ws/a' was changed by a later run as well; undo that one first")
+    (step,) = plan_undo(records, ["one"], {_PATH: "c"})
+    assert isinstance(step, Restore)
+    assert (step.to, step.records) == ("a", ("snp_3",))
+    assert "undo that one first" in step.stopped
+
+
+def test_what_was_undone_before_a_later_change_stays_undone() -> None:
+    records = [_record(1, "a", "b", state="undone"), _record(2, "a", "a2", run="run_2")]
+    (step,) = plan_redo(records, ["run_1"], {_PATH: "a"})
+    assert isinstance(step, Kept)
+    assert (step.why, "stays undone" in step.message) == ("later", True)
+
+
+class World:
+    """One file, its writers, and records as the ledger would have them."""
+
+    def __init__(self) -> None:
+        self.content: str | None = "0 by a person"
+        self.by_person: str | None = self.content
+        self.last_writer = "person"
+        self.records: list[FileSnapshot] = []
+
+    def person(self, step: int) -> None:
+        self.content = self.by_person = f"{step} by a person"
+        self.last_writer = "person"
+
+    def agent(self, step: int) -> None:
+        """It has read the file: what it changes is what is there."""
+        new = f"{step} by the agent"
+        self.records.append(_record(len(self.records) + 1, self.content, new, run=f"run_{step}"))
+        self.content, self.last_writer = new, "agent"
+
+    def delete(self, step: int) -> None:
+        self.records.append(_record(len(self.records) + 1, self.content, None, run=f"run_{step}"))
+        self.content, self.last_writer = None, "agent"
+
+    def undo(self, step: int) -> None:
+        run = last_undoable(self.records)
+        self._apply(plan_undo(self.records, [run] if run else [], {_PATH: self.content}), "undone")
+
+    def undo_first(self, step: int) -> None:
+        """Out of order: the lane would not, but a client can ask for it."""
+        runs = [record.run_id for record in self.records[:1]]
+        self._apply(plan_undo(self.records, runs, {_PATH: self.content}), "undone")
+
+    def undo_all(self, step: int) -> None:
+        runs = [record.run_id for record in self.records]
+        self._apply(plan_undo(self.records, runs, {_PATH: self.content}), "undone")
+
+    def redo(self, step: int) -> None:
+        runs = [record.run_id for record in self.records]
+        self._apply(plan_redo(self.records, runs, {_PATH: self.content}), "applied")
+
+    def _apply(self, steps: tuple[object, ...], state: SnapshotState) -> None:
+        for step in steps:
+            if isinstance(step, Kept):
+                continue
+            assert isinstance(step, Restore | Settled)
+            if isinstance(step, Restore):
+                assert self.last_writer != "person" or self.content is None, "a person's bytes would be lost"
+                assert step.now == self.content
+                self.content, self.last_writer = step.to, "undo"
+                if step.to == self.by_person:
+                    self.last_writer = "person's content, restored"
+            self.records = [
+                msgspec.structs.replace(record, state=state) if record.id in step.records else record
+                for record in self.records
+            ]
+
+
+_ACTIONS = ["person", "agent", "delete", "undo", "undo_first", "undo_all", "redo"]
+
+
+@pytest.mark.parametrize("steps", [5, pytest.param(7, marks=[pytest.mark.stress, pytest.mark.timeout(600)])])
+def test_no_order_of_steps_loses_a_person_s_bytes(steps: int) -> None:
+    """And from wherever it got to, undoing everything leaves what the person wrote last."""
+    count = 0
+    for actions in product(_ACTIONS, repeat=steps):
+        world = World()
+        for number, action in enumerate(actions, start=1):
+            getattr(world, action)(number)
+        world.undo_all(0)
+        assert world.content == world.by_person, actions
+        count += 1
+    print(f"{count:,} orders of {steps} steps")
