@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = "holdfast"
 """The package itself: its version, and nothing else."""
 
-WORDS = frozenset({"schema", "errors", "ids", "locations"})
+WORDS = frozenset({"schema", "errors", "ids", "locations", "tasks"})
 _CORE = WORDS | {"config", "store", "events", "models", "tools", "approvals"}
 _FACE = WORDS | {"client"}
 

@@ -37,13 +37,13 @@ from holdfast.schema.events import (
 )
 from holdfast.store import Batch, Grant, Logged, Store
 from holdfast.store.writes import AddGrant, OpenApproval, OpenQuestion, ResolveApproval, ResolveQuestion
+from holdfast.tasks import finish_before_cancel
 
 SaveRules: TypeAlias = Callable[[tuple[str, ...]], Awaitable[None]]
 """Keeps rules that are to hold always, in the user's own configuration."""
 Sleep: TypeAlias = Callable[[float], Coroutine[Any, Any, object]]
 
 _Asked = TypeVar("_Asked", bound=Approval | Question)
-_T = TypeVar("_T")
 _LOOK_AGAIN: Final = 5.0
 """Seconds between looks at the clock: timers stand still while a machine sleeps, deadlines do not."""
 _RESOLVED: Final = frozenset({"approval.resolved", "question.resolved"})
@@ -106,7 +106,7 @@ class Approvals:
             resolved_at=self._now(),
         )
         grants = [AddGrant(self._grant(wanted, rule)) for rule in wanted.pattern] if decision == "session" else []
-        return await _settled(self._answer(wanted, *grants))
+        return await finish_before_cancel(self._answer(wanted, *grants))
 
     async def answer_question(
         self, question_id: str, answers: tuple[tuple[str, ...], ...] | None, *, client: str
@@ -123,7 +123,7 @@ class Approvals:
             answered_by=client,
             resolved_at=self._now(),
         )
-        return await _settled(self._answer(wanted))
+        return await finish_before_cancel(self._answer(wanted))
 
     def _opened(self, asked: _Asked, new_id: str, deadline: float) -> _Asked:
         now = self._clock()
@@ -134,11 +134,11 @@ class Approvals:
         ends = self._clock() + deadline if deadline else None
         waiter = self._waiters[asked.id] = asyncio.get_running_loop().create_future()
         try:
-            await _settled(self._store.commit(opening))
+            await finish_before_cancel(self._store.commit(opening))
             while not waiter.done():
                 left = None if ends is None else ends - self._clock()
                 if left is not None and left <= 0:
-                    return await _settled(self._expire(asked))
+                    return await finish_before_cancel(self._expire(asked))
                 await self._first(waiter, left)
             return cast(_Asked, waiter.result())
         finally:
@@ -220,19 +220,6 @@ class Approvals:
 
     def _now(self) -> str:
         return rfc3339(self._clock())
-
-
-async def _settled(work: Coroutine[Any, Any, _T]) -> _T:
-    """Do it to its end even if the caller is cancelled meanwhile; the cancel then goes on."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.done():
-            await asyncio.wait((task,))
-        if not task.cancelled():
-            task.exception()  # the caller is gone; nobody else would look at it
-        raise
 
 
 def _expired(asked: _Asked, at: str) -> _Asked:

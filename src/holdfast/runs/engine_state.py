@@ -11,9 +11,9 @@ from holdfast.runs.end_waiters import Waiters
 from holdfast.runs.engine_limits import EngineLimits
 from holdfast.runs.lane.ledger_batch import Entry, LaneState, new_state
 from holdfast.runs.mailbox import Mailbox, MailboxOwner
-from holdfast.runs.owned_tasks import Tasks
 from holdfast.schema.sessions import Session
 from holdfast.store import Store
+from holdfast.tasks import OwnedTasks
 
 if TYPE_CHECKING:
     from holdfast.runs.driver import Driver
@@ -36,7 +36,7 @@ class EngineState:
         self.turns = turns
         self.ids = ids
         self.bounds = bounds
-        self.tasks = Tasks()
+        self.tasks = OwnedTasks()
         self.waiters = Waiters()
         self.mailboxes: dict[str, Mailbox] = {}
         """By session; only those with something to do or unfinished."""

@@ -19,10 +19,10 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from holdfast.errors import StoreUnwritable
 from holdfast.runs.engine_limits import EngineLimits
 from holdfast.runs.lane.ledger_batch import LaneState, Plan
-from holdfast.runs.owned_tasks import Tasks
 from holdfast.schema.base import Value
 from holdfast.schema.sessions import Session
 from holdfast.store import Batch, Committed, Store
+from holdfast.tasks import OwnedTasks
 
 A = TypeVar("A")
 
@@ -76,7 +76,7 @@ class Mailbox:
         *,
         store: Store,
         owner: MailboxOwner,
-        tasks: Tasks,
+        tasks: OwnedTasks,
         bounds: EngineLimits,
         state: LaneState | None = None,
         known: Session | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
@@ -21,6 +20,7 @@ from holdfast.schema.runs import EndReason, Now, Outcome, Phase, Run, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.store import Committed
 from holdfast.store import writes as w
+from holdfast.tasks import finish_before_cancel
 
 if TYPE_CHECKING:
     from holdfast.runs.driver import Driver
@@ -68,7 +68,7 @@ class EngineTurnHandle:
             entry.spend(self._run_id, spent)
             return entry.plan(state.lane, None)
 
-        return (await _known(self._mailbox.post(plan))).committed
+        return (await finish_before_cancel(self._mailbox.post(plan))).committed
 
     async def boundary(
         self,
@@ -106,7 +106,7 @@ class EngineTurnHandle:
             entry.changes(decision.lane, decision.changes, ends=ends)
             return entry.plan(decision.lane, _crossing(decision.answer, entry), changes=decision.changes)
 
-        return (await _known(self._mailbox.post(plan, insists=outcome is not None))).answer
+        return (await finish_before_cancel(self._mailbox.post(plan, insists=outcome is not None))).answer
 
     async def child(self, request: RunRequest, *, title: str) -> Child:
         return await self._driver.children.start(request, title=title)
@@ -165,13 +165,3 @@ def _crossing(answer: lw.BoundaryAnswer, entry: Entry) -> Crossing:
             return StopNow(why)
         case _:
             assert_never(answer)
-
-
-async def _known(answer: asyncio.Future[T]) -> T:
-    """The answer. A cancel that comes meanwhile waits until it is known: what is being committed is not recalled."""
-    try:
-        return await asyncio.shield(answer)
-    except asyncio.CancelledError:
-        if not answer.done():
-            await asyncio.wait({answer})
-        raise

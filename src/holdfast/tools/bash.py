@@ -17,9 +17,10 @@ from msgspec import Meta
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Job
+from holdfast.tasks import finish_despite_cancel
 from holdfast.tools.process.command_environment import QUIET
 from holdfast.tools.process.command_process import Command, Supervisors
-from holdfast.tools.process.live_command import LiveCommand, to_the_end
+from holdfast.tools.process.live_command import LiveCommand
 from holdfast.tools.process.output_capture import Capture
 from holdfast.tools.process.sandbox import Sandboxes
 from holdfast.tools.protocol import Context, Output, Plan
@@ -77,7 +78,7 @@ class Bash:
 
     async def run(self, arguments: BashArguments, context: Context, plan: Plan) -> Output:
         began = _Began(time.monotonic(), context.now())
-        command, cancelled = await to_the_end(self._start(arguments, context))
+        command, cancelled = await finish_despite_cancel(self._start(arguments, context))
         call = _Call(arguments, context, command, began)
         if cancelled:
             return await call.cancel()
@@ -150,7 +151,7 @@ class _Call:
 
     async def cancel(self) -> Output:
         """Kill the tree and say what was killed; a second cancel does not interrupt that."""
-        await to_the_end(self._command.kill())
+        await finish_despite_cancel(self._command.kill())
         death = self._command.running.death
         text = f"[cancelled after {self._seconds:.1f} s; the command was killed]{_named(death.left)}"
         return self._output(text, status="cancelled", killed=death.killed, left=death.left)
@@ -170,9 +171,9 @@ class _Call:
         )
         printed, shown = self._command.capture.answer(), self._command.capture.size
         try:
-            _, cancelled = await to_the_end(context.jobs.adopt(job, self._command, shown=shown))
+            _, cancelled = await finish_despite_cancel(context.jobs.adopt(job, self._command, shown=shown))
         except BaseException:
-            await to_the_end(self._command.kill())
+            await finish_despite_cancel(self._command.kill())
             raise
         status: _Status = "ok"
         if ending == "left":

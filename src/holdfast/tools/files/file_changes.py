@@ -7,22 +7,21 @@ It is refused if the session has not read the file, or if the file is not what w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Subject
 from holdfast.schema.text_repair import repaired
+from holdfast.tasks import finish_before_cancel
 from holdfast.tools.files import diff, text_encoding, tool_paths
 from holdfast.tools.files.atomic_write import Change, ChangedMeanwhile, apply_changes
 from holdfast.tools.files.file_reading import ABSENT, MAX_FILE_BYTES, content_hash, read_file
 from holdfast.tools.protocol import Context, Plan
-
-T = TypeVar("T")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -142,7 +141,7 @@ async def carry_out(drafts: Sequence[Draft], context: Context, plan: Plan) -> tu
             )
     if now.keys() != plan.basis.keys():
         raise ChangedMeanwhile("a path leads elsewhere than when this was planned; nothing was written. Try again.")
-    return await to_the_end(_carry_out(drafts, context))
+    return await finish_before_cancel(_carry_out(drafts, context))
 
 
 async def _carry_out(drafts: Sequence[Draft], context: Context) -> tuple[str, ...]:
@@ -159,18 +158,6 @@ async def _carry_out(drafts: Sequence[Draft], context: Context) -> tuple[str, ..
     for one in drafts:
         await context.files.after_write(one.found.path, one.new, diff=told(context, one.diff.text))
     return notes
-
-
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Half a write is worse than a late cancel: a cancel is passed on when the work is done, a second one at once."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()
-        raise
 
 
 @contextmanager

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
 
 from holdfast.tools.process.command_process import Command, Death, Running, Supervisors
 from holdfast.tools.process.output_capture import Capture
-
-T = TypeVar("T")
 
 _DRAIN_SECONDS = 0.3
 _CHUNK = 1 << 16
@@ -71,17 +67,3 @@ class LiveCommand:
     async def _read(self) -> None:
         while data := await self.running.output.read(_CHUNK):
             await self.capture.feed(data)
-
-
-async def to_the_end(work: Awaitable[T]) -> tuple[T, bool]:
-    """Await something that must not be left half done; says whether a cancel came meanwhile."""
-    task = asyncio.ensure_future(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-            cancelled = True
-    return task.result(), cancelled

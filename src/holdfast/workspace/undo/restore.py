@@ -17,8 +17,9 @@ from holdfast.schema.base import Value
 from holdfast.schema.events import FileChanged
 from holdfast.store.records import SnapshotState
 from holdfast.store.writes import Batch, MoveSnapshot
+from holdfast.tasks import finish_before_cancel
 from holdfast.tools.files.atomic_write import Change, ChangedMeanwhile, apply_changes
-from holdfast.tools.files.file_changes import diff_of, to_the_end
+from holdfast.tools.files.file_changes import diff_of
 from holdfast.tools.files.file_reading import ABSENT, content_hash, hash_file, read_file
 from holdfast.workspace.undo.blob_store import Blobs
 from holdfast.workspace.undo.file_snapshots import Records
@@ -97,7 +98,7 @@ class Undo:
         settled: list[str] = []
         kept: list[Kept] = []
         for step in steps:
-            done = await to_the_end(self._step(step, session_id=session_id, run_id=run_id, state=state))
+            done = await finish_before_cancel(self._step(step, session_id=session_id, run_id=run_id, state=state))
             match done:
                 case Restored():
                     restored.append(done)

@@ -1,0 +1,91 @@
+"""Task primitives: tasks with an owner, and work that a cancel may not leave half done.
+
+Three rules hold for the whole server. Each task has a name and an owner that awaits it. Work that must not be cut in
+two, such as a commit or a file write, goes through `finish_before_cancel`. Only code that turns a cancel into an answer
+of its own, such as a tool that reports what it killed, uses `finish_despite_cancel`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
+
+_CANCEL_SECONDS = 0.5
+"""How long a cancelled task may take to end before it is given up."""
+
+
+async def finish_before_cancel(work: Awaitable[T]) -> T:
+    """Await `work` to its end; if the caller is cancelled meanwhile, raise that cancel afterwards.
+
+    A second cancel is raised at once, while `work` goes on by itself. After a cancel the result of `work` is dropped, and
+    so is its error: the caller is ending and cannot act on it.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # read it, or asyncio reports an error that was never retrieved
+        raise
+
+
+async def finish_despite_cancel(work: Awaitable[T]) -> tuple[T, bool]:
+    """Await `work` to its end however often the caller is cancelled. The result, and whether a cancel came.
+
+    The caller takes over the cancels: it must end soon and report them. A cancel of `work` itself is raised.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+            cancelled = True
+    return task.result(), cancelled
+
+
+class OwnedTasks:
+    """The tasks of one owner. It spawns them here and awaits them with `finish` when it ends."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, T], *, name: str, may_fail: bool = False) -> asyncio.Task[T]:
+        """Start a task. Its failure is logged as an error, unless `may_fail`: then the caller looks at the result."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._on_done_may_fail if may_fail else self._on_done)
+        return task
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    async def finish(self, *, seconds: float) -> tuple[str, ...]:
+        """Wait for all tasks, then cancel those that are left. Returns the names of those that still run."""
+        if self._running:
+            await asyncio.wait(tuple(self._running), timeout=seconds)
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(tuple(self._running), timeout=min(seconds, _CANCEL_SECONDS))
+        return tuple(sorted(task.get_name() for task in self._running))
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("task %s failed", task.get_name(), exc_info=error)
+
+    def _on_done_may_fail(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.debug("task %s ended with %r", task.get_name(), error)

@@ -1,0 +1,171 @@
+"""Task primitives: what a cancel does to work that must be finished, and how owned tasks end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from holdfast.tasks import OwnedTasks, finish_before_cancel, finish_despite_cancel
+
+
+class Work:
+    """Work that stops at a gate, so that a test decides what happens before it goes on."""
+
+    def __init__(self, *, error: Exception | None = None) -> None:
+        self.started = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.finished = False
+        self._error = error
+
+    async def run(self) -> str:
+        self.started.set()
+        await self.gate.wait()
+        self.finished = True
+        if self._error is not None:
+            raise self._error
+        return "result"
+
+
+async def turn_of_the_loop() -> None:
+    """Let everything that is ready run, twice: once for the cancel to arrive, once for what follows from it."""
+    for _ in range(2):
+        await asyncio.sleep(0)
+
+
+async def test_finish_before_cancel_returns_the_result() -> None:
+    work = Work()
+    work.gate.set()
+    assert await finish_before_cancel(work.run()) == "result"
+
+
+async def test_finish_before_cancel_passes_on_the_error_of_the_work() -> None:
+    work = Work(error=ValueError("no"))
+    work.gate.set()
+    with pytest.raises(ValueError, match="no"):
+        await finish_before_cancel(work.run())
+
+
+async def test_finish_before_cancel_takes_a_future() -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.set_result(3)
+    assert await finish_before_cancel(future) == 3
+
+
+async def test_a_cancel_is_raised_only_when_the_work_is_finished() -> None:
+    work = Work()
+    caller = asyncio.create_task(finish_before_cancel(work.run()))
+    await work.started.wait()
+    caller.cancel()
+    await turn_of_the_loop()
+    assert not caller.done()
+    work.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert work.finished
+
+
+async def test_a_second_cancel_is_raised_at_once_and_the_work_goes_on() -> None:
+    work = Work()
+    working = asyncio.create_task(work.run())
+    caller = asyncio.create_task(finish_before_cancel(working))
+    await work.started.wait()
+    caller.cancel()
+    await turn_of_the_loop()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert not work.finished
+    work.gate.set()
+    assert await working == "result"
+
+
+async def test_an_error_of_the_work_after_a_cancel_is_not_reported_as_unretrieved() -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    work = Work(error=ValueError("no"))
+    caller = asyncio.create_task(finish_before_cancel(work.run()))
+    await work.started.wait()
+    caller.cancel()
+    await turn_of_the_loop()
+    work.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    del caller
+    assert reported == []
+
+
+async def test_finish_before_cancel_raises_the_cancel_of_the_work_itself() -> None:
+    working = asyncio.create_task(Work().run())
+    caller = asyncio.create_task(finish_before_cancel(working))
+    await turn_of_the_loop()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert caller.cancelling() == 0
+
+
+async def test_finish_despite_cancel_reports_that_no_cancel_came() -> None:
+    work = Work()
+    work.gate.set()
+    assert await finish_despite_cancel(work.run()) == ("result", False)
+
+
+@pytest.mark.parametrize("cancels", [1, 3])
+async def test_finish_despite_cancel_absorbs_any_number_of_cancels(cancels: int) -> None:
+    work = Work()
+    caller = asyncio.create_task(finish_despite_cancel(work.run()))
+    await work.started.wait()
+    for _ in range(cancels):
+        caller.cancel()
+        await turn_of_the_loop()
+    assert not caller.done()
+    work.gate.set()
+    assert await caller == ("result", True)
+
+
+async def test_finish_despite_cancel_raises_the_cancel_of_the_work_itself() -> None:
+    working = asyncio.create_task(Work().run())
+    caller = asyncio.create_task(finish_despite_cancel(working))
+    await turn_of_the_loop()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+
+
+async def test_finish_waits_for_owned_tasks_that_end_by_themselves() -> None:
+    tasks, work = OwnedTasks(), Work()
+    tasks.spawn(work.run(), name="one")
+    assert len(tasks) == 1
+    work.gate.set()
+    assert await tasks.finish(seconds=10) == ()
+    assert work.finished
+    assert len(tasks) == 0
+
+
+async def test_finish_cancels_owned_tasks_that_do_not_end_in_time() -> None:
+    tasks, work = OwnedTasks(), Work()
+    task = tasks.spawn(work.run(), name="one")
+    assert await tasks.finish(seconds=0.01) == ()
+    assert task.cancelled()
+
+
+async def test_finish_names_owned_tasks_that_ignore_their_cancel() -> None:
+    tasks, work = OwnedTasks(), Work()
+    stubborn = tasks.spawn(finish_despite_cancel(work.run()), name="stubborn")
+    tasks.spawn(Work().run(), name="obedient")
+    assert await tasks.finish(seconds=0.01) == ("stubborn",)
+    work.gate.set()
+    await stubborn
+
+
+@pytest.mark.parametrize(("may_fail", "level"), [(False, logging.ERROR), (True, logging.DEBUG)])
+async def test_a_failed_owned_task_is_logged(caplog: pytest.LogCaptureFixture, *, may_fail: bool, level: int) -> None:
+    caplog.set_level(logging.DEBUG, logger="holdfast.tasks")
+    tasks, work = OwnedTasks(), Work(error=ValueError("no"))
+    work.gate.set()
+    task = tasks.spawn(work.run(), name="one", may_fail=may_fail)
+    await asyncio.wait((task,))
+    await turn_of_the_loop()
+    assert [record.levelno for record in caplog.records if "one" in record.message] == [level]
