@@ -23,8 +23,8 @@ _CANCEL_SECONDS = 0.5
 async def finish_before_cancel(work: Awaitable[T]) -> T:
     """Await `work` to its end; if the caller is cancelled meanwhile, raise that cancel afterwards.
 
-    A second cancel is raised at once, while `work` goes on by itself. After a cancel the result of `work` is dropped, and
-    so is its error: the caller is ending and cannot act on it.
+    A second cancel is raised at once, while `work` goes on by itself. After a cancel the result of `work` is dropped,
+    and so is its error: the caller is ending and cannot act on it.
     """
     task = asyncio.ensure_future(work)
     try:
