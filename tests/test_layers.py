@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from tests.support.layers import COMPOSITION_ROOT, MAY_IMPORT, PURE, WORDS, broken_layers, impurities
+from tests.support.layers import BASE, COMPOSITION_ROOT, MAY_IMPORT, PURE, broken_layers, impurities
 
 _SOURCE = Path(holdfast.__file__).parent
 _DOC = Path(__file__).parents[1] / "docs" / "architecture.md"
@@ -72,7 +72,7 @@ def test_a_forbidden_import_is_found_however_it_is_written(tmp_path: Path, line:
     assert re.fullmatch(r"holdfast\.store\.writer:\d+: 'store' may not import 'holdfast\.server.*'", found[0])
 
 
-def test_words_outsiders_and_oneself_may_be_imported(tmp_path: Path) -> None:
+def test_the_base_outsiders_and_oneself_may_be_imported(tmp_path: Path) -> None:
     lines = "import sqlite3, holdfast.store\nfrom holdfast import __version__, errors\nfrom holdfast.schema import Run"
     assert list(broken_layers(_house(tmp_path, {"store/writer.py": lines}))) == []
 
@@ -100,7 +100,7 @@ def test_the_package_itself_imports_none_of_its_parts(tmp_path: Path) -> None:
     assert list(broken_layers(house)) == ["holdfast:1: 'holdfast' may not import 'holdfast.schema'"]
 
 
-@pytest.mark.parametrize("package", sorted(MAY_IMPORT.keys() - WORDS - {"__main__"}))
+@pytest.mark.parametrize("package", sorted(MAY_IMPORT.keys() - BASE - {"__main__"}))
 def test_no_two_packages_may_import_each_other(package: str) -> None:
     assert [other for other in MAY_IMPORT[package] if package in MAY_IMPORT[other]] == []
 

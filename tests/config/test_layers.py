@@ -292,7 +292,7 @@ def make_binary(path: Path) -> None:
     [
         (make_directory, "is a directory"),
         (make_cycle, "cannot be read: Too many levels of symbolic links"),
-        (make_dangling, "is a link to nothing"),
+        (make_dangling, "is a link to a file that does not exist"),
         (make_pipe, "is not a regular file"),
         (make_socket, "cannot be read"),
         (make_huge, "is larger than 1 MiB"),

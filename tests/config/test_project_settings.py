@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config import Catalogue, Config, Locations, load_config, project_files, repository_root
+from holdfast.config import Catalogue, Config, Locations, load_config, project_files
 from holdfast.errors import ConfigError
 
 PLANTED = "sk-planted-0123456789abcdef"
@@ -121,9 +121,10 @@ def test_the_repository_is_found_from_below_also_through_a_link_and_with_a_git_f
     root = tmp_path / "root"
     (root / "a" / "b").mkdir(parents=True)
     (root / ".git").write_text("gitdir: elsewhere")
+    (root / ".holdfast").mkdir()
+    (root / ".holdfast" / "config.toml").touch()
     (tmp_path / "link").symlink_to(root / "a")
-    assert repository_root(tmp_path / "link" / "b") == root
-    assert repository_root(tmp_path) == tmp_path
+    assert project_files(tmp_path / "link" / "b") == (root / ".holdfast" / "config.toml",)
 
 
 def test_project_files_come_from_the_root_down(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extend.instructions import MAX_FILE, read_instructions, repository_root
+from holdfast.extend.instructions import MAX_FILE, read_instructions
 from holdfast.extend.skills import read_skills
 from holdfast.extend.workspace_facts import git_branch, git_status
+from holdfast.files import repository_root
 
 
 @pytest.fixture

@@ -12,30 +12,31 @@ from pathlib import Path
 ROOT = "holdfast"
 """The package itself: its version, and nothing else."""
 
-WORDS = frozenset({"schema", "errors", "ids", "locations", "tasks"})
-_CORE = WORDS | {"config", "store", "events", "models", "tools", "approvals"}
-_FACE = WORDS | {"client"}
+BASE = frozenset({"schema", "errors", "files", "ids", "locations", "tasks"})
+"""What every package may import."""
+_CORE = BASE | {"config", "store", "events", "models", "tools", "approvals"}
+_FACE = BASE | {"client"}
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(WORDS, WORDS),
-    "config": WORDS,
-    "store": WORDS,
-    "events": WORDS | {"store"},
-    "models": WORDS | {"config"},
-    "tools": WORDS | {"config"},
-    "approvals": WORDS | {"store", "events"},
+    **dict.fromkeys(BASE, BASE),
+    "config": BASE,
+    "store": BASE,
+    "events": BASE | {"store"},
+    "models": BASE | {"config"},
+    "tools": BASE | {"config"},
+    "approvals": BASE | {"store", "events"},
     "agent": _CORE,
     "runs": _CORE | {"agent"},
     "workspace": _CORE | {"agent", "runs", "extend"},
     "services": _CORE | {"agent", "runs", "workspace", "extend"},
-    "extend": WORDS | {"config", "tools"},
+    "extend": BASE | {"config", "tools"},
     "server": _CORE | {"agent", "runs", "workspace", "services", "extend"},
-    "client": WORDS,
+    "client": BASE,
     "cli": _FACE,
     "tui": _FACE,
     "web": _FACE,
     "acp": _FACE,
-    "testing": WORDS | {"models"},
+    "testing": BASE | {"models"},
     "__main__": frozenset({"cli"}),
 }
 """What each package may import besides itself and the version."""

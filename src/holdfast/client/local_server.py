@@ -21,6 +21,7 @@ from holdfast.client.response_types import Health
 from holdfast.client.server_address import Address, address_from_env
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import ConfigError, Conflict, NoAnswer, StartFailed, Stopping, Unreachable
+from holdfast.files import lock
 from holdfast.ids import build_id
 from holdfast.locations import Locations
 
@@ -229,25 +230,11 @@ class LocalServer:
         except OSError as error:
             raise ConfigError(f"cannot open {str(path)!r}: {error.strerror or error}") from None
         try:
-            while not _locked(handle):
-                if time.monotonic() >= until:
-                    raise StartFailed(
-                        f"another process has been starting the server for {self._seconds:g} s; try again"
-                    )
-                time.sleep(_POLL_SECONDS)
+            if not lock(handle, seconds=until - time.monotonic()):
+                raise StartFailed(f"another process has been starting the server for {self._seconds:g} s; try again")
             yield
         finally:
             os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ needs them.
 
 from holdfast.config.layers import Config, load_config, plain
 from holdfast.config.model_catalogue import ActiveProvider, Catalogue, ResolvedModel, resolve_model, search_key
-from holdfast.config.project_settings import project_files, repository_root
+from holdfast.config.project_settings import project_files
 from holdfast.config.provider_catalogue import PROVIDERS, CatalogueModel, CatalogueProvider, Price
 from holdfast.config.redaction import Redactor, StreamRedactor
 from holdfast.config.secrets import Keyring, SecretStore, find_source
@@ -55,7 +55,6 @@ __all__ = [
     "parse_duration",
     "plain",
     "project_files",
-    "repository_root",
     "resolve_model",
     "search_key",
     "secret_variables",

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.config.config_files import exclusive, problem_with, read_text, write_bytes
 from holdfast.config.layers import join, raise_problems
 from holdfast.config.setting_checks import check_layer
 from holdfast.config.setting_decoding import decode
 from holdfast.config.setting_sources import Layer, LayerKind, checked_key, layer_from_text
 from holdfast.config.settings import Settings
-from holdfast.config.small_files import exclusive, problem_with, read_text, write_atomic
 from holdfast.config.toml_document import KeyPath, TomlError, format_key, parse_toml
 
 
@@ -33,7 +33,7 @@ def edit_config(path: Path, changes: Mapping[str, Any], *, kind: LayerKind = "us
         else:
             join([layer])
         if edited != text:
-            write_atomic(path, edited.encode())
+            write_bytes(path, edited.encode())
 
 
 def value_from_text(key: str, text: str) -> Any:

@@ -12,14 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config.setting_decoding import Problem
+from holdfast.files import repository_root
 
 _USERS_ONLY = ("server", "network")
-
-
-def repository_root(directory: Path) -> Path:
-    """The nearest directory above (or this one) that holds a ``.git``; without any, this one."""
-    real = Path(os.path.realpath(directory))
-    return next((place for place in (real, *real.parents) if os.path.lexists(place / ".git")), real)
 
 
 def project_files(workspace: Path) -> tuple[Path, ...]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.config.config_files import READABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_bytes
 from holdfast.config.redaction import Redactor
 from holdfast.config.setting_checks import configured_secrets, secret_variables
 from holdfast.config.settings import Settings
-from holdfast.config.small_files import READABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_atomic
 from holdfast.config.value_types import KeySource, Secret
 from holdfast.errors import ConfigError, ModelAuth
 
@@ -67,7 +67,7 @@ class SecretStore:
             raise problem_with(self._path, "is damaged; remove it and set your keys again") from None
 
     def _write(self, keys: dict[str, str]) -> None:
-        write_atomic(self._path, msgspec.json.encode(_Document(keys=dict(sorted(keys.items())))) + b"\n")
+        write_bytes(self._path, msgspec.json.encode(_Document(keys=dict(sorted(keys.items())))) + b"\n")
 
 
 class Keyring:

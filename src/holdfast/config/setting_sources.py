@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.config.config_files import problem_with, read_text
 from holdfast.config.project_settings import project_files
-from holdfast.config.small_files import problem_with, read_text
 from holdfast.config.toml_document import KeyLines, KeyPath, TomlError, parse_key, parse_toml
 from holdfast.errors import ConfigError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.config.small_files import WRITABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_atomic
+from holdfast.config.config_files import WRITABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_bytes
 from holdfast.errors import ConfigError
 
 
@@ -68,7 +68,7 @@ class TrustStore:
 
     def _write(self, directories: set[Path]) -> None:
         document = _Document(directories=sorted(str(directory) for directory in directories))
-        write_atomic(self._path, msgspec.json.encode(document) + b"\n")
+        write_bytes(self._path, msgspec.json.encode(document) + b"\n")
 
 
 def _real(directory: Path) -> Path:

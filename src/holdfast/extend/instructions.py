@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.files import repository_root
 from holdfast.schema.text_repair import repaired
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md")
 RULES_FOLDER = ".cursor/rules"
 RULES_SUFFIXES = (".md", ".mdc")
 MAX_FILE = 256 * 1024
-
-
-def repository_root(directory: Path) -> Path:
-    """The nearest directory upwards that holds ``.git``, or the directory itself."""
-    for candidate in (directory, *directory.parents):
-        if (candidate / ".git").exists():
-            return candidate
-    return directory
 
 
 def read_instructions(directory: Path, *, user_file: Path | None) -> tuple[tuple[str, str], ...]:

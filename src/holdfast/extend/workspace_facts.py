@@ -6,7 +6,7 @@ import asyncio
 import platform
 from pathlib import Path
 
-from holdfast.extend.instructions import repository_root
+from holdfast.files import repository_root
 
 MAX_STATUS_LINES = 20
 _GIT_SECONDS = 2.0

@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 
 from holdfast.agent.system_prompt import Gathered, Instructions, Skill, Surroundings
-from holdfast.extend.instructions import read_instructions, repository_root
+from holdfast.extend.instructions import read_instructions
 from holdfast.extend.skills import read_skills
 from holdfast.extend.workspace_facts import git_branch, git_status, platform_name
+from holdfast.files import repository_root
 from holdfast.ids import Clock
 from holdfast.locations import Locations
 

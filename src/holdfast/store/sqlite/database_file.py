@@ -5,7 +5,6 @@ Everything here blocks, and runs in a thread.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import sqlite3
@@ -15,6 +14,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from holdfast.errors import StoreDamaged, StoreLocked, StoreNewer, StoreUnwritable
+from holdfast.files import lock
 from holdfast.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS, SEARCH_INDEX
 
 _MAGIC = b"SQLite format 3\x00"
@@ -52,16 +52,14 @@ class OwnerLock:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise _unwritable(database, error.strerror) from error
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(self._fd, seconds=0):
             owner = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
             os.close(self._fd)
             raise StoreLocked(
                 f"the database {str(database)!r} is in use by another Holdfast server (process {owner or 'unknown'}); "
                 "use that server, stop it, or set HOLDFAST_HOME to another directory",
                 detail={"pid": int(owner) if owner.isdigit() else None, "path": str(database)},
-            ) from None
+            )
         with suppress(OSError):  # a full disk does not keep the lock from holding; only the message is poorer
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, str(os.getpid()).encode(), 0)

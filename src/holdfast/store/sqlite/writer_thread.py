@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import queue
 import sqlite3
 import threading
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from holdfast.errors import StoreConflict, StoreUnwritable
+from holdfast.files import file_identity
 from holdfast.store.sqlite import event_log
 from holdfast.store.sqlite.messages import has_new_text, has_search_index, index_new
 from holdfast.store.sqlite.transaction import Counters, Transaction
@@ -68,7 +68,7 @@ class Writer:
     ) -> None:
         self._sql = connection
         self._path = path
-        self._file = _identity(path)
+        self._file = file_identity(path)
         self._untidy = TIDY_COMMITS if has_new_text(connection) else 0
         self._loop = loop
         self._deliver = deliver
@@ -145,7 +145,7 @@ class Writer:
 
     def _require_file(self) -> None:
         """SQLite goes on writing to a file that was deleted or replaced; what is answered must be found again."""
-        if _identity(self._path) != self._file:
+        if file_identity(self._path) != self._file:
             raise StoreUnwritable(
                 f"the database {str(self._path)!r} was removed or replaced while it was in use; put it back, or stop "
                 "the server and start it again",
@@ -215,14 +215,6 @@ class Writer:
         except sqlite3.Error as error:
             _logger.warning("the database could not be checkpointed at the end: %s; the next start does it", error)
         self._sql.close()
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:

@@ -1,0 +1,155 @@
+"""File primitives: bounded read, atomic write, exclusive lock, file identity, repository root.
+
+Every function blocks; code on the event loop calls it in a thread. Failures are `OSError`. Callers turn them into their
+own error, because only they know what the file is for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_CHUNK = 1 << 20
+_POLL_SECONDS = 0.005
+
+
+class NotRegularFile(OSError):
+    """The path is a device, pipe or socket."""
+
+
+class FileTooLarge(OSError):
+    """The file has more bytes than the caller accepts."""
+
+    def __init__(self, path: Path, *, size: int, limit: int) -> None:
+        super().__init__(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+        self.size = size
+        """Bytes of the file, or as many as were read when the limit was passed."""
+        self.limit = limit
+
+
+def read_bounded(
+    path: Path, *, limit: int, follow_links: bool = True, check: Callable[[os.stat_result], None] | None = None
+) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes.
+
+    `check` sees the status of the opened file before it is read, and may raise. Raises `IsADirectoryError`,
+    `NotRegularFile`, `FileTooLarge`, or the `OSError` of the system call.
+    """
+    # O_NONBLOCK: opening a pipe without a writer must not hang.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise NotRegularFile(errno.EINVAL, "Not a regular file", str(path))
+        if check is not None:
+            check(status)
+        if status.st_size > limit:
+            raise FileTooLarge(path, size=status.st_size, limit=limit)
+        return _read_all(path, descriptor, limit=limit)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int | None = None, follow_links: bool = False) -> None:
+    """Replace a file's content in one step and flush it to disk. Readers see the old content or the new one.
+
+    `mode` sets the permission bits; without it an existing file keeps its own and a new file gets 0600. A symbolic link
+    is replaced, or with `follow_links` the file that it points to. The directory must exist.
+    """
+    if follow_links:
+        path = Path(os.path.realpath(path))
+    if mode is None:
+        mode = _mode_of(path)
+    temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Flush a directory's entries to disk, so that a new name survives a power failure."""
+    descriptor = open_directory(directory)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_directory(directory: Path) -> int:
+    """Open a directory to lock or flush it; the caller closes the descriptor."""
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def lock(descriptor: int, *, seconds: float | None = None) -> bool:
+    """Take an exclusive lock (`flock`) on an open file or directory. Closing the descriptor releases it.
+
+    `seconds` bounds the wait: 0 tries once, None waits without limit. Returns False if another holder kept the lock.
+    The kernel releases the lock of a process that dies. Raises `OSError` if the file system has no such locks.
+    """
+    import fcntl  # here: clients import this module at start and rarely lock
+
+    if seconds is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return True
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        else:
+            return True
+
+
+def file_identity(path: Path, *, follow_links: bool = True) -> tuple[int, int] | None:
+    """Return what identifies a file under any name (device, inode), or None if it cannot be read."""
+    try:
+        status = os.stat(path, follow_symlinks=follow_links)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def repository_root(directory: Path) -> Path:
+    """Return the nearest directory, from this one upwards, that contains ``.git``; without any, the directory itself.
+
+    The path is not resolved: pass a real path to look above the target of a link.
+    """
+    return next((place for place in (directory, *directory.parents) if os.path.lexists(place / ".git")), directory)
+
+
+def _read_all(path: Path, descriptor: int, *, limit: int) -> bytes:
+    """The file may grow while it is read, so the limit is checked again."""
+    chunks = []
+    size = 0
+    while chunk := os.read(descriptor, _CHUNK):
+        size += len(chunk)
+        if size > limit:
+            raise FileTooLarge(path, size=size, limit=limit)
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _mode_of(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return 0o600

@@ -1,0 +1,153 @@
+"""File primitives: what each one guarantees, and the error that each kind of path gives."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from holdfast.files import (
+    FileTooLarge,
+    NotRegularFile,
+    file_identity,
+    lock,
+    open_directory,
+    read_bounded,
+    repository_root,
+    write_atomic,
+)
+
+
+def test_a_file_at_the_limit_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_bounded(path, limit=5) == b"12345"
+    with pytest.raises(FileTooLarge) as caught:
+        read_bounded(path, limit=4)
+    assert (caught.value.size, caught.value.limit, caught.value.filename) == (5, 4, str(path))
+
+
+def test_a_file_that_grows_while_it_is_read_does_not_pass_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"1234")
+
+    def grow(status: os.stat_result) -> None:
+        path.write_bytes(b"123456")
+
+    with pytest.raises(FileTooLarge):
+        read_bounded(path, limit=4, check=grow)
+
+
+def test_an_empty_file_has_no_bytes(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert read_bounded(tmp_path / "file", limit=0) == b""
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(NotRegularFile):
+        read_bounded(tmp_path / "pipe", limit=1)
+    with pytest.raises(IsADirectoryError):
+        read_bounded(tmp_path, limit=1)
+    with pytest.raises(FileNotFoundError):
+        read_bounded(tmp_path / "none", limit=1)
+    with pytest.raises(OSError, match="symbolic links"):
+        read_bounded(tmp_path / "loop", limit=1)
+
+
+def test_a_link_is_read_only_if_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"text")
+    (tmp_path / "link").symlink_to("file")
+    assert read_bounded(tmp_path / "link", limit=9) == b"text"
+    with pytest.raises(OSError, match="symbolic links"):
+        read_bounded(tmp_path / "link", limit=9, follow_links=False)
+
+
+def test_the_check_sees_the_opened_file_and_can_refuse_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"text")
+
+    def refuse(status: os.stat_result) -> None:
+        raise PermissionError(status.st_size)
+
+    with pytest.raises(PermissionError, match="4"):
+        read_bounded(tmp_path / "file", limit=9, check=refuse)
+
+
+def test_a_new_file_is_private_and_an_existing_one_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, b"one")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o640)
+    write_atomic(path, b"two")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"two", 0o640)
+    write_atomic(path, b"three", mode=0o600)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_link_is_replaced_unless_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"old")
+    link = tmp_path / "link"
+    link.symlink_to("target")
+    write_atomic(link, b"new", follow_links=True)
+    assert link.is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"new"
+    write_atomic(link, b"own")
+    assert not link.is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_a_failed_write_leaves_the_old_content_and_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def fail(descriptor: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomic(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_longest_file_name_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 255)
+    write_atomic(path, b"x")
+    assert path.read_bytes() == b"x"
+
+
+def test_a_lock_has_one_holder_and_ends_with_its_descriptor(tmp_path: Path) -> None:
+    first, second = open_directory(tmp_path), open_directory(tmp_path)
+    try:
+        assert lock(first, seconds=0)
+        assert not lock(second, seconds=0)
+        assert not lock(second, seconds=0.02)
+    finally:
+        os.close(first)
+    assert lock(second)
+    os.close(second)
+
+
+def test_a_file_has_one_identity_under_all_its_names(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    os.link(tmp_path / "file", tmp_path / "name")
+    one = file_identity(tmp_path / "file")
+    assert one is not None
+    assert one == file_identity(tmp_path / "name") == file_identity(tmp_path / "link")
+    assert one != file_identity(tmp_path / "link", follow_links=False)
+    assert file_identity(tmp_path / "none") is None
+
+
+def test_the_repository_root_is_the_nearest_directory_with_git(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "inner" / "deep"
+    inner.mkdir(parents=True)
+    assert repository_root(inner) == inner
+    (tmp_path / "outer" / ".git").mkdir()
+    assert repository_root(inner) == tmp_path / "outer"
+    (tmp_path / "outer" / "inner" / ".git").write_text("gitdir: elsewhere")
+    assert repository_root(inner) == tmp_path / "outer" / "inner"
+    assert repository_root(inner / "none") == tmp_path / "outer" / "inner"
