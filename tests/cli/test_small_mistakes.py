@@ -41,7 +41,9 @@ def test_an_address_that_cannot_be_listened_at_is_a_usage_error(sh: Shell, liste
 
 
 def test_only_a_file_of_settings_is_to_be_edited() -> None:
-    assert "config edit" in what_and_advice(ConfigError("/home/u/config.toml:3: unknown key 'modles'"))[1]
+    assert (
+        "config edit" in what_and_advice(ConfigError("unknown key 'modles'", detail={"file": "/home/u/config.toml"}))[1]
+    )
     assert "config edit" not in what_and_advice(ConfigError("HOLDFAST_HOME must be an absolute path, got 'x'"))[1]
 
 

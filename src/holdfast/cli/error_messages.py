@@ -52,7 +52,7 @@ def what_and_advice(error: HoldfastError) -> tuple[str, str]:
         lines = [lines[0], "…", *lines[2 - _MOST_LINES :]]
     if fault := error.detail.get("id"):
         return "\n".join(lines), f"'holdfast logs' has it as {fault}"
-    if error.error_code == "config_invalid" and ".toml" in error.message:
+    if error.error_code == "config_invalid" and str(error.detail.get("file")).endswith(".toml"):
         return "\n".join(lines), "'holdfast config edit' opens your file, 'holdfast config path' says where it is"
     if error.code == "no_answer" and (pid := error.detail.get("pid")):
         return "\n".join(lines), f"'kill -CONT {pid}' if it was halted; else 'kill -9 {pid}': what was accepted is kept"

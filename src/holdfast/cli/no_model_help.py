@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 
 from holdfast.cli.command_context import CommandContext
@@ -15,7 +14,6 @@ from holdfast.client.server_address import address_from_env
 from holdfast.errors import Conflict, HoldfastError, NoModel
 
 _MOST_SHOWN = 3
-_NAMES = re.compile(r"\bset ([A-Z][A-Z0-9_]+)\b")
 
 
 def no_model(here: CommandContext, error: NoModel, *, screen: Screen, asked: str | None) -> int:
@@ -47,9 +45,8 @@ def local_lines(models: ModelsView | None) -> list[str]:
 
 def unseen_variables(models: ModelsView | None, env: Mapping[str, str]) -> list[str]:
     """Variables that are set here and would give the server a key, but that it was started without. Pure."""
-    told = [provider.missing for provider in models.providers] if models else []
-    wanted = [name for missing in told for name in _NAMES.findall(missing)]
-    return [name for name in wanted if env.get(name)]
+    providers = models.providers if models else ()
+    return [name for provider in providers for name in provider.missing_variables if env.get(name)]
 
 
 def renew_server(here: CommandContext, *, screen: Screen) -> bool:

@@ -33,6 +33,8 @@ class ActiveProvider(msgspec.Struct, frozen=True):
     local: bool = False
     missing: str = ""
     """What to do before it can be used; empty if it can."""
+    missing_variables: tuple[str, ...] = ()
+    """Environment variables of which one would supply what is missing."""
 
     @property
     def active(self) -> bool:
@@ -162,14 +164,15 @@ class Catalogue:
         base_url = own.base_url or Url(_address(builtin, self._env) if builtin else "")
         local = builtin.local if builtin else source is None
         wire: Wire = own.wire or (builtin.wire if builtin else "openai-chat")
-        missing = ""
+        missing, supply = "", tuple[str, ...]()
         if source is None and variables:
+            supply = variables
             missing = f"{name!r} has no key; set {variables[0]} or run 'holdfast key set {name}'"
         elif not base_url and wire != "scripted":
-            variable = f"set {builtin.address_env} or " if builtin and builtin.address_env else "set "
-            missing = f"{name!r} has no address; {variable}providers.{name}.base_url"
+            supply = (builtin.address_env,) if builtin and builtin.address_env else ()
+            missing = f"{name!r} has no address; set {' or '.join((*supply, f'providers.{name}.base_url'))}"
         title = own.name or (builtin.name if builtin else name)
-        return ActiveProvider(name, title, wire, base_url, source, local, missing)
+        return ActiveProvider(name, title, wire, base_url, source, local, missing, supply)
 
     def _models(self, provider: str) -> dict[str, CatalogueModel]:
         builtin = PROVIDERS.get(provider)

@@ -58,22 +58,28 @@ class TcpAddress(Value, frozen=True):
     port: int
 
 
+_LISTEN = {"option": "--listen"}
+
+
 def parse_listen(text: str, *, allow_remote: bool = False) -> TcpAddress:
     """``host:port`` of ``--listen``. Anything but this machine itself needs a word from the person."""
     host, colon, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"--listen needs host:port, such as 127.0.0.1:0; got {text!r}")
+        raise ConfigError(f"--listen needs host:port, such as 127.0.0.1:0; got {text!r}", detail=_LISTEN)
     if host == "localhost":
         host = "127.0.0.1"
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        raise ConfigError(f"--listen needs an address of this machine or localhost, not {host!r}") from None
+        raise ConfigError(
+            f"--listen needs an address of this machine or localhost, not {host!r}", detail=_LISTEN
+        ) from None
     if not address.is_loopback and not allow_remote:
         raise ConfigError(
             f"{host} can be reached from other machines; whoever has the token can run commands as you. "
-            "If that is meant, say --allow-remote"
+            "If that is meant, say --allow-remote",
+            detail=_LISTEN,
         )
     return TcpAddress(str(address), int(port))
 

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         serve_until_stopped(locations, dict(os.environ), listening=listening, idle_exit=args.idle_exit, ready=ready)
     except ConfigError as error:
-        if "--listen" not in error.message and "--allow-remote" not in error.message:
+        if "option" not in error.detail:
             raise
         advice = "'holdfast serve --help' shows how it is used"
         raise Problem(error.message, advice=advice, status=Exit.USAGE) from None

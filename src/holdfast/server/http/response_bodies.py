@@ -73,6 +73,8 @@ class ProviderView(Value, frozen=True, kw_only=True):
     local: bool
     missing: str = ""
     """What to do before it can be used."""
+    missing_variables: tuple[str, ...] = ()
+    """Environment variables of which one would supply what is missing."""
     key: str = ""
     """Where its key comes from; never the key."""
 

@@ -98,6 +98,7 @@ def _provider(provider: ActiveProvider) -> ProviderView:
         active=provider.active,
         local=provider.local,
         missing=provider.missing,
+        missing_variables=provider.missing_variables,
         key=str(plain(provider.key)) if provider.key is not None else "",
     )
 
