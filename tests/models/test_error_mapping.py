@@ -259,3 +259,10 @@ def test_a_wait_is_also_found_in_details_and_words(body: Any, expected: float | 
 
 def test_a_wait_means_nothing_where_asking_again_does_not_help() -> None:
     assert said(400, error("unsupported; try again in 5s")).retry_after is None
+
+
+@pytest.mark.parametrize("message", ["try again in " + "9" * 5000 + "m1s", "try again in " + "9" * 400 + "s"])
+def test_a_wait_of_too_many_digits_is_left_out(message: str) -> None:
+    error = error_mapping.from_event({"code": "rate_limit_exceeded", "message": message})
+    assert isinstance(error, ModelRateLimit)
+    assert error.retry_after is None

@@ -14,7 +14,7 @@ from holdfast.errors import ModelError, ModelGarbage
 from holdfast.models.http_transport import Transport
 from holdfast.models.provider_address import address
 from holdfast.models.stall_timeout import Deadlines, StallTimeout
-from holdfast.models.wires.stream_json import count
+from holdfast.models.wires.stream_json import count_in
 
 TIMEOUT = 1.5
 _MOST_BYTES = 8 * 1024 * 1024
@@ -88,7 +88,7 @@ def _model(row: dict[str, Any]) -> CatalogueModel | None:
     name = row.get("id") or row.get("name") or row.get("model")
     if not isinstance(name, str) or not name or _is_for_embedding(row, name):
         return None
-    window = next((size for path in _WINDOWS if (size := count(row, *path))), 0)
+    window = next((size for path in _WINDOWS if (size := count_in(row, *path))), 0)
     return CatalogueModel(name, context_window=window, images=_sees(row))
 
 

@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_IN_WORDS = re.compile(r"(?:try again|retry) (?:in|after) (?:(\d+)m)?(\d+(?:\.\d+)?)\s*(ms|s\b|sec)", re.IGNORECASE)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
+_IN_WORDS = re.compile(
+    r"(?:try again|retry) (?:in|after) (?:(\d{1,9})m)?(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s\b|sec)", re.IGNORECASE | re.ASCII
+)
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s", re.ASCII)
 
 
 def from_headers(headers: Mapping[str, str], *, now: float) -> float | None:

@@ -20,7 +20,16 @@ from holdfast.models.protocol import (
     UsageReport,
 )
 from holdfast.models.wires.protocol import Target
-from holdfast.models.wires.stream_json import JsonReader, Mender, as_json, count, cut_off, repaired_tree
+from holdfast.models.wires.stream_json import (
+    JsonReader,
+    Mender,
+    as_json,
+    count_in,
+    cut_off,
+    json_tree,
+    object_in,
+    text_in,
+)
 from holdfast.schema.sse_parser import SseEvent
 from holdfast.schema.text_repair import repaired
 from holdfast.schema.usage import Usage
@@ -44,7 +53,7 @@ class _Block(msgspec.Struct):
     data: str | None = None
     id: str | None = None
     name: str | None = None
-    input: Any = None
+    input: object = None
 
 
 class _Delta(msgspec.Struct):
@@ -54,11 +63,11 @@ class _Delta(msgspec.Struct):
     signature: str | None = None
     partial_json: str | None = None
     stop_reason: str | None = None
-    stop_details: Any = None
+    stop_details: object = None
 
 
 class _Opening(msgspec.Struct):
-    usage: Any = None
+    usage: object = None
 
 
 class _Event(msgspec.Struct):
@@ -67,8 +76,8 @@ class _Event(msgspec.Struct):
     delta: _Delta | None = None
     content_block: _Block | None = None
     message: _Opening | None = None
-    usage: Any = None
-    error: Any = None
+    usage: object = None
+    error: object = None
 
 
 _events = JsonReader(_Event)
@@ -83,7 +92,7 @@ class _Open:
         self.kind = kind
         self.mender = Mender()
         self.call = 0
-        self.input: Any = None
+        self.input: object = None
         """Arguments that came whole with the block's start; deltas replace them."""
         self.opaque: dict[str, Any] | None = None
 
@@ -114,7 +123,7 @@ class AnthropicReader:
             case "message_delta":
                 if found.delta and found.delta.stop_reason:
                     self._stop = found.delta.stop_reason
-                    self._detail = _explanation(found.delta.stop_details)
+                    self._detail = error_mapping.shown(text_in(found.delta.stop_details, "explanation"))
                 return self._on_usage(found.usage)
             case "message_stop":
                 return self._finish()
@@ -179,18 +188,19 @@ class AnthropicReader:
                 return [*_thought(rest), ReasoningEnd(opened.opaque, self._target.origin)]
             case "tool_use":
                 if not rest and opened.input:
-                    rest = as_json(repaired_tree(opened.input))
+                    rest = as_json(json_tree(opened.input))
                 ended = CallEnd(opened.call)
                 return [CallArguments(opened.call, rest), ended] if rest else [ended]
         return []
 
-    def _on_usage(self, usage: Any) -> list[ModelDelta]:
+    def _on_usage(self, reported: object) -> list[ModelDelta]:
         """Counts are totals: a later one replaces an earlier one, a missing one leaves it."""
-        if not isinstance(usage, dict):
+        usage = object_in(reported)
+        if not usage:
             return []
         for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
             if usage.get(name) is not None:
-                self._usage[name] = count(usage, name)
+                self._usage[name] = count_in(usage, name)
         return [
             UsageReport(
                 Usage(
@@ -220,8 +230,3 @@ def _text(text: str) -> list[ModelDelta]:
 
 def _thought(text: str) -> list[ModelDelta]:
     return [ReasoningDelta(text)] if text else []
-
-
-def _explanation(details: Any) -> str:
-    words = details.get("explanation") if isinstance(details, dict) else None
-    return error_mapping.shown(words) if isinstance(words, str) else ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from holdfast.errors import ModelGarbage
@@ -21,7 +19,16 @@ from holdfast.models.protocol import (
     UsageReport,
 )
 from holdfast.models.wires.protocol import Target
-from holdfast.models.wires.stream_json import JsonReader, Mender, as_json, count, cut_off, repaired_tree
+from holdfast.models.wires.stream_json import (
+    JsonReader,
+    Mender,
+    as_json,
+    count_in,
+    cut_off,
+    json_tree,
+    object_in,
+    text_in,
+)
 from holdfast.schema.sse_parser import SseEvent
 from holdfast.schema.text_repair import repaired
 from holdfast.schema.usage import Usage
@@ -38,7 +45,7 @@ _UNREADABLE = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MAL
 class _FunctionCall(msgspec.Struct):
     name: str | None = None
     id: str | None = None
-    args: Any = None
+    args: object = None
 
 
 class _Part(msgspec.Struct, rename="camel"):
@@ -61,9 +68,9 @@ class _Candidate(msgspec.Struct, rename="camel"):
 
 class _Chunk(msgspec.Struct, rename="camel"):
     candidates: list[_Candidate] | None = None
-    usage_metadata: Any = None
-    prompt_feedback: Any = None
-    error: Any = None
+    usage_metadata: object = None
+    prompt_feedback: object = None
+    error: object = None
 
 
 _chunks = JsonReader(_Chunk)
@@ -91,11 +98,11 @@ class GeminiReader:
         for candidate in chunk.candidates or ():
             if not candidate.index:
                 deltas += self._on_candidate(candidate)
-        if isinstance(chunk.prompt_feedback, dict) and chunk.prompt_feedback.get("blockReason"):
+        if blocked := text_in(chunk.prompt_feedback, "blockReason"):
             self._blocked = True
-            self._detail = error_mapping.shown(str(chunk.prompt_feedback["blockReason"]), self._target.redact)
-        if isinstance(chunk.usage_metadata, dict):
-            deltas.append(UsageReport(_usage(chunk.usage_metadata)))
+            self._detail = error_mapping.shown(blocked, self._target.redact)
+        if usage := object_in(chunk.usage_metadata):
+            deltas.append(UsageReport(_usage(usage)))
         return deltas
 
     def end(self) -> list[ModelDelta]:
@@ -163,13 +170,13 @@ class GeminiReader:
         self._calls += 1
         deltas.append(CallStart(index, repaired(call.name or ""), repaired(call.id) if call.id else None))
         if call.args:
-            deltas.append(CallArguments(index, as_json(repaired_tree(call.args))))
+            deltas.append(CallArguments(index, as_json(json_tree(call.args))))
         opaque = {"signature": repaired(signature)} if signature else None
         return [*deltas, CallEnd(index, opaque, self._target.origin if opaque else "")]
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    read = count(usage, "cachedContentTokenCount")
-    prompt = count(usage, "promptTokenCount") + count(usage, "toolUsePromptTokenCount")
-    output = count(usage, "candidatesTokenCount") + count(usage, "thoughtsTokenCount")
+def _usage(usage: dict[str, object]) -> Usage:
+    read = count_in(usage, "cachedContentTokenCount")
+    prompt = count_in(usage, "promptTokenCount") + count_in(usage, "toolUsePromptTokenCount")
+    output = count_in(usage, "candidatesTokenCount") + count_in(usage, "thoughtsTokenCount")
     return Usage(input=max(0, prompt - read), output=output, cache_read=read)

@@ -26,7 +26,17 @@ from holdfast.models.protocol import (
     UsageReport,
 )
 from holdfast.models.wires.protocol import Target
-from holdfast.models.wires.stream_json import JsonReader, Mender, as_json, count, cut_off, repaired_tree
+from holdfast.models.wires.stream_json import (
+    JsonReader,
+    Mender,
+    as_json,
+    count_in,
+    cut_off,
+    json_tree,
+    object_in,
+    objects_in,
+    text_in,
+)
 from holdfast.schema.sse_parser import SseEvent
 from holdfast.schema.text_repair import repaired
 from holdfast.schema.usage import Usage
@@ -44,21 +54,21 @@ _STOPS: dict[str, StopReason] = {
 
 class _Function(msgspec.Struct):
     name: str | None = None
-    arguments: Any = None
+    arguments: object = None
 
 
 class _Call(msgspec.Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
-    extra_content: Any = None
+    extra_content: object = None
 
 
 class _Delta(msgspec.Struct):
-    content: Any = None
-    reasoning_content: Any = None
-    reasoning: Any = None
-    reasoning_details: Any = None
+    content: object = None
+    reasoning_content: object = None
+    reasoning: object = None
+    reasoning_details: object = None
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
     function_call: _Function | None = None
@@ -69,14 +79,14 @@ class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     message: _Delta | None = None
     finish_reason: str | None = None
-    usage: Any = None
+    usage: object = None
 
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: Any = None
-    x_groq: Any = None
-    error: Any = None
+    usage: object = None
+    x_groq: object = None
+    error: object = None
 
 
 _chunks = JsonReader(_Chunk)
@@ -95,7 +105,7 @@ class _Slot:
         self.held = ""
         """Arguments that came before the name."""
         self.mender = Mender()
-        self.extra: Any = None
+        self.extra: object = None
 
 
 class ChatReader:
@@ -124,7 +134,7 @@ class ChatReader:
             error = chunk.error or _objects.read(event.data)
             raise error_mapping.from_event(error, host=self._target.host, redact=self._target.redact)
         deltas: list[ModelDelta] = []
-        usage = chunk.usage
+        usage = object_in(chunk.usage)
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # we ask for one answer
@@ -133,10 +143,8 @@ class ChatReader:
                 deltas = self._on_delta(delta)
             if choice.finish_reason:
                 self._finish_reason = choice.finish_reason
-            usage = usage or choice.usage
-        if usage is None and isinstance(chunk.x_groq, dict):
-            usage = chunk.x_groq.get("usage")
-        if isinstance(usage, dict):
+            usage = usage or object_in(choice.usage)
+        if usage := usage or object_in(chunk.x_groq, "usage"):
             deltas.append(UsageReport(_usage(usage)))
         return deltas
 
@@ -169,25 +177,28 @@ class ChatReader:
             return [*self._end_thought(), *_text(text)]
         return _text(text)
 
-    def _on_content(self, content: Any) -> list[ModelDelta]:
+    def _on_content(self, content: object) -> list[ModelDelta]:
         """Content as a list of typed parts, some of them thoughts."""
         deltas: list[ModelDelta] = []
-        for part in content if isinstance(content, list) else ():
-            match part:
-                case {"type": "thinking", "thinking": [*inner]}:
-                    words = "".join(item.get("text") or "" for item in inner if isinstance(item, dict))
-                    deltas += self._on_thought(_Delta(reasoning=words))
-                case {"text": str() as text}:
-                    deltas += self._on_text(text)
+        for part in objects_in(content):
+            if text_in(part, "type") == "thinking":
+                text = "".join(text_in(item, "text") for item in objects_in(part, "thinking"))
+                deltas += self._on_thought(_Delta(reasoning=text))
+            else:
+                deltas += self._on_text(text_in(part, "text"))
         return deltas
 
     def _on_thought(self, delta: _Delta) -> list[ModelDelta]:
-        self._thinking = True
-        for detail in delta.reasoning_details if isinstance(delta.reasoning_details, list) else ():
-            if isinstance(detail, dict):
-                _add_detail(self._details, repaired_tree(detail))
-        for field, text in (("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)):
-            if isinstance(text, str) and text:
+        details = objects_in(delta.reasoning_details)
+        for detail in details:
+            _add_detail(self._details, json_tree(detail))
+        self._thinking = self._thinking or bool(details)
+        for field, text in (
+            ("reasoning_content", text_in(delta.reasoning_content)),
+            ("reasoning", text_in(delta.reasoning)),
+        ):
+            if text:
+                self._thinking = True
                 self._field = field
                 text = self._thought.mend(text)
                 return [ReasoningDelta(text)] if text else []
@@ -212,7 +223,7 @@ class ChatReader:
             deltas.append(CallStart(slot.index, repaired(function.name), slot.id))
         given = function.arguments
         if given is not None and not isinstance(given, str):
-            given = as_json(repaired_tree(given))
+            given = as_json(json_tree(given))
         text = slot.held + slot.mender.mend(given or "")
         slot.held = "" if slot.named else text
         if text and slot.named:
@@ -265,7 +276,7 @@ class ChatReader:
             deltas.append(CallArguments(slot.index, rest))
         if slot.extra is None:
             return [*deltas, CallEnd(slot.index)]
-        return [*deltas, CallEnd(slot.index, {"extra_content": repaired_tree(slot.extra)}, self._target.origin)]
+        return [*deltas, CallEnd(slot.index, {"extra_content": json_tree(slot.extra)}, self._target.origin)]
 
 
 def _text(text: str) -> list[ModelDelta]:
@@ -285,16 +296,16 @@ def _add_detail(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
             last[key] = value
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    prompt = count(usage, "prompt_tokens")
-    output = count(usage, "completion_tokens")
-    thought = count(usage, "completion_tokens_details", "reasoning_tokens")
-    if thought and count(usage, "total_tokens") == prompt + output + thought:
+def _usage(usage: dict[str, object]) -> Usage:
+    prompt = count_in(usage, "prompt_tokens")
+    output = count_in(usage, "completion_tokens")
+    thought = count_in(usage, "completion_tokens_details", "reasoning_tokens")
+    if thought and count_in(usage, "total_tokens") == prompt + output + thought:
         output += thought  # some count reasoning beside the completion, not in it
     read = (
-        count(usage, "prompt_tokens_details", "cached_tokens")
-        or count(usage, "prompt_cache_hit_tokens")
-        or count(usage, "cached_tokens")
+        count_in(usage, "prompt_tokens_details", "cached_tokens")
+        or count_in(usage, "prompt_cache_hit_tokens")
+        or count_in(usage, "cached_tokens")
     )
-    write = count(usage, "prompt_tokens_details", "cache_write_tokens")
+    write = count_in(usage, "prompt_tokens_details", "cache_write_tokens")
     return Usage(input=max(0, prompt - read - write), output=output, cache_read=read, cache_write=write)

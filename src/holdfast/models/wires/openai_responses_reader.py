@@ -20,7 +20,16 @@ from holdfast.models.protocol import (
     UsageReport,
 )
 from holdfast.models.wires.protocol import Target
-from holdfast.models.wires.stream_json import JsonReader, Mender, count, cut_off, repaired_tree
+from holdfast.models.wires.stream_json import (
+    JsonReader,
+    Mender,
+    count_in,
+    cut_off,
+    json_tree,
+    object_in,
+    objects_in,
+    text_in,
+)
 from holdfast.schema.sse_parser import SseEvent
 from holdfast.schema.text_repair import repaired
 from holdfast.schema.usage import Usage
@@ -33,28 +42,28 @@ class _Item(msgspec.Struct):
     name: str | None = None
     arguments: str | None = None
     encrypted_content: str | None = None
-    summary: Any = None
-    content: Any = None
+    summary: object = None
+    content: object = None
 
 
 class _Response(msgspec.Struct):
-    usage: Any = None
-    error: Any = None
-    incomplete_details: Any = None
+    usage: object = None
+    error: object = None
+    incomplete_details: object = None
 
 
 class _Event(msgspec.Struct):
     type: str = ""
     output_index: int = 0
-    delta: Any = None
+    delta: object = None
     summary_index: int = 0
     arguments: str | None = None
     item: _Item | None = None
     response: _Response | None = None
-    error: Any = None
-    code: Any = None
-    message: Any = None
-    param: Any = None
+    error: object = None
+    code: object = None
+    message: object = None
+    param: object = None
 
 
 _events = JsonReader(_Event)
@@ -115,7 +124,7 @@ class ResponsesReader:
             raise cut_off(self._target.host)
         return []
 
-    def _failure(self, error: Any) -> Exception:
+    def _failure(self, error: object) -> Exception:
         return error_mapping.from_event(error, host=self._target.host, redact=self._target.redact)
 
     def _item(self, index: int, kind: str) -> _Open:
@@ -134,26 +143,26 @@ class ResponsesReader:
             deltas.append(CallStart(opened.call, repaired(item.name or ""), repaired(call_id) if call_id else None))
         return deltas
 
-    def _on_text(self, index: int, piece: Any) -> list[ModelDelta]:
+    def _on_text(self, index: int, piece: object) -> list[ModelDelta]:
         opened = self._item(index, "message")
-        text = opened.mender.mend(piece) if isinstance(piece, str) else ""
+        text = opened.mender.mend(text_in(piece))
         opened.size += len(text)
         return [TextDelta(text)] if text else []
 
     def _on_thought(self, found: _Event) -> list[ModelDelta]:
         opened = self._item(found.output_index, "reasoning")
-        text = opened.mender.mend(found.delta) if isinstance(found.delta, str) else ""
+        text = opened.mender.mend(text_in(found.delta))
         if found.summary_index > opened.summaries and opened.size:
             text = f"\n\n{text}"
         opened.summaries = found.summary_index
         opened.size += len(text)
         return [ReasoningDelta(text)] if text else []
 
-    def _on_arguments(self, index: int, piece: Any) -> list[ModelDelta]:
+    def _on_arguments(self, index: int, piece: object) -> list[ModelDelta]:
         opened = self._open.get(index)
-        if opened is None or opened.kind != "function_call" or not isinstance(piece, str):
+        if opened is None or opened.kind != "function_call":
             return []
-        text = opened.mender.mend(piece)
+        text = opened.mender.mend(text_in(piece))
         opened.size += len(text)
         return [CallArguments(opened.call, text)] if text else []
 
@@ -191,17 +200,15 @@ class ResponsesReader:
         return []
 
     def _on_incomplete(self, response: _Response | None) -> list[ModelDelta]:
-        details = response.incomplete_details if response else None
-        why = details.get("reason") if isinstance(details, dict) else None
-        why = why if isinstance(why, str) else ""
+        why = text_in(response.incomplete_details, "reason") if response else ""
         return self._finish(response, "refused" if why == "content_filter" else "max_tokens", detail=why)
 
     def _finish(self, response: _Response | None, reason: StopReason, *, detail: str = "") -> list[ModelDelta]:
         deltas: list[ModelDelta] = []
         for index in list(self._open):
             deltas += self._close(index)
-        if response and isinstance(response.usage, dict):
-            deltas.append(UsageReport(_usage(response.usage)))
+        if response and (usage := object_in(response.usage)):
+            deltas.append(UsageReport(_usage(usage)))
         if self._refused:
             reason = "refused"
         self.done = True
@@ -213,21 +220,20 @@ def _opaque(item: _Item) -> dict[str, Any] | None:
     if not item.encrypted_content:
         return None
     kept = {"id": item.id, "summary": item.summary or [], "encrypted_content": item.encrypted_content}
-    opaque: dict[str, Any] = repaired_tree(kept)
+    opaque: dict[str, Any] = json_tree(kept)
     return opaque
 
 
-def _texts(parts: Any, key: str) -> list[str]:
-    found = [part.get(key) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    return [text for text in found if isinstance(text, str) and text]
+def _texts(parts: object, key: str) -> list[str]:
+    return [text for part in objects_in(parts) if (text := text_in(part, key))]
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    read = count(usage, "input_tokens_details", "cached_tokens")
-    write = count(usage, "input_tokens_details", "cache_write_tokens")
+def _usage(usage: dict[str, object]) -> Usage:
+    read = count_in(usage, "input_tokens_details", "cached_tokens")
+    write = count_in(usage, "input_tokens_details", "cache_write_tokens")
     return Usage(
-        input=max(0, count(usage, "input_tokens") - read - write),
-        output=count(usage, "output_tokens"),
+        input=max(0, count_in(usage, "input_tokens") - read - write),
+        output=count_in(usage, "output_tokens"),
         cache_read=read,
         cache_write=write,
     )

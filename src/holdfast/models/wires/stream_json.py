@@ -12,6 +12,9 @@ from holdfast.schema.text_repair import repaired
 
 T = TypeVar("T")
 
+MAX_DEPTH = 100
+_MAX_COUNT = 1e15
+
 
 class JsonReader(Generic[T]):
     """Reads one type from JSON. Fast for JSON as it should be; lone surrogates, broken UTF-8 and NaN are let pass."""
@@ -71,25 +74,60 @@ class Mender:
         return repaired(held)
 
 
-def repaired_tree(value: Any) -> Any:
-    """A JSON value with every text in it made encodable."""
-    match value:
-        case str():
-            return repaired(value)
-        case list():
-            return [repaired_tree(item) for item in value]
-        case dict():
-            return {repaired(str(key)): repaired_tree(item) for key, item in value.items()}
-    return value
+def json_tree(value: object) -> Any:
+    """A JSON value with every text in it made encodable, to be stored and sent back. Raises `ModelGarbage`.
+
+    Values nested deeper than `MAX_DEPTH` are refused: code that walks them later may recurse.
+    """
+    return _tree(value, MAX_DEPTH)
 
 
-def count(table: Any, *path: str) -> int:
-    """A token count somewhere in a provider's usage; 0 where it is missing or makes no sense."""
-    for key in path:
-        table = table.get(key) if isinstance(table, dict) else None
-    if isinstance(table, bool) or not isinstance(table, int | float):
+def _tree(value: object, depth: int) -> Any:
+    if isinstance(value, str):
+        return repaired(value)
+    if not isinstance(value, list | dict):
+        return value
+    if depth == 0:
+        raise ModelGarbage(f"the provider sent a value nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, list):
+        return [_tree(item, depth - 1) for item in value]
+    return {repaired(str(key)): _tree(item, depth - 1) for key, item in value.items()}
+
+
+# Readers declare a field whose kind varies as `object`: the type checker then refuses every use of it that does not go
+# through one of these. A value of another kind counts as missing.
+
+
+def text_in(value: object, *path: str) -> str:
+    """The text at this path inside a JSON value; empty if it is missing or is no text."""
+    found = _at(value, path)
+    return found if isinstance(found, str) else ""
+
+
+def object_in(value: object, *path: str) -> dict[str, object]:
+    """The object at this path; empty if it is missing or is no object."""
+    found = _at(value, path)
+    return found if isinstance(found, dict) else {}
+
+
+def objects_in(value: object, *path: str) -> list[dict[str, object]]:
+    """The objects in the list at this path; empty if it is missing or is no list."""
+    found = _at(value, path)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def count_in(value: object, *path: str) -> int:
+    """The count of tokens at this path; 0 if it is missing, is no number, or is out of range."""
+    found = _at(value, path)
+    if isinstance(found, bool) or not isinstance(found, int | float):
         return 0
-    return int(table) if 0 <= table < 1e15 else 0
+    return int(found) if 0 <= found < _MAX_COUNT else 0
+
+
+def _at(value: object, path: tuple[str, ...]) -> object:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def cut_off(host: str) -> ModelNetwork:

@@ -1,0 +1,93 @@
+"""A provider may send a value of any JSON kind in any field: it is read, or it raises one of our errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from holdfast.errors import ModelError
+from holdfast.models.protocol import ModelDelta, Stop
+from holdfast.schema.base import encode
+from tests.models.json_kinds import KINDS, replacements, shape, with_kind
+from tests.models.quirks import QUIRKS
+from tests.models.streams import Stream, sse
+from tests.models.streams.chat import START, STOP, chunk
+from tests.models.support import WIRES, answer, streams
+
+_WIDE = chunk(
+    {
+        "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "a"}],
+        "reasoning_details": [{"type": "reasoning.text", "index": 0, "id": "r", "text": "Hm.", "signature": "s"}],
+        "tool_calls": [
+            {"index": 0, "id": "a", "function": {"name": "ls", "arguments": {"path": "/"}}, "extra_content": {"x": "y"}}
+        ],
+    }
+)
+
+
+def recorded(wire: str) -> Iterator[Stream]:
+    yield from streams(wire).values()
+    if wire == "openai-chat":
+        yield from (Stream(body) for body, _ in QUIRKS.values())
+        yield Stream(sse(START, _WIDE, _WIDE, STOP))
+
+
+def check(wire: str, stream: Stream) -> bool:
+    """Whether the stream is read; fails on an error that is not ours, and on deltas of other types than declared."""
+    try:
+        deltas: list[ModelDelta] = answer(wire, stream)
+    except ModelError as error:
+        encode([error.message, error.detail])
+        return False
+    assert [delta for delta in deltas if isinstance(delta, Stop)] == deltas[-1:]
+    for delta in deltas:
+        msgspec.convert(msgspec.to_builtins(delta), type(delta), strict=True)
+    encode(deltas)
+    return True
+
+
+def places(wire: str) -> Iterator[tuple[tuple[int, str, str], Stream]]:
+    """Each value of each recorded stream, as a stream with a mark in its place."""
+    for stream in recorded(wire):
+        for event, path, body in replacements(stream):
+            yield (stream.status, event, shape(path)), Stream(body, stream.status, stream.headers)
+
+
+def checked(wire: str, found: Stream) -> dict[bool, int]:
+    counts = {True: 0, False: 0}
+    for kind in KINDS:
+        try:
+            counts[check(wire, Stream(with_kind(found.body, kind), found.status, found.headers))] += 1
+        except BaseException as error:
+            error.add_note(f"{wire}, {kind}: {found.body!r}")
+            raise
+    return counts
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_field_of_any_kind_is_read_or_raises_our_error(wire: str) -> None:
+    """One place for each field of each type of event."""
+    sample = dict(reversed(list(places(wire))))
+    counts = [checked(wire, found) for found in sample.values()]
+    assert len(counts) >= 60
+    assert sum(count[True] for count in counts) > len(counts)
+    assert sum(count[False] for count in counts) > len(counts)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_value_of_every_stream_is_read_or_raises_our_error(wire: str) -> None:
+    counts = [checked(wire, found) for _, found in places(wire)]
+    read, refused = sum(count[True] for count in counts), sum(count[False] for count in counts)
+    print(f"{wire}: {len(counts)} values, {len(KINDS)} kinds each: {read} streams read, {refused} refused")
+
+
+@pytest.mark.parametrize("text", ["5", "1.5", "true", "null", "[]", "{}", "[5]"])
+def test_thinking_whose_text_is_no_text_is_left_out(text: str) -> None:
+    """Found by hypothesis as a TypeError."""
+    part = b'{"type": "thinking", "thinking": [{"text": ' + text.encode() + b"}]}"
+    body = b'data: {"choices": [{"delta": {"content": [' + part + b"]}}]}\n\n" + sse(STOP)
+    assert answer("openai-chat", Stream(body)) == [Stop("end_turn")]
