@@ -8,8 +8,8 @@ import pytest
 
 from holdfast import __version__
 from holdfast.client.api_call import call
-from holdfast.client.response_types import Health, Page
 from holdfast.errors import Conflict, NoAnswer, NotFound, NotOurs, Stopping, Unauthorized, Unreachable
+from holdfast.schema.api.response_bodies import Health, PageView
 from holdfast.schema.base import builtins
 from holdfast.schema.messages import Message, Text
 from holdfast.schema.runs import Accepted, Receipt, Run, RunRequest
@@ -17,7 +17,7 @@ from tests.client.both import Open, both
 from tests.client.stub import Cut, Piece, Request, Stub, Wait, answer, error, one_after_another
 
 RUN = Run(id="run_1", session_id="ses_1", seq=1, state="active")
-HEALTH = Health("ok", "1.0", "b1")
+HEALTH = Health("1.0", "b1")
 
 
 @both
@@ -201,7 +201,7 @@ async def test_all_messages_come_with_the_cursor_that_the_first_page_was_true_at
     messages = [Message(f"msg_{n}", "ses_1", "run_1", "user", n, "", (Text(str(n)),)) for n in range(3)]
 
     def page(items: list[Message], following: str | None, cursor: str) -> list[Piece]:
-        return answer(Page(tuple(builtins(item) for item in items), following, cursor))
+        return answer(PageView(tuple(builtins(item) for item in items), cursor, following))
 
     with Stub(one_after_another(page(messages[:2], "2", "log.5"), page(messages[2:], None, "log.9"))) as stub:
         client = open_client(stub.address)

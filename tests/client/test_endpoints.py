@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.client import endpoints
 from holdfast.client.api_call import Call, path, with_query
-from holdfast.client.response_types import Page
 from holdfast.errors import BadRequest
+from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Limits, RunRequest
 from holdfast.server.http.application import ENDPOINTS
@@ -153,9 +153,9 @@ def test_what_is_no_text_is_refused_before_it_is_sent(make: Callable[[str], obje
 
 def _same_shape(ours: Any, theirs: Any) -> None:
     """What this client reads is a part of what the server says, in the same types."""
-    if getattr(ours, "__origin__", None) is Page:
+    if getattr(ours, "__origin__", None) is PageView:
         _same_shape(ours.__args__[0], theirs.__args__[0])
-        ours = Page
+        ours = PageView
     if isinstance(ours, type) and issubclass(ours, msgspec.Struct):
         said = theirs.__origin__ if hasattr(theirs, "__origin__") else theirs
         assert set(ours.__struct_fields__) <= set(said.__struct_fields__)

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.client.response_decoding import read_as, read_error, read_messages, read_stream_event
-from holdfast.client.response_types import Health, Page
+from holdfast.schema.api.response_bodies import Health, PageView
 from holdfast.schema.base import Unknown, builtins, encode
 from holdfast.schema.events import Heartbeat, MessageFinished, RunFinished
 from holdfast.schema.messages import Finish, Message, Text
@@ -34,11 +34,11 @@ def test_a_value_that_only_newer_versions_know_is_left_out_and_the_rest_is_read(
 
 def test_a_list_loses_only_what_cannot_be_read() -> None:
     raw = msgspec.json.encode({"items": [builtins(RUN), 7, builtins(RUN)], "cursor": "a.1"})
-    assert read_as(raw, Page[Run]) == Page((RUN, RUN), None, "a.1")
+    assert read_as(raw, PageView[Run]) == PageView((RUN, RUN), "a.1")
 
 
 def test_an_older_server_may_say_less() -> None:
-    assert read_as(b'{"status":"ok","version":"0.0.9"}', Health) == Health("ok", "0.0.9")
+    assert read_as(b'{"status":"ok","version":"0.0.9"}', Health) == Health("0.0.9")
 
 
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[1]", b'"text"', b"{}", b"\xff", b"[" * 100_000])

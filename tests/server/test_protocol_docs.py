@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from holdfast import errors
+from holdfast.schema.api.request_bodies import EmptyBody
 from holdfast.schema.events import KnownDurable, KnownLive
 from holdfast.server.http.application import ENDPOINTS
-from holdfast.server.http.endpoint import Endpoint, Nothing
+from holdfast.server.http.endpoint import Endpoint
 from holdfast.testing import Answer, Call, Hang, Say, calls
 from tests.support.http import Http
 from tests.support.served import answering, served
@@ -28,13 +29,13 @@ _BLOCK = re.compile(r"^```(http|sse)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def row(endpoint: Endpoint) -> str:
     """The line of the table that an endpoint has."""
     given = [f"`?{field.name}`" for field in msgspec.structs.fields(endpoint.query)]
-    if endpoint.body not in (None, Nothing):
+    if endpoint.body not in (None, EmptyBody):
         given += [
             f"`{field.name}`" + ("" if field.required else "?") for field in msgspec.structs.fields(endpoint.body)
         ]
     answer = str(getattr(endpoint.answer, "__name__", "object"))
     if arguments := getattr(endpoint.answer, "__args__", ()):
-        answer = f"{answer} of {arguments[0].__name__}" if answer == "Listed" else "object"
+        answer = f"{answer} of {arguments[0].__name__}" if answer == "PageView" else "object"
     if endpoint.kind != "application/json":
         answer = f"`{endpoint.kind}`"
     statuses = "/".join(str(status) for status in (endpoint.status, *endpoint.also))

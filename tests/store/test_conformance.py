@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.errors import Gone, NotFound, StoreConflict
-from holdfast.schema.approvals import Approval, Question, QuestionItem
+from holdfast.schema.approvals import Approval, Grant, Question, QuestionItem
 from holdfast.schema.events import (
     ApprovalResolved,
     ConfigChanged,
@@ -22,20 +22,8 @@ from holdfast.schema.events import (
 from holdfast.schema.messages import Finish, Reasoning, Summary, Text, ToolCall
 from holdfast.schema.runs import Outcome, Queue, Run
 from holdfast.schema.sessions import Job, Todo, Workspace
-from holdfast.schema.usage import Usage
-from holdfast.store import (
-    Batch,
-    CallOutput,
-    FileSnapshot,
-    Grant,
-    LaneRow,
-    Logged,
-    Store,
-    StoredAnswer,
-    ToolRow,
-    UsageRow,
-    run_after,
-)
+from holdfast.schema.usage import ToolRow, Usage, UsageRow
+from holdfast.store import Batch, CallOutput, FileSnapshot, LaneRow, Logged, Store, StoredAnswer, run_after
 from holdfast.store import writes as w
 from tests.store.building import AT, DONE, a_message, a_run, accept, end, new_session, new_workspace, says
 

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from holdfast.approvals.answer_checks import again_or_refuse, check_answers, rules_to_save
 from holdfast.errors import StoreConflict
 from holdfast.ids import Clock, Ids, rfc3339
-from holdfast.schema.approvals import Approval, Decision, Question
+from holdfast.schema.approvals import Approval, Decision, Grant, Question
 from holdfast.schema.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -35,7 +35,7 @@ from holdfast.schema.events import (
     QuestionResolved,
     read_event,
 )
-from holdfast.store import Batch, Grant, Logged, Store
+from holdfast.store import Batch, Logged, Store
 from holdfast.store.writes import AddGrant, OpenApproval, OpenQuestion, ResolveApproval, ResolveQuestion
 from holdfast.tasks import finish_before_cancel
 

@@ -9,9 +9,9 @@ from holdfast.cli.command_context import CommandContext
 from holdfast.cli.error_messages import what_and_advice
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.screen import Screen
-from holdfast.client.response_types import ModelsView
 from holdfast.client.server_address import address_from_env
 from holdfast.errors import Conflict, HoldfastError, NoModel
+from holdfast.schema.api.response_bodies import ModelsView
 
 _MOST_SHOWN = 3
 

@@ -12,27 +12,25 @@ import msgspec
 
 from holdfast.client.api_call import NOTHING, Call, call, encoded, path, reader, with_query
 from holdfast.client.response_decoding import read_messages
-from holdfast.client.response_types import (
+from holdfast.ids import Ids
+from holdfast.schema.api.response_bodies import (
     BackupView,
     ConfigView,
-    Export,
     FilesView,
-    GrantView,
     Health,
-    HitView,
     KeyView,
     ModelsView,
-    Page,
+    PageView,
     ProviderTestView,
-    ServerInfo,
+    ServerView,
+    SessionExport,
     SessionView,
     StatsView,
 )
-from holdfast.ids import Ids
-from holdfast.schema.approvals import Approval, Decision, Question
+from holdfast.schema.approvals import Approval, Decision, Grant, Question
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Queue, Receipt, Run, RunRequest
-from holdfast.schema.sessions import Client, FileChange, Job, Session, WorkspaceView
+from holdfast.schema.sessions import Client, FileChange, Job, SearchHit, Session, WorkspaceView
 
 CancelScope: TypeAlias = Literal["session", "active"]
 
@@ -41,8 +39,8 @@ def health() -> Call[Health]:
     return call("GET", path("health"), answer=Health)
 
 
-def server() -> Call[ServerInfo]:
-    return call("GET", path("server"), answer=ServerInfo)
+def server() -> Call[ServerView]:
+    return call("GET", path("server"), answer=ServerView)
 
 
 def stop_server(*, if_idle: bool) -> Call[None]:
@@ -58,8 +56,8 @@ def open_workspace(directory: str) -> Call[WorkspaceView]:
     return call("POST", path("workspaces"), {"path": directory}, answer=WorkspaceView)
 
 
-def workspaces() -> Call[Page[WorkspaceView]]:
-    return call("GET", path("workspaces"), answer=Page[WorkspaceView])
+def workspaces() -> Call[PageView[WorkspaceView]]:
+    return call("GET", path("workspaces"), answer=PageView[WorkspaceView])
 
 
 def workspace(workspace_id: str) -> Call[WorkspaceView]:
@@ -79,9 +77,9 @@ def sessions(
     q: str | None = None,
     archived: bool | None = None,
     parent: str | None = None,
-) -> Call[Page[Session]]:
+) -> Call[PageView[Session]]:
     query = {"limit": limit, "before": before, "q": q, "archived": archived, "parent": parent}
-    return call("GET", path("workspaces", workspace_id, "sessions"), answer=Page[Session], query=query)
+    return call("GET", path("workspaces", workspace_id, "sessions"), answer=PageView[Session], query=query)
 
 
 def session(session_id: str) -> Call[SessionView]:
@@ -105,7 +103,7 @@ def messages(
     after: str | int | None = None,
     before: str | int | None = None,
     limit: int | None = None,
-) -> Call[Page[Message]]:
+) -> Call[PageView[Message]]:
     query = {"after": after, "before": before, "limit": limit}
     return Call("GET", with_query(path("sessions", session_id, "messages"), query), read_messages)
 
@@ -122,9 +120,9 @@ def start_session(workspace_id: str, request: RunRequest, *, title: str | None =
 
 def runs(
     session_id: str, *, state: str | None = None, limit: int | None = None, before: str | int | None = None
-) -> Call[Page[Run]]:
+) -> Call[PageView[Run]]:
     query = {"state": state, "limit": limit, "before": before}
-    return call("GET", path("sessions", session_id, "runs"), answer=Page[Run], query=query)
+    return call("GET", path("sessions", session_id, "runs"), answer=PageView[Run], query=query)
 
 
 def run(run_id: str, *, wait: float = 0.0) -> Call[Run]:
@@ -174,12 +172,12 @@ def fork(session_id: str, *, message_id: str | None = None) -> Call[Session]:
     return call("POST", path("sessions", session_id, "fork"), body, answer=Session)
 
 
-def changes(session_id: str) -> Call[Page[FileChange]]:
-    return call("GET", path("sessions", session_id, "changes"), answer=Page[FileChange])
+def changes(session_id: str) -> Call[PageView[FileChange]]:
+    return call("GET", path("sessions", session_id, "changes"), answer=PageView[FileChange])
 
 
-def approvals(workspace_id: str) -> Call[Page[Approval]]:
-    return call("GET", path("workspaces", workspace_id, "approvals"), answer=Page[Approval])
+def approvals(workspace_id: str) -> Call[PageView[Approval]]:
+    return call("GET", path("workspaces", workspace_id, "approvals"), answer=PageView[Approval])
 
 
 def answer_approval(
@@ -201,8 +199,8 @@ def question(question_id: str) -> Call[Question]:
     return call("GET", path("questions", question_id), answer=Question)
 
 
-def questions(workspace_id: str) -> Call[Page[Question]]:
-    return call("GET", path("workspaces", workspace_id, "questions"), answer=Page[Question])
+def questions(workspace_id: str) -> Call[PageView[Question]]:
+    return call("GET", path("workspaces", workspace_id, "questions"), answer=PageView[Question])
 
 
 def answer_question(question_id: str, answers: Sequence[Sequence[str]] | None) -> Call[Question]:
@@ -211,8 +209,8 @@ def answer_question(question_id: str, answers: Sequence[Sequence[str]] | None) -
     return call("POST", path("questions", question_id), body, answer=Question)
 
 
-def jobs(workspace_id: str, *, running: bool | None = None) -> Call[Page[Job]]:
-    return call("GET", path("workspaces", workspace_id, "jobs"), answer=Page[Job], query={"running": running})
+def jobs(workspace_id: str, *, running: bool | None = None) -> Call[PageView[Job]]:
+    return call("GET", path("workspaces", workspace_id, "jobs"), answer=PageView[Job], query={"running": running})
 
 
 def job(job_id: str) -> Call[Job]:
@@ -231,23 +229,23 @@ def close_workspace(workspace_id: str) -> Call[WorkspaceView]:
     return call("DELETE", path("workspaces", workspace_id), answer=WorkspaceView, wait=10.0)
 
 
-def clients(workspace_id: str) -> Call[Page[Client]]:
+def clients(workspace_id: str) -> Call[PageView[Client]]:
     """Who is attached."""
-    return call("GET", path("workspaces", workspace_id, "clients"), answer=Page[Client])
+    return call("GET", path("workspaces", workspace_id, "clients"), answer=PageView[Client])
 
 
-def grants(workspace_id: str, *, session_id: str | None = None) -> Call[Page[GrantView]]:
+def grants(workspace_id: str, *, session_id: str | None = None) -> Call[PageView[Grant]]:
     """Those of the workspace, and of a session in it."""
     target = path("workspaces", workspace_id, "grants")
-    return call("GET", target, answer=Page[GrantView], query={"session": session_id})
+    return call("GET", target, answer=PageView[Grant], query={"session": session_id})
 
 
 def remove_grants(
     workspace_id: str, *, session_id: str | None = None, grant_id: str | None = None
-) -> Call[Page[GrantView]]:
+) -> Call[PageView[Grant]]:
     """One of them, or all; answers those that are left."""
     target = path("workspaces", workspace_id, "grants")
-    return call("DELETE", target, answer=Page[GrantView], query={"session": session_id, "id": grant_id})
+    return call("DELETE", target, answer=PageView[Grant], query={"session": session_id, "id": grant_id})
 
 
 def files(workspace_id: str, q: str, *, limit: int | None = None) -> Call[FilesView]:
@@ -287,13 +285,13 @@ def stats(*, since: str | None = None, until: str | None = None) -> Call[StatsVi
     return call("GET", path("stats"), answer=StatsView, query={"since": since, "until": until})
 
 
-def search(q: str, *, workspace_id: str | None = None, limit: int | None = None) -> Call[Page[HitView]]:
+def search(q: str, *, workspace_id: str | None = None, limit: int | None = None) -> Call[PageView[SearchHit]]:
     query = {"q": q, "workspace": workspace_id, "limit": limit}
-    return call("GET", path("search"), answer=Page[HitView], query=query)
+    return call("GET", path("search"), answer=PageView[SearchHit], query=query)
 
 
-def export(session_id: str) -> Call[Export]:
-    return call("GET", path("sessions", session_id, "export"), answer=Export, query={"format": "json"})
+def export(session_id: str) -> Call[SessionExport]:
+    return call("GET", path("sessions", session_id, "export"), answer=SessionExport, query={"format": "json"})
 
 
 def export_markdown(session_id: str) -> Call[str]:

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast import __version__
-from holdfast.client.response_types import Health
 from holdfast.client.server_address import Address, address_from_env
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import ConfigError, Conflict, NoAnswer, StartFailed, Stopping, Unreachable
 from holdfast.files import lock
 from holdfast.ids import build_id
 from holdfast.locations import Locations
+from holdfast.schema.api.response_bodies import Health
 
 if TYPE_CHECKING:
     import subprocess

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast import errors
-from holdfast.client.response_types import Page
+from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.base import Unknown
 from holdfast.schema.events import Event, KnownDurable, KnownLive, read_event
 from holdfast.schema.messages import Message, read_message
@@ -43,11 +43,11 @@ def read_as(raw: bytes, shape: type[T]) -> T:
     return found
 
 
-def read_messages(raw: bytes) -> Page[Message]:
+def read_messages(raw: bytes) -> PageView[Message]:
     """A page of messages; parts of unknown types stay in their places, since deltas count parts."""
-    page = read_as(raw, Page[msgspec.Raw])
+    page = read_as(raw, PageView[msgspec.Raw])
     try:
-        return Page(tuple(read_message(item) for item in page.items), page.next, page.cursor)
+        return PageView(tuple(read_message(item) for item in page.items), page.cursor, page.next)
     except msgspec.ValidationError as error:
         raise errors.NotOurs(f"the server sent a message that cannot be read: {error}") from None
 

@@ -38,6 +38,17 @@ class Approval(Value, frozen=True):
     resolved_at: str | None = None
 
 
+class Grant(Value, frozen=True):
+    """A remembered approval: for a session, or (``session_id`` is ``None``) for the workspace."""
+
+    id: str
+    workspace_id: str = ""
+    rule: str = ""
+    session_id: str | None = None
+    created_at: str = ""
+    created_by: str = ""
+
+
 QuestionKind = Literal["yes_no", "single", "multiple", "text"]
 
 

@@ -163,6 +163,11 @@ def public_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(_public(part) for part in parts)
 
 
+def public_message(message: Message) -> Message:
+    """The message with its parts as clients may see them."""
+    return msgspec.structs.replace(message, parts=public_parts(message.parts))
+
+
 def _public(part: Part) -> Part:
     if isinstance(part, Reasoning | ToolCall) and part.opaque is not None:
         return msgspec.structs.replace(part, opaque=None)

@@ -90,3 +90,15 @@ class FileChange(Value, frozen=True):
     diff: str = ""
     state: Literal["applied", "undone", "changed_since"] = "applied"
     """``changed_since``: it is not as the agent left it."""
+
+
+class SearchHit(Value, frozen=True):
+    """A message that a search found."""
+
+    workspace_id: str
+    session_id: str
+    session_title: str = ""
+    message_id: str = ""
+    role: str = ""
+    created_at: str = ""
+    excerpt: str = ""

@@ -32,3 +32,22 @@ class Usage(Value, frozen=True, omit_defaults=True):
     def context(self) -> int:
         """How much of the window the request took, its answer included."""
         return self.input + self.cache_read + self.cache_write + self.output
+
+
+class UsageRow(Value, frozen=True):
+    """Statistics of one day and model."""
+
+    day: str
+    model: str
+    usage: Usage = Usage()
+    runs: int = 0
+    steps: int = 0
+
+
+class ToolRow(Value, frozen=True):
+    """Statistics of one day and tool."""
+
+    day: str
+    tool: str
+    calls: int = 0
+    failed: int = 0

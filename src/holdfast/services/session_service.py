@@ -24,7 +24,7 @@ from holdfast.schema.messages import (
     Text,
     ToolCall,
     ToolResult,
-    public_parts,
+    public_message,
 )
 from holdfast.schema.sessions import FileChange, Session
 from holdfast.store import Batch, FileSnapshot
@@ -135,9 +135,7 @@ class SessionService:
         return "\n\n".join(blocks) + "\n"
 
     async def export_messages(self, session_id: str) -> tuple[Message, ...]:
-        return tuple(
-            [replace(message, parts=public_parts(message.parts)) async for message in self.messages(session_id)]
-        )
+        return tuple([public_message(message) async for message in self.messages(session_id)])
 
     def _new(self, workspace_id: str, *, title: str) -> Session:
         now = self._shared.now()

@@ -16,21 +16,10 @@ from holdfast.models.discovery import discover_all
 from holdfast.models.http_transport import Transport
 from holdfast.models.protocol import Request, Stop
 from holdfast.models.provider_address import Network
-from holdfast.schema.base import Value
+from holdfast.schema.api.response_bodies import ProviderTestView
 from holdfast.schema.messages import Message, Text
 from holdfast.services.workspace_service import WorkspaceService
 from holdfast.workspace.shared_parts import Shared
-
-
-class ProviderTest(Value, frozen=True):
-    """Whether a provider answers with its key."""
-
-    provider: str
-    model: str
-    ok: bool
-    seconds: float
-    code: str = ""
-    message: str = ""
 
 
 class SettingService:
@@ -77,20 +66,20 @@ class SettingService:
             await asyncio.to_thread(self._secrets.put, provider, Secret(key))
         await self._workspaces.tell_config_changed((f"providers.{provider}.api_key",))
 
-    async def test(self, provider: str, *, model: str | None = None) -> ProviderTest:
+    async def test(self, provider: str, *, model: str | None = None) -> ProviderTestView:
         """Ask the provider for one word."""
         catalogue = await self.catalogue()
         found = _known(catalogue, provider)
         if found.missing:
-            return ProviderTest(provider, model or "", False, 0.0, "no_key", found.missing)
+            return ProviderTestView(provider, model or "", False, 0.0, "no_key", found.missing)
         resolved = _some_model(catalogue, provider, model)
         began = time.monotonic()
         try:
             await self._ask(resolved)
         except ModelError as error:
             seconds = round(time.monotonic() - began, 3)
-            return ProviderTest(provider, resolved.name, False, seconds, error.error_code, error.message)
-        return ProviderTest(provider, resolved.name, True, round(time.monotonic() - began, 3))
+            return ProviderTestView(provider, resolved.name, False, seconds, error.error_code, error.message)
+        return ProviderTestView(provider, resolved.name, True, round(time.monotonic() - began, 3))
 
     async def _ask(self, resolved: ResolvedModel) -> None:
         message = Message("msg_test", "ses_test", "run_test", "user", 1, "", (Text("Answer with the word: ok"),))

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from holdfast.errors import BadRequest, NotFound
 from holdfast.runs.engine import Engine
+from holdfast.schema.approvals import Grant
 from holdfast.schema.events import ConfigChanged
 from holdfast.schema.sessions import Job, Workspace, WorkspaceView
-from holdfast.store import Batch, Grant
+from holdfast.store import Batch
 from holdfast.store.writes import PutWorkspace, RemoveGrants
 from holdfast.workspace.open_workspace import OpenWorkspace
 from holdfast.workspace.open_workspaces import OpenWorkspaces

@@ -12,19 +12,7 @@ condition only closes races (`StoreConflict`).
 from __future__ import annotations
 
 from holdfast.store.protocol import Listener, LogPage, Store
-from holdfast.store.records import (
-    CallOutput,
-    FileSnapshot,
-    Grant,
-    Hit,
-    LaneRow,
-    LaneRows,
-    Page,
-    RunRecord,
-    StoredAnswer,
-    ToolRow,
-    UsageRow,
-)
+from holdfast.store.records import CallOutput, FileSnapshot, LaneRow, LaneRows, Page, RunRecord, StoredAnswer
 from holdfast.store.sqlite import SqliteStore, open_store
 from holdfast.store.writes import Batch, Committed, Logged, run_after
 
@@ -33,8 +21,6 @@ __all__ = [
     "CallOutput",
     "Committed",
     "FileSnapshot",
-    "Grant",
-    "Hit",
     "LaneRow",
     "LaneRows",
     "Listener",
@@ -45,8 +31,6 @@ __all__ = [
     "SqliteStore",
     "Store",
     "StoredAnswer",
-    "ToolRow",
-    "UsageRow",
     "open_store",
     "run_after",
 ]

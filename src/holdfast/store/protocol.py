@@ -10,23 +10,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from holdfast.schema.approvals import Approval, Question
+from holdfast.schema.approvals import Approval, Grant, Question
 from holdfast.schema.base import Value
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
-from holdfast.schema.sessions import Job, Session, Todo, Workspace
-from holdfast.store.records import (
-    CallOutput,
-    FileSnapshot,
-    Grant,
-    Hit,
-    LaneRows,
-    Page,
-    RunRecord,
-    StoredAnswer,
-    ToolRow,
-    UsageRow,
-)
+from holdfast.schema.sessions import Job, SearchHit, Session, Todo, Workspace
+from holdfast.schema.usage import ToolRow, UsageRow
+from holdfast.store.records import CallOutput, FileSnapshot, LaneRows, Page, RunRecord, StoredAnswer
 from holdfast.store.writes import Batch, Committed, Logged
 
 Listener: TypeAlias = Callable[[tuple[Logged, ...]], None]
@@ -175,7 +165,7 @@ class Messages(Protocol):
         """The last message with a summary, and all after it; everything if there is none."""
         ...
 
-    async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[Hit, ...]:
+    async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[SearchHit, ...]:
         """Messages of sessions that exist, which contain all words of ``q``; best first."""
         ...
 

@@ -6,7 +6,6 @@ from typing import Generic, Literal, TypeVar
 
 from holdfast.schema.base import Value
 from holdfast.schema.runs import EndState, Run, Verdict
-from holdfast.schema.usage import Usage
 
 T = TypeVar("T")
 
@@ -60,29 +59,6 @@ class Page(Value, Generic[T], frozen=True):
     """Give it as ``after`` or ``before`` for the rest in the same direction; ``None`` at the end."""
 
 
-class Hit(Value, frozen=True):
-    """A message that a search found."""
-
-    workspace_id: str
-    session_id: str
-    session_title: str
-    message_id: str
-    role: str
-    created_at: str
-    excerpt: str
-
-
-class Grant(Value, frozen=True):
-    """A remembered approval: for a session, or (``session_id`` is ``None``) for the workspace."""
-
-    id: str
-    workspace_id: str
-    rule: str
-    session_id: str | None = None
-    created_at: str = ""
-    created_by: str = ""
-
-
 class CallOutput(Value, frozen=True):
     """Where the whole output of a call is."""
 
@@ -125,22 +101,3 @@ class StoredAnswer(Value, frozen=True):
     status: int
     body: bytes
     created_at: str
-
-
-class UsageRow(Value, frozen=True):
-    """Statistics of one day and model."""
-
-    day: str
-    model: str
-    usage: Usage
-    runs: int = 0
-    steps: int = 0
-
-
-class ToolRow(Value, frozen=True):
-    """Statistics of one day and tool."""
-
-    day: str
-    tool: str
-    calls: int = 0
-    failed: int = 0

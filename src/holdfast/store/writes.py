@@ -12,14 +12,14 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast.schema.approvals import Approval, ApprovalState, Decision, Question
+from holdfast.schema.approvals import Approval, ApprovalState, Decision, Grant, Question
 from holdfast.schema.base import Value
 from holdfast.schema.events import KnownDurable
 from holdfast.schema.messages import File, Message
 from holdfast.schema.runs import EndReason, LiveState, Outcome, Run, Verdict
 from holdfast.schema.sessions import Job, Session, Todo, Workspace
 from holdfast.schema.usage import Usage
-from holdfast.store.records import CallOutput, FileSnapshot, Grant, LaneRow, SnapshotState, StoredAnswer
+from holdfast.store.records import CallOutput, FileSnapshot, LaneRow, SnapshotState, StoredAnswer
 
 LIVE: tuple[LiveState, ...] = ("queued", "waiting", "joined", "active", "stopping")
 

@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from msgspec import Meta
 
 from holdfast.errors import BadRequest, TooLarge
-from holdfast.server.http.endpoint import Body, Query
+from holdfast.schema.api.request_bodies import QueryParameters, RequestBody
 from holdfast.server.http.request_parsing import DEEPEST, ClientLeft, QueryReader, check_depth, decode_body, read_body
 
 
-class Inner(Body, frozen=True):
+class Inner(RequestBody, frozen=True):
     size: Annotated[int, Meta(ge=1, le=9)] = 1
 
 
-class Outer(Body, frozen=True):
+class Outer(RequestBody, frozen=True):
     name: str
     inner: Inner = Inner()
     free: Any = None
 
 
-class Asked(Query, frozen=True):
+class Asked(QueryParameters, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=9)] = 5
     wait: Annotated[float, Meta(ge=0, le=9)] = 0.0
     q: str | None = None

@@ -118,7 +118,7 @@ class Attached:
             self._full_told = True
             self._screen.note(FULL)
         queue = self._client.session(self._session_id).queue
-        if queue is not None and queue.active:
+        if queue.active:
             self._client.get_run(queue.active, wait=FULL_SECONDS)
         else:
             time.sleep(FULL_SECONDS)

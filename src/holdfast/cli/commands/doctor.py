@@ -19,9 +19,9 @@ from holdfast.cli.formatting import size
 from holdfast.cli.no_model_help import unseen_variables
 from holdfast.cli.run_result import as_text
 from holdfast.cli.screen import Style, can_show, is_terminal, one_line
-from holdfast.client.response_types import ModelsView
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
+from holdfast.schema.api.response_bodies import ModelsView
 
 _LEAST_FREE = 200 << 20
 _PROGRAMS = (

@@ -10,7 +10,7 @@ from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import table, thousands
 from holdfast.cli.no_model_help import local_lines
 from holdfast.cli.run_result import as_text
-from holdfast.client.response_types import ModelsView
+from holdfast.schema.api.response_bodies import ModelsView
 
 
 def configure(parser: Parser) -> None:

@@ -63,7 +63,7 @@ def configure_resume(parser: Parser) -> None:
 def show(args: argparse.Namespace) -> int:
     with CommandContext() as here:
         session_id = here.session_id(args.session)
-        queue = here.client.session(session_id).queue or Queue(session_id)
+        queue = here.client.session(session_id).queue
         if args.json:
             print(as_text(queue))
             return Exit.COMPLETED
@@ -92,7 +92,7 @@ def edit(args: argparse.Namespace) -> int:
 def move(args: argparse.Namespace) -> int:
     with CommandContext() as here:
         run = here.client.change_run(args.run_id, position=args.position)
-        queue = here.client.session(run.session_id).queue or Queue(run.session_id)
+        queue = here.client.session(run.session_id).queue
         runs = [here.client.get_run(run_id) for run_id in _ids(queue)]
     print("\n".join(lines_for(queue, runs)))
     return Exit.COMPLETED

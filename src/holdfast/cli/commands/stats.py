@@ -14,7 +14,8 @@ from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import bar, table, thousands
 from holdfast.cli.run_result import as_text
 from holdfast.cli.screen import Style, can_show, one_line
-from holdfast.client.response_types import StatsView, ToolRow, UsageRow
+from holdfast.schema.api.response_bodies import StatsView
+from holdfast.schema.usage import ToolRow, UsageRow
 
 _WIDTH = 28
 _MOST_ROWS = 12

@@ -6,11 +6,12 @@ From these rows the routes are made and the OpenAPI description is generated, so
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.schema.api.request_bodies import NoParameters, QueryParameters, RequestBody
 from holdfast.server.http.request_parsing import Receive
 from holdfast.server.http.responses import Scope, Send
 from holdfast.server.presence import Caller
@@ -26,25 +27,6 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 KIB = 1024
 SMALL = 256 * KIB
 """Most bytes of an ordinary body."""
-
-
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Base of what is sent to us: a name that we do not know is a mistake that its sender should hear of."""
-
-    described: ClassVar[dict[str, Any]] = {}
-    """JSON Schema of what holds between its fields."""
-
-
-class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of the parameters of an address."""
-
-
-class Nothing(Body, frozen=True):
-    """No fields."""
-
-
-class NoQuery(Query, frozen=True):
-    """No parameters."""
 
 
 class Call(Generic[B, Q]):
@@ -102,8 +84,8 @@ class _Row(msgspec.Struct, frozen=True):
 class Endpoint(_Row, frozen=True, kw_only=True):
     """One row of the interface."""
 
-    query: type[Query] = NoQuery
-    body: type[Body] | None = None
+    query: type[QueryParameters] = NoParameters
+    body: type[RequestBody] | None = None
     limit: int = SMALL
     """Most bytes of the body."""
     answer: Any = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,10 +19,14 @@ from holdfast.errors import (
     TooSlow,
     Unauthorized,
 )
+from holdfast.schema.api.request_bodies import QueryParameters, RequestBody
+from holdfast.schema.api.response_bodies import ErrorBody
+from holdfast.schema.base import Value
 from holdfast.server import presence
 from holdfast.server.http import idempotency
-from holdfast.server.http.endpoint import Body, Endpoint, Query
-from holdfast.server.http.responses import ErrorBody
+from holdfast.server.http.endpoint import Endpoint
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")
@@ -43,9 +47,10 @@ def describe(endpoints: Sequence[Endpoint], *, version: str) -> dict[str, Any]:
         for status in (endpoint.status, *endpoint.also):
             if links := _links(endpoint, endpoints):
                 paths[endpoint.path][endpoint.method.lower()]["responses"][str(status)]["links"] = links
-    for body in _bodies(Body):
-        if body.described and body.__name__ in components:
-            components[body.__name__] |= body.described
+    _require_every_field_of_responses(components)
+    for body in _subclasses(RequestBody):
+        if body.constraints and body.__name__ in components:
+            components[body.__name__] |= body.constraints
     for endpoint in endpoints:
         components.pop(endpoint.query.__name__, None)  # they stand with their operations, one by one
     return {
@@ -69,10 +74,19 @@ def _types(endpoint: Endpoint) -> list[Any]:
     return [endpoint.query, *(one for one in found if one is not None)]
 
 
-def _bodies(base: type[Body]) -> Iterator[type[Body]]:
-    for body in base.__subclasses__():
-        yield body
-        yield from _bodies(body)
+def _require_every_field_of_responses(components: dict[str, Any]) -> None:
+    """The server sends every field unless its type omits defaults; the defaults of the others are for clients."""
+    requests = {one.__name__ for base in (RequestBody, QueryParameters) for one in _subclasses(base)}
+    partial = {one.__name__ for one in _subclasses(Value) if one.__struct_config__.omit_defaults}
+    for name, schema in components.items():
+        if name not in requests | partial and "properties" in schema:
+            schema["required"] = list(schema["properties"])
+
+
+def _subclasses(base: type[S]) -> Iterator[type[S]]:
+    for one in base.__subclasses__():
+        yield one
+        yield from _subclasses(one)
 
 
 def _operation(endpoint: Endpoint, schema_of: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +104,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[int, Any], components: dict[s
         operation["security"] = []
     if endpoint.body is not None:
         fields = msgspec.structs.fields(endpoint.body)
-        required = bool(endpoint.body.described) or any(field.required for field in fields)
+        required = bool(endpoint.body.constraints) or any(field.required for field in fields)
         operation["requestBody"] = {"required": required, "content": _json(schema_of[id(endpoint.body)])}
     return operation
 
@@ -130,7 +144,7 @@ def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _query_parameters(query: type[Query], components: dict[str, Any]) -> list[dict[str, Any]]:
+def _query_parameters(query: type[QueryParameters], components: dict[str, Any]) -> list[dict[str, Any]]:
     described = components[query.__name__]
     required = described.get("required", [])
     return [

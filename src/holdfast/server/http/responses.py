@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 from holdfast.errors import HoldfastError
-from holdfast.schema.base import Value, encode
+from holdfast.schema.api.response_bodies import ErrorBody, ErrorDetail
+from holdfast.schema.base import encode
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -14,18 +15,6 @@ Header: TypeAlias = tuple[bytes, bytes]
 
 JSON: Header = (b"content-type", b"application/json")
 _FIXED: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-
-
-class ErrorDetail(Value, frozen=True):
-    code: str
-    """Stable; programs decide by it."""
-    message: str
-    """For people."""
-    detail: dict[str, Any] = {}
-
-
-class ErrorBody(Value, frozen=True):
-    error: ErrorDetail
 
 
 class Reply:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from holdfast.errors import Gone, NotFound, Stopping, TooMany
+from holdfast.schema.api.request_bodies import StreamQuery
 from holdfast.server.http.endpoint import Call, Endpoint
 from holdfast.server.http.event_stream import EventStream
-from holdfast.server.http.request_bodies import StreamQuery
 
 STREAM = "text/event-stream"
 

@@ -22,25 +22,29 @@ from holdfast.errors import (
     WorkspaceClosing,
 )
 from holdfast.ids import is_valid_given_id
-from holdfast.schema.messages import File
-from holdfast.schema.runs import Accepted, Limits, Queue, Receipt, Run, RunKind, RunRequest
-from holdfast.server.http.endpoint import KIB, Body, Call, Endpoint, NoQuery, Nothing
-from holdfast.server.http.idempotency import read_key
-from holdfast.server.http.request_bodies import (
+from holdfast.schema.api.request_bodies import (
     Attachment,
     CancelBody,
+    EmptyBody,
     FirstPromptBody,
-    LaneBody,
+    LaneCommandBody,
+    NoParameters,
     PromptBody,
+    RequestBody,
     RunPatch,
     RunQuery,
     RunsQuery,
     ShellBody,
     UndoBody,
 )
+from holdfast.schema.api.response_bodies import PageView
+from holdfast.schema.messages import File
+from holdfast.schema.runs import Accepted, Limits, Queue, Receipt, Run, RunKind, RunRequest
+from holdfast.server.http.endpoint import KIB, Call, Endpoint
+from holdfast.server.http.idempotency import read_key
 from holdfast.server.http.request_parsing import check_depth
-from holdfast.server.http.response_bodies import Listed, listed
 from holdfast.server.server_parts import ServerParts
+from holdfast.services.page_view import page_view
 
 T = TypeVar("T")
 
@@ -50,12 +54,12 @@ PROMPT_BYTES = 32 * 1024 * KIB
 """Most bytes of a prompt with its attachments."""
 
 
-async def start_run(call: Call[PromptBody, NoQuery]) -> Accepted:
+async def start_run(call: Call[PromptBody, NoParameters]) -> Accepted:
     """Accept a prompt: it is stored when this answers, and its run belongs to the server from then on."""
     return await _accept(call, _prompt(call.body), kind="prompt")
 
 
-async def start_first_run(call: Call[FirstPromptBody, NoQuery]) -> Accepted:
+async def start_first_run(call: Call[FirstPromptBody, NoParameters]) -> Accepted:
     """Make a session with its first run, in one commit."""
     workspace_id, request = call.path["workspace_id"], _named(call, _prompt(call.body))
 
@@ -71,33 +75,33 @@ async def start_first_run(call: Call[FirstPromptBody, NoQuery]) -> Accepted:
     return await _in_its_workspace(call.parts, accept, workspace_id=lambda: _known(workspace_id))
 
 
-async def run_shell(call: Call[ShellBody, NoQuery]) -> Accepted:
+async def run_shell(call: Call[ShellBody, NoParameters]) -> Accepted:
     """Run a person's own command in the session's directory, recorded in the session."""
     request = RunRequest(kind="shell", run_id=call.body.run_id, arguments={"command": call.body.command})
     return await _accept(call, request, kind="shell")
 
 
-async def compact(call: Call[LaneBody, NoQuery]) -> Accepted:
+async def compact(call: Call[LaneCommandBody, NoParameters]) -> Accepted:
     """Replace what the model is told of the past by a summary."""
     return await _accept(call, RunRequest(kind="compact", run_id=call.body.run_id), kind="compact")
 
 
-async def undo(call: Call[UndoBody, NoQuery]) -> Accepted:
+async def undo(call: Call[UndoBody, NoParameters]) -> Accepted:
     """Give files back what they were before the last run, or before a message. What people changed is not touched."""
     return await _accept(call, _undo(call.body, "undo"), kind="undo")
 
 
-async def redo(call: Call[UndoBody, NoQuery]) -> Accepted:
+async def redo(call: Call[UndoBody, NoParameters]) -> Accepted:
     """Take an undo back."""
     return await _accept(call, _undo(call.body, "redo"), kind="redo")
 
 
-async def list_runs(call: Call[None, RunsQuery]) -> Listed[Run]:
+async def list_runs(call: Call[None, RunsQuery]) -> PageView[Run]:
     """The queue and the past, newest first."""
     parts, query = call.parts, call.query
     before = int(query.before) if query.before else None
     page = await parts.store.runs(call.path["session_id"], limit=query.limit, before=before, states=query.state or None)
-    shown = listed(page, cursor=parts.hub.cursor_at(page.at))
+    shown = page_view(page, parts.hub)
     return msgspec.structs.replace(shown, items=tuple(parts.engine.shown(run) for run in shown.items))
 
 
@@ -119,7 +123,7 @@ async def get_run(call: Call[None, RunQuery]) -> Run:
             task.cancel()
 
 
-async def change_run(call: Call[RunPatch, NoQuery]) -> Run:
+async def change_run(call: Call[RunPatch, NoParameters]) -> Run:
     """Edit or move a run that is still queued."""
     parts, run_id, body = call.parts, call.path["run_id"], call.body
 
@@ -136,39 +140,39 @@ async def change_run(call: Call[RunPatch, NoQuery]) -> Run:
     return await _in_its_workspace(parts, change, workspace_id=workspace_id)
 
 
-async def cancel_run(call: Call[Nothing, NoQuery]) -> Receipt:
+async def cancel_run(call: Call[EmptyBody, NoParameters]) -> Receipt:
     """Cancel one run. One that has ended stays as it is."""
     return await call.parts.engine.cancel_run(call.path["run_id"])
 
 
-async def cancel_session(call: Call[CancelBody, NoQuery]) -> Receipt:
+async def cancel_session(call: Call[CancelBody, NoParameters]) -> Receipt:
     """Cancel what was accepted until now, or only what is active. The receipt says how each run ended."""
     return await call.parts.engine.cancel_session(call.path["session_id"], call.body.scope)
 
 
-async def pause(call: Call[Nothing, NoQuery]) -> Queue:
+async def pause(call: Call[EmptyBody, NoParameters]) -> Queue:
     """Hold the queue; the active run goes on."""
     return await _on_lane(call, call.parts.engine.pause)
 
 
-async def resume(call: Call[Nothing, NoQuery]) -> Queue:
+async def resume(call: Call[EmptyBody, NoParameters]) -> Queue:
     """Let the queue go on."""
     return await _on_lane(call, call.parts.engine.resume)
 
 
-async def _on_lane(call: Call[Any, NoQuery], command: Callable[[str], Awaitable[Queue]]) -> Queue:
+async def _on_lane(call: Call[Any, NoParameters], command: Callable[[str], Awaitable[Queue]]) -> Queue:
     parts, session_id = call.parts, call.path["session_id"]
     return await _in_its_workspace(
         parts, lambda: command(session_id), workspace_id=lambda: _workspace_of(parts, session_id)
     )
 
 
-def body_hash(kind: RunKind, body: Body) -> str:
+def body_hash(kind: RunKind, body: RequestBody) -> str:
     """The same for the same request, however its JSON was written."""
     return hashlib.sha256(kind.encode() + b"\n" + _canonical.encode(body)).hexdigest()
 
 
-async def _accept(call: Call[Any, NoQuery], request: RunRequest, *, kind: RunKind) -> Accepted:
+async def _accept(call: Call[Any, NoParameters], request: RunRequest, *, kind: RunKind) -> Accepted:
     parts, session_id = call.parts, call.path["session_id"]
     named = _named(call, request)
 
@@ -204,7 +208,7 @@ async def _in_its_workspace(
         raise WorkspaceClosing("the workspace is closing; open it, then try again") from None
 
 
-def _named(call: Call[Any, NoQuery], request: RunRequest) -> RunRequest:
+def _named(call: Call[Any, NoParameters], request: RunRequest) -> RunRequest:
     """A run is known by its id; an ``Idempotency-Key`` becomes the id of one that has none."""
     key = read_key(call.headers.get(b"idempotency-key"))
     if request.run_id is not None or key is None:
@@ -263,7 +267,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint("GET", _RUN, get_run, query=RunQuery, answer=Run, errors=_KNOWN),
     Endpoint("POST", f"{_SESSION}/cancel", cancel_session, body=CancelBody, answer=Receipt, errors=_KNOWN),
-    Endpoint("POST", f"{_RUN}/cancel", cancel_run, body=Nothing, answer=Receipt, errors=(*_KNOWN, Conflict)),
+    Endpoint("POST", f"{_RUN}/cancel", cancel_run, body=EmptyBody, answer=Receipt, errors=(*_KNOWN, Conflict)),
     Endpoint(
         *("POST", "/v1/workspaces/{workspace_id}/runs", start_first_run),
         body=FirstPromptBody,
@@ -274,17 +278,17 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=_ACCEPT,
         keyed=False,
     ),
-    Endpoint("GET", f"{_SESSION}/runs", list_runs, query=RunsQuery, answer=Listed[Run], errors=_KNOWN),
+    Endpoint("GET", f"{_SESSION}/runs", list_runs, query=RunsQuery, answer=PageView[Run], errors=_KNOWN),
     Endpoint(*("PATCH", _RUN, change_run), body=RunPatch, limit=PROMPT_BYTES, answer=Run, errors=(*_KNOWN, Conflict)),
-    Endpoint("POST", f"{_SESSION}/pause", pause, body=Nothing, answer=Queue, errors=(*_KNOWN, Conflict)),
-    Endpoint("POST", f"{_SESSION}/resume", resume, body=Nothing, answer=Queue, errors=(*_KNOWN, Conflict)),
+    Endpoint("POST", f"{_SESSION}/pause", pause, body=EmptyBody, answer=Queue, errors=(*_KNOWN, Conflict)),
+    Endpoint("POST", f"{_SESSION}/resume", resume, body=EmptyBody, answer=Queue, errors=(*_KNOWN, Conflict)),
     *(
         Endpoint(
             "POST", f"{_SESSION}/{name}", handler, body=body, answer=Accepted, status=202, errors=_ACCEPT, keyed=False
         )
         for name, handler, body in (
             ("shell", run_shell, ShellBody),
-            ("compact", compact, LaneBody),
+            ("compact", compact, LaneCommandBody),
             ("undo", undo, UndoBody),
             ("redo", redo, UndoBody),
         )

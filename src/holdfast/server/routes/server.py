@@ -5,35 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from holdfast.errors import BadRequest, Conflict
-from holdfast.schema.base import Value
-from holdfast.server.http.endpoint import Body, Call, Endpoint, NoQuery
-from holdfast.server.http.request_bodies import StopBody
-from holdfast.server.http.response_bodies import Health, ServerView, StopView
+from holdfast.schema.api.request_bodies import BackupBody, NoParameters, StopServerBody
+from holdfast.schema.api.response_bodies import BackupView, Health, ServerView, StopView
+from holdfast.server.http.endpoint import Call, Endpoint
 from holdfast.server.http.responses import Raw
 
 
-class BackupBody(Body, frozen=True):
-    path: Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=4096, description="A file that does not exist yet.")]
-
-
-class BackupView(Value, frozen=True):
-    path: str
-    size: int
-    """Bytes."""
-
-
-async def health(call: Call[None, NoQuery]) -> Health:
+async def health(call: Call[None, NoParameters]) -> Health:
     """Whether the server is up. The only address that answers without a token."""
     parts = call.parts
     return Health(parts.version, parts.build, "stopping" if parts.life.stopping else "ok")
 
 
-async def server(call: Call[None, NoQuery]) -> ServerView:
+async def server(call: Call[None, NoParameters]) -> ServerView:
     """What the server is and what it is doing."""
     parts = call.parts
     active = parts.engine.active()
@@ -51,7 +38,7 @@ async def server(call: Call[None, NoQuery]) -> ServerView:
     )
 
 
-async def stop(call: Call[StopBody, NoQuery]) -> StopView:
+async def stop(call: Call[StopServerBody, NoParameters]) -> StopView:
     """Stop the server: active runs end `interrupted`, queues are kept. With `if_idle`, only if it does nothing."""
     parts = call.parts
     if call.body.if_idle and (parts.workspaces.is_busy or parts.life.working > 1):
@@ -64,7 +51,7 @@ async def stop(call: Call[StopBody, NoQuery]) -> StopView:
     return StopView()
 
 
-async def backup(call: Call[BackupBody, NoQuery]) -> BackupView:
+async def backup(call: Call[BackupBody, NoParameters]) -> BackupView:
     """Copy the database, consistently, while everything goes on."""
     path = Path(call.body.path)
     if not path.name or not await asyncio.to_thread(path.parent.is_dir):
@@ -73,7 +60,7 @@ async def backup(call: Call[BackupBody, NoQuery]) -> BackupView:
     return BackupView(str(path), await asyncio.to_thread(os.path.getsize, path))
 
 
-async def openapi(call: Call[None, NoQuery]) -> Raw:
+async def openapi(call: Call[None, NoParameters]) -> Raw:
     """This description."""
     return Raw(call.parts.description())
 
@@ -81,7 +68,7 @@ async def openapi(call: Call[None, NoQuery]) -> Raw:
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/health", health, answer=Health, public=True),
     Endpoint("GET", "/v1/server", server, answer=ServerView),
-    Endpoint("POST", "/v1/server/stop", stop, body=StopBody, answer=StopView, status=202, errors=(Conflict,)),
+    Endpoint("POST", "/v1/server/stop", stop, body=StopServerBody, answer=StopView, status=202, errors=(Conflict,)),
     Endpoint("POST", "/v1/server/backup", backup, body=BackupBody, answer=BackupView, errors=(BadRequest,)),
     Endpoint("GET", "/v1/openapi.json", openapi, answer=dict[str, Any]),
 )

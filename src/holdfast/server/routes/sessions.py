@@ -6,33 +6,36 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from holdfast.errors import BadRequest, Conflict, Gone, NotFound
-from holdfast.schema.messages import Message, ToolResult
-from holdfast.schema.runs import Receipt, Run
-from holdfast.schema.sessions import FileChange, Session
-from holdfast.server.http.endpoint import Call, Endpoint, NoQuery, Nothing
-from holdfast.server.http.file_response import FileSlice
-from holdfast.server.http.request_bodies import (
+from holdfast.schema.api.request_bodies import (
+    EmptyBody,
     ExportQuery,
     ForkBody,
     MessagesQuery,
+    NoParameters,
     SessionBody,
     SessionPatch,
     SessionsQuery,
 )
-from holdfast.server.http.response_bodies import Export, Listed, SessionView, listed, public
+from holdfast.schema.api.response_bodies import PageView, SessionExport, SessionView
+from holdfast.schema.messages import Message, ToolResult, public_message
+from holdfast.schema.runs import Receipt, Run
+from holdfast.schema.sessions import FileChange, Session
+from holdfast.server.http.endpoint import Call, Endpoint
+from holdfast.server.http.file_response import FileSlice
 from holdfast.server.http.responses import Raw
 from holdfast.server.server_parts import ServerParts
+from holdfast.services.page_view import page_view
 
 _END = 10**15
 _PAGE = 500
 
 
-async def create_session(call: Call[SessionBody, NoQuery]) -> Session:
+async def create_session(call: Call[SessionBody, NoParameters]) -> Session:
     """Make an empty session."""
     return await call.parts.sessions.create(call.path["workspace_id"], title=call.body.title)
 
 
-async def list_sessions(call: Call[None, SessionsQuery]) -> Listed[Session]:
+async def list_sessions(call: Call[None, SessionsQuery]) -> PageView[Session]:
     """Sessions of a workspace, the one that was prompted last first; or the children of one."""
     parts, query = call.parts, call.query
     workspace = await parts.store.workspace(call.path["workspace_id"])
@@ -44,16 +47,16 @@ async def list_sessions(call: Call[None, SessionsQuery]) -> Listed[Session]:
         archived=None if query.archived else False,
         parent_id=query.parent,
     )
-    found = listed(page, cursor=parts.hub.cursor_at(page.at))
+    found = page_view(page, parts.hub)
     return replace(found, items=tuple(_with_clients(parts, session) for session in found.items))
 
 
-async def get_session(call: Call[None, NoQuery]) -> SessionView:
+async def get_session(call: Call[None, NoParameters]) -> SessionView:
     """A session with its queue, its tasks and who looks at it."""
     return await _view(call.parts, call.path["session_id"])
 
 
-async def change_session(call: Call[SessionPatch, NoQuery]) -> Session:
+async def change_session(call: Call[SessionPatch, NoParameters]) -> Session:
     """Name a session, archive it, or bring it back."""
     title, archived = call.body.title, call.body.archived
     session = await call.parts.sessions.change(
@@ -64,12 +67,12 @@ async def change_session(call: Call[SessionPatch, NoQuery]) -> Session:
     return _with_clients(call.parts, session)
 
 
-async def delete_session(call: Call[Nothing, NoQuery]) -> Receipt:
+async def delete_session(call: Call[EmptyBody, NoParameters]) -> Receipt:
     """Delete a session with all that was said in it. What runs is cancelled first."""
     return await call.parts.engine.delete_session(call.path["session_id"])
 
 
-async def list_messages(call: Call[None, MessagesQuery]) -> Listed[Message]:
+async def list_messages(call: Call[None, MessagesQuery]) -> PageView[Message]:
     """Messages in order: from the start, after a place, or the last ones before a place (or the `end`)."""
     parts, query = call.parts, call.query
     if query.after is not None and query.before is not None:
@@ -77,32 +80,32 @@ async def list_messages(call: Call[None, MessagesQuery]) -> Listed[Message]:
     before = None if query.before is None else _END if query.before == "end" else int(query.before)
     after = None if query.after is None else int(query.after)
     page = await parts.store.messages(call.path["session_id"], limit=query.limit, after=after, before=before)
-    found = listed(page, cursor=parts.hub.cursor_at(page.at))
-    return replace(found, items=tuple(public(message) for message in found.items))
+    found = page_view(page, parts.hub)
+    return replace(found, items=tuple(public_message(message) for message in found.items))
 
 
-async def fork(call: Call[ForkBody, NoQuery]) -> Session:
+async def fork(call: Call[ForkBody, NoParameters]) -> Session:
     """A new session with the messages up to one of them, or with all. Files are not touched."""
     return await call.parts.sessions.fork(call.path["session_id"], message_id=call.body.message_id)
 
 
-async def changes(call: Call[None, NoQuery]) -> Listed[FileChange]:
+async def changes(call: Call[None, NoParameters]) -> PageView[FileChange]:
     """The files that the agent changed, with diffs."""
     cursor = call.parts.hub.cursor
-    return Listed(await call.parts.sessions.changes(call.path["session_id"]), cursor)
+    return PageView(await call.parts.sessions.changes(call.path["session_id"]), cursor)
 
 
-async def export(call: Call[None, ExportQuery]) -> Export | Raw:
+async def export(call: Call[None, ExportQuery]) -> SessionExport | Raw:
     """The whole session, as JSON or as Markdown."""
     parts, session_id = call.parts, call.path["session_id"]
     if call.query.format == "markdown":
         text = await parts.sessions.export_markdown(session_id)
         return Raw(text.encode(), kind=b"text/markdown; charset=utf-8")
     session = await parts.store.session(session_id)
-    return Export(session, await _all_runs(parts, session_id), await parts.sessions.export_messages(session_id))
+    return SessionExport(session, await _all_runs(parts, session_id), await parts.sessions.export_messages(session_id))
 
 
-async def call_output(call: Call[None, NoQuery]) -> FileSlice | Raw:
+async def call_output(call: Call[None, NoParameters]) -> FileSlice | Raw:
     """The whole output of a tool call. Takes a `Range` of bytes."""
     output = await call.parts.store.call_output(call.path["call_id"])
     if not output.path:
@@ -156,14 +159,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         gives=_GIVES,
         errors=(NotFound,),
     ),
-    Endpoint("GET", _SESSIONS, list_sessions, query=SessionsQuery, answer=Listed[Session], errors=_KNOWN),
+    Endpoint("GET", _SESSIONS, list_sessions, query=SessionsQuery, answer=PageView[Session], errors=_KNOWN),
     Endpoint("GET", _SESSION, get_session, answer=SessionView, errors=_KNOWN),
     Endpoint("PATCH", _SESSION, change_session, body=SessionPatch, answer=Session, errors=(*_KNOWN, Conflict)),
-    Endpoint("DELETE", _SESSION, delete_session, body=Nothing, answer=Receipt, errors=_KNOWN),
+    Endpoint("DELETE", _SESSION, delete_session, body=EmptyBody, answer=Receipt, errors=_KNOWN),
     Endpoint(
         *("GET", f"{_SESSION}/messages", list_messages),
         query=MessagesQuery,
-        answer=Listed[Message],
+        answer=PageView[Message],
         errors=(*_KNOWN, BadRequest),
     ),
     Endpoint(
@@ -174,11 +177,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         gives=_GIVES,
         errors=(*_KNOWN, Conflict),
     ),
-    Endpoint("GET", f"{_SESSION}/changes", changes, answer=Listed[FileChange], errors=_KNOWN),
+    Endpoint("GET", f"{_SESSION}/changes", changes, answer=PageView[FileChange], errors=_KNOWN),
     Endpoint(
         *("GET", f"{_SESSION}/export", export),
         query=ExportQuery,
-        answer=Export,
+        answer=SessionExport,
         other_kinds=("text/markdown",),
         errors=_KNOWN,
     ),

@@ -8,22 +8,30 @@ from typing import Any
 from holdfast.config import ActiveProvider, Catalogue, Config, ResolvedModel, plain
 from holdfast.config.config_schema import config_schema
 from holdfast.errors import ConfigError, NoModel, NotFound
-from holdfast.schema.base import encode
-from holdfast.server.http.endpoint import Call, Endpoint, NoQuery
-from holdfast.server.http.request_bodies import ConfigPatch, KeyBody, ModelsQuery, SearchQuery, StatsQuery, TestBody
-from holdfast.server.http.request_parsing import check_depth
-from holdfast.server.http.response_bodies import (
+from holdfast.schema.api.request_bodies import (
+    ConfigPatch,
+    KeyBody,
+    ModelsQuery,
+    NoParameters,
+    ProviderTestBody,
+    SearchQuery,
+    StatsQuery,
+)
+from holdfast.schema.api.response_bodies import (
     ConfigView,
     KeyView,
-    Listed,
     ModelsView,
     ModelView,
+    PageView,
+    ProviderTestView,
     ProviderView,
     StatsView,
 )
+from holdfast.schema.base import encode
+from holdfast.schema.sessions import SearchHit
+from holdfast.server.http.endpoint import Call, Endpoint
+from holdfast.server.http.request_parsing import check_depth
 from holdfast.server.http.responses import Raw
-from holdfast.services.setting_service import ProviderTest
-from holdfast.store import Hit
 
 _STATS_DAYS = 30
 
@@ -39,31 +47,31 @@ async def models(call: Call[None, ModelsQuery]) -> ModelsView:
     )
 
 
-async def get_config(call: Call[None, NoQuery]) -> ConfigView:
+async def get_config(call: Call[None, NoParameters]) -> ConfigView:
     """The settings in effect, each with where it came from."""
     return _config(await call.parts.configuring.config(call.path["workspace_id"]))
 
 
-async def change_config(call: Call[ConfigPatch, NoQuery]) -> ConfigView:
+async def change_config(call: Call[ConfigPatch, NoParameters]) -> ConfigView:
     """Change the user's settings, all of the given or none."""
     check_depth(call.body.changes, name="changes")
     workspace_id = call.path["workspace_id"]
     return _config(await call.parts.configuring.change(call.body.changes, workspace_id=workspace_id))
 
 
-async def config_description(call: Call[None, NoQuery]) -> Raw:
+async def config_description(call: Call[None, NoParameters]) -> Raw:
     """JSON Schema of the configuration."""
     return Raw(encode(config_schema()))
 
 
-async def set_key(call: Call[KeyBody, NoQuery]) -> KeyView:
+async def set_key(call: Call[KeyBody, NoParameters]) -> KeyView:
     """Store a provider's key, or forget it."""
     provider, key = call.path["provider"], call.body.key
     await call.parts.configuring.set_key(provider, key)
     return KeyView(provider, stored=key is not None)
 
 
-async def try_provider(call: Call[TestBody, NoQuery]) -> ProviderTest:
+async def try_provider(call: Call[ProviderTestBody, NoParameters]) -> ProviderTestView:
     """Ask a provider for one word, and say how that went."""
     return await call.parts.configuring.test(call.path["provider"], model=call.body.model)
 
@@ -82,12 +90,12 @@ async def stats(call: Call[None, StatsQuery]) -> StatsView:
     )
 
 
-async def search(call: Call[None, SearchQuery]) -> Listed[Hit]:
+async def search(call: Call[None, SearchQuery]) -> PageView[SearchHit]:
     """Messages of past sessions that contain all the words, best first."""
     query, cursor = call.query, call.parts.hub.cursor
     if query.workspace is not None:
         await call.parts.store.workspace(query.workspace)
-    return Listed(await call.parts.store.search(query.q, workspace_id=query.workspace, limit=query.limit), cursor)
+    return PageView(await call.parts.store.search(query.q, workspace_id=query.workspace, limit=query.limit), cursor)
 
 
 def _provider(provider: ActiveProvider) -> ProviderView:
@@ -143,10 +151,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("PUT", "/v1/providers/{provider}/key", set_key, body=KeyBody, answer=KeyView, errors=(NotFound,)),
     Endpoint(
         *("POST", "/v1/providers/{provider}/test", try_provider),
-        body=TestBody,
-        answer=ProviderTest,
+        body=ProviderTestBody,
+        answer=ProviderTestView,
         errors=(NotFound, NoModel),
     ),
     Endpoint("GET", "/v1/stats", stats, query=StatsQuery, answer=StatsView),
-    Endpoint("GET", "/v1/search", search, query=SearchQuery, answer=Listed[Hit], errors=(NotFound,)),
+    Endpoint("GET", "/v1/search", search, query=SearchQuery, answer=PageView[SearchHit], errors=(NotFound,)),
 )

@@ -7,9 +7,9 @@ import sqlite3
 import msgspec
 
 from holdfast.errors import NotFound
-from holdfast.schema.approvals import Approval, Question
+from holdfast.schema.approvals import Approval, Grant, Question
 from holdfast.schema.base import encode
-from holdfast.store.records import Grant, Page
+from holdfast.store.records import Page
 from holdfast.store.sqlite import event_log
 from holdfast.store.sqlite.transaction import Transaction, conflict
 from holdfast.store.writes import RemoveGrants, ResolveApproval, ResolveQuestion

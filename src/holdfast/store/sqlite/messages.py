@@ -11,7 +11,8 @@ import msgspec
 from holdfast.errors import NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.messages import Finish, Message, Shell, Summary, Text, read_message
-from holdfast.store.records import Hit, Page
+from holdfast.schema.sessions import SearchHit
+from holdfast.store.records import Page
 from holdfast.store.sqlite import event_log
 from holdfast.store.sqlite.lookup import require_session
 from holdfast.store.sqlite.transaction import Transaction, conflict
@@ -136,7 +137,7 @@ _NEW = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.bo
     WHERE indexed = 0 AND (:workspace IS NULL OR sessions.workspace_id = :workspace) ORDER BY messages.n DESC"""
 
 
-def search(sql: sqlite3.Connection, q: str, *, workspace_id: str | None, limit: int) -> tuple[Hit, ...]:
+def search(sql: sqlite3.Connection, q: str, *, workspace_id: str | None, limit: int) -> tuple[SearchHit, ...]:
     """New texts first, read one by one; then the index, best first. Without an index all texts stay new."""
     words = q.replace("\0", " ").casefold().split()  # SQLite's own text ends at a NUL
     if not words:
@@ -154,10 +155,10 @@ def has_search_index(sql: sqlite3.Connection) -> bool:
     return sql.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search'").fetchone() is not None
 
 
-def _hit(row: tuple[Any, ...], words: list[str]) -> Hit:
+def _hit(row: tuple[Any, ...], words: list[str]) -> SearchHit:
     workspace_id, session_id, title, body, text = row
     found = read_message(body)
-    return Hit(
+    return SearchHit(
         workspace_id=workspace_id,
         session_id=session_id,
         session_title=title,

@@ -12,23 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import BadRequest, StoreUnwritable
-from holdfast.schema.approvals import Approval, Question
+from holdfast.schema.approvals import Approval, Grant, Question
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
-from holdfast.schema.sessions import Job, Session, Todo, Workspace
+from holdfast.schema.sessions import Job, SearchHit, Session, Todo, Workspace
+from holdfast.schema.usage import ToolRow, UsageRow
 from holdfast.store.protocol import Listener, LogPage
-from holdfast.store.records import (
-    CallOutput,
-    FileSnapshot,
-    Grant,
-    Hit,
-    LaneRows,
-    Page,
-    RunRecord,
-    StoredAnswer,
-    ToolRow,
-    UsageRow,
-)
+from holdfast.store.records import CallOutput, FileSnapshot, LaneRows, Page, RunRecord, StoredAnswer
 from holdfast.store.sqlite import approvals, database_file, event_log, messages, runs, sessions, tool_records
 from holdfast.store.sqlite.database_file import Connect, OwnerLock
 from holdfast.store.sqlite.reader_threads import Readers
@@ -272,7 +262,7 @@ class SqliteStore:
     async def messages_since_summary(self, session_id: str) -> tuple[Message, ...]:
         return await self._read(partial(messages.since_summary, session_id=session_id))
 
-    async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[Hit, ...]:
+    async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[SearchHit, ...]:
         return await self._read(partial(messages.search, q=q, workspace_id=workspace_id, limit=limit))
 
     async def approval(self, approval_id: str) -> Approval:

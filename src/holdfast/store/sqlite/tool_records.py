@@ -10,8 +10,8 @@ import msgspec
 from holdfast.errors import NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.sessions import Job, Todo
-from holdfast.schema.usage import Usage
-from holdfast.store.records import CallOutput, FileSnapshot, Page, StoredAnswer, ToolRow, UsageRow
+from holdfast.schema.usage import ToolRow, Usage, UsageRow
+from holdfast.store.records import CallOutput, FileSnapshot, Page, StoredAnswer
 from holdfast.store.sqlite import event_log, sessions
 from holdfast.store.sqlite.transaction import Transaction, conflict
 from holdfast.store.writes import AddToolUse, AddUsage, MoveSnapshot, PutTodos, RecordRead

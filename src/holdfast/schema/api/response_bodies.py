@@ -1,36 +1,61 @@
-"""What servers answer, beyond the words of the system. Everything has a default: other versions say less or more."""
+"""What the server answers, where it is more than one of the values in `schema`.
+
+The server always sends every field. The defaults are for clients: other versions of the server send fewer fields.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
+
+from msgspec import Meta
 
 from holdfast.schema.base import Value
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Queue, Run
 from holdfast.schema.sessions import Client, Session, Todo
-from holdfast.schema.usage import Usage
+from holdfast.schema.usage import ToolRow, UsageRow
 
 T = TypeVar("T")
 
 
+class ErrorDetail(Value, frozen=True):
+    code: str
+    """Stable; programs decide by it."""
+    message: str
+    """For people."""
+    detail: dict[str, Any] = {}
+
+
+class ErrorBody(Value, frozen=True):
+    """The body of every answer with an error status."""
+
+    error: ErrorDetail
+
+
 class Health(Value, frozen=True):
-    status: str
     version: str
     build: str = ""
-    """Names the code that runs, where one version has many builds; empty if the server does not say."""
+    """Names the code that runs, where one version has many builds; empty if the server does not send it."""
+    status: Annotated[str, Meta(extra_json_schema={"enum": ["ok", "stopping"]})] = "ok"
 
 
-class ServerInfo(Value, frozen=True):
+class ServerView(Value, frozen=True, kw_only=True):
     version: str
     build: str = ""
     pid: int = 0
     uptime: float = 0.0
+    """Seconds."""
     stopping: bool = False
     workspaces: int = 0
+    """Number of open workspaces."""
     clients: int = 0
     streams: int = 0
     active_runs: int = 0
     queued_runs: int = 0
+
+
+class StopView(Value, frozen=True):
+    stopping: bool = True
 
 
 class BackupView(Value, frozen=True):
@@ -39,58 +64,36 @@ class BackupView(Value, frozen=True):
     """Bytes."""
 
 
-class Page(Value, Generic[T], frozen=True):
-    """Part of a list, and the cursor it is true at (`E7`)."""
+class PageView(Value, Generic[T], frozen=True):
+    """A list, or a page of one, and the cursor it is true at (`E7`)."""
 
     items: tuple[T, ...] = ()
+    cursor: str = ""
     next: str | None = None
-    """Give it as ``after`` or ``before`` for the rest in the same direction; ``None`` at the end."""
-    cursor: str | None = None
+    """Give it as ``after`` or ``before`` for the rest in the same direction; ``null`` at the end."""
 
 
 class SessionView(Session, frozen=True, kw_only=True):
-    """A session with what a client that joins needs first."""
+    """A session with what a client needs first when it joins."""
 
-    cursor: str | None = None
-    queue: Queue | None = None
+    cursor: str = ""
+    queue: Queue = Queue("")
     todos: tuple[Todo, ...] = ()
     attached: tuple[Client, ...] = ()
-    """Who looks at it now."""
+    """The clients that view it now (`W7`)."""
 
 
-class Export(Value, frozen=True):
+class SessionExport(Value, frozen=True):
     session: Session
     runs: tuple[Run, ...] = ()
     messages: tuple[Message, ...] = ()
-
-
-class GrantView(Value, frozen=True):
-    """A remembered approval: for a session, or for the workspace."""
-
-    id: str
-    rule: str
-    session_id: str | None = None
-    created_at: str = ""
-    created_by: str = ""
 
 
 class FilesView(Value, frozen=True):
     items: tuple[str, ...] = ()
 
 
-class HitView(Value, frozen=True):
-    """A message that a search found."""
-
-    workspace_id: str
-    session_id: str
-    message_id: str
-    session_title: str = ""
-    role: str = ""
-    created_at: str = ""
-    excerpt: str = ""
-
-
-class ProviderView(Value, frozen=True):
+class ProviderView(Value, frozen=True, kw_only=True):
     id: str
     name: str = ""
     wire: str = ""
@@ -104,7 +107,7 @@ class ProviderView(Value, frozen=True):
     """Where its key comes from; never the key."""
 
 
-class ModelView(Value, frozen=True):
+class ModelView(Value, frozen=True, kw_only=True):
     name: str
     """``provider/model``."""
     title: str = ""
@@ -120,17 +123,18 @@ class ModelsView(Value, frozen=True):
     providers: tuple[ProviderView, ...] = ()
     models: tuple[ModelView, ...] = ()
     large: str | None = None
-    """What a run uses that names no model."""
+    """The model of a run that names none."""
     small: str | None = None
 
 
-class ConfigView(Value, frozen=True):
+class ConfigView(Value, frozen=True, kw_only=True):
     values: dict[str, Any] = {}
+    """Every setting in effect; secrets hidden."""
     origins: dict[str, str] = {}
-    """By dotted key: which layer said it."""
+    """By dotted key: the layer that set it."""
     files: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
-    """Project files that are not read before their directory is trusted."""
+    """Project files that are not read until their directory is trusted."""
     warnings: tuple[str, ...] = ()
 
 
@@ -143,26 +147,11 @@ class ProviderTestView(Value, frozen=True):
     """Whether a provider answers with its key."""
 
     provider: str
-    ok: bool
     model: str = ""
+    ok: bool = False
     seconds: float = 0.0
     code: str = ""
     message: str = ""
-
-
-class UsageRow(Value, frozen=True):
-    day: str
-    model: str
-    usage: Usage = Usage()
-    runs: int = 0
-    steps: int = 0
-
-
-class ToolRow(Value, frozen=True):
-    day: str
-    tool: str
-    calls: int = 0
-    failed: int = 0
 
 
 class StatsView(Value, frozen=True):

@@ -1,0 +1,279 @@
+"""What clients send: request bodies and query parameters. Their bounds are part of the OpenAPI description.
+
+The bounds hold for what the server decodes. Values that a client builds itself are checked when the server reads them.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from holdfast.schema.approvals import Decision
+from holdfast.schema.runs import After, Delivery, Mode, RunState
+
+
+class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Base of request bodies. An unknown field is an error, so that the sender learns of a typing mistake."""
+
+    constraints: ClassVar[dict[str, Any]] = {}
+    """JSON Schema keywords for what holds between its fields."""
+
+
+class QueryParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of query parameters."""
+
+
+class EmptyBody(RequestBody, frozen=True):
+    """No fields."""
+
+
+class NoParameters(QueryParameters, frozen=True):
+    """No parameters."""
+
+
+Id = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$(?!\n)", description="1 to 128 plain characters.")
+]
+SessionTitle = Annotated[str, Meta(max_length=500)]
+ShortText = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+_NOT_BLANK = r"[^\s\x1c-\x1f\x85]"
+"""A character that no language's regular expressions count as white space."""
+
+
+class OpenWorkspaceBody(RequestBody, frozen=True):
+    """The directory to open."""
+
+    path: Annotated[str, Meta(pattern=r"^/", max_length=4096, description="An absolute path.")]
+
+
+class StopServerBody(RequestBody, frozen=True):
+    if_idle: bool = False
+    """Stop only if nothing is unfinished; else ``409``."""
+
+
+class SessionBody(RequestBody, frozen=True):
+    title: SessionTitle = ""
+
+
+class SessionPatch(RequestBody, frozen=True):
+    title: SessionTitle | UnsetType = UNSET
+    archived: bool | UnsetType = UNSET
+
+
+class Attachment(RequestBody, frozen=True, tag_field="type", tag="file"):
+    """A file that goes with a prompt: its text, or its bytes as base64."""
+
+    constraints = {
+        "oneOf": [
+            {"required": ["text"], "properties": {"text": {"type": "string"}, "data": {"type": "null"}}},
+            {"required": ["data"], "properties": {"data": {"type": "string"}, "text": {"type": "null"}}},
+        ]
+    }
+
+    name: Annotated[str, Meta(min_length=1, max_length=1000)]
+    media_type: Annotated[str, Meta(pattern=r"^[!-~]{1,100}$(?!\n)")]
+    text: str | None = None
+    data: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+/]*={0,2}$(?!\n)")] | None = None
+
+
+class LimitsBody(RequestBody, frozen=True):
+    max_steps: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    max_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
+    max_cost: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
+
+
+class PromptBody(RequestBody, frozen=True):
+    """A prompt and the settings of its run. A blank prompt needs an attached text."""
+
+    constraints = {
+        "anyOf": [
+            {"required": ["prompt"], "properties": {"prompt": {"pattern": _NOT_BLANK}}},
+            {
+                "required": ["attachments"],
+                "properties": {
+                    "attachments": {
+                        "contains": {"required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
+                    }
+                },
+            },
+        ]
+    }
+
+    prompt: str = ""
+    run_id: Id | None = None
+    """Chosen by the client: a repeated request with the same id is the same run."""
+    attachments: Annotated[tuple[Attachment, ...], Meta(max_length=100)] = ()
+    delivery: Delivery = "queue"
+    after: After = "any"
+    model: ShortText | None = None
+    mode: Mode | None = None
+    limits: LimitsBody = LimitsBody()
+    interactive: bool = True
+    effort: ShortText | None = None
+    output_schema: dict[str, Any] | None = None
+
+
+class FirstPromptBody(PromptBody, frozen=True):
+    """The same, for the first run of a new session."""
+
+    title: SessionTitle = ""
+
+
+class LaneCommandBody(RequestBody, frozen=True):
+    """A command that goes through the lane of a session like a prompt."""
+
+    run_id: Id | None = None
+
+
+class ShellBody(LaneCommandBody, frozen=True, kw_only=True):
+    command: Annotated[str, Meta(pattern=_NOT_BLANK, max_length=20_000)]
+
+
+class UndoBody(LaneCommandBody, frozen=True):
+    to_message_id: Id | None = None
+
+
+class RunPatch(RequestBody, frozen=True):
+    """At least one of the two."""
+
+    constraints = {"minProperties": 1}
+
+    prompt: str | UnsetType = UNSET
+    """May be blank only if a text is attached."""
+    position: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
+
+
+class CancelBody(RequestBody, frozen=True):
+    scope: Literal["session", "active"] = "session"
+
+
+class ForkBody(RequestBody, frozen=True):
+    message_id: Id | None = None
+
+
+class ApprovalBody(RequestBody, frozen=True):
+    decision: Decision
+    pattern: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=4000)], ...], Meta(max_length=50)] = ()
+    feedback: Annotated[str, Meta(max_length=20_000)] = ""
+
+
+class QuestionBody(RequestBody, frozen=True):
+    """Either the answers, one list per question, or ``dismiss``."""
+
+    constraints = {
+        "oneOf": [
+            {"required": ["answers"], "properties": {"answers": {"type": "array"}, "dismiss": {"const": False}}},
+            {"required": ["dismiss"], "properties": {"answers": {"type": "null"}, "dismiss": {"const": True}}},
+        ]
+    }
+
+    answers: (
+        Annotated[
+            tuple[Annotated[tuple[Annotated[str, Meta(max_length=20_000)], ...], Meta(max_length=50)], ...],
+            Meta(max_length=10),
+        ]
+        | None
+    ) = None
+    dismiss: bool = False
+
+
+class ConfigPatch(RequestBody, frozen=True):
+    """Values by dotted key; ``null`` removes one. All are changed, or none."""
+
+    changes: Annotated[dict[str, Any], Meta(min_length=1, max_length=100)]
+
+
+class KeyBody(RequestBody, frozen=True):
+    key: Annotated[str, Meta(pattern=r"^[!-~]{1,4096}$(?!\n)")] | None
+    """``null`` removes it."""
+
+
+class ProviderTestBody(RequestBody, frozen=True):
+    model: ShortText | None = None
+
+
+class BackupBody(RequestBody, frozen=True):
+    path: Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=4096, description="A file that does not exist yet.")]
+
+
+class TrustBody(RequestBody, frozen=True):
+    trusted: bool = True
+
+
+PageSize = Annotated[int, Meta(ge=1, le=1000)]
+PagePosition = Annotated[str, Meta(pattern=r"^[0-9]{1,15}$(?!\n)", description="`next` of the previous page.")]
+SearchText = Annotated[str, Meta(max_length=1000)]
+
+
+class StreamQuery(QueryParameters, frozen=True):
+    after: Annotated[str, Meta(max_length=200)] | None = None
+    """The cursor to continue from; ``Last-Event-ID`` takes precedence."""
+    session: Id | None = None
+    viewing: Id | None = None
+
+
+class SessionsQuery(QueryParameters, frozen=True):
+    limit: PageSize = 50
+    before: PagePosition | None = None
+    q: SearchText | None = None
+    archived: bool = False
+    parent: Id | None = None
+
+
+class MessagesQuery(QueryParameters, frozen=True):
+    limit: PageSize = 100
+    after: PagePosition | None = None
+    before: Annotated[str, Meta(pattern=r"^([0-9]{1,15}|end)$(?!\n)")] | None = None
+    """``end``: the last messages."""
+
+
+class RunsQuery(QueryParameters, frozen=True):
+    limit: PageSize = 50
+    before: PagePosition | None = None
+    state: tuple[RunState, ...] = ()
+
+
+class RunQuery(QueryParameters, frozen=True):
+    wait: Annotated[float, Meta(ge=0, le=600, description="Seconds to wait for the end of the run.")] = 0.0
+
+
+class ExportQuery(QueryParameters, frozen=True):
+    format: Literal["json", "markdown"] = "json"
+
+
+class FilesQuery(QueryParameters, frozen=True):
+    q: SearchText = ""
+    limit: Annotated[int, Meta(ge=1, le=200)] = 20
+
+
+class GrantsQuery(QueryParameters, frozen=True):
+    session: Id | None = None
+
+
+class RemoveGrantsQuery(GrantsQuery, frozen=True):
+    id: Id | None = None
+    """One grant; without it, all."""
+
+
+class JobsQuery(QueryParameters, frozen=True):
+    running: bool = False
+
+
+class ModelsQuery(QueryParameters, frozen=True):
+    workspace: Id | None = None
+
+
+class StatsQuery(QueryParameters, frozen=True):
+    since: date | None = None
+    until: date | None = None
+
+
+class SearchQuery(QueryParameters, frozen=True):
+    q: Annotated[str, Meta(min_length=1, max_length=1000)]
+    workspace: Id | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
