@@ -22,8 +22,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from holdfast.store import open_store
-from holdfast.tools.edit import Edit
-from holdfast.tools.grep import Grep
+from holdfast.tools.edit import EditTool
+from holdfast.tools.grep import GrepTool
 from holdfast.tools.search.ripgrep import ripgrep_command
 from tests.store.building import new_session, new_workspace
 from tests.support.filebox import Filebox
@@ -122,10 +122,10 @@ async def _measure(box: Filebox, *, rounds: int) -> None:
 
     async def tool_edit(number: int) -> None:
         names = _name(number).decode(), _name(number + 1).decode()
-        await session.call(Edit(), path=other, old_text=names[0], new_text=names[1])
+        await session.call(EditTool(), path=other, old_text=names[0], new_text=names[1])
 
     await _compare("view", bare_view, lambda number: session.view(other), rounds=rounds)
-    await _compare("grep", bare_grep, lambda number: session.call(Grep(), pattern="_7_29"), rounds=rounds)
+    await _compare("grep", bare_grep, lambda number: session.call(GrepTool(), pattern="_7_29"), rounds=rounds)
     await session.view(other)
     await _compare("edit", bare_edit, tool_edit, rounds=rounds)
 

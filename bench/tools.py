@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from holdfast.tools.bash import Bash, BashArguments
+from holdfast.tools.bash import BashArguments, BashTool
 from tests.support.toolbox import Toolbox
 from tests.support.zoo import ZOO
 
@@ -31,7 +31,7 @@ _FLOOD = "head -c 50000000 /dev/zero | tr '\\0' x"
 
 
 class Clocked:
-    def __init__(self, bash: Bash) -> None:
+    def __init__(self, bash: BashTool) -> None:
         self._bash = bash
         self.wall: list[float] = []
         self.cpu: list[float] = []
@@ -45,13 +45,13 @@ class Clocked:
     def _cpu(self) -> float:
         usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         total = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-        if pid := self._bash.keepers.pid:
+        if pid := self._bash.launcher.pid:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
         return total
 
 
-async def _compare(name: str, bash: Bash, bare: Work, tool: Work, *, rounds: int) -> None:
+async def _compare(name: str, bash: BashTool, bare: Work, tool: Work, *, rounds: int) -> None:
     bares, tools = Clocked(bash), Clocked(bash)
     for _ in range(2):
         await bare()
@@ -77,13 +77,13 @@ async def _bare(command: str, directory: Path) -> None:
     await process.communicate()
 
 
-async def _tool(bash: Bash, toolbox: Toolbox, command: str) -> None:
+async def _tool(bash: BashTool, toolbox: Toolbox, command: str) -> None:
     context, arguments = toolbox.context(), BashArguments(command)
     output = await bash.run(arguments, context, await bash.plan(arguments, context))
     assert output.status == "ok", output.text
 
 
-async def _cancels(bash: Bash, toolbox: Toolbox, *, rounds: int) -> None:
+async def _cancels(bash: BashTool, toolbox: Toolbox, *, rounds: int) -> None:
     """From the cancel to the verified death of the tree."""
     for animal in ("plain", "ignores_signals", "fifty"):
         took = []
@@ -105,7 +105,7 @@ async def _cancels(bash: Bash, toolbox: Toolbox, *, rounds: int) -> None:
 
 async def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        bash, toolbox = Bash(), Toolbox(Path(directory))
+        bash, toolbox = BashTool(), Toolbox(Path(directory))
         where = toolbox.workspace
         await _compare(
             "bash true", bash, lambda: _bare("true", where), lambda: _tool(bash, toolbox, "true"), rounds=rounds

@@ -27,8 +27,8 @@ from holdfast.schema.events import (
 from holdfast.schema.messages import Context, Finish, Message, Reasoning, Summary, Text, ToolCall, ToolResult, text_of
 from holdfast.schema.runs import Run
 from holdfast.schema.usage import Usage
-from holdfast.tools.protocol import Context as ToolContext
-from holdfast.tools.protocol import Output
+from holdfast.tools.protocol import ToolContext as ToolContext
+from holdfast.tools.protocol import ToolOutput
 from tests.support.turning import Echo, TurnHouse, Word, turning
 
 Answers = str | Act | tuple[Act, ...]
@@ -531,14 +531,14 @@ async def test_secrets_do_not_leave_through_errors_displays_or_progress(tmp_path
     class Leaking(Echo):
         name = "leaking"
 
-        async def act(self, arguments: Word, context: ToolContext) -> Output:
+        async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
             await self.gates.pass_through("leak")
-            return Output("s3cret", display={"diff": "+s3cret", "lines": ["s3cret", 1]})
+            return ToolOutput("s3cret", display={"diff": "+s3cret", "lines": ["s3cret", 1]})
 
     class Failing(Echo):
         name = "failing"
 
-        async def act(self, arguments: Word, context: ToolContext) -> Output:
+        async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
             raise NotFound("there is no s3cret here")
 
     async with turning(tmp_path, model((Call("leaking", {"word": "s3cret"}), Call("failing")), "ok")) as house:

@@ -14,10 +14,10 @@ from holdfast.errors import StoreConflict
 from holdfast.schema.events import FileChanged
 from holdfast.store.records import FileSnapshot
 from holdfast.store.writes import Batch, Committed, MoveSnapshot, PutSnapshot, RecordRead
-from holdfast.tools.edit import Edit
-from holdfast.tools.protocol import Context, Output, Plan, Tool
-from holdfast.tools.view import View
-from holdfast.tools.write import Write
+from holdfast.tools.edit import EditTool
+from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan
+from holdfast.tools.view import ViewTool
+from holdfast.tools.write import WriteTool
 from holdfast.workspace.undo.blob_store import Blobs
 from holdfast.workspace.undo.file_snapshots import Records, SessionFiles
 from holdfast.workspace.undo.restore import Report, Undo
@@ -106,7 +106,7 @@ class Session:
         self.run_id = run_id
         self._context = context
 
-    def context(self) -> Context:
+    def context(self) -> ToolContext:
         """One per call, as the turn makes them."""
         box = self.box
         call_id = box.new_id("call")
@@ -127,7 +127,7 @@ class Session:
             "redact": str,
             "files": files,
         }
-        return Context(
+        return ToolContext(
             **(given | self._context),
             session_id=self.session_id,
             run_id=self.run_id,
@@ -142,10 +142,12 @@ class Session:
             jobs=nothing,
             asker=nothing,
             todos=nothing,
-            children=nothing,
+            subagents=nothing,
         )
 
-    async def call(self, tool: Tool[Any], *, between: Callable[[], object] = lambda: None, **arguments: Any) -> Output:
+    async def call(
+        self, tool: Tool[Any], *, between: Callable[[], object] = lambda: None, **arguments: Any
+    ) -> ToolOutput:
         """Plan, approval (where something may happen in between), run."""
         given = msgspec.convert(arguments, tool.arguments)
         context = self.context()
@@ -153,17 +155,17 @@ class Session:
         await asyncio.to_thread(between)
         return await tool.run(given, context, plan)
 
-    async def plan(self, tool: Tool[Any], **arguments: Any) -> Plan:
+    async def plan(self, tool: Tool[Any], **arguments: Any) -> ToolPlan:
         return await tool.plan(msgspec.convert(arguments, tool.arguments), self.context())
 
     async def view(self, path: str, **arguments: Any) -> str:
-        return (await self.call(View(), path=path, **arguments)).text
+        return (await self.call(ViewTool(), path=path, **arguments)).text
 
     async def edit(self, path: str, old: str, new: str, **arguments: Any) -> str:
-        return (await self.call(Edit(), path=path, old_text=old, new_text=new, **arguments)).text
+        return (await self.call(EditTool(), path=path, old_text=old, new_text=new, **arguments)).text
 
     async def write(self, path: str, content: str, **arguments: Any) -> str:
-        return (await self.call(Write(), path=path, content=content, **arguments)).text
+        return (await self.call(WriteTool(), path=path, content=content, **arguments)).text
 
     async def undo(self, *runs: str) -> Report:
         return await self.box.undoing().undo(self.session_id, run_id="run_undo", runs=runs or None)

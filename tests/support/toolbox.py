@@ -14,7 +14,7 @@ from holdfast.schema.runs import Outcome
 from holdfast.schema.sessions import Job, Todo
 from holdfast.tools.jobs import JobTable
 from holdfast.tools.process.command_environment import child_environment
-from holdfast.tools.protocol import Context
+from holdfast.tools.protocol import ToolContext
 
 
 def settings_of(**tables: Any) -> Settings:
@@ -99,9 +99,9 @@ class Toolbox:
         session_id: str = "ses_1",
         redact: Callable[[str], str] = str,
         **more: Any,
-    ) -> Context:
+    ) -> ToolContext:
         settings = settings or Settings()
-        return Context(
+        return ToolContext(
             workspace=self.workspace,
             session_id=session_id,
             run_id="run_1",
@@ -120,6 +120,6 @@ class Toolbox:
             jobs=self.table.for_session(session_id),
             asker=self.person,
             todos=self.todos,
-            children=self.nursery,
+            subagents=self.nursery,
             **more,
         )

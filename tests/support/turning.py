@@ -25,7 +25,7 @@ from holdfast.schema.sessions import Session, Workspace
 from holdfast.schema.tool_spec import ToolSpec
 from holdfast.store import Batch, Store, open_store
 from holdfast.store.writes import PutWorkspace
-from holdfast.tools.protocol import Context, Output, Plan, Tool
+from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan
 from tests.support.house import PATIENT, WORKSPACE, House
 from tests.support.scripted import Gates, ScriptedTurns
 
@@ -47,16 +47,16 @@ class _TestTool:
         self.said: dict[str, str] = {}
         """What came back, by call."""
 
-    async def plan(self, arguments: Word, context: Context) -> Plan:
-        return Plan(Subject(tool=self.name, effect="none", title=arguments.word))
+    async def plan(self, arguments: Word, context: ToolContext) -> ToolPlan:
+        return ToolPlan(Subject(tool=self.name, effect="none", title=arguments.word))
 
-    async def run(self, arguments: Word, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: Word, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         self.ran[context.call_id] += 1
         output = await self.act(arguments, context)
         self.said[context.call_id] = output.text
         return output
 
-    async def act(self, arguments: Word, context: Context) -> Output:
+    async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
         raise NotImplementedError
 
 
@@ -65,9 +65,9 @@ class Echo(_TestTool):
 
     name = "echo"
 
-    async def act(self, arguments: Word, context: Context) -> Output:
+    async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
         context.emit(arguments.word)
-        return Output(f"echo {arguments.word}")
+        return ToolOutput(f"echo {arguments.word}")
 
 
 class Gated(_TestTool):
@@ -75,9 +75,9 @@ class Gated(_TestTool):
 
     name = "gated"
 
-    async def act(self, arguments: Word, context: Context) -> Output:
+    async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
         await self.gates.pass_through(arguments.word)
-        return Output(f"passed {arguments.word}")
+        return ToolOutput(f"passed {arguments.word}")
 
 
 class Alone(Gated):
@@ -92,18 +92,18 @@ class Killed(_TestTool):
 
     name = "killed"
 
-    async def act(self, arguments: Word, context: Context) -> Output:
+    async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
         try:
             await self.gates.pass_through(arguments.word)
         except asyncio.CancelledError:
-            return Output("killed it", status="cancelled", killed=("sleep 100",))
-        return Output("done")
+            return ToolOutput("killed it", status="cancelled", killed=("sleep 100",))
+        return ToolOutput("done")
 
 
 class Broken(_TestTool):
     name = "broken"
 
-    async def act(self, arguments: Word, context: Context) -> Output:
+    async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
         if arguments.word == "tool":
             raise ToolError("it cannot be done")
         raise ZeroDivisionError("our own fault")
@@ -114,9 +114,9 @@ class Child(_TestTool):
 
     name = "child"
 
-    async def act(self, arguments: Word, context: Context) -> Output:
-        outcome = await context.children.run(agent="", prompt=arguments.word, title="child")
-        return Output(outcome.text, status="ok" if outcome.state == "completed" else "error")
+    async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
+        outcome = await context.subagents.run(agent="", prompt=arguments.word, title="child")
+        return ToolOutput(outcome.text, status="ok" if outcome.state == "completed" else "error")
 
 
 class TestToolbox:
@@ -150,7 +150,7 @@ class TestGate:
         self.asking: set[str] = set()
 
     async def permit(
-        self, handle: TurnHandle, call: ToolCall, plan: Plan, *, waiting: Callable[[], None]
+        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, waiting: Callable[[], None]
     ) -> Permitted | Denied:
         if call.name in self.asking:
             waiting()
@@ -167,9 +167,9 @@ class TestBench:
     def redact(self, text: str) -> str:
         return text.replace("s3cret", "[redacted]")
 
-    def context(self, handle: TurnHandle, call: ToolCall, *, emit: Any, progress: Any, adopted: Any) -> Context:
+    def context(self, handle: TurnHandle, call: ToolCall, *, emit: Any, progress: Any, adopted: Any) -> ToolContext:
         nobody: Any = None
-        return Context(
+        return ToolContext(
             workspace=self._directory,
             session_id=handle.run.session_id,
             run_id=handle.run.id,
@@ -188,7 +188,7 @@ class TestBench:
             jobs=nobody,
             asker=nobody,
             todos=nobody,
-            children=_SeatChildren(handle, adopted),
+            subagents=_SeatChildren(handle, adopted),
         )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.tools.process.command_process import MARK, Command, Running
-from holdfast.tools.process.process_table import Process, marked, process_of
+from holdfast.tools.process.command_process import MARK_VARIABLE, CommandSpec, RunningCommand
+from holdfast.tools.process.process_table import Process, find_process, processes_with_variable
 
 
 class Animal(NamedTuple):
@@ -82,9 +82,9 @@ ZOO: Mapping[str, Animal] = {
 }
 
 
-def command(script: str, mark: str, *, directory: Path = Path("/")) -> Command:
+def command(script: str, mark: str, *, directory: Path = Path("/")) -> CommandSpec:
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(directory)}
-    return Command(("bash", "-c", script), directory, environment, own(mark))
+    return CommandSpec(("bash", "-c", script), directory, environment, own(mark))
 
 
 def own(mark: str) -> str:
@@ -92,14 +92,14 @@ def own(mark: str) -> str:
     return f"{mark}-{os.getpid()}"
 
 
-async def until_ready(running: Running, count: int = 1) -> list[Process]:
+async def until_ready(running: RunningCommand, count: int = 1) -> list[Process]:
     """The processes that said they are ready, as the process table has them."""
     found = []
     while len(found) < count:
         line = await running.output.readline()
         assert line, f"the output ended after {len(found)} of {count}"
         if line.startswith(b"ready "):
-            process = await asyncio.to_thread(process_of, int(line.split()[1]))
+            process = await asyncio.to_thread(find_process, int(line.split()[1]))
             assert process, line
             found.append(process)
     return found
@@ -111,5 +111,9 @@ async def still_there(processes: list[Process], mark: str | None = None) -> list
 
 
 def _still_there(processes: list[Process], mark: str | None) -> list[Process]:
-    found = [p for p in processes if (now := process_of(p.pid)) is not None and now.started == p.started]
-    return found + ([*marked(f"{MARK}={own(mark)}"), *marked(f"{MARK}={mark}")] if mark else [])
+    found = [p for p in processes if (now := find_process(p.pid)) is not None and now.started == p.started]
+    return found + (
+        [*processes_with_variable(f"{MARK_VARIABLE}={own(mark)}"), *processes_with_variable(f"{MARK_VARIABLE}={mark}")]
+        if mark
+        else []
+    )

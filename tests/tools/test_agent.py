@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.schema.runs import Outcome, RunError
-from holdfast.tools.agent import Agent
-from holdfast.tools.protocol import Context, Output
+from holdfast.tools.agent import AgentTool
+from holdfast.tools.protocol import ToolContext, ToolOutput
 from tests.support.toolbox import Toolbox, settings_of
 
 
@@ -18,28 +18,28 @@ def toolbox(tmp_path: Path) -> Toolbox:
     return Toolbox(tmp_path)
 
 
-async def call(tool: Any, context: Context, **arguments: Any) -> Output:
+async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
     struct = msgspec.convert(arguments, tool.arguments)
     return await tool.run(struct, context, await tool.plan(struct, context))
 
 
 async def test_a_sub_agents_answer_is_the_result(toolbox: Toolbox) -> None:
-    output = await call(Agent(), toolbox.context(), title="Find it", prompt="Where is it?")
+    output = await call(AgentTool(), toolbox.context(), title="Find it", prompt="Where is it?")
     assert (output.text, output.status) == ("found it", "ok")
     assert toolbox.nursery.started == [("", "Where is it?", "Find it")]
 
 
 async def test_a_named_agent_must_be_configured(toolbox: Toolbox) -> None:
     context = toolbox.context(settings=settings_of(agents={"reviewer": {}}))
-    await call(Agent(), context, title="t", prompt="p", agent="reviewer")
+    await call(AgentTool(), context, title="t", prompt="p", agent="reviewer")
     assert toolbox.nursery.started == [("reviewer", "p", "t")]
     with pytest.raises(ToolError, match="no agent 'other'; agents: 'reviewer'"):
-        await call(Agent(), context, title="t", prompt="p", agent="other")
+        await call(AgentTool(), context, title="t", prompt="p", agent="other")
 
 
 async def test_a_sub_agent_that_did_not_finish_is_an_error_with_what_it_said(toolbox: Toolbox) -> None:
     error = RunError("overloaded", "the model is busy")
     toolbox.nursery.outcome = Outcome("failed", "provider", text="so far", error=error, left_running=("12 sleep",))
-    output = await call(Agent(), toolbox.context(), title="t", prompt="p")
+    output = await call(AgentTool(), toolbox.context(), title="t", prompt="p")
     assert output.text == "so far\n[the sub-agent did not finish: failed, provider: the model is busy]"
     assert (output.status, output.left_running) == ("error", ("12 sleep",))

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import QuestionItem
-from holdfast.tools.ask import Ask
-from holdfast.tools.protocol import Context, Output
+from holdfast.tools.ask import AskTool
+from holdfast.tools.protocol import ToolContext, ToolOutput
 from tests.support.toolbox import Toolbox
 
 
@@ -18,7 +18,7 @@ def toolbox(tmp_path: Path) -> Toolbox:
     return Toolbox(tmp_path)
 
 
-async def call(tool: Any, context: Context, **arguments: Any) -> Output:
+async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
     struct = msgspec.convert(arguments, tool.arguments)
     return await tool.run(struct, context, await tool.plan(struct, context))
 
@@ -30,7 +30,7 @@ async def test_questions_reach_the_person_and_answers_the_model(toolbox: Toolbox
         {"text": "Which?", "kind": "multiple", "options": ["a", "b", "c"]},
         {"text": "Why?"},
     ]
-    output = await call(Ask(), toolbox.context(), questions=questions)
+    output = await call(AskTool(), toolbox.context(), questions=questions)
     assert output.text == "Go on?\n→ yes\n\nWhich?\n→ a; c\n\nWhy?\n→ (no answer)"
     assert toolbox.person.asked == [
         (
@@ -42,7 +42,7 @@ async def test_questions_reach_the_person_and_answers_the_model(toolbox: Toolbox
 
 
 async def test_a_dismissal_is_told(toolbox: Toolbox) -> None:
-    assert "dismissed" in (await call(Ask(), toolbox.context(), questions=[{"text": "Why?"}])).text
+    assert "dismissed" in (await call(AskTool(), toolbox.context(), questions=[{"text": "Why?"}])).text
 
 
 @pytest.mark.parametrize(
@@ -56,17 +56,17 @@ async def test_a_dismissal_is_told(toolbox: Toolbox) -> None:
 )
 async def test_a_question_that_cannot_be_answered_is_not_asked(toolbox: Toolbox, question: dict[str, Any]) -> None:
     with pytest.raises(ToolError, match="options"):
-        await call(Ask(), toolbox.context(), questions=[question])
+        await call(AskTool(), toolbox.context(), questions=[question])
     assert toolbox.person.asked == []
 
 
 @pytest.mark.parametrize("count", [0, 6])
 def test_there_are_one_to_five_questions(count: int) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"questions": [{"text": "Why?"}] * count}, Ask.arguments)
+        msgspec.convert({"questions": [{"text": "Why?"}] * count}, AskTool.arguments)
 
 
 async def test_nobody_is_asked_in_a_run_without_a_person(toolbox: Toolbox) -> None:
     context = msgspec.structs.replace(toolbox.context(), interactive=False)
     with pytest.raises(ToolError, match="nobody can be asked"):
-        await call(Ask(), context, questions=[{"text": "Why?"}])
+        await call(AskTool(), context, questions=[{"text": "Why?"}])

@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.schema.sessions import Job
-from holdfast.tools.bash import Bash, BashArguments
-from holdfast.tools.protocol import Context, Output
+from holdfast.tools.bash import BashArguments, BashTool
+from holdfast.tools.protocol import ToolContext, ToolOutput
 from tests.support.toolbox import Toolbox, settings_of
 from tests.support.zoo import ZOO, still_there
 
@@ -26,14 +26,14 @@ def toolbox(tmp_path: Path) -> Toolbox:
 
 
 @pytest_asyncio.fixture
-async def bash(toolbox: Toolbox) -> AsyncIterator[Bash]:
-    tool = Bash()
+async def bash(toolbox: Toolbox) -> AsyncIterator[BashTool]:
+    tool = BashTool()
     yield tool
     await toolbox.table.close()
     await tool.close()
 
 
-async def call(tool: Bash, context: Context, command: str, **arguments: Any) -> Output:
+async def call(tool: BashTool, context: ToolContext, command: str, **arguments: Any) -> ToolOutput:
     struct = msgspec.convert({"command": command, **arguments}, BashArguments)
     return await tool.run(struct, context, await tool.plan(struct, context))
 
@@ -49,20 +49,20 @@ class Gate:
         await asyncio.to_thread(self.path.write_text, "go\n")
 
 
-async def test_output_and_exit_code_are_told(bash: Bash, toolbox: Toolbox) -> None:
+async def test_output_and_exit_code_are_told(bash: BashTool, toolbox: Toolbox) -> None:
     output = await call(bash, toolbox.context(), "echo out; echo err >&2; exit 3")
     assert output.text.startswith("out\nerr\n[exit code 3, ")
     assert output.status == "error"
     assert output.display["exit_code"] == 3
 
 
-async def test_a_silent_success_says_so(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_silent_success_says_so(bash: BashTool, toolbox: Toolbox) -> None:
     output = await call(bash, toolbox.context(), "true")
     assert output.text.startswith("(no output)\n[exit code 0, ")
     assert output.status == "ok"
 
 
-async def test_output_is_shown_while_the_command_runs(bash: Bash, toolbox: Toolbox) -> None:
+async def test_output_is_shown_while_the_command_runs(bash: BashTool, toolbox: Toolbox) -> None:
     gate = Gate(toolbox.workspace)
     running = asyncio.create_task(call(bash, toolbox.context(), "echo first; read < gate; echo second"))
     await toolbox.until_said("first\n")
@@ -73,7 +73,7 @@ async def test_output_is_shown_while_the_command_runs(bash: Bash, toolbox: Toolb
 
 
 async def test_a_command_runs_in_the_workspace_without_keys_pagers_and_prompts(
-    bash: Bash, toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+    bash: BashTool, toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "HOLDFAST_TOKEN", "LOCAL_KEY"):
         monkeypatch.setenv(name, "secret-value")
@@ -88,7 +88,7 @@ async def test_a_command_runs_in_the_workspace_without_keys_pagers_and_prompts(
         assert f"\n{line}\n" in output.text
 
 
-async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bash: Bash, toolbox: Toolbox) -> None:
+async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bash: BashTool, toolbox: Toolbox) -> None:
     context = toolbox.context()
     output = await call(bash, context, "seq 100000")
     path = toolbox.outputs / f"{context.call_id}.txt"
@@ -104,12 +104,12 @@ async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bash: Bash, 
     assert len(head) + cut + len(tail) == len(whole)
 
 
-async def test_short_output_makes_no_file(bash: Bash, toolbox: Toolbox) -> None:
+async def test_short_output_makes_no_file(bash: BashTool, toolbox: Toolbox) -> None:
     await call(bash, toolbox.context(), "echo short")
     assert not toolbox.outputs.exists()
 
 
-async def test_a_secret_is_redacted_live_in_the_answer_and_in_the_file(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_secret_is_redacted_live_in_the_answer_and_in_the_file(bash: BashTool, toolbox: Toolbox) -> None:
     secret = "sk-0123456789abcdef"
     gate = Gate(toolbox.workspace)
 
@@ -130,7 +130,7 @@ async def test_a_secret_is_redacted_live_in_the_answer_and_in_the_file(bash: Bas
         assert "key=[redacted] end\n" in text
 
 
-async def test_bytes_that_are_no_text_and_split_characters_arrive_readable(bash: Bash, toolbox: Toolbox) -> None:
+async def test_bytes_that_are_no_text_and_split_characters_arrive_readable(bash: BashTool, toolbox: Toolbox) -> None:
     gate = Gate(toolbox.workspace)
     command = "printf 'a\\xff b '; printf '\\xe2\\x82'; read < gate; printf '\\xac \\n'"
     running = asyncio.create_task(call(bash, toolbox.context(), command))
@@ -139,7 +139,7 @@ async def test_bytes_that_are_no_text_and_split_characters_arrive_readable(bash:
     assert (await running).text.startswith("a\ufffd b €")
 
 
-async def test_a_time_out_kills_and_says_so(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_time_out_kills_and_says_so(bash: BashTool, toolbox: Toolbox) -> None:
     context = toolbox.context()
     output = await call(bash, context, "echo begun; sleep 1000", timeout=0.05)
     assert "[killed: it took longer than 0.05 s" in output.text
@@ -151,7 +151,7 @@ async def test_a_time_out_kills_and_says_so(bash: Bash, toolbox: Toolbox) -> Non
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("animal", ["plain", "ignores_signals", "clears_its_environment", "fifty"])
 async def test_cancelling_a_call_kills_its_tree_and_returns_what_was_killed(
-    bash: Bash, toolbox: Toolbox, animal: str
+    bash: BashTool, toolbox: Toolbox, animal: str
 ) -> None:
     context = toolbox.context()
     running = asyncio.create_task(call(bash, context, ZOO[animal].script))
@@ -166,7 +166,7 @@ async def test_cancelling_a_call_kills_its_tree_and_returns_what_was_killed(
 
 
 @pytest.mark.promise("C7")
-async def test_a_call_cancelled_before_its_command_started_leaves_nothing(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_call_cancelled_before_its_command_started_leaves_nothing(bash: BashTool, toolbox: Toolbox) -> None:
     context = toolbox.context()
     running = asyncio.create_task(call(bash, context, "sleep 1000"))
     await asyncio.wait((running,), timeout=0)
@@ -176,7 +176,7 @@ async def test_a_call_cancelled_before_its_command_started_leaves_nothing(bash: 
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_second_cancel_does_not_interrupt_the_kill(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_second_cancel_does_not_interrupt_the_kill(bash: BashTool, toolbox: Toolbox) -> None:
     context = toolbox.context()
     running = asyncio.create_task(call(bash, context, ZOO["ignores_signals"].script))
     await toolbox.until_said("ready")
@@ -187,7 +187,7 @@ async def test_a_second_cancel_does_not_interrupt_the_kill(bash: Bash, toolbox: 
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_slow_command_becomes_a_job_and_can_be_read_on(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_slow_command_becomes_a_job_and_can_be_read_on(bash: BashTool, toolbox: Toolbox) -> None:
     gate = Gate(toolbox.workspace)
     context = toolbox.context(settings=_SOON)
     output = await call(bash, context, "echo first; read < gate; echo second; exit 4")
@@ -205,19 +205,21 @@ async def test_a_slow_command_becomes_a_job_and_can_be_read_on(bash: Bash, toolb
     assert toolbox.changes[-1] == job
 
 
-async def test_a_command_asked_for_in_the_background_is_a_job(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_command_asked_for_in_the_background_is_a_job(bash: BashTool, toolbox: Toolbox) -> None:
     output = await call(bash, toolbox.context(), "sleep 1000", background=True)
     [job] = toolbox.table.running
     assert output.display["job_id"] == job.id
 
 
-async def test_a_background_command_that_fails_at_once_tells_it_at_once(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_background_command_that_fails_at_once_tells_it_at_once(bash: BashTool, toolbox: Toolbox) -> None:
     output = await call(bash, toolbox.context(), "no-such-program", background=True)
     assert "[exit code 127" in output.text
     assert toolbox.table.list() == ()
 
 
-async def test_what_a_finished_command_left_running_is_a_job_that_can_be_killed(bash: Bash, toolbox: Toolbox) -> None:
+async def test_what_a_finished_command_left_running_is_a_job_that_can_be_killed(
+    bash: BashTool, toolbox: Toolbox
+) -> None:
     context = toolbox.context()
     output = await call(bash, context, "(sleep 1000) & echo started")
     [job] = toolbox.table.running
@@ -228,7 +230,7 @@ async def test_what_a_finished_command_left_running_is_a_job_that_can_be_killed(
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_time_out_also_ends_a_job(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_time_out_also_ends_a_job(bash: BashTool, toolbox: Toolbox) -> None:
     context = toolbox.context(settings=_SOON)
     await call(bash, context, "sleep 1000", timeout=0.2)
     [job] = toolbox.table.list()
@@ -237,7 +239,7 @@ async def test_a_time_out_also_ends_a_job(bash: Bash, toolbox: Toolbox) -> None:
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_job_that_cannot_be_recorded_is_killed(bash: Bash, tmp_path: Path) -> None:
+async def test_a_job_that_cannot_be_recorded_is_killed(bash: BashTool, tmp_path: Path) -> None:
     class Refusing(Toolbox):
         async def _changed(self, job: Job) -> None:
             raise StoreUnwritable("disk full")
@@ -248,7 +250,7 @@ async def test_a_job_that_cannot_be_recorded_is_killed(bash: Bash, tmp_path: Pat
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_command_that_floods_is_bounded_and_others_go_on(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_command_that_floods_is_bounded_and_others_go_on(bash: BashTool, toolbox: Toolbox) -> None:
     context = toolbox.context()
     flood = asyncio.create_task(call(bash, context, "yes holdfast"))
     await toolbox.until_said("too much to show live")
@@ -260,19 +262,19 @@ async def test_a_command_that_floods_is_bounded_and_others_go_on(bash: Bash, too
     assert sum(map(len, toolbox.live)) < 500_000
 
 
-async def test_a_command_too_long_for_the_kernel_is_refused_with_advice(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_command_too_long_for_the_kernel_is_refused_with_advice(bash: BashTool, toolbox: Toolbox) -> None:
     with pytest.raises(ToolError, match="write it to a file"):
         await call(bash, toolbox.context(), "x" * 200_000)
 
 
-async def test_the_subject_of_a_call_is_its_exact_command(bash: Bash, toolbox: Toolbox) -> None:
+async def test_the_subject_of_a_call_is_its_exact_command(bash: BashTool, toolbox: Toolbox) -> None:
     plan = await bash.plan(BashArguments("git  push --force"), toolbox.context())
     assert plan.subject.command == plan.subject.title == "git  push --force"
     assert (plan.subject.tool, plan.subject.effect, plan.subject.cwd) == ("bash", "runs", str(toolbox.workspace))
 
 
 @pytest.mark.parametrize("mode", ["workspace-write", "read-only"])
-async def test_a_confined_call_says_what_it_may_not_write(bash: Bash, toolbox: Toolbox, mode: str) -> None:
+async def test_a_confined_call_says_what_it_may_not_write(bash: BashTool, toolbox: Toolbox, mode: str) -> None:
     outside = toolbox.workspace.parent / "outside"
     context = toolbox.context(settings=settings_of(server={"sandbox": mode}))
     output = await call(bash, context, f"echo x > {outside}; echo x > inside; mktemp && cat <<< here")

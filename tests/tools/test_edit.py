@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import ToolError
-from holdfast.tools.edit import Edit
-from holdfast.tools.files.text_encoding import encode
+from holdfast.tools.edit import EditTool
+from holdfast.tools.text.text_encoding import encode_text
 from tests.support.filebox import Filebox
 
 
@@ -22,7 +22,7 @@ async def test_a_text_is_replaced_and_the_model_is_told(box: Filebox) -> None:
     box.put("a.py", "one\ntwo\n")
     session = box.session()
     await session.view("a.py")
-    output = await session.call(Edit(), path="a.py", old_text="two", new_text="2\n3")
+    output = await session.call(EditTool(), path="a.py", old_text="two", new_text="2\n3")
     assert box.text("a.py") == "one\n2\n3\n"
     assert output.text == "a.py: changed (+2 −1 lines); replaced at line 2"
     assert output.display == {
@@ -35,8 +35,8 @@ async def test_a_plan_shows_the_diff_and_touches_nothing(box: Filebox) -> None:
     box.put("a.py", "one\n")
     session = box.session()
     await session.view("a.py")
-    plan = await session.plan(Edit(), path="a.py", old_text="one", new_text="1")
-    created = await session.plan(Edit(), path="new/dir/b.py", old_text="", new_text="x\n")
+    plan = await session.plan(EditTool(), path="a.py", old_text="one", new_text="1")
+    created = await session.plan(EditTool(), path="new/dir/b.py", old_text="", new_text="x\n")
     assert plan.display["diff"].endswith("-one\n+1\n")
     assert plan.subject.paths == (str(box.workspace / "a.py"),)
     assert created.display["files"][0]["change"] == "created"
@@ -111,7 +111,7 @@ async def test_symlinks_are_written_through_to_the_real_file(box: Filebox) -> No
     (box.workspace / "link").symlink_to("real/a")
     session = box.session()
     await session.view("link")
-    plan = await session.plan(Edit(), path="link", old_text="one", new_text="two")
+    plan = await session.plan(EditTool(), path="link", old_text="one", new_text="two")
     await session.edit("link", "one", "two")
     assert plan.subject.paths == (str(box.workspace / "real/a"),)
     assert (box.workspace / "link").is_symlink()
@@ -154,12 +154,12 @@ async def test_endings_bom_encoding_mode_and_last_newline_stay(
     new = data.draw(st.lists(_LINE, min_size=1, max_size=3))
     assume(new != [lines[chosen]] and ("\n" in text or end == "\n"))  # one bare line says nothing of endings
     box = Filebox(tmp_path_factory.mktemp("box"))
-    path = box.put("a", encode(text, encoding))  # type: ignore[arg-type]
+    path = box.put("a", encode_text(text, encoding))  # type: ignore[arg-type]
     path.chmod(mode)
     session = box.session()
     await session.view("a")
     await session.edit("a", lines[chosen], "\n".join(new))
     expected = end.join([*lines[:chosen], *new, *lines[chosen + 1 :]]) + end * last
-    assert path.read_bytes() == encode(expected, encoding)  # type: ignore[arg-type]
+    assert path.read_bytes() == encode_text(expected, encoding)  # type: ignore[arg-type]
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert list(box.tree()) == ["a"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.glob import Glob
+from holdfast.tools.glob import GlobTool
 from holdfast.tools.search import ripgrep
 from tests.support.filebox import Filebox
 
@@ -19,7 +19,7 @@ def box(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 
 
 async def _glob(box: Filebox, pattern: str, **arguments: object) -> list[str]:
-    return (await box.session().call(Glob(), pattern=pattern, **arguments)).text.splitlines()
+    return (await box.session().call(GlobTool(), pattern=pattern, **arguments)).text.splitlines()
 
 
 async def test_the_newest_comes_first(box: Filebox) -> None:
@@ -69,7 +69,7 @@ async def test_an_absolute_pattern_says_where_to_search(box: Filebox, tmp_path: 
     (tmp_path / "other/deep").mkdir(parents=True)
     (tmp_path / "other/deep/x.md").touch()
     pattern = str(tmp_path.resolve() / "other/**/*.md")
-    plan = await box.session().plan(Glob(), pattern=pattern)
+    plan = await box.session().plan(GlobTool(), pattern=pattern)
     assert plan.subject.paths == (str(tmp_path.resolve() / "other"),)
     assert await _glob(box, pattern) == [str(tmp_path.resolve() / "other/deep/x.md")]
 

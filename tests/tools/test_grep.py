@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools import grep
-from holdfast.tools.grep import MAX_CHARS, Grep
+from holdfast.tools.grep import MAX_CHARS, GrepTool
 from holdfast.tools.search import ripgrep
 from holdfast.tools.search.ripgrep import find_ripgrep, run_search
 from tests.support.filebox import Filebox
@@ -26,7 +26,7 @@ def box(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 
 async def _grep(box: Filebox, pattern: str, **arguments: object) -> list[str]:
     """Without the note on the dialect, which `test_the_dialect_is_said` is about."""
-    lines = (await box.session().call(Grep(), pattern=pattern, **arguments)).text.splitlines()
+    lines = (await box.session().call(GrepTool(), pattern=pattern, **arguments)).text.splitlines()
     return [line for line in lines if "re syntax" not in line]
 
 
@@ -125,7 +125,7 @@ async def test_names_that_are_unusual(box: Filebox) -> None:
 async def test_the_dialect_is_said(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
     box.put("a", "needle\n")
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
-    output = await box.session().call(Grep(), pattern="needle")
+    output = await box.session().call(GrepTool(), pattern="needle")
     assert output.text.endswith("(Python's re syntax, since ripgrep is not there)")
 
 
@@ -171,7 +171,7 @@ async def test_a_cancelled_search_leaves_no_process(tmp_path: Path) -> None:
         "while True: sys.stderr.write('x' * 4096)\n",
     )
     session = box.session(environment={"PATH": str(bin_directory)})
-    task = asyncio.create_task(session.call(Grep(), pattern="needle"))
+    task = asyncio.create_task(session.call(GrepTool(), pattern="needle"))
     pid = int(await asyncio.to_thread(born.read_text))
     assert _is_alive(pid)
     task.cancel()
@@ -193,7 +193,7 @@ async def test_a_hopeless_expression_is_ended_with_the_plain_search_too(
     monkeypatch.setattr(grep, "_TIMEOUT", 0.5)
     box = Filebox(tmp_path)
     box.put("a", "a" * 60 + "\n")
-    text = (await box.session().call(Grep(), pattern="(a+)+$b")).text
+    text = (await box.session().call(GrepTool(), pattern="(a+)+$b")).text
     assert "the search was stopped, it took too long" in text
 
 

@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.schema.sessions import Job
-from holdfast.tools.bash import Bash, BashArguments
-from holdfast.tools.jobs import JobKill, JobKillArguments, JobOutput, JobOutputArguments, JobTable
+from holdfast.tools.bash import BashArguments, BashTool
+from holdfast.tools.jobs import JobKillArguments, JobKillTool, JobOutputArguments, JobOutputTool, JobTable
 from tests.support.toolbox import Toolbox, settings_of
 from tests.support.zoo import ZOO, still_there
 
@@ -25,14 +25,14 @@ def toolbox(tmp_path: Path) -> Toolbox:
 
 
 @pytest_asyncio.fixture
-async def bash(toolbox: Toolbox) -> AsyncIterator[Bash]:
-    tool = Bash()
+async def bash(toolbox: Toolbox) -> AsyncIterator[BashTool]:
+    tool = BashTool()
     yield tool
     await toolbox.table.close()
     await tool.close()
 
 
-async def start(bash: Bash, toolbox: Toolbox, command: str, **more: Any) -> Job:
+async def start(bash: BashTool, toolbox: Toolbox, command: str, **more: Any) -> Job:
     """A command that is a job; `toolbox` must keep it from ending."""
     context = toolbox.context(settings=_SOON, **more)
     arguments = BashArguments(command)
@@ -40,7 +40,7 @@ async def start(bash: Bash, toolbox: Toolbox, command: str, **more: Any) -> Job:
     return toolbox.table.list()[-1]
 
 
-async def test_each_session_reads_on_where_it_stopped(bash: Bash, toolbox: Toolbox) -> None:
+async def test_each_session_reads_on_where_it_stopped(bash: BashTool, toolbox: Toolbox) -> None:
     job = await start(bash, toolbox, "read < gate; echo one; read < gate; echo two", **_gate(toolbox))
     first, second = toolbox.table.for_session("ses_a"), toolbox.table.for_session("ses_b")
     await _open(toolbox)
@@ -53,7 +53,7 @@ async def test_each_session_reads_on_where_it_stopped(bash: Bash, toolbox: Toolb
     assert (await second.read(job.id))[1] == "one\ntwo\n"
 
 
-async def test_waiting_ends_when_the_job_does(bash: Bash, toolbox: Toolbox) -> None:
+async def test_waiting_ends_when_the_job_does(bash: BashTool, toolbox: Toolbox) -> None:
     job = await start(bash, toolbox, "read < gate; exit 5", **_gate(toolbox))
     reading = asyncio.create_task(toolbox.table.read(job.id, session_id="ses_1", wait=500))
     await asyncio.wait((reading,), timeout=0)
@@ -63,13 +63,13 @@ async def test_waiting_ends_when_the_job_does(bash: Bash, toolbox: Toolbox) -> N
     assert ended.finished_at
 
 
-async def test_waiting_does_not_outlast_its_time(bash: Bash, toolbox: Toolbox) -> None:
+async def test_waiting_does_not_outlast_its_time(bash: BashTool, toolbox: Toolbox) -> None:
     job = await start(bash, toolbox, "sleep 1000")
     still, text = await toolbox.table.read(job.id, session_id="ses_1", wait=0.001)
     assert (still.state, text) == ("running", "")
 
 
-async def test_a_long_output_is_read_with_its_middle_cut_out(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_long_output_is_read_with_its_middle_cut_out(bash: BashTool, toolbox: Toolbox) -> None:
     job = await start(bash, toolbox, "read < gate; seq 200000", **_gate(toolbox))
     await _open(toolbox)
     _, text = await toolbox.table.read(job.id, session_id="ses_1", wait=30)
@@ -81,7 +81,7 @@ async def test_a_long_output_is_read_with_its_middle_cut_out(bash: Bash, toolbox
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("animal", ["ignores_signals", "daemon", "fifty"])
-async def test_a_killed_job_is_dead_when_the_kill_returns(bash: Bash, toolbox: Toolbox, animal: str) -> None:
+async def test_a_killed_job_is_dead_when_the_kill_returns(bash: BashTool, toolbox: Toolbox, animal: str) -> None:
     job = await start(bash, toolbox, ZOO[animal].script)
     await toolbox.until_said("ready", times=ZOO[animal].ready)
     killed = await toolbox.table.kill(job.id)
@@ -91,7 +91,7 @@ async def test_a_killed_job_is_dead_when_the_kill_returns(bash: Bash, toolbox: T
     assert toolbox.changes[-1] == killed
 
 
-async def test_killing_twice_changes_nothing(bash: Bash, toolbox: Toolbox) -> None:
+async def test_killing_twice_changes_nothing(bash: BashTool, toolbox: Toolbox) -> None:
     job = await start(bash, toolbox, "sleep 1000")
     assert await toolbox.table.kill(job.id) == await toolbox.table.kill(job.id)
     assert [change.state for change in toolbox.changes] == ["running", "killed"]
@@ -99,7 +99,7 @@ async def test_killing_twice_changes_nothing(bash: Bash, toolbox: Toolbox) -> No
 
 @pytest.mark.promise("W3")
 async def test_closing_a_workspaces_table_ends_its_jobs_and_no_others(
-    bash: Bash, toolbox: Toolbox, tmp_path: Path
+    bash: BashTool, toolbox: Toolbox, tmp_path: Path
 ) -> None:
     jobs = [await start(bash, toolbox, ZOO[animal].script) for animal in ("ignores_signals", "own_session", "plain")]
     other = Toolbox(tmp_path / "other")
@@ -113,7 +113,7 @@ async def test_closing_a_workspaces_table_ends_its_jobs_and_no_others(
     await other.table.close()
 
 
-async def test_a_closed_table_takes_no_job(bash: Bash, toolbox: Toolbox) -> None:
+async def test_a_closed_table_takes_no_job(bash: BashTool, toolbox: Toolbox) -> None:
     await toolbox.table.close()
     context = toolbox.context(settings=_SOON)
     with pytest.raises(ToolError, match="closing"):
@@ -122,7 +122,7 @@ async def test_a_closed_table_takes_no_job(bash: Bash, toolbox: Toolbox) -> None
 
 
 async def test_an_end_that_cannot_be_recorded_is_logged_and_known(
-    bash: Bash, toolbox: Toolbox, caplog: pytest.LogCaptureFixture
+    bash: BashTool, toolbox: Toolbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refuse_ends(job: Job) -> None:
         if job.state != "running":
@@ -134,19 +134,19 @@ async def test_an_end_that_cannot_be_recorded_is_logged_and_known(
     assert f"the end of job {job.id} could not be recorded: disk full" in caplog.text
 
 
-async def test_the_tools_say_how_the_job_stands(bash: Bash, toolbox: Toolbox) -> None:
+async def test_the_tools_say_how_the_job_stands(bash: BashTool, toolbox: Toolbox) -> None:
     job = await start(bash, toolbox, "sleep 1000")
     context = toolbox.context()
     arguments = JobOutputArguments(job.id)
-    read = await JobOutput().run(arguments, context, await JobOutput().plan(arguments, context))
+    read = await JobOutputTool().run(arguments, context, await JobOutputTool().plan(arguments, context))
     assert read.text == f"(no new output)\n[{job.id}: running since {job.started_at}]"
     ending = JobKillArguments(job.id)
-    killed = await JobKill().run(ending, context, await JobKill().plan(ending, context))
+    killed = await JobKillTool().run(ending, context, await JobKillTool().plan(ending, context))
     assert killed.text == f"[{job.id}: killed, exit code -2]"
     assert killed.killed == ("sleep 1000",)
 
 
-async def test_an_unknown_job_is_refused_with_the_known_ones(bash: Bash, toolbox: Toolbox) -> None:
+async def test_an_unknown_job_is_refused_with_the_known_ones(bash: BashTool, toolbox: Toolbox) -> None:
     job = await start(bash, toolbox, "sleep 1000")
     with pytest.raises(ToolError, match=rf"there is no job 'job_x'; jobs of this workspace: {job.id}"):
         await toolbox.table.kill("job_x")

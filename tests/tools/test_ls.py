@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools import ls
-from holdfast.tools.ls import Ls
+from holdfast.tools.ls import LsTool
 from tests.support.filebox import Filebox
 
 
@@ -20,7 +20,7 @@ def box(tmp_path: Path) -> Filebox:
 
 
 async def _ls(box: Filebox, **arguments: object) -> str:
-    return (await box.session().call(Ls(), **arguments)).text
+    return (await box.session().call(LsTool(), **arguments)).text
 
 
 async def test_a_directory_is_a_tree_of_three_levels(box: Filebox) -> None:
@@ -60,5 +60,5 @@ async def test_an_empty_directory_a_file_and_a_missing_one(box: Filebox) -> None
 
 async def test_the_approval_is_told_the_real_path(box: Filebox, tmp_path: Path) -> None:
     (box.workspace / "out").symlink_to(tmp_path)
-    plan = await box.session().plan(Ls(), path="out")
+    plan = await box.session().plan(LsTool(), path="out")
     assert plan.subject.paths == (str(tmp_path.resolve()),)

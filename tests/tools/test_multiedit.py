@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.multiedit import MultiEdit
+from holdfast.tools.multiedit import MultiEditTool
 from tests.support.filebox import Filebox
 
 
@@ -23,7 +23,7 @@ async def test_edits_are_made_in_order_each_on_the_result_of_the_last(box: Fileb
     session = box.session()
     await session.view("a")
     edits = [_edit("two", "middle"), _edit("one\nmiddle", "1\nmiddle"), _edit("one", "3")]
-    output = await session.call(MultiEdit(), path="a", edits=edits)
+    output = await session.call(MultiEditTool(), path="a", edits=edits)
     assert box.text("a") == "1\nmiddle\n3\n"
     assert output.text == "a: changed (+3 −3 lines); 3 edits"
 
@@ -36,7 +36,7 @@ async def test_one_that_fails_is_named_and_none_is_made(box: Filebox) -> None:
     with pytest.raises(
         ToolError, match=r"'a': edit 2 of 3 cannot be made, so none was: old_text was not found"
     ) as refused:
-        await session.call(MultiEdit(), path="a", edits=edits)
+        await session.call(MultiEditTool(), path="a", edits=edits)
     assert refused.value.detail == {"edit": 2}
     assert box.text("a") == "one\ntwo\n"
     assert box.records.events == []
@@ -44,13 +44,13 @@ async def test_one_that_fails_is_named_and_none_is_made(box: Filebox) -> None:
 
 async def test_a_new_file_can_be_made_and_edited_at_once(box: Filebox) -> None:
     edits = [_edit("", "a = 1\nb = 1\n"), _edit("1", "2", replace_all=True)]
-    await box.session().call(MultiEdit(), path="new.py", edits=edits)
+    await box.session().call(MultiEditTool(), path="new.py", edits=edits)
     assert box.text("new.py") == "a = 2\nb = 2\n"
 
 
 async def test_an_empty_old_text_later_on_is_refused(box: Filebox) -> None:
     with pytest.raises(ToolError, match=r"edit 2 of 2 .* old_text is empty"):
-        await box.session().call(MultiEdit(), path="new", edits=[_edit("", "x"), _edit("", "y")])
+        await box.session().call(MultiEditTool(), path="new", edits=[_edit("", "x"), _edit("", "y")])
     assert box.tree() == {}
 
 
@@ -59,7 +59,7 @@ async def test_what_was_matched_loosely_is_told_by_edit(box: Filebox) -> None:
     session = box.session()
     await session.view("a")
     output = await session.call(
-        MultiEdit(), path="a", edits=[_edit("y = 1", "y = 2"), _edit("x = 1\ny = 2", "x = 3\ny = 2")]
+        MultiEditTool(), path="a", edits=[_edit("y = 1", "y = 2"), _edit("x = 1\ny = 2", "x = 3\ny = 2")]
     )
     assert "edit 2: the exact text was not there" in output.text
     assert box.text("a") == "  x = 3\n  y = 2\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.files.file_reading import content_hash
-from holdfast.tools.view import MAX_CHARS, MAX_LINE_CHARS, View
+from holdfast.tools.files.file_content import content_hash
+from holdfast.tools.view import MAX_CHARS, MAX_LINE_CHARS, ViewTool
 from tests.support.filebox import Filebox
 
 _PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -81,7 +81,7 @@ async def test_binary_files_are_refused(box: Filebox) -> None:
 
 async def test_an_image_is_a_file_part_for_models_that_can_see(box: Filebox) -> None:
     box.put("logo", _PNG)
-    output = await box.session(can_see_images=True).call(View(), path="logo")
+    output = await box.session(can_see_images=True).call(ViewTool(), path="logo")
     (image,) = output.files
     assert (image.name, image.media_type, base64.b64decode(image.data or "")) == ("logo", "image/png", _PNG)
 
@@ -106,7 +106,7 @@ async def test_a_missing_file_has_suggestions_and_a_directory_a_hint(box: Filebo
 async def test_the_approval_is_told_the_real_path(box: Filebox, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("secret")
     (box.workspace / "inside").symlink_to(tmp_path / "outside")
-    plan = await box.session().plan(View(), path="inside")
+    plan = await box.session().plan(ViewTool(), path="inside")
     assert plan.subject.paths == (str((tmp_path / "outside").resolve()),)
     assert (plan.subject.tool, plan.subject.effect) == ("view", "reads")
 
@@ -122,7 +122,7 @@ async def test_a_link_that_is_turned_after_the_approval_is_not_followed(box: Fil
         link.symlink_to(tmp_path / "outside")
 
     with pytest.raises(ToolError, match="leads elsewhere"):
-        await box.session().call(View(), path="link", between=turn)
+        await box.session().call(ViewTool(), path="link", between=turn)
 
 
 async def test_secrets_are_removed_from_what_is_shown(box: Filebox) -> None:

@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from holdfast.config import Keyring, Secret, SecretStore
 from holdfast.errors import ToolError
-from holdfast.tools.protocol import Context, Output
-from holdfast.tools.web_search import WebSearch, key_finder
+from holdfast.tools.protocol import ToolContext, ToolOutput
+from holdfast.tools.web_search import WebSearchTool, search_key_finder
 from tests.support.hostile import HostileServer, page
 from tests.support.toolbox import Toolbox, settings_of
 
@@ -30,7 +30,9 @@ async def server() -> AsyncIterator[HostileServer]:
         yield running
 
 
-def context_for(tmp_path: Path, server: HostileServer, provider: str, *, key: str | None = "search-key-1") -> Context:
+def context_for(
+    tmp_path: Path, server: HostileServer, provider: str, *, key: str | None = "search-key-1"
+) -> ToolContext:
     async def find() -> Secret | None:
         return Secret(key) if key else None
 
@@ -38,8 +40,8 @@ def context_for(tmp_path: Path, server: HostileServer, provider: str, *, key: st
     return Toolbox(tmp_path).context(settings=settings, search_key=find)
 
 
-async def call(context: Context, query: str = "what is it?", **more: Any) -> Output:
-    tool = WebSearch()
+async def call(context: ToolContext, query: str = "what is it?", **more: Any) -> ToolOutput:
+    tool = WebSearchTool()
     struct = msgspec.convert({"query": query, **more}, tool.arguments)
     return await tool.run(struct, context, await tool.plan(struct, context))
 
@@ -112,6 +114,6 @@ async def test_a_keyring_finds_the_key_where_it_is(tmp_path: Path) -> None:
     settings = settings_of(web_search={"provider": "brave"})
     env = {"BRAVE_API_KEY": "from-the-environment"}
     keyring = Keyring(SecretStore(tmp_path / "keys"), env=env)
-    found = await key_finder(keyring, settings, env=env)()
+    found = await search_key_finder(keyring, settings, env=env)()
     assert found == Secret("from-the-environment")
-    assert await key_finder(keyring, settings, env={})() is None
+    assert await search_key_finder(keyring, settings, env={})() is None

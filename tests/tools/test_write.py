@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.write import Write
+from holdfast.tools.write import WriteTool
 from tests.support.filebox import Filebox
 
 
@@ -20,7 +20,7 @@ async def test_a_new_file_is_made_with_its_directories(box: Filebox) -> None:
 
 
 async def test_directories_are_made_only_when_it_is_carried_out(box: Filebox) -> None:
-    await box.session().plan(Write(), path="x/y/new.txt", content="content\n")
+    await box.session().plan(WriteTool(), path="x/y/new.txt", content="content\n")
     assert list(box.workspace.iterdir()) == []
 
 

@@ -28,7 +28,7 @@ from holdfast.schema.messages import Message, ResultStatus, ToolCall, ToolResult
 from holdfast.schema.usage import Usage
 from holdfast.store import CallOutput
 from holdfast.store.writes import AddToolUse, PutCallOutput, PutMessage
-from holdfast.tools.protocol import Output
+from holdfast.tools.protocol import ToolOutput
 
 NOT_RUN = "Not run: the run was stopped before this call began."
 
@@ -144,12 +144,12 @@ class StepCalls:
             except (StoreError, StoreUnwritable):
                 raise
             except HoldfastError as error:
-                output = Output(error.message, status="error")
+                output = ToolOutput(error.message, status="error")
             finally:
                 self._doing.over(call.id)
             await self._keep(call, output, time.monotonic() - began)
 
-    async def _attempted(self, call: ToolCall) -> Output:
+    async def _attempted(self, call: ToolCall) -> ToolOutput:
         if call.malformed is not None:
             raise ToolError(f"the arguments of {call.name!r} are no JSON object: {call.malformed[:200]!r}")
         tool = self._dependencies.toolbox.find(call.name)
@@ -171,7 +171,7 @@ class StepCalls:
                 self._handle, call, plan, waiting=lambda: self._doing.now(call.id, "approval", what)
             )
             if isinstance(permission, Denied):
-                return Output(permission.text, status="denied", display=plan.display)
+                return ToolOutput(permission.text, status="denied", display=plan.display)
             self._doing.now(call.id, "tool", what)
             self._begun.add(call.id)
             output = await tool.run(arguments, context, plan)
@@ -193,7 +193,7 @@ class StepCalls:
 
         return emit
 
-    async def _keep(self, call: ToolCall, output: Output, seconds: float) -> None:
+    async def _keep(self, call: ToolCall, output: ToolOutput, seconds: float) -> None:
         if output.killed or output.left_running:
             self._handle.report(killed=output.killed, left_running=output.left_running)
         redact = self._dependencies.bench.redact
@@ -206,7 +206,7 @@ class StepCalls:
             display=_redacted(output.display, redact),
             duration=round(seconds, 3),
         )
-        self._wholes[call.id] = output.whole
+        self._wholes[call.id] = output.output_path
         is_last = len(self._results) == len(self.calls)
         if not is_last and self._handle.stopping is None:
             kind = MessageUpdated if self._announced else MessageCreated

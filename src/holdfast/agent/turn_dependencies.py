@@ -16,7 +16,7 @@ from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Phase
 from holdfast.schema.tool_spec import ToolSpec
 from holdfast.store import Store
-from holdfast.tools.protocol import Context, Plan, Tool
+from holdfast.tools.protocol import Tool, ToolContext, ToolPlan
 
 
 class TurnLimits(Value, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class CallApprover(Protocol):
     """Decides about a call, asking a person where the rules say so."""
 
     async def permit(
-        self, handle: TurnHandle, call: ToolCall, plan: Plan, *, waiting: Callable[[], None]
+        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, waiting: Callable[[], None]
     ) -> Permitted | Denied:
         """``waiting`` is called when a person has to answer first."""
         ...
@@ -76,7 +76,7 @@ class ToolContexts(Protocol):
         emit: Callable[[str], None],
         progress: Callable[[Phase], None],
         adopted: Callable[[Child], Awaitable[None]],
-    ) -> Context:
+    ) -> ToolContext:
         """``adopted`` is given a child run as soon as there is one."""
         ...
 

@@ -29,9 +29,9 @@ from holdfast.schema.messages import (
 from holdfast.schema.sessions import FileChange, Session
 from holdfast.store import Batch, FileSnapshot
 from holdfast.store.writes import PutMessage, PutSession, UpdateSession
-from holdfast.tools.files.file_changes import diff_of
-from holdfast.tools.files.file_reading import ABSENT, hash_file
-from holdfast.tools.files.tool_paths import shown as shown_path
+from holdfast.tools.files.file_changes import diff_contents
+from holdfast.tools.files.file_content import ABSENT, hash_file
+from holdfast.tools.files.tool_paths import display_path as shown_path
 from holdfast.workspace.shared_parts import Shared
 from holdfast.workspace.undo.undo_plan import effective
 
@@ -119,7 +119,7 @@ class SessionService:
         before, after = (self._shared.blobs.get(name) if name else None for name in (first.before, last.after))
         after = after if after is not None or last.after is None else _on_disk(path, last.after)
         shown = shown_path(Path(path), workspace)
-        diff = diff_of(shown, before, after).text if after is not None or last.after is None else ""
+        diff = diff_contents(shown, before, after).text if after is not None or last.after is None else ""
         change: Literal["created", "modified", "deleted"] = "modified"
         if first.before is None:
             change = "created"

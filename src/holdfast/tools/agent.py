@@ -11,7 +11,7 @@ from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.text_repair import repaired
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 _LONGEST_DESCRIPTION = 200
 
@@ -25,7 +25,7 @@ class AgentArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: Annotated[str, Meta(description="Which agent; empty: one that only reads.")] = ""
 
 
-class Agent:
+class AgentTool:
     """Starts a sub-agent and waits for its answer."""
 
     name: ClassVar[str] = "agent"
@@ -45,22 +45,22 @@ class Agent:
         ]
         return "\n".join([self.description, *(["Agents:", *lines] if lines else [])])
 
-    async def plan(self, arguments: AgentArguments, context: Context) -> Plan:
+    async def plan(self, arguments: AgentArguments, context: ToolContext) -> ToolPlan:
         known = context.settings.agents
         if arguments.agent and arguments.agent not in known:
             names = ", ".join(map(repr, known)) or "none is configured"
             raise ToolError(f"there is no agent {arguments.agent!r}; agents: {names}. Leave it empty for the default.")
-        return Plan(Subject(tool=self.name, effect="none", title=context.redact(repaired(arguments.title))))
+        return ToolPlan(Subject(tool=self.name, effect="none", title=context.redact(repaired(arguments.title))))
 
-    async def run(self, arguments: AgentArguments, context: Context, plan: Plan) -> Output:
-        outcome = await context.children.run(
+    async def run(self, arguments: AgentArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        outcome = await context.subagents.run(
             agent=arguments.agent, prompt=repaired(arguments.prompt), title=plan.subject.title
         )
         text = outcome.text
         if outcome.state != "completed":
             problem = f": {outcome.error.message}" if outcome.error else ""
             text = f"{text}\n[the sub-agent did not finish: {outcome.state}, {outcome.reason}{problem}]".lstrip()
-        return Output(
+        return ToolOutput(
             context.redact(text or "(the sub-agent answered nothing)"),
             status="ok" if outcome.state == "completed" else "error",
             left_running=outcome.left_running,

@@ -11,32 +11,33 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools.files import text_encoding, tool_paths
+from holdfast.tools.files import tool_paths
 from holdfast.tools.files.file_changes import (
-    Draft,
-    Found,
-    carry_out,
-    check_read,
-    clean_errors,
-    display_of,
-    draft,
-    plan_for,
-    told,
+    FileDraft,
+    LoadedFile,
+    clean_text,
+    cleaned_errors,
+    display_drafts,
+    make_draft,
+    plan_writes,
+    require_read,
+    write_drafts,
 )
-from holdfast.tools.files.file_reading import content_hash, mode_of, read_file
+from holdfast.tools.files.file_content import content_hash, mode_of, read_file
 from holdfast.tools.patch.hunks import apply_hunks
-from holdfast.tools.patch.operations import AddFile, DeleteFile, Operation, UpdateFile
 from holdfast.tools.patch.patch_format import parse_patch
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.patch.patch_operations import AddFile, DeleteFile, Operation, UpdateFile
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
+from holdfast.tools.text import text_encoding
 
 _MOST_FILES = 200
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ApplyPatchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patch: Annotated[str, Meta(description="From '*** Begin Patch' to '*** End Patch', or a unified diff.")]
 
 
-class ApplyPatch:
+class ApplyPatchTool:
     name: ClassVar[str] = "apply_patch"
     description: ClassVar[str] = (
         "Change several files at once, all or none. Sections between '*** Begin Patch' and '*** End Patch': "
@@ -44,35 +45,35 @@ class ApplyPatch:
         "'*** Move to: path' to rename) with hunks: '@@ a line above' where needed, then lines starting with ' ' "
         "(stays), '-' (goes) or '+' (comes). A unified diff works too. View the files first."
     )
-    arguments: ClassVar[type[Arguments]] = Arguments
+    arguments: ClassVar[type[ApplyPatchArguments]] = ApplyPatchArguments
     effect: ClassVar[Effect] = "writes"
     parallel: ClassVar[bool] = False
 
-    async def plan(self, arguments: Arguments, context: Context) -> Plan:
-        with clean_errors(context):
+    async def plan(self, arguments: ApplyPatchArguments, context: ToolContext) -> ToolPlan:
+        with cleaned_errors(context):
             drafts = await _drafts(arguments, context)
-            return plan_for(self.name, drafts, context, title=", ".join(one.found.name for one in drafts))
+            return plan_writes(self.name, drafts, context, title=", ".join(one.found.name for one in drafts))
 
-    async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
-        with clean_errors(context):
+    async def run(self, arguments: ApplyPatchArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        with cleaned_errors(context):
             drafts = await _drafts(arguments, context)
-            notes = await carry_out(drafts, context, plan)
+            notes = await write_drafts(drafts, context, plan)
         text = "\n".join([*(_line(one) for one in drafts), *notes])
-        return Output(told(context, text), display=display_of(drafts, context))
+        return ToolOutput(clean_text(context, text), display=display_drafts(drafts, context))
 
 
-async def _drafts(arguments: Arguments, context: Context) -> list[Draft]:
+async def _drafts(arguments: ApplyPatchArguments, context: ToolContext) -> list[FileDraft]:
     tree = await asyncio.to_thread(_patched, arguments.patch, context.workspace)
     for found in tree.found.values():
-        await check_read(found, context)
+        await require_read(found, context)
     return await asyncio.to_thread(tree.drafts)
 
 
-def _patched(patch: str, workspace: Path) -> _Tree:
+def _patched(patch: str, workspace: Path) -> _PatchedTree:
     operations = parse_patch(patch)
     if len(operations) > _MOST_FILES:
         raise ToolError(f"the patch changes {len(operations)} files; at most {_MOST_FILES} at once")
-    tree = _Tree(workspace)
+    tree = _PatchedTree(workspace)
     for operation in operations:
         try:
             tree.apply(operation)
@@ -83,11 +84,11 @@ def _patched(patch: str, workspace: Path) -> _Tree:
     return tree
 
 
-class _Tree:
+class _PatchedTree:
     """The touched files as they are, and as they become while the patch is worked through."""
 
     def __init__(self, workspace: Path) -> None:
-        self.found: dict[Path, Found] = {}
+        self.found: dict[Path, LoadedFile] = {}
         self._workspace = workspace
         self._now: dict[Path, bytes | None] = {}
         self._modes: dict[Path, int] = {}
@@ -98,7 +99,7 @@ class _Tree:
         match operation:
             case AddFile():
                 self._must_be_free(path)
-                self._now[path] = text_encoding.encode(operation.text, "utf-8")
+                self._now[path] = text_encoding.encode_text(operation.text, "utf-8")
                 if operation.executable:
                     self._modes[path] = 0o755
             case DeleteFile():
@@ -109,10 +110,10 @@ class _Tree:
             case _:
                 assert_never(operation)
 
-    def drafts(self) -> list[Draft]:
+    def drafts(self) -> list[FileDraft]:
         """In the patch's order; what ends as it began is left out."""
         drafts = [
-            draft(found, self._now[path], mode=self._modes.get(path), notes=self._notes.get(path, ()))
+            make_draft(found, self._now[path], mode=self._modes.get(path), notes=self._notes.get(path, ()))
             for path, found in self.found.items()
             if self._now[path] != found.data
         ]
@@ -121,12 +122,12 @@ class _Tree:
         return drafts
 
     def _update(self, path: Path, operation: UpdateFile) -> None:
-        file = text_encoding.decode(self._content(path))
+        file = text_encoding.decode_text(self._content(path))
         if file is None and operation.hunks:
             raise ToolError("it is a binary file; only text can be patched.", code="binary")
         if file is not None and operation.hunks:
             patched = apply_hunks(file.text, operation.hunks)
-            self._now[path] = text_encoding.encode(patched.text, file.encoding)
+            self._now[path] = text_encoding.encode_text(patched.text, file.encoding)
             self._notes.setdefault(path, []).extend(patched.notes)
         if operation.move_to is not None:
             target = self._load(operation.move_to)
@@ -136,25 +137,29 @@ class _Tree:
                 self._modes[target] = mode
 
     def _load(self, text: str) -> Path:
-        path = tool_paths.resolve(text, self._workspace)
+        path = tool_paths.resolve_path(text, self._workspace)
         if path not in self.found:
             data = read_file(path)
-            self.found[path] = Found(path, tool_paths.shown(path, self._workspace), data, content_hash(data))
+            self.found[path] = LoadedFile(
+                path, tool_paths.display_path(path, self._workspace), data, content_hash(data)
+            )
             self._now[path] = data
         return path
 
     def _content(self, path: Path) -> bytes:
         data = self._now[path]
         if data is None:
-            raise tool_paths.missing(path, self._workspace)
+            raise tool_paths.missing_file_error(path, self._workspace)
         return data
 
     def _must_be_free(self, path: Path) -> None:
         if self._now[path] is not None:
-            raise ToolError(f"{tool_paths.shown(path, self._workspace)!r} exists already; use '*** Update File'.")
+            raise ToolError(
+                f"{tool_paths.display_path(path, self._workspace)!r} exists already; use '*** Update File'."
+            )
 
 
-def _line(one: Draft) -> str:
+def _line(one: FileDraft) -> str:
     sign = "A" if one.found.data is None else "D" if one.new is None else "M"
     said = f": {'; '.join(one.notes)}" if one.notes else ""
     return f"{sign} {one.found.name} ({one.diff.counts}){said}"

@@ -10,20 +10,20 @@ from msgspec import Meta
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, QuestionItem, QuestionKind, Subject
 from holdfast.schema.text_repair import repaired
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 
-class AskItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AskedQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(description="The question.", min_length=1)]
     kind: Annotated[QuestionKind, Meta(description="How it is answered; single and multiple need options.")] = "text"
     options: Annotated[tuple[str, ...], Meta(description="The choices.", max_length=12)] = ()
 
 
 class AskArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    questions: Annotated[tuple[AskItem, ...], Meta(min_length=1, max_length=5)]
+    questions: Annotated[tuple[AskedQuestion, ...], Meta(min_length=1, max_length=5)]
 
 
-class Ask:
+class AskTool:
     """Asks and waits. An answer, a dismissal, a cancel or a deadline ends the wait."""
 
     name: ClassVar[str] = "ask"
@@ -35,30 +35,32 @@ class Ask:
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = False
 
-    async def plan(self, arguments: AskArguments, context: Context) -> Plan:
+    async def plan(self, arguments: AskArguments, context: ToolContext) -> ToolPlan:
         for item in arguments.questions:
             _check(item)
-        return Plan(Subject(tool=self.name, effect="none", title=context.redact(arguments.questions[0].text)))
+        return ToolPlan(Subject(tool=self.name, effect="none", title=context.redact(arguments.questions[0].text)))
 
-    async def run(self, arguments: AskArguments, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: AskArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         if not context.interactive:
             raise ToolError("nobody can be asked in this run; decide by yourself and say what you assumed")
         items = tuple(_item(item, context) for item in arguments.questions)
         answers = await context.asker.ask(items)
         if answers is None:
-            return Output("The person dismissed the questions. Go on without an answer, or stop and say what is open.")
+            return ToolOutput(
+                "The person dismissed the questions. Go on without an answer, or stop and say what is open."
+            )
         lines = [
             f"{item.text}\n→ {'; '.join(given) or '(no answer)'}" for item, given in zip(items, answers, strict=True)
         ]
-        return Output(context.redact(repaired("\n\n".join(lines))), display={"answers": answers})
+        return ToolOutput(context.redact(repaired("\n\n".join(lines))), display={"answers": answers})
 
 
-def _item(item: AskItem, context: Context) -> QuestionItem:
+def _item(item: AskedQuestion, context: ToolContext) -> QuestionItem:
     options = tuple(context.redact(repaired(option)) for option in item.options)
     return QuestionItem(context.redact(repaired(item.text)), item.kind, options)
 
 
-def _check(item: AskItem) -> None:
+def _check(item: AskedQuestion) -> None:
     if item.kind in ("single", "multiple"):
         if len(set(item.options)) < 2 or len(set(item.options)) != len(item.options):
             raise ToolError(

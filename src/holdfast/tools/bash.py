@@ -18,12 +18,12 @@ from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Job
 from holdfast.tasks import finish_despite_cancel
-from holdfast.tools.process.command_environment import QUIET
-from holdfast.tools.process.command_process import Command, Supervisors
+from holdfast.tools.process.command_environment import NON_INTERACTIVE
+from holdfast.tools.process.command_process import CommandLauncher, CommandSpec
 from holdfast.tools.process.live_command import LiveCommand
-from holdfast.tools.process.output_capture import Capture
-from holdfast.tools.process.sandbox import Sandboxes
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.process.output_capture import OutputCapture
+from holdfast.tools.process.sandbox import CommandSandbox
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 _LONGEST_COMMAND = 120_000
 """Bytes; the kernel takes 131,072 as one argument."""
@@ -42,7 +42,7 @@ class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     background: Annotated[bool, Meta(description="Start it as a background job and go on.")] = False
 
 
-class Bash:
+class BashTool:
     """Runs shell commands. One per workspace: it owns the keeper of their processes."""
 
     name: ClassVar[str] = "bash"
@@ -57,14 +57,14 @@ class Bash:
     parallel: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self.keepers = Supervisors()
-        self._sandboxes = Sandboxes()
+        self.launcher = CommandLauncher()
+        self._sandboxes = CommandSandbox()
 
     async def close(self) -> None:
         """After the workspace's jobs have ended."""
-        await self.keepers.close()
+        await self.launcher.close()
 
-    async def plan(self, arguments: BashArguments, context: Context) -> Plan:
+    async def plan(self, arguments: BashArguments, context: ToolContext) -> ToolPlan:
         if len(arguments.command.encode("utf-8", "replace")) > _LONGEST_COMMAND:
             raise ToolError("the command is too long for one call; write it to a file and run that")
         subject = Subject(
@@ -74,12 +74,12 @@ class Bash:
             command=arguments.command,
             cwd=str(context.workspace),
         )
-        return Plan(subject)
+        return ToolPlan(subject)
 
-    async def run(self, arguments: BashArguments, context: Context, plan: Plan) -> Output:
-        began = _Began(time.monotonic(), context.now())
+    async def run(self, arguments: BashArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        began = _StartTime(time.monotonic(), context.now())
         command, cancelled = await finish_despite_cancel(self._start(arguments, context))
-        call = _Call(arguments, context, command, began)
+        call = _BashCall(arguments, context, command, began)
         if cancelled:
             return await call.cancel()
         try:
@@ -88,8 +88,8 @@ class Bash:
             return await call.cancel()
         return call.report() if ending == "ended" else await call.become_job(ending)
 
-    async def _start(self, arguments: BashArguments, context: Context) -> LiveCommand:
-        environment = {**context.environment, **QUIET}
+    async def _start(self, arguments: BashArguments, context: ToolContext) -> LiveCommand:
+        environment = {**context.environment, **NON_INTERACTIVE}
         mode = context.settings.server.sandbox
         temporary = context.outputs / "tmp"
         argv = await self._sandboxes.confine(
@@ -97,23 +97,23 @@ class Bash:
         )
         if mode != "off":
             environment["TMPDIR"] = str(temporary)
-        capture = Capture(context.outputs / f"{context.call_id}.txt", redact=context.redact, emit=context.emit)
-        command = Command(argv, context.workspace, environment, mark=context.call_id)
-        live = await LiveCommand.start(self.keepers, command, capture)
+        capture = OutputCapture(context.outputs / f"{context.call_id}.txt", redact=context.redact, emit=context.emit)
+        command = CommandSpec(argv, context.workspace, environment, mark=context.call_id)
+        live = await LiveCommand.start(self.launcher, command, capture)
         if arguments.timeout:
             live.kill_after(arguments.timeout)
         return live
 
 
-class _Began(NamedTuple):
+class _StartTime(NamedTuple):
     clock: float
     at: str
 
 
-class _Call:
+class _BashCall:
     """One call's command and how it ends."""
 
-    def __init__(self, arguments: BashArguments, context: Context, command: LiveCommand, began: _Began) -> None:
+    def __init__(self, arguments: BashArguments, context: ToolContext, command: LiveCommand, began: _StartTime) -> None:
         self._arguments = arguments
         self._context = context
         self._command = command
@@ -135,7 +135,7 @@ class _Call:
             ended.cancel()
             exited.cancel()
 
-    def report(self) -> Output:
+    def report(self) -> ToolOutput:
         """The command has ended: what it printed and how."""
         code = self._command.running.exit_code
         death = self._command.running.death
@@ -149,14 +149,14 @@ class _Call:
             left=death.left,
         )
 
-    async def cancel(self) -> Output:
+    async def cancel(self) -> ToolOutput:
         """Kill the tree and say what was killed; a second cancel does not interrupt that."""
         await finish_despite_cancel(self._command.kill())
         death = self._command.running.death
         text = f"[cancelled after {self._seconds:.1f} s; the command was killed]{_named(death.left)}"
         return self._output(text, status="cancelled", killed=death.killed, left=death.left)
 
-    async def become_job(self, ending: _Ending) -> Output:
+    async def become_job(self, ending: _Ending) -> ToolOutput:
         """The command is the workspace's from now on."""
         context = self._context
         job = Job(
@@ -199,20 +199,20 @@ class _Call:
         left: tuple[str, ...] = (),
         job: Job | None = None,
         printed: str | None = None,
-    ) -> Output:
+    ) -> ToolOutput:
         printed = self._command.capture.answer() if printed is None else printed
         text = f"{printed.rstrip()}\n{ending}" if printed.strip() else f"(no output)\n{ending}"
         display: dict[str, object] = {"exit_code": self._command.running.exit_code, "seconds": round(self._seconds, 3)}
         if job:
             display["job_id"] = job.id
         redact = self._context.redact
-        return Output(
+        return ToolOutput(
             redact(text),
             status=status,
             display=display,
             killed=tuple(redact(name) for name in killed),
             left_running=tuple(redact(name) for name in left),
-            whole=self._command.capture.whole,
+            output_path=self._command.capture.stored_path,
         )
 
     @property

@@ -11,10 +11,10 @@ from msgspec import Meta
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
-from holdfast.tools.files.file_changes import carry_out, clean_errors, draft, look, told
-from holdfast.tools.files.file_reading import ABSENT, MAX_FILE_BYTES
-from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.web.web_requests import Web
+from holdfast.tools.files.file_changes import clean_text, cleaned_errors, load_file, make_draft, write_drafts
+from holdfast.tools.files.file_content import ABSENT, MAX_FILE_BYTES
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
+from holdfast.tools.web.web_requests import WebClient
 
 SECONDS = 300.0
 
@@ -24,7 +24,7 @@ class DownloadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     path: Annotated[str, Meta(description="Where to put it; nothing may be there yet.", min_length=1)]
 
 
-class Download:
+class DownloadTool:
     """Writes what an address answers with to a file."""
 
     name: ClassVar[str] = "download"
@@ -33,33 +33,35 @@ class Download:
     effect: ClassVar[Effect] = "writes"
     parallel: ClassVar[bool] = True
 
-    def __init__(self, *, web: Callable[[Settings], Web] = Web) -> None:
+    def __init__(self, *, web: Callable[[Settings], WebClient] = WebClient) -> None:
         self._web = web
 
-    async def plan(self, arguments: DownloadArguments, context: Context) -> Plan:
-        with clean_errors(context):
-            found = await look(arguments.path, context)
+    async def plan(self, arguments: DownloadArguments, context: ToolContext) -> ToolPlan:
+        with cleaned_errors(context):
+            found = await load_file(arguments.path, context)
             if found.data is not None:
                 raise ToolError(f"{found.name!r} exists already; choose another path")
         subject = Subject(
             tool=self.name,
             effect="writes",
-            title=told(context, f"{arguments.url} → {found.name}"),
+            title=clean_text(context, f"{arguments.url} → {found.name}"),
             cwd=str(context.workspace),
             paths=(str(found.path),),
             url=arguments.url,
         )
-        return Plan(subject, basis={str(found.path): ABSENT})
+        return ToolPlan(subject, expected={str(found.path): ABSENT})
 
-    async def run(self, arguments: DownloadArguments, context: Context, plan: Plan) -> Output:
-        with clean_errors(context):
+    async def run(self, arguments: DownloadArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        with cleaned_errors(context):
             async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as answer:
                 if answer.status >= 400:
                     raise ToolError(f"{answer.url} answered {answer.status} {answer.reason}".rstrip())
                 body, cut = await answer.read(MAX_FILE_BYTES)
             if cut:
                 raise ToolError(f"{answer.url} is larger than {MAX_FILE_BYTES >> 20} MiB; nothing was written")
-            found = await look(arguments.path, context)
-            await carry_out([draft(found, body)], context, plan)
+            found = await load_file(arguments.path, context)
+            await write_drafts([make_draft(found, body)], context, plan)
         text = f"{len(body):,} bytes from {answer.url} are in {found.name}"
-        return Output(told(context, text), display={"path": found.name, "url": answer.url, "bytes": len(body)})
+        return ToolOutput(
+            clean_text(context, text), display={"path": found.name, "url": answer.url, "bytes": len(body)}
+        )

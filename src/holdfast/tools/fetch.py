@@ -14,9 +14,9 @@ from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.text_repair import repaired
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.web import page_text
-from holdfast.tools.web.web_requests import Web
+from holdfast.tools.web.web_requests import WebClient
 
 SECONDS = 30.0
 LARGEST_BODY = 5 << 20
@@ -29,10 +29,10 @@ _TEXT_ENDINGS = ("+json", "+xml", "/yaml", "/toml", "/graphql", "/sql")
 
 class FetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[str, Meta(description="An http or https address.", min_length=1)]
-    format: Annotated[page_text.Format, Meta(description="What to make of HTML.")] = "markdown"
+    format: Annotated[page_text.PageFormat, Meta(description="What to make of HTML.")] = "markdown"
 
 
-class Fetch:
+class FetchTool:
     """Reads from the web. `web` makes the client; tests give one with its own resolver."""
 
     name: ClassVar[str] = "fetch"
@@ -43,13 +43,13 @@ class Fetch:
     effect: ClassVar[Effect] = "network"
     parallel: ClassVar[bool] = True
 
-    def __init__(self, *, web: Callable[[Settings], Web] = Web) -> None:
+    def __init__(self, *, web: Callable[[Settings], WebClient] = WebClient) -> None:
         self._web = web
 
-    async def plan(self, arguments: FetchArguments, context: Context) -> Plan:
-        return Plan(Subject(tool=self.name, effect="network", title=arguments.url, url=arguments.url))
+    async def plan(self, arguments: FetchArguments, context: ToolContext) -> ToolPlan:
+        return ToolPlan(Subject(tool=self.name, effect="network", title=arguments.url, url=arguments.url))
 
-    async def run(self, arguments: FetchArguments, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: FetchArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as answer:
             if answer.status >= 400:
                 raise ToolError(f"{answer.url} answered {answer.status} {answer.reason}".rstrip())
@@ -68,7 +68,7 @@ class Fetch:
             notes.append(f"[the first {ANSWER_LIMIT:,} of {len(text):,} characters; all of them are in {path}]")
             text = text[:ANSWER_LIMIT]
         display = {"url": answer.url, "status": answer.status, "bytes": len(body)}
-        return Output(context.redact("\n".join(notes)) + "\n\n" + (text or "(empty)"), display=display)
+        return ToolOutput(context.redact("\n".join(notes)) + "\n\n" + (text or "(empty)"), display=display)
 
 
 def _is_text(content_type: str, body: bytes) -> bool:
@@ -82,14 +82,14 @@ def _is_text(content_type: str, body: bytes) -> bool:
     return not kind or kind.startswith(_TEXT_TYPES) or kind.endswith(_TEXT_ENDINGS)
 
 
-def _convert(body: bytes, content_type: str, wanted: page_text.Format, *, cut: bool) -> str:
-    text = page_text.decode(body, content_type, cut=cut)
+def _convert(body: bytes, content_type: str, wanted: page_text.PageFormat, *, cut: bool) -> str:
+    text = page_text.decode_page(body, content_type, cut=cut)
     is_html = "html" in content_type.lower() or (
         not content_type and text.lstrip()[:15].lower().startswith(("<!doc", "<html"))
     )
     if not is_html or wanted == "html":
         return text
-    return page_text.to_markdown(text) if wanted == "markdown" else page_text.to_text(text)
+    return page_text.html_to_markdown(text) if wanted == "markdown" else page_text.html_to_text(text)
 
 
 def _keep(path: Path, text: str) -> None:

@@ -14,13 +14,13 @@ from msgspec import Meta
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
 from holdfast.tools.files import tool_paths
-from holdfast.tools.files.file_changes import told
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.files.file_changes import clean_text
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.search.glob_pattern import compile_glob
-from holdfast.tools.search.ignore_rules import Ignore
+from holdfast.tools.search.ignore_rules import IgnoreRules
 from holdfast.tools.search.ripgrep import ripgrep_command, run_search
-from holdfast.tools.search.search_root import Place, in_thread, newest_first, place_of, search_plan
-from holdfast.tools.search.tree_walk import walk
+from holdfast.tools.search.search_scope import SearchScope, newest_first, resolve_scope, run_in_thread, search_plan
+from holdfast.tools.search.tree_walk import walk_tree
 
 DEFAULT_LIMIT = 200
 _MOST_BYTES = 64 * 1024 * 1024
@@ -28,39 +28,41 @@ _TIMEOUT = 60.0
 _MAGIC = re.compile(r"[*?\[{]")
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GlobArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pattern: Annotated[str, Meta(description="For example 'src/**/*.py' or '*.{ts,tsx}'; a name alone: at any depth.")]
     path: Annotated[str, Meta(description="Directory to search, relative to the workspace or absolute.")] = "."
     limit: Annotated[int, Meta(ge=1, le=2_000, description="How many names to show.")] = DEFAULT_LIMIT
 
 
-class Glob:
+class GlobTool:
     name: ClassVar[str] = "glob"
     description: ClassVar[str] = (
         "Find files by name, newest first, without what .gitignore and .holdfastignore leave out."
     )
-    arguments: ClassVar[type[Arguments]] = Arguments
+    arguments: ClassVar[type[GlobArguments]] = GlobArguments
     effect: ClassVar[Effect] = "reads"
     parallel: ClassVar[bool] = True
 
-    async def plan(self, arguments: Arguments, context: Context) -> Plan:
+    async def plan(self, arguments: GlobArguments, context: ToolContext) -> ToolPlan:
         path, pattern = split_pattern(arguments)
         title = pattern if path == "." else f"{pattern} in {path}"
         return await search_plan(self.name, path, context, title=title)
 
-    async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: GlobArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         path, pattern = split_pattern(arguments)
         wanted = compile_glob(pattern)
-        place = await asyncio.to_thread(place_of, path, context, plan)
+        place = await asyncio.to_thread(resolve_scope, path, context, plan)
         if not place.is_dir:
-            raise ToolError(f"{tool_paths.shown(place.path, context.workspace)!r} is a file; glob searches directories")
+            raise ToolError(
+                f"{tool_paths.display_path(place.path, context.workspace)!r} is a file; glob searches directories"
+            )
         names, cut = await _names(place, context)
-        found = await in_thread(lambda stopped: _matching(place, names, wanted, stopped))
+        found = await run_in_thread(lambda stopped: _matching(place, names, wanted, stopped))
         shown = [place.name(name, context.workspace) for name in found[: arguments.limit]]
-        return Output(told(context, _answer(shown, total=len(found), cut=cut, pattern=pattern)))
+        return ToolOutput(clean_text(context, _answer(shown, total=len(found), cut=cut, pattern=pattern)))
 
 
-def split_pattern(arguments: Arguments) -> tuple[str, str]:
+def split_pattern(arguments: GlobArguments) -> tuple[str, str]:
     """An absolute pattern says itself where to search."""
     pattern = os.path.expanduser(arguments.pattern)
     if not os.path.isabs(pattern):
@@ -70,11 +72,11 @@ def split_pattern(arguments: Arguments) -> tuple[str, str]:
     return "/".join(parts[:first]) or "/", "/".join(parts[first:])
 
 
-async def _names(place: Place, context: Context) -> tuple[Iterable[str], bool]:
+async def _names(place: SearchScope, context: ToolContext) -> tuple[Iterable[str], bool]:
     """All files below the place, and whether some are missing because there are far too many."""
     command = await asyncio.to_thread(ripgrep_command, context.environment, place.root)
     if command is None:
-        return await in_thread(lambda stopped: _walked(place, stopped)), False
+        return await run_in_thread(lambda stopped: _walked(place, stopped)), False
     ran = await run_search(
         [*command, "--files", "--null", "--", f"./{place.start}"],
         cwd=place.root,
@@ -83,19 +85,21 @@ async def _names(place: Place, context: Context) -> tuple[Iterable[str], bool]:
         timeout=_TIMEOUT,
     )
     if ran.code == 2 and not ran.output:
-        raise ToolError(told(context, f"the search failed: {ran.errors.strip()[:1_000]}"))
+        raise ToolError(clean_text(context, f"the search failed: {ran.errors.strip()[:1_000]}"))
     names = os.fsdecode(ran.output).split("\0")
     return (name.removeprefix("./") for name in names[:-1]), ran.cut is not None
 
 
-def _walked(place: Place, stopped: Callable[[], bool]) -> list[str]:
-    entries = walk(place.root, place.start, Ignore(place.root, open_path=place.start), stopped=stopped)
+def _walked(place: SearchScope, stopped: Callable[[], bool]) -> list[str]:
+    entries = walk_tree(place.root, place.start, IgnoreRules(place.root, open_path=place.start), stopped=stopped)
     return [entry.relative for entry in entries if not entry.is_dir and not entry.is_link]
 
 
-def _matching(place: Place, names: Iterable[str], wanted: re.Pattern[str], stopped: Callable[[], bool]) -> list[str]:
+def _matching(
+    place: SearchScope, names: Iterable[str], wanted: re.Pattern[str], stopped: Callable[[], bool]
+) -> list[str]:
     prefix = f"{place.start}/" if place.start else ""
-    ignore = Ignore(place.root, open_path=place.start)
+    ignore = IgnoreRules(place.root, open_path=place.start)
     found = []
     for name in names:
         if stopped():

@@ -13,14 +13,14 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools.files.file_changes import told
-from holdfast.tools.files.file_reading import MAX_FILE_BYTES
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.files.file_changes import clean_text
+from holdfast.tools.files.file_content import MAX_FILE_BYTES
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.search import python_search
 from holdfast.tools.search.glob_pattern import compile_glob
-from holdfast.tools.search.ignore_rules import Ignore
-from holdfast.tools.search.ripgrep import Ran, ripgrep_command, run_search
-from holdfast.tools.search.search_root import Place, newest_first, place_of, search_plan
+from holdfast.tools.search.ignore_rules import IgnoreRules
+from holdfast.tools.search.ripgrep import SearchOutput, ripgrep_command, run_search
+from holdfast.tools.search.search_scope import SearchScope, newest_first, resolve_scope, search_plan
 
 DEFAULT_LIMIT = 100
 MAX_LINE_CHARS = 400
@@ -30,7 +30,7 @@ _TIMEOUT = 60.0
 _TYPE = "holdfastinclude"
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pattern: Annotated[str, Meta(min_length=1, description="Regular expression for a line.")]
     path: Annotated[str, Meta(description="File or directory, relative to the workspace or absolute.")] = "."
     include: Annotated[str | None, Meta(description="Only files like this, for example '*.{ts,tsx}'.")] = None
@@ -40,21 +40,21 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=2_000, description="How many matching lines to show.")] = DEFAULT_LIMIT
 
 
-class Grep:
+class GrepTool:
     name: ClassVar[str] = "grep"
     description: ClassVar[str] = (
         "Find lines in files, newest files first, without what .gitignore and .holdfastignore leave out."
     )
-    arguments: ClassVar[type[Arguments]] = Arguments
+    arguments: ClassVar[type[GrepArguments]] = GrepArguments
     effect: ClassVar[Effect] = "reads"
     parallel: ClassVar[bool] = True
 
-    async def plan(self, arguments: Arguments, context: Context) -> Plan:
+    async def plan(self, arguments: GrepArguments, context: ToolContext) -> ToolPlan:
         where = "" if arguments.path == "." else f" in {arguments.path}"
         return await search_plan(self.name, arguments.path, context, title=f"{arguments.pattern}{where}")
 
-    async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
-        place = await asyncio.to_thread(place_of, arguments.path, context, plan)
+    async def run(self, arguments: GrepArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        place = await asyncio.to_thread(resolve_scope, arguments.path, context, plan)
         ripgrep = await asyncio.to_thread(ripgrep_command, context.environment, place.root)
         ran = await run_search(
             _plain_command(arguments, place) if ripgrep is None else [*ripgrep, *_options(arguments, place)],
@@ -65,12 +65,12 @@ class Grep:
         )
         dialect = "Python's re syntax, since ripgrep is not there" if ripgrep is None else ""
         if ran.code not in (0, 1, None) and not ran.output:
-            raise ToolError(told(context, _failure(ran, dialect)))
+            raise ToolError(clean_text(context, _failure(ran, dialect)))
         text = await asyncio.to_thread(_answer, arguments, place, ran, context.workspace, dialect)
-        return Output(told(context, text))
+        return ToolOutput(clean_text(context, text))
 
 
-def _options(arguments: Arguments, place: Place) -> list[str]:
+def _options(arguments: GrepArguments, place: SearchScope) -> list[str]:
     options = ["--line-number", "--with-filename", "--no-heading", "--null", "--max-columns-preview"]
     options += [
         f"--max-columns={MAX_LINE_CHARS * 4}",
@@ -84,8 +84,8 @@ def _options(arguments: Arguments, place: Place) -> list[str]:
     return [*options, f"--regexp={arguments.pattern}", "--", f"./{place.start}"]
 
 
-def _plain_command(arguments: Arguments, place: Place) -> list[str]:
-    question = python_search.Question(
+def _plain_command(arguments: GrepArguments, place: SearchScope) -> list[str]:
+    question = python_search.SearchQuery(
         pattern=arguments.pattern,
         ignore_case=arguments.ignore_case,
         literal=arguments.literal,
@@ -93,21 +93,21 @@ def _plain_command(arguments: Arguments, place: Place) -> list[str]:
         context=arguments.context,
         width=MAX_LINE_CHARS * 4,
     )
-    return python_search.command(question, root=place.root, start=place.start)
+    return python_search.search_command(question, root=place.root, start=place.start)
 
 
-def _failure(ran: Ran, dialect: str) -> str:
+def _failure(ran: SearchOutput, dialect: str) -> str:
     said = ran.errors.strip()[:1_000] or f"exit code {ran.code}"
     return f"the search failed{f' ({dialect})' if dialect else ''}: {said}"
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _FoundLine(msgspec.Struct, frozen=True):
     number: int
     matches: bool
     text: str
 
 
-_Found = dict[str, list[_Line]]
+_Found = dict[str, list[_FoundLine]]
 
 
 def _parsed(output: bytes) -> _Found:
@@ -118,7 +118,7 @@ def _parsed(output: bytes) -> _Found:
         digits = len(rest) - len(rest.lstrip(b"0123456789"))
         if separator and digits:
             text = rest[digits + 1 :].decode("utf-8", "replace").rstrip("\r")
-            line = _Line(int(rest[:digits]), rest[digits : digits + 1] == b":", _cut(text))
+            line = _FoundLine(int(rest[:digits]), rest[digits : digits + 1] == b":", _cut(text))
             found.setdefault(os.fsdecode(name).removeprefix("./"), []).append(line)
     return found
 
@@ -127,7 +127,7 @@ def _cut(text: str) -> str:
     return f"{text[:MAX_LINE_CHARS]}…" if len(text) > MAX_LINE_CHARS else text
 
 
-def _answer(arguments: Arguments, place: Place, ran: Ran, workspace: Path, dialect: str) -> str:
+def _answer(arguments: GrepArguments, place: SearchScope, ran: SearchOutput, workspace: Path, dialect: str) -> str:
     found = _wanted(_parsed(ran.output), arguments, place)
     total = sum(line.matches for lines in found.values() for line in lines)
     notes = [dialect] if dialect else []
@@ -145,13 +145,13 @@ def _answer(arguments: Arguments, place: Place, ran: Ran, workspace: Path, diale
     return "\n".join([*body, *(f"({note})" for note in notes)])
 
 
-def _wanted(found: _Found, arguments: Arguments, place: Place) -> _Found:
+def _wanted(found: _Found, arguments: GrepArguments, place: SearchScope) -> _Found:
     """Without what the search program does not know: our own ignore file, and rules above the place searched."""
     if not place.is_dir:
         return found
     prefix = f"{place.start}/" if place.start else ""
     include = compile_glob(arguments.include) if arguments.include and "/" in arguments.include else None
-    ignore = Ignore(place.root, open_path=place.start)
+    ignore = IgnoreRules(place.root, open_path=place.start)
     return {
         name: lines
         for name, lines in found.items()
@@ -160,7 +160,7 @@ def _wanted(found: _Found, arguments: Arguments, place: Place) -> _Found:
 
 
 def _body(
-    found: _Found, order: Iterable[str], arguments: Arguments, place: Place, workspace: Path
+    found: _Found, order: Iterable[str], arguments: GrepArguments, place: SearchScope, workspace: Path
 ) -> tuple[list[str], int, int]:
     """Lines by file, how many of them match, and of how many files."""
     body: list[str] = []

@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Job
 from holdfast.tools.process.live_command import LiveCommand
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _MOST_FINISHED = 100
 _LONGEST_WAIT = 600.0
 
 
-class _Entry:
+class _JobEntry:
     """A job as the table knows it."""
 
     def __init__(self, job: Job, command: LiveCommand) -> None:
@@ -45,7 +45,7 @@ class JobTable:
     def __init__(self, *, on_change: Callable[[Job], Awaitable[None]], now: Callable[[], str]) -> None:
         self._on_change = on_change
         self._now = now
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _JobEntry] = {}
         self._closed = False
 
     def for_session(self, session_id: str) -> SessionJobs:
@@ -64,7 +64,7 @@ class JobTable:
         """Take over a running command. It is recorded first; if that is refused it stays the caller's."""
         if self._closed:
             raise ToolError("the workspace is closing; no background job can start")
-        entry = self._entries[job.id] = _Entry(job, command)
+        entry = self._entries[job.id] = _JobEntry(job, command)
         entry.shown[session_id or job.session_id] = shown
         try:
             await command.capture.keep_in_file()
@@ -98,13 +98,13 @@ class JobTable:
         jobs = await asyncio.gather(*(self.kill(job.id) for job in self.running))
         return tuple(name for job in jobs for name in job.left_running)
 
-    def _entry(self, job_id: str) -> _Entry:
+    def _entry(self, job_id: str) -> _JobEntry:
         if entry := self._entries.get(job_id):
             return entry
         known = ", ".join(self._entries) or "none"
         raise ToolError(f"there is no job {job_id!r}; jobs of this workspace: {known}")
 
-    async def _watch(self, entry: _Entry) -> None:
+    async def _watch(self, entry: _JobEntry) -> None:
         await entry.command.wait_ended()
         running = entry.command.running
         was_killed = entry.kill_wanted or entry.command.timed_out
@@ -153,7 +153,7 @@ class JobOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     wait: Annotated[float, Meta(description="Wait up to this many seconds for it to end.", ge=0, le=_LONGEST_WAIT)] = 0
 
 
-class JobOutput:
+class JobOutputTool:
     """Reads on in a job's output."""
 
     name: ClassVar[str] = "job_output"
@@ -162,19 +162,19 @@ class JobOutput:
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = True
 
-    async def plan(self, arguments: JobOutputArguments, context: Context) -> Plan:
-        return Plan(Subject(tool=self.name, effect="none", title=arguments.job))
+    async def plan(self, arguments: JobOutputArguments, context: ToolContext) -> ToolPlan:
+        return ToolPlan(Subject(tool=self.name, effect="none", title=arguments.job))
 
-    async def run(self, arguments: JobOutputArguments, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: JobOutputArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         job, text = await context.jobs.read(arguments.job, wait=arguments.wait)
-        return Output(context.redact(f"{text or '(no new output)'}\n{_state(job)}"), display=_display(job))
+        return ToolOutput(context.redact(f"{text or '(no new output)'}\n{_state(job)}"), display=_display(job))
 
 
 class JobKillArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     job: Annotated[str, Meta(description="Id of the job.")]
 
 
-class JobKill:
+class JobKillTool:
     """Ends a job and everything it started."""
 
     name: ClassVar[str] = "job_kill"
@@ -183,12 +183,12 @@ class JobKill:
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = True
 
-    async def plan(self, arguments: JobKillArguments, context: Context) -> Plan:
-        return Plan(Subject(tool=self.name, effect="none", title=arguments.job))
+    async def plan(self, arguments: JobKillArguments, context: ToolContext) -> ToolPlan:
+        return ToolPlan(Subject(tool=self.name, effect="none", title=arguments.job))
 
-    async def run(self, arguments: JobKillArguments, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: JobKillArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         job = await context.jobs.kill(arguments.job)
-        return Output(
+        return ToolOutput(
             context.redact(_state(job)),
             status="error" if job.left_running else "ok",
             display=_display(job),

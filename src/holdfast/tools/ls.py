@@ -11,42 +11,42 @@ from msgspec import Meta
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
 from holdfast.tools.files import tool_paths
-from holdfast.tools.files.file_changes import told
-from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.search.ignore_rules import Ignore
-from holdfast.tools.search.search_root import Place, in_thread, place_of, search_plan
-from holdfast.tools.search.tree_walk import Entry, walk
+from holdfast.tools.files.file_changes import clean_text
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
+from holdfast.tools.search.ignore_rules import IgnoreRules
+from holdfast.tools.search.search_scope import SearchScope, resolve_scope, run_in_thread, search_plan
+from holdfast.tools.search.tree_walk import TreeEntry, walk_tree
 
 MAX_ENTRIES = 1_000
 DEFAULT_DEPTH = 3
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Directory, relative to the workspace or absolute.")] = "."
     depth: Annotated[int, Meta(ge=1, le=20, description="How many levels to show.")] = DEFAULT_DEPTH
 
 
-class Ls:
+class LsTool:
     name: ClassVar[str] = "ls"
     description: ClassVar[str] = "Show a directory as a tree, without what .gitignore and .holdfastignore leave out."
-    arguments: ClassVar[type[Arguments]] = Arguments
+    arguments: ClassVar[type[LsArguments]] = LsArguments
     effect: ClassVar[Effect] = "reads"
     parallel: ClassVar[bool] = True
 
-    async def plan(self, arguments: Arguments, context: Context) -> Plan:
+    async def plan(self, arguments: LsArguments, context: ToolContext) -> ToolPlan:
         return await search_plan(self.name, arguments.path, context, title=arguments.path)
 
-    async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
-        text = await in_thread(lambda stopped: _listing(arguments, context, plan, stopped))
-        return Output(told(context, text))
+    async def run(self, arguments: LsArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        text = await run_in_thread(lambda stopped: _listing(arguments, context, plan, stopped))
+        return ToolOutput(clean_text(context, text))
 
 
-def _listing(arguments: Arguments, context: Context, plan: Plan, stopped: Callable[[], bool]) -> str:
-    place = place_of(arguments.path, context, plan)
+def _listing(arguments: LsArguments, context: ToolContext, plan: ToolPlan, stopped: Callable[[], bool]) -> str:
+    place = resolve_scope(arguments.path, context, plan)
     if not place.is_dir:
-        raise ToolError(f"{tool_paths.shown(place.path, context.workspace)!r} is a file; use view to read it")
-    tree = _Tree(place, arguments.depth, stopped)
-    lines = [f"{tool_paths.shown(place.path, context.workspace)}/", *tree.lines(place.start, indent="  ")]
+        raise ToolError(f"{tool_paths.display_path(place.path, context.workspace)!r} is a file; use view to read it")
+    tree = _DirectoryTree(place, arguments.depth, stopped)
+    lines = [f"{tool_paths.display_path(place.path, context.workspace)}/", *tree.lines(place.start, indent="  ")]
     if tree.cut:
         lines.append(f"(cut after {MAX_ENTRIES:,} entries, the upper levels first; list a directory below for more)")
     elif len(lines) == 1:
@@ -54,17 +54,17 @@ def _listing(arguments: Arguments, context: Context, plan: Plan, stopped: Callab
     return "\n".join(lines)
 
 
-class _Tree:
+class _DirectoryTree:
     """Entries by directory. The walk goes level by level, so a large directory does not hide its neighbours."""
 
-    def __init__(self, place: Place, depth: int, stopped: Callable[[], bool]) -> None:
+    def __init__(self, place: SearchScope, depth: int, stopped: Callable[[], bool]) -> None:
         self.cut = False
-        self._children: dict[str, list[Entry]] = {}
+        self._children: dict[str, list[TreeEntry]] = {}
         self._unreadable: set[str] = set()
         self._depth = depth
         count = 0
-        for entry in walk(
-            place.root, place.start, Ignore(place.root, open_path=place.start), depth=depth, stopped=stopped
+        for entry in walk_tree(
+            place.root, place.start, IgnoreRules(place.root, open_path=place.start), depth=depth, stopped=stopped
         ):
             if not entry.readable:
                 self._unreadable.add(entry.relative)
@@ -80,7 +80,7 @@ class _Tree:
             yield f"{indent}{entry.name}{self._suffix(entry)}"
             yield from self.lines(entry.relative, indent=f"{indent}  ")
 
-    def _suffix(self, entry: Entry) -> str:
+    def _suffix(self, entry: TreeEntry) -> str:
         if entry.is_link:
             return " (symlink)"
         if not entry.is_dir:

@@ -23,17 +23,17 @@ from holdfast.schema.sessions import Job, Todo
 P_contra = TypeVar("P_contra", bound=msgspec.Struct, contravariant=True)
 
 
-class Plan(Value, frozen=True):
+class ToolPlan(Value, frozen=True):
     """What a call will do, before it does it."""
 
     subject: Subject
     display: dict[str, Any] = {}
     """For the approval and the transcript: for example ``{"diff": …}``."""
-    basis: dict[str, str] = {}
+    expected: dict[str, str] = {}
     """By path, the hash of each file that the plan was made from; `run` refuses when one is another now."""
 
 
-class Output(Value, frozen=True):
+class ToolOutput(Value, frozen=True):
     """What a call did. An error is raised as `ToolError`; its message goes to the model."""
 
     text: str
@@ -42,7 +42,7 @@ class Output(Value, frozen=True):
     display: dict[str, Any] = {}
     killed: tuple[str, ...] = ()
     left_running: tuple[str, ...] = ()
-    whole: str = ""
+    output_path: str = ""
     """The file with the whole output, where ``text`` is only part of it."""
 
 
@@ -89,13 +89,13 @@ class Asker(Protocol):
         """One tuple of answers per item, or None when dismissed."""
 
 
-class Todos(Protocol):
+class TodoList(Protocol):
     async def read(self) -> tuple[Todo, ...]: ...
 
     async def write(self, todos: tuple[Todo, ...]) -> None: ...
 
 
-class Children(Protocol):
+class SubagentRunner(Protocol):
     """Starts sub-agents; the child run itself belongs to the engine."""
 
     async def run(self, *, agent: str, prompt: str, title: str) -> Outcome: ...
@@ -106,7 +106,7 @@ async def no_key() -> Secret | None:
     return None
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a call may touch. Made by the turn, one per call."""
 
     workspace: Path
@@ -132,8 +132,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     files: FileLedger
     jobs: Jobs
     asker: Asker
-    todos: Todos
-    children: Children
+    todos: TodoList
+    subagents: SubagentRunner
     search_key: Callable[[], Awaitable[Secret | None]] = no_key
     """The key of the configured search service, for `web_search` (see `web_search.key_finder`)."""
 
@@ -148,9 +148,9 @@ class Tool(Protocol, Generic[P_contra]):
     parallel: ClassVar[bool]
     """Whether it may run beside its siblings of the same step."""
 
-    async def plan(self, arguments: P_contra, context: Context) -> Plan: ...
+    async def plan(self, arguments: P_contra, context: ToolContext) -> ToolPlan: ...
 
-    async def run(self, arguments: P_contra, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: P_contra, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         """Do it. Cancelled, a tool that started processes ends them (bounded, see `processes`) and then *returns* an
         output of status ``cancelled`` that names what was killed and what lives on; others let the cancel through. So
         the turn runs each call in a task of its own, cancels that, and takes its result if there is one."""

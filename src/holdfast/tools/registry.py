@@ -18,26 +18,26 @@ from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
 from holdfast.schema.tool_spec import ToolSpec
 from holdfast.tools.protocol import Tool
-from holdfast.tools.tool_arguments import read_arguments, schema_of
+from holdfast.tools.tool_arguments import arguments_schema, decode_arguments
 
 BUILT_IN: tuple[tuple[str, str], ...] = (
-    ("bash", "Bash"),
-    ("jobs", "JobOutput"),
-    ("jobs", "JobKill"),
-    ("view", "View"),
-    ("edit", "Edit"),
-    ("multiedit", "MultiEdit"),
-    ("write", "Write"),
-    ("apply_patch", "ApplyPatch"),
-    ("ls", "Ls"),
-    ("glob", "Glob"),
-    ("grep", "Grep"),
-    ("fetch", "Fetch"),
-    ("download", "Download"),
-    ("web_search", "WebSearch"),
-    ("todos", "Todos"),
-    ("ask", "Ask"),
-    ("agent", "Agent"),
+    ("bash", "BashTool"),
+    ("jobs", "JobOutputTool"),
+    ("jobs", "JobKillTool"),
+    ("view", "ViewTool"),
+    ("edit", "EditTool"),
+    ("multiedit", "MultiEditTool"),
+    ("write", "WriteTool"),
+    ("apply_patch", "ApplyPatchTool"),
+    ("ls", "LsTool"),
+    ("glob", "GlobTool"),
+    ("grep", "GrepTool"),
+    ("fetch", "FetchTool"),
+    ("download", "DownloadTool"),
+    ("web_search", "WebSearchTool"),
+    ("todos", "TodosTool"),
+    ("ask", "AskTool"),
+    ("agent", "AgentTool"),
 )
 """Module and class of each, in the order that models are told of them."""
 
@@ -47,7 +47,7 @@ _READING = frozenset({"reads", "network"})
 """Effects of tools that a sub-agent has if its configuration does not say."""
 
 
-class Offer:
+class OfferedTools:
     """The tools of one run, in a fixed order."""
 
     def __init__(self, tools: Iterable[Tool[Any]], *, specs: tuple[ToolSpec, ...], withheld: dict[str, str]) -> None:
@@ -71,10 +71,10 @@ class Offer:
 
     def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
         """Validated; `ToolError` tells the model what is wrong."""
-        return read_arguments(tool.name, tool.arguments, call.arguments)
+        return decode_arguments(tool.name, tool.arguments, call.arguments)
 
 
-class Registry:
+class ToolRegistry:
     """One instance of each tool. `extra`: tools of extensions, after the built-in ones."""
 
     def __init__(self, *, extra: Sequence[Tool[Any]] = ()) -> None:
@@ -112,14 +112,14 @@ class Registry:
 
     def offer(
         self, settings: Settings, *, mode: Mode = "ask", interactive: bool = True, depth: int = 0, agent: str = ""
-    ) -> Offer:
+    ) -> OfferedTools:
         """What a run is offered. `depth`: how many parents it has; `agent`: the named agent that a child run is."""
         withheld: dict[str, str] = {}
         for tool in self._tools.values():
-            if why := _why_not(tool, settings, mode=mode, interactive=interactive, depth=depth, agent=agent):
+            if why := _reason_withheld(tool, settings, mode=mode, interactive=interactive, depth=depth, agent=agent):
                 withheld[tool.name] = why
         tools = [tool for tool in self._tools.values() if tool.name not in withheld]
-        return Offer(tools, specs=tuple(self._spec(tool, settings) for tool in tools), withheld=withheld)
+        return OfferedTools(tools, specs=tuple(self._spec(tool, settings) for tool in tools), withheld=withheld)
 
     async def close(self) -> None:
         """Close the tools that hold something, after the workspace's jobs have ended."""
@@ -133,7 +133,7 @@ class Registry:
         return ToolSpec(tool.name, description, self._parameters[tool.name])
 
 
-def _why_not(
+def _reason_withheld(
     tool: Tool[Any], settings: Settings, *, mode: Mode, interactive: bool, depth: int, agent: str
 ) -> str | None:
     """Why a run does not get this tool; None if it does."""
@@ -149,10 +149,10 @@ def _why_not(
         from holdfast.tools.web_search import NOT_CONFIGURED
 
         return NOT_CONFIGURED
-    return _why_not_in_child(tool, settings, agent=agent) if depth else None
+    return _reason_withheld_from_subagent(tool, settings, agent=agent) if depth else None
 
 
-def _why_not_in_child(tool: Tool[Any], settings: Settings, *, agent: str) -> str | None:
+def _reason_withheld_from_subagent(tool: Tool[Any], settings: Settings, *, agent: str) -> str | None:
     named = settings.agents.get(agent)
     if named is not None and named.tools is not None:
         if any(fnmatchcase(tool.name, pattern) for pattern in named.tools):
@@ -163,4 +163,4 @@ def _why_not_in_child(tool: Tool[Any], settings: Settings, *, agent: str) -> str
 
 def _parameters(tool: Tool[Any]) -> dict[str, Any]:
     given: dict[str, Any] | None = getattr(tool, "parameters", None)
-    return given if given is not None else schema_of(tool.arguments)
+    return given if given is not None else arguments_schema(tool.arguments)

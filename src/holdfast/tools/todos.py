@@ -10,7 +10,7 @@ from msgspec import Meta
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Todo, TodoStatus
 from holdfast.schema.text_repair import repaired
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 _MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
@@ -24,7 +24,7 @@ class TodosArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     todos: Annotated[tuple[TodoItem, ...], Meta(description="All tasks, in order.", max_length=100)]
 
 
-class Todos:
+class TodosTool:
     """Stores the list and tells it back as it is."""
 
     name: ClassVar[str] = "todos"
@@ -36,16 +36,16 @@ class Todos:
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = False
 
-    async def plan(self, arguments: TodosArguments, context: Context) -> Plan:
+    async def plan(self, arguments: TodosArguments, context: ToolContext) -> ToolPlan:
         done = sum(item.status == "completed" for item in arguments.todos)
-        return Plan(Subject(tool=self.name, effect="none", title=f"{done} of {len(arguments.todos)} done"))
+        return ToolPlan(Subject(tool=self.name, effect="none", title=f"{done} of {len(arguments.todos)} done"))
 
-    async def run(self, arguments: TodosArguments, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: TodosArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         todos = tuple(Todo(context.redact(repaired(item.text)), item.status) for item in arguments.todos)
         await context.todos.write(todos)
-        return Output(listed(await context.todos.read()))
+        return ToolOutput(format_todos(await context.todos.read()))
 
 
-def listed(todos: tuple[Todo, ...]) -> str:
+def format_todos(todos: tuple[Todo, ...]) -> str:
     """The list as a model reads it."""
     return "\n".join(f"{_MARKS[todo.status]} {todo.text}" for todo in todos) or "(the list is empty)"

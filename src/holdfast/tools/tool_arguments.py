@@ -16,15 +16,15 @@ from holdfast.errors import ToolError
 _LEFT_OUT = frozenset({"title", "$defs", "default"})
 
 
-def schema_of(arguments: type[Any]) -> dict[str, Any]:
+def arguments_schema(arguments: type[Any]) -> dict[str, Any]:
     """The schema of a struct as one object: references written out, nothing in it that a model does not need."""
     whole = msgspec.json.schema(arguments)
-    found = _plain(whole, whole.get("$defs", {}))
+    found = _simplified(whole, whole.get("$defs", {}))
     found.pop("description", None)
     return {"type": "object", "properties": {}, **found}
 
 
-def read_arguments(tool: str, arguments: type[Any], given: Mapping[str, Any]) -> Any:
+def decode_arguments(tool: str, arguments: type[Any], given: Mapping[str, Any]) -> Any:
     """The struct (or the plain dict, where that is the type); `ToolError` says what is wrong and what is expected."""
     if arguments is dict:
         return dict(given)
@@ -39,20 +39,20 @@ def read_arguments(tool: str, arguments: type[Any], given: Mapping[str, Any]) ->
         raise ToolError(f"the arguments of {tool!r} do not fit: {error}. Its parameters: {known or 'none'}.") from None
 
 
-def _plain(node: Any, definitions: Mapping[str, Any]) -> Any:
+def _simplified(node: Any, definitions: Mapping[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_plain(item, definitions) for item in node]
+        return [_simplified(item, definitions) for item in node]
     if not isinstance(node, dict):
         return node
     if reference := node.get("$ref"):
         beside = {name: value for name, value in node.items() if name != "$ref"}
-        return _plain({**definitions[reference.rpartition("/")[2]], **beside}, definitions)
+        return _simplified({**definitions[reference.rpartition("/")[2]], **beside}, definitions)
     if options := [option for option in node.get("anyOf", ()) if option != {"type": "null"}]:
         rest = {name: value for name, value in node.items() if name != "anyOf"}
-        return _plain({**options[0], **rest}, definitions) if len(options) == 1 else {**rest, "anyOf": options}
+        return _simplified({**options[0], **rest}, definitions) if len(options) == 1 else {**rest, "anyOf": options}
     if isinstance(node.get("properties"), dict):
-        properties = {name: _plain(value, definitions) for name, value in node["properties"].items()}
+        properties = {name: _simplified(value, definitions) for name, value in node["properties"].items()}
         rest = {name: value for name, value in node.items() if name != "properties" and name not in _LEFT_OUT}
-        return {**{name: _plain(value, definitions) for name, value in rest.items()}, "properties": properties}
-    plain = {name: _plain(value, definitions) for name, value in node.items() if name not in _LEFT_OUT}
+        return {**{name: _simplified(value, definitions) for name, value in rest.items()}, "properties": properties}
+    plain = {name: _simplified(value, definitions) for name, value in node.items() if name not in _LEFT_OUT}
     return {"type": "string", **plain} if "enum" in plain else plain

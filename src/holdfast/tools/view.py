@@ -13,11 +13,12 @@ from msgspec import Meta
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.messages import File
-from holdfast.tools.files import text_encoding, tool_paths
-from holdfast.tools.files.file_changes import told
-from holdfast.tools.files.file_reading import content_hash, read_file
-from holdfast.tools.files.line_matching import Line, split
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_changes import clean_text
+from holdfast.tools.files.file_content import content_hash, read_file
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
+from holdfast.tools.text import text_encoding
+from holdfast.tools.text.text_lines import TextLine, split_lines
 
 DEFAULT_LINES = 2_000
 MAX_LINE_CHARS = 2_000
@@ -32,51 +33,51 @@ _IMAGES = {
 }
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ViewArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Relative to the workspace, or absolute.")]
     offset: Annotated[int, Meta(ge=1, description="First line to show; lines count from 1.")] = 1
     limit: Annotated[int, Meta(ge=1, le=10_000, description="How many lines to show.")] = DEFAULT_LINES
 
 
-class View:
+class ViewTool:
     name: ClassVar[str] = "view"
     description: ClassVar[str] = (
         "Read a file: text with line numbers, or an image. Read a file before you change it. "
         "Long files come in parts: go on with offset."
     )
-    arguments: ClassVar[type[Arguments]] = Arguments
+    arguments: ClassVar[type[ViewArguments]] = ViewArguments
     effect: ClassVar[Effect] = "reads"
     parallel: ClassVar[bool] = True
 
-    async def plan(self, arguments: Arguments, context: Context) -> Plan:
-        path = await asyncio.to_thread(tool_paths.resolve, arguments.path, context.workspace)
-        title = told(context, tool_paths.shown(path, context.workspace))
-        return Plan(Subject(self.name, self.effect, title, cwd=str(context.workspace), paths=(str(path),)))
+    async def plan(self, arguments: ViewArguments, context: ToolContext) -> ToolPlan:
+        path = await asyncio.to_thread(tool_paths.resolve_path, arguments.path, context.workspace)
+        title = clean_text(context, tool_paths.display_path(path, context.workspace))
+        return ToolPlan(Subject(self.name, self.effect, title, cwd=str(context.workspace), paths=(str(path),)))
 
-    async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         output, content = await asyncio.to_thread(_read, arguments, context, plan)
         (path,) = plan.subject.paths
         await context.files.record_read(Path(path), content)
         return output
 
 
-def _read(arguments: Arguments, context: Context, plan: Plan) -> tuple[Output, str]:
+def _read(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> tuple[ToolOutput, str]:
     """What is shown, and the hash of the whole content."""
-    path = tool_paths.resolve(arguments.path, context.workspace)
-    name = tool_paths.shown(path, context.workspace)
+    path = tool_paths.resolve_path(arguments.path, context.workspace)
+    name = tool_paths.display_path(path, context.workspace)
     if plan.subject.paths != (str(path),):
         raise ToolError(f"{arguments.path!r} leads elsewhere than when this was planned; try again")
     data = read_file(path)
     if data is None:
-        raise tool_paths.missing(path, context.workspace)
-    display = {"path": told(context, name)}
+        raise tool_paths.missing_file_error(path, context.workspace)
+    display = {"path": clean_text(context, name)}
     if media_type := image_type(data):
         image = _image(name, media_type, data, context)
-        return Output(f"{image.name}: an image ({media_type})", files=(image,), display=display), content_hash(data)
-    found = text_encoding.decode(data)
+        return ToolOutput(f"{image.name}: an image ({media_type})", files=(image,), display=display), content_hash(data)
+    found = text_encoding.decode_text(data)
     if found is None:
         raise ToolError(f"{name!r} is a binary file ({len(data):,} bytes); view shows text and images", code="binary")
-    return Output(told(context, _shown(found, arguments)), display=display), content_hash(data)
+    return ToolOutput(clean_text(context, _shown(found, arguments)), display=display), content_hash(data)
 
 
 def image_type(data: bytes) -> str | None:
@@ -86,18 +87,18 @@ def image_type(data: bytes) -> str | None:
     return next((media_type for magic, media_type in _IMAGES.items() if data.startswith(magic)), None)
 
 
-def _image(name: str, media_type: str, data: bytes, context: Context) -> File:
+def _image(name: str, media_type: str, data: bytes, context: ToolContext) -> File:
     if not context.can_see_images:
         raise ToolError(f"{name!r} is an image ({media_type}), and the model of this run cannot see images")
     if len(data) > MAX_IMAGE_BYTES:
         raise ToolError(
             f"{name!r} is an image of {len(data):,} bytes; at most {MAX_IMAGE_BYTES:,} can be shown; make it smaller"
         )
-    return File(name=told(context, name), media_type=media_type, data=base64.b64encode(data).decode())
+    return File(name=clean_text(context, name), media_type=media_type, data=base64.b64encode(data).decode())
 
 
-def _shown(found: text_encoding.TextFile, arguments: Arguments) -> str:
-    lines = split(found.text)
+def _shown(found: text_encoding.TextFile, arguments: ViewArguments) -> str:
+    lines = split_lines(found.text)
     notes = [found.note()] if found.note() else []
     if not lines:
         return _with_notes("", ["the file is empty", *notes])
@@ -113,7 +114,7 @@ def _shown(found: text_encoding.TextFile, arguments: Arguments) -> str:
     return _with_notes("\n".join(shown), notes)
 
 
-def _numbered(lines: list[Line], *, first: int) -> list[str]:
+def _numbered(lines: list[TextLine], *, first: int) -> list[str]:
     """As many as fit, at least one."""
     shown: list[str] = []
     size = 0

@@ -15,9 +15,9 @@ from holdfast.config.provider_catalogue import SEARCH_VARIABLES
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.text_repair import repaired
-from holdfast.tools.protocol import Context, Output, Plan
-from holdfast.tools.web.page_text import to_text
-from holdfast.tools.web.web_requests import Web
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
+from holdfast.tools.web.page_text import html_to_text
+from holdfast.tools.web.web_requests import WebClient
 
 SECONDS = 20.0
 _LARGEST_ANSWER = 2 << 20
@@ -34,13 +34,13 @@ class WebSearchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     count: Annotated[int, Meta(description="How many results.", ge=1, le=20)] = 8
 
 
-class Result(NamedTuple):
+class SearchResult(NamedTuple):
     title: str
     url: str
     text: str
 
 
-class _Asked(NamedTuple):
+class _SearchRequest(NamedTuple):
     """One request to a search service."""
 
     method: str
@@ -49,7 +49,7 @@ class _Asked(NamedTuple):
     body: bytes | None = None
 
 
-class WebSearch:
+class WebSearchTool:
     """Asks the configured service. `web` makes the client."""
 
     name: ClassVar[str] = "web_search"
@@ -58,18 +58,18 @@ class WebSearch:
     effect: ClassVar[Effect] = "network"
     parallel: ClassVar[bool] = True
 
-    def __init__(self, *, web: Callable[..., Web] = Web) -> None:
+    def __init__(self, *, web: Callable[..., WebClient] = WebClient) -> None:
         self._web = web
 
-    async def plan(self, arguments: WebSearchArguments, context: Context) -> Plan:
+    async def plan(self, arguments: WebSearchArguments, context: ToolContext) -> ToolPlan:
         if context.settings.web_search.provider == "none":
             raise ToolError(NOT_CONFIGURED)
-        return Plan(Subject(tool=self.name, effect="network", title=context.redact(arguments.query)))
+        return ToolPlan(Subject(tool=self.name, effect="network", title=context.redact(arguments.query)))
 
-    async def run(self, arguments: WebSearchArguments, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: WebSearchArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         search = context.settings.web_search
         key = await _key(context)
-        asked = _asked(context.settings, arguments, key)
+        asked = _search_request(context.settings, arguments, key)
         # A service of the user's own may be anywhere; the built-in ones are reached like any page.
         web = self._web(context.settings, private=True if search.url else None)
         async with web.request(
@@ -82,10 +82,10 @@ class WebSearch:
             body, _ = await answer.read(_LARGEST_ANSWER)
         results = (await asyncio.to_thread(_results, search.provider, body))[: arguments.count]
         text = "\n\n".join(_shown(number, result) for number, result in enumerate(results, 1))
-        return Output(context.redact(repaired(text or "no results")), display={"results": len(results)})
+        return ToolOutput(context.redact(repaired(text or "no results")), display={"results": len(results)})
 
 
-def key_finder(
+def search_key_finder(
     keyring: Keyring, settings: Settings, *, env: Mapping[str, str]
 ) -> Callable[[], Awaitable[Secret | None]]:
     """What a context's `search_key` is."""
@@ -97,7 +97,7 @@ def key_finder(
     return find
 
 
-async def _key(context: Context) -> str:
+async def _key(context: ToolContext) -> str:
     provider = context.settings.web_search.provider
     try:
         key = await context.search_key()
@@ -108,30 +108,30 @@ async def _key(context: Context) -> str:
     return key.reveal() if key else ""
 
 
-def _asked(settings: Settings, arguments: WebSearchArguments, key: str) -> _Asked:
+def _search_request(settings: Settings, arguments: WebSearchArguments, key: str) -> _SearchRequest:
     search = settings.web_search
     match search.provider:
         case "brave":
             base = search.url or "https://api.search.brave.com"
             query = urlencode({"q": arguments.query, "count": arguments.count})
             headers = {"X-Subscription-Token": key, "Accept": "application/json"}
-            return _Asked("GET", f"{base}/res/v1/web/search?{query}", headers)
+            return _SearchRequest("GET", f"{base}/res/v1/web/search?{query}", headers)
         case "tavily":
             base = search.url or "https://api.tavily.com"
             body = msgspec.json.encode({"query": arguments.query, "max_results": arguments.count})
             headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-            return _Asked("POST", f"{base}/search", headers, body)
+            return _SearchRequest("POST", f"{base}/search", headers, body)
         case "searxng":
             if not search.url:
                 raise ToolError("web search with 'searxng' needs its address; the user can set web_search.url")
             headers = {"Authorization": f"Bearer {key}"} if key else {}
             query = urlencode({"q": arguments.query, "format": "json"})
-            return _Asked("GET", f"{search.url}/search?{query}", headers)
+            return _SearchRequest("GET", f"{search.url}/search?{query}", headers)
         case "none":
             raise ToolError(NOT_CONFIGURED)
 
 
-def _results(provider: str, body: bytes) -> list[Result]:
+def _results(provider: str, body: bytes) -> list[SearchResult]:
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -143,11 +143,11 @@ def _results(provider: str, body: bytes) -> list[Result]:
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and isinstance(row.get("url"), str):
             text = row.get("description") or row.get("content") or ""
-            results.append(Result(to_text(str(row.get("title") or "")), row["url"], to_text(str(text))))
+            results.append(SearchResult(html_to_text(str(row.get("title") or "")), row["url"], html_to_text(str(text))))
     return results
 
 
-def _shown(number: int, result: Result) -> str:
+def _shown(number: int, result: SearchResult) -> str:
     text = " ".join(result.text.split())
     cut = text if len(text) <= _LONGEST_SNIPPET else f"{text[:_LONGEST_SNIPPET]}…"
     return f"{number}. {result.title or '(no title)'}\n   {result.url}\n   {cut}".rstrip()

@@ -10,56 +10,67 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools.edit import done
-from holdfast.tools.files import text_encoding
-from holdfast.tools.files.file_changes import Draft, Found, carry_out, check_read, draft, look, plan_for, told
-from holdfast.tools.protocol import Context, Output, Plan
+from holdfast.tools.edit import edit_output
+from holdfast.tools.files.file_changes import (
+    FileDraft,
+    LoadedFile,
+    clean_text,
+    load_file,
+    make_draft,
+    plan_writes,
+    require_read,
+    write_drafts,
+)
+from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
+from holdfast.tools.text import text_encoding
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Relative to the workspace, or absolute.")]
     content: Annotated[str, Meta(description="The whole content of the file.")]
 
 
-class Write:
+class WriteTool:
     name: ClassVar[str] = "write"
     description: ClassVar[str] = (
         "Create a file, or replace all of one that you have viewed. Missing directories are made. "
         "For a small change use edit."
     )
-    arguments: ClassVar[type[Arguments]] = Arguments
+    arguments: ClassVar[type[WriteArguments]] = WriteArguments
     effect: ClassVar[Effect] = "writes"
     parallel: ClassVar[bool] = False
 
-    async def plan(self, arguments: Arguments, context: Context) -> Plan:
+    async def plan(self, arguments: WriteArguments, context: ToolContext) -> ToolPlan:
         drafted = await _draft(arguments, context)
-        return plan_for(self.name, [drafted], context, title=drafted.found.name)
+        return plan_writes(self.name, [drafted], context, title=drafted.found.name)
 
-    async def run(self, arguments: Arguments, context: Context, plan: Plan) -> Output:
+    async def run(self, arguments: WriteArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         drafted = await _draft(arguments, context)
         if drafted.new == drafted.found.data:
-            return Output(told(context, f"{drafted.found.name}: it has this content already; nothing was written"))
-        return done(drafted, context, await carry_out([drafted], context, plan))
+            return ToolOutput(
+                clean_text(context, f"{drafted.found.name}: it has this content already; nothing was written")
+            )
+        return edit_output(drafted, context, await write_drafts([drafted], context, plan))
 
 
-async def _draft(arguments: Arguments, context: Context) -> Draft:
-    found = await look(arguments.path, context)
-    await check_read(found, context)
+async def _draft(arguments: WriteArguments, context: ToolContext) -> FileDraft:
+    found = await load_file(arguments.path, context)
+    await require_read(found, context)
     return await asyncio.to_thread(_replaced, found, arguments.content)
 
 
-def _replaced(found: Found, content: str) -> Draft:
+def _replaced(found: LoadedFile, content: str) -> FileDraft:
     """The new text in the old one's encoding and line endings, which the model does not see."""
-    old = text_encoding.decode(found.data) if found.data else None
+    old = text_encoding.decode_text(found.data) if found.data else None
     if old is None:
-        return draft(found, text_encoding.encode(content, "utf-8"))
+        return make_draft(found, text_encoding.encode_text(content, "utf-8"))
     notes = []
     if old.crlf and "\r" not in content:
         content = content.replace("\n", "\r\n")
         notes.append("the file's CRLF line endings were kept")
     try:
-        data = text_encoding.encode(content, old.encoding)
+        data = text_encoding.encode_text(content, old.encoding)
     except ToolError:
-        data = text_encoding.encode(content, "utf-8")
+        data = text_encoding.encode_text(content, "utf-8")
         notes.append("it is UTF-8 now, because its old encoding could not hold the new text")
-    return draft(found, data, notes=notes)
+    return make_draft(found, data, notes=notes)

@@ -12,7 +12,7 @@ from holdfast.approvals.rules import Rules, read_rules
 from holdfast.schema.approvals import Approval
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
-from holdfast.tools.protocol import Plan
+from holdfast.tools.protocol import ToolPlan
 from holdfast.workspace.open_workspace import OpenWorkspace, Setup
 
 
@@ -26,7 +26,7 @@ class WorkspaceCallApprover:
         self._root_session_id = root_session_id
 
     async def permit(
-        self, handle: TurnHandle, call: ToolCall, plan: Plan, *, waiting: Callable[[], None]
+        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, waiting: Callable[[], None]
     ) -> Permitted | Denied:
         verdict = await self._room.approver.consider(
             plan.subject,
@@ -46,7 +46,7 @@ class WorkspaceCallApprover:
             case _:
                 assert_never(verdict)
 
-    async def _ask(self, handle: TurnHandle, call: ToolCall, plan: Plan, verdict: Ask) -> Permitted | Denied:
+    async def _ask(self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, verdict: Ask) -> Permitted | Denied:
         shared = self._room.shared
         answered = await shared.approvals.request(
             Approval(

@@ -6,8 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
-from holdfast.tools.search.ignore_rules import Ignore
-from holdfast.tools.search.tree_walk import walk
+from holdfast.tools.search.ignore_rules import IgnoreRules
+from holdfast.tools.search.tree_walk import walk_tree
 
 MOST_FILES = 100_000
 _FRESH_SECONDS = 5.0
@@ -60,7 +60,7 @@ def _score(wanted: str, name: str) -> tuple[int, int, int] | None:
 
 def _list(directory: Path) -> list[str]:
     names: list[str] = []
-    for entry in walk(directory, "", Ignore(directory)):
+    for entry in walk_tree(directory, "", IgnoreRules(directory)):
         if not entry.is_dir:
             names.append(entry.relative)
             if len(names) >= MOST_FILES:

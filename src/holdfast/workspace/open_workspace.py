@@ -21,7 +21,7 @@ from holdfast.schema.sessions import Job, Workspace
 from holdfast.store import Batch
 from holdfast.store.writes import PutJob
 from holdfast.tools.jobs import JobTable
-from holdfast.tools.registry import Registry
+from holdfast.tools.registry import ToolRegistry
 from holdfast.workspace.context_gatherer import DirectoryContextGatherer
 from holdfast.workspace.file_search import FileNames
 from holdfast.workspace.session_titles import Titles
@@ -55,7 +55,7 @@ class _Known(NamedTuple):
 class OpenWorkspace:
     """Live parts of one workspace; closing one never touches another (`W3`)."""
 
-    def __init__(self, workspace: Workspace, shared: Shared, tools: Registry) -> None:
+    def __init__(self, workspace: Workspace, shared: Shared, tools: ToolRegistry) -> None:
         self.workspace = workspace
         self.path = Path(workspace.path)
         self.shared = shared

@@ -6,7 +6,7 @@ import asyncio
 
 from holdfast.errors import NotFound
 from holdfast.schema.sessions import Workspace
-from holdfast.tools.registry import Registry
+from holdfast.tools.registry import ToolRegistry
 from holdfast.workspace.open_workspace import OpenWorkspace
 from holdfast.workspace.shared_parts import Shared
 
@@ -22,7 +22,7 @@ class OpenWorkspaces:
         """The live parts of a workspace, made if they are not there yet."""
         room = self._rooms.get(workspace.id)
         if room is None:
-            tools = await asyncio.to_thread(Registry)  # imports every tool when it is the first
+            tools = await asyncio.to_thread(ToolRegistry)  # imports every tool when it is the first
             room = self._rooms.setdefault(workspace.id, OpenWorkspace(workspace, self.shared, tools))
         return room
 

@@ -17,8 +17,8 @@ from holdfast.schema.sessions import Todo
 from holdfast.store import Store
 from holdfast.store.writes import PutTodos
 from holdfast.tools.process.command_environment import child_environment
-from holdfast.tools.protocol import Context
-from holdfast.tools.web_search import key_finder
+from holdfast.tools.protocol import ToolContext
+from holdfast.tools.web_search import search_key_finder
 from holdfast.workspace.open_workspace import OpenWorkspace
 from holdfast.workspace.undo.file_snapshots import SessionFiles
 
@@ -47,9 +47,9 @@ class WorkspaceToolContexts:
         emit: Callable[[str], None],
         progress: Callable[[Phase], None],
         adopted: Callable[[Child], Awaitable[None]],
-    ) -> Context:
+    ) -> ToolContext:
         room, shared, run = self._room, self._room.shared, handle.run
-        return Context(
+        return ToolContext(
             workspace=room.path,
             session_id=run.session_id,
             run_id=run.id,
@@ -83,8 +83,8 @@ class WorkspaceToolContexts:
                 progress=progress,
             ),
             todos=_Todos(shared.store, handle),
-            children=_Children(room, self._settings, handle, adopted=adopted),
-            search_key=key_finder(shared.keyring, self._settings, env=shared.env),
+            subagents=_Children(room, self._settings, handle, adopted=adopted),
+            search_key=search_key_finder(shared.keyring, self._settings, env=shared.env),
         )
 
 

@@ -10,10 +10,10 @@ import pytest
 from msgspec import UNSET, UnsetType
 
 from holdfast.errors import StoreUnwritable, ToolError
-from holdfast.tools.edit import Edit
-from holdfast.tools.files import atomic_write, file_changes
-from holdfast.tools.files.atomic_write import Change, apply_changes
-from holdfast.tools.write import Write
+from holdfast.tools.edit import EditTool
+from holdfast.tools.files import file_changes, file_transaction
+from holdfast.tools.files.file_transaction import FileChange, apply_changes
+from holdfast.tools.write import WriteTool
 from holdfast.workspace.undo.file_snapshots import SessionFiles
 from tests.support.filebox import Filebox, Session
 
@@ -99,7 +99,7 @@ async def test_a_change_between_plan_and_approval_is_refused(box: Filebox) -> No
         box.put("a", "one\ntwo\nthree\n")
 
     with pytest.raises(ToolError, match="changed since"):
-        await session.call(Edit(), between=person, path="a", old_text="one", new_text="1")
+        await session.call(EditTool(), between=person, path="a", old_text="one", new_text="1")
     assert box.text("a") == "one\ntwo\nthree\n"
 
 
@@ -108,12 +108,12 @@ async def test_what_was_approved_is_what_is_written_even_if_the_session_read_on(
     box.put("a", "one\n")
     session = box.session()
     await session.view("a")
-    arguments = Edit.arguments(path="a", old_text="one", new_text="1")
-    plan = await Edit().plan(arguments, session.context())
+    arguments = EditTool.arguments(path="a", old_text="one", new_text="1")
+    plan = await EditTool().plan(arguments, session.context())
     box.put("a", "one\nmore\n")
     await session.view("a")
     with pytest.raises(ToolError, match="changed between the plan and its approval; nothing was written"):
-        await Edit().run(arguments, session.context(), plan)
+        await EditTool().run(arguments, session.context(), plan)
     assert box.text("a") == "one\nmore\n"
 
 
@@ -130,7 +130,7 @@ async def test_a_path_that_leads_elsewhere_after_the_approval_is_refused(box: Fi
         (box.workspace / "link").symlink_to("other")
 
     with pytest.raises(ToolError, match="nothing was written"):
-        await session.call(Edit(), between=turn, path="link/a", old_text="one", new_text="1")
+        await session.call(EditTool(), between=turn, path="link/a", old_text="one", new_text="1")
     assert box.tree() == {"dir/a": b"one\n", "other/a": b"one\n"}
 
 
@@ -168,14 +168,14 @@ async def test_a_person_who_saves_at_any_moment_of_a_write_loses_nothing(
     def person() -> None:
         box.put("a", "a person's\n")
 
-    def with_person(changes: Sequence[Change]) -> tuple[str, ...]:
+    def with_person(changes: Sequence[FileChange]) -> tuple[str, ...]:
         if moment == "between look and exchange":
             _before_first_exchange(monkeypatch, person)
         return apply_changes(changes)
 
     monkeypatch.setattr(file_changes, "apply_changes", with_person)
     between = person if moment == "before the look" else lambda: None
-    outcome = await _outcome(session.call(Edit(), between=between, path="a", old_text="one", new_text="1"))
+    outcome = await _outcome(session.call(EditTool(), between=between, path="a", old_text="one", new_text="1"))
     if moment == "after":
         person()
     assert box.text("a") == "a person's\n"
@@ -183,14 +183,14 @@ async def test_a_person_who_saves_at_any_moment_of_a_write_loses_nothing(
 
 
 def _before_first_exchange(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    real = atomic_write.exchange
+    real = file_transaction.exchange
 
     def exchange(one: Path, other: Path) -> None:
-        monkeypatch.setattr(atomic_write, "exchange", real)
+        monkeypatch.setattr(file_transaction, "exchange_files", real)
         act()
         real(one, other)
 
-    monkeypatch.setattr(atomic_write, "exchange", exchange)
+    monkeypatch.setattr(file_transaction, "exchange_files", exchange)
 
 
 async def test_a_refused_write_leaves_nothing_to_undo(box: Filebox) -> None:
@@ -225,7 +225,7 @@ async def test_a_cancel_in_mid_write_waits_for_the_end_of_it(box: Filebox, monke
     await session.view("a")
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(changes: Sequence[Change]) -> tuple[str, ...]:
+    def slowly(changes: Sequence[FileChange]) -> tuple[str, ...]:
         begun.set()
         go_on.wait()
         return apply_changes(changes)
@@ -246,7 +246,7 @@ async def test_a_cancel_in_mid_write_waits_for_the_end_of_it(box: Filebox, monke
 async def test_a_failed_write_under_a_cancel_is_still_a_cancel(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def failing(changes: Sequence[Change]) -> tuple[str, ...]:
+    def failing(changes: Sequence[FileChange]) -> tuple[str, ...]:
         begun.set()
         go_on.wait()
         raise ToolError("the disk is full")
@@ -262,7 +262,7 @@ async def test_a_failed_write_under_a_cancel_is_still_a_cancel(box: Filebox, mon
 
 
 async def test_files_outside_the_workspace_are_told_by_their_whole_path(box: Filebox, tmp_path: Path) -> None:
-    plan = await box.session().plan(Write(), path="../outside.txt", content="x")
+    plan = await box.session().plan(WriteTool(), path="../outside.txt", content="x")
     outside = str(tmp_path.resolve() / "outside.txt")
     assert (plan.subject.paths, plan.subject.title) == ((outside,), outside)
     assert not Path(outside).exists()
@@ -272,7 +272,7 @@ async def test_secrets_are_in_no_diff_that_leaves(box: Filebox) -> None:
     box.put("env", "KEY=hunter2\n")
     session = box.session(redact=lambda text: text.replace("hunter2", "[secret]"))
     await session.view("env")
-    plan = await session.plan(Edit(), path="env", old_text="KEY", new_text="TOKEN")
-    output = await session.call(Edit(), path="env", old_text="KEY", new_text="TOKEN")
+    plan = await session.plan(EditTool(), path="env", old_text="KEY", new_text="TOKEN")
+    output = await session.call(EditTool(), path="env", old_text="KEY", new_text="TOKEN")
     assert box.text("env") == "TOKEN=hunter2\n"
     assert "hunter2" not in f"{plan} {output} {box.records.events}"

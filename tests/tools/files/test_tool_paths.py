@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.files.tool_paths import missing, near_names, resolve, shown
+from holdfast.tools.files.tool_paths import display_path, missing_file_error, resolve_path, similar_paths
 
 
 @pytest.fixture
@@ -16,49 +16,49 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def test_relative_paths_start_at_the_workspace(workspace: Path) -> None:
-    assert resolve("src/../a.py", workspace) == workspace / "a.py"
-    assert resolve("/etc/../etc/hosts", workspace) == Path("/etc/hosts")
-    assert resolve("../x", workspace) == workspace.parent / "x"
+    assert resolve_path("src/../a.py", workspace) == workspace / "a.py"
+    assert resolve_path("/etc/../etc/hosts", workspace) == Path("/etc/hosts")
+    assert resolve_path("../x", workspace) == workspace.parent / "x"
 
 
 def test_the_home_is_expanded(workspace: Path, home: Path) -> None:
-    assert resolve("~/notes", workspace) == home.resolve() / "notes"
+    assert resolve_path("~/notes", workspace) == home.resolve() / "notes"
 
 
 def test_symlinks_are_followed_to_the_real_target(workspace: Path, tmp_path: Path) -> None:
     (workspace / "out").symlink_to(tmp_path)
-    assert resolve("out/secret", workspace) == tmp_path.resolve() / "secret"
+    assert resolve_path("out/secret", workspace) == tmp_path.resolve() / "secret"
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a\0b"])
 def test_paths_that_mean_nothing_are_refused(workspace: Path, text: str) -> None:
     with pytest.raises(ToolError, match="path"):
-        resolve(text, workspace)
+        resolve_path(text, workspace)
 
 
 def test_a_name_that_is_not_utf_8_is_refused(workspace: Path) -> None:
     (workspace / "odd").symlink_to(b"caf\xe9".decode("utf-8", "surrogateescape"))
     with pytest.raises(ToolError, match="not UTF-8"):
-        resolve("odd", workspace)
+        resolve_path("odd", workspace)
 
 
 def test_paths_are_shown_short_inside_and_whole_outside(workspace: Path) -> None:
-    assert shown(workspace / "a/b", workspace) == "a/b"
-    assert shown(Path("/etc/hosts"), workspace) == "/etc/hosts"
-    assert shown(workspace, workspace) == "."
+    assert display_path(workspace / "a/b", workspace) == "a/b"
+    assert display_path(Path("/etc/hosts"), workspace) == "/etc/hosts"
+    assert display_path(workspace, workspace) == "."
 
 
 def test_near_names_are_suggested(workspace: Path) -> None:
     for name in ["README.md", "main.py", "main.ts", "settings.toml"]:
         (workspace / name).touch()
-    assert near_names(workspace / "readme.md") == (workspace / "README.md",)
-    assert workspace / "main.py" in near_names(workspace / "main.js")
-    assert near_names(workspace / "setings.toml") == (workspace / "settings.toml",)
-    assert near_names(workspace / "zzz") == ()
+    assert similar_paths(workspace / "readme.md") == (workspace / "README.md",)
+    assert workspace / "main.py" in similar_paths(workspace / "main.js")
+    assert similar_paths(workspace / "setings.toml") == (workspace / "settings.toml",)
+    assert similar_paths(workspace / "zzz") == ()
 
 
 def test_a_missing_directory_is_where_the_suggestion_is_made(workspace: Path) -> None:
     (workspace / "source").mkdir()
-    assert near_names(workspace / "sources/deep/a.py") == (workspace / "source",)
-    assert "near: 'source'" in missing(workspace / "sources/deep/a.py", workspace).message
-    assert "use glob or ls" in missing(workspace / "zzz", workspace).message
+    assert similar_paths(workspace / "sources/deep/a.py") == (workspace / "source",)
+    assert "near: 'source'" in missing_file_error(workspace / "sources/deep/a.py", workspace).message
+    assert "use glob or ls" in missing_file_error(workspace / "zzz", workspace).message

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools.patch.hunks import apply_hunks
-from holdfast.tools.patch.operations import Hunk, HunkLine
+from holdfast.tools.patch.patch_operations import Hunk, HunkLine
 
 
 def _hunk(*lines: str, **more: object) -> Hunk:

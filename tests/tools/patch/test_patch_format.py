@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.patch.operations import AddFile, DeleteFile, Hunk, HunkLine, UpdateFile
 from holdfast.tools.patch.patch_format import parse_patch
+from holdfast.tools.patch.patch_operations import AddFile, DeleteFile, Hunk, HunkLine, UpdateFile
 
 _ENVELOPE = """\
 Some words before it.

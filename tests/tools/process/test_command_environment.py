@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.config import PROVIDERS
-from holdfast.tools.process.command_environment import QUIET, child_environment
+from holdfast.tools.process.command_environment import NON_INTERACTIVE, child_environment
 from tests.support.toolbox import settings_of
 
 
@@ -34,7 +34,7 @@ def test_no_configured_key_and_no_token_is_passed_on(name: str) -> None:
 
 def test_everything_else_is_passed_on() -> None:
     base = {"PATH": "/bin", "HOME": "/root", "GITHUB_TOKEN": "the user's own", "LANG": "C"}
-    assert child_environment(base, settings_of()) == {**base, **QUIET}
+    assert child_environment(base, settings_of()) == {**base, **NON_INTERACTIVE}
 
 
 def test_a_users_pager_does_not_wait_for_a_key_press() -> None:

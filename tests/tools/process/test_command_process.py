@@ -16,8 +16,8 @@ import uvloop
 
 from holdfast.errors import ToolError
 from holdfast.tools.process import command_process
-from holdfast.tools.process.command_process import KILL_SECONDS, Supervisors
-from holdfast.tools.process.process_table import IS_LINUX, Process, process_of, tree_below
+from holdfast.tools.process.command_process import KILL_SECONDS, CommandLauncher
+from holdfast.tools.process.process_table import IS_LINUX, Process, find_process, tree_below
 from tests.support.zoo import ZOO, command, still_there, until_ready
 
 pytestmark = pytest.mark.skipif(not IS_LINUX, reason="child subreapers are Linux's; elsewhere groups take their place")
@@ -35,11 +35,11 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
 @asynccontextmanager
 async def keeping():
     before = await asyncio.to_thread(tree_below, os.getpid())
-    keepers = Supervisors()
+    launcher = CommandLauncher()
     try:
-        yield keepers
+        yield launcher
     finally:
-        await keepers.close()
+        await launcher.close()
         assert {p.pid for p in await asyncio.to_thread(tree_below, os.getpid())} <= {p.pid for p in before}
 
 
@@ -51,7 +51,7 @@ def wait_for_the_end_of(processes: list[Process]) -> None:
         except ProcessLookupError:
             continue
         try:
-            now = process_of(process.pid)
+            now = find_process(process.pid)
             if now and now.started == process.started:
                 assert select.select([descriptor], [], [], 10)[0], f"{process} did not end"
         finally:
@@ -61,9 +61,9 @@ def wait_for_the_end_of(processes: list[Process]) -> None:
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("animal", ZOO)
 async def test_nothing_is_left_after_a_kill(animal: str) -> None:
-    async with keeping() as keepers:
+    async with keeping() as launcher:
         with subprocess.Popen(["sleep", "1000"]) as bystander:
-            running = await keepers.start(command(ZOO[animal].script, mark := f"call_{animal}"))
+            running = await launcher.start(command(ZOO[animal].script, mark := f"call_{animal}"))
             members = await until_ready(running, ZOO[animal].ready)
             death = await running.kill()
             assert death.left == ()
@@ -77,8 +77,8 @@ async def test_nothing_is_left_after_a_kill(animal: str) -> None:
 @pytest.mark.promise("C7")
 def test_the_whole_zoo_at_once_is_gone_after_killing_it(run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as keepers:
-            every = [await keepers.start(command(animal.script, f"call_{name}")) for name, animal in ZOO.items()]
+        async with keeping() as launcher:
+            every = [await launcher.start(command(animal.script, f"call_{name}")) for name, animal in ZOO.items()]
             ready = [await until_ready(r, a.ready) for r, a in zip(every, ZOO.values(), strict=True)]
             deaths = await asyncio.gather(*(running.kill() for running in every))
             assert [death.left for death in deaths] == [()] * len(ZOO)
@@ -93,10 +93,10 @@ def test_the_whole_zoo_at_once_is_gone_after_killing_it(run: Run) -> None:
 @pytest.mark.promise("C7")
 def test_a_kill_reaches_only_its_own_command(run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as keepers:
+        async with keeping() as launcher:
             hidden = ZOO["clears_its_environment"]
-            first = await keepers.start(command(hidden.script, "call_1"))
-            second = await keepers.start(command(hidden.script, "call_2"))
+            first = await launcher.start(command(hidden.script, "call_1"))
+            second = await launcher.start(command(hidden.script, "call_2"))
             of_first, of_second = await until_ready(first, 2), await until_ready(second, 2)
             await first.kill()
             assert await still_there(of_first) == []
@@ -113,10 +113,10 @@ def test_a_kill_reaches_only_its_own_command(run: Run) -> None:
 @pytest.mark.parametrize("attack", ["kill -KILL $PPID", "kill -STOP $PPID"])
 def test_a_command_that_takes_out_its_supervisor_is_still_ended(attack: str, run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as keepers:
+        async with keeping() as launcher:
             stay = "echo ready $$; exec sleep 1000"
             script = f"setsid -f bash -c '{stay}'; env -i setsid -f bash -c '{stay}'; read < fifo; {attack}; sleep 1000"
-            running = await keepers.start(command(script, "call_x", directory=home))
+            running = await launcher.start(command(script, "call_x", directory=home))
             command_process = await until_ready(running, 2)
             await asyncio.to_thread((home / "fifo").write_text, "go\n")
             if "KILL" in attack:
@@ -140,9 +140,9 @@ from holdfast.tools.process.command_process import Supervisors
 from tests.support.zoo import ZOO, command, until_ready
 
 async def main():
-    keepers = Supervisors()
+    launcher = Supervisors()
     for name in ("ignores_signals", "clears_its_environment", "daemon"):
-        running = await keepers.start(command(ZOO[name].script, name))
+        running = await launcher.start(command(ZOO[name].script, name))
         for process in await until_ready(running, ZOO[name].ready):
             print(process.pid, flush=True)
     print("done", flush=True)
@@ -152,7 +152,7 @@ asyncio.run(main())
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
-        command_process = [process_of(int(line)) for line in iter(server.stdout.readline, "done\n")]
+        command_process = [find_process(int(line)) for line in iter(server.stdout.readline, "done\n")]
         kept = tree_below(server.pid)
         server.kill()
     assert len(command_process) == 4
@@ -169,15 +169,15 @@ from holdfast.tools.process.command_process import Supervisors
 from tests.support.zoo import command, until_ready
 
 async def main():
-    keepers = Supervisors()
-    running = await keepers.start(command({script!r}, "call_r"))
+    launcher = Supervisors()
+    running = await launcher.start(command({script!r}, "call_r"))
     [process] = await until_ready(running)
     began = time.monotonic()
     death = await running.kill()
     took = time.monotonic() - began
     running.stop_reading()
     print(process.pid, took < {KILL_SECONDS + 0.5}, *death.left, sep="|", flush=True)
-    await keepers.close()
+    await launcher.close()
 
 asyncio.run(main())
 """
@@ -185,7 +185,7 @@ asyncio.run(main())
     argv = [*without_the_right_to_kill, sys.executable, "-c", program]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
     pid, in_time, *left = done.stdout.strip().split("|")
-    survivor = process_of(int(pid))
+    survivor = find_process(int(pid))
     assert survivor
     os.kill(survivor.pid, signal.SIGKILL)
     wait_for_the_end_of([survivor])
@@ -195,12 +195,12 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("animal", ["plain", "ignores_signals", "holds_the_pipe", "fifty", "stopped"])
 async def test_where_there_are_no_subreapers_the_group_is_killed(animal: str) -> None:
-    class Elsewhere(command_process._Keeper):
+    class Elsewhere(command_process._SupervisorProcess):
         program = "from holdfast.tools import keeper as k, proctable as p; k.IS_LINUX = p.IS_LINUX = False; k.main({})"
 
-    async with keeping() as keepers:
-        keepers._keeper = await asyncio.to_thread(Elsewhere)
-        running = await keepers.start(command(ZOO[animal].script, mark := f"call_{animal}"))
+    async with keeping() as launcher:
+        launcher._keeper = await asyncio.to_thread(Elsewhere)
+        running = await launcher.start(command(ZOO[animal].script, mark := f"call_{animal}"))
         members = await until_ready(running, ZOO[animal].ready)
         death = await running.kill()
         assert death.left == ()
@@ -211,8 +211,8 @@ async def test_where_there_are_no_subreapers_the_group_is_killed(animal: str) ->
 
 def test_output_and_exit_code_are_the_commands(run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as keepers:
-            running = await keepers.start(command("echo out; echo err >&2; exit 7", "call_1"))
+        async with keeping() as launcher:
+            running = await launcher.start(command("echo out; echo err >&2; exit 7", "call_1"))
             assert await running.output.read() == b"out\nerr\n"
             await running.wait_gone()
             assert running.exit_code == 7
@@ -223,8 +223,8 @@ def test_output_and_exit_code_are_the_commands(run: Run) -> None:
 
 def test_a_commands_death_by_signal_is_a_negative_code(run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as keepers:
-            running = await keepers.start(command("kill -SEGV $$", "call_1"))
+        async with keeping() as launcher:
+            running = await launcher.start(command("kill -SEGV $$", "call_1"))
             await running.wait_gone()
             assert running.exit_code == -signal.SIGSEGV
             running.stop_reading()
@@ -233,8 +233,8 @@ def test_a_commands_death_by_signal_is_a_negative_code(run: Run) -> None:
 
 
 async def test_a_command_that_ends_early_leaves_what_it_started_running() -> None:
-    async with keeping() as keepers:
-        running = await keepers.start(command(ZOO["holds_the_pipe"].script, "call_1"))
+    async with keeping() as launcher:
+        running = await launcher.start(command(ZOO["holds_the_pipe"].script, "call_1"))
         [process] = await until_ready(running)
         await running.wait_exited()
         assert running.exit_code == 3
@@ -244,11 +244,11 @@ async def test_a_command_that_ends_early_leaves_what_it_started_running() -> Non
 
 
 async def test_a_command_has_default_signals_no_input_and_no_descriptor_of_ours() -> None:
-    async with keeping() as keepers:
+    async with keeping() as launcher:
         script = (
             "grep -E 'Sig(Ign|Blk)' /proc/self/status; readlink /proc/self/fd/0; ls /proc/self/fd; pwd; ps -o tty= $$"
         )
-        running = await keepers.start(command(script, "call_1", directory=Path("/usr")))
+        running = await launcher.start(command(script, "call_1", directory=Path("/usr")))
         _, blocked, _, ignored, *rest = (await running.output.read()).decode().split()
         c_librarys_own = 0b11 << 31  # signals 32 and 33, which no program can set; some parents hand them down ignored
         assert (int(blocked, 16), int(ignored, 16) & ~c_librarys_own) == (0, 0)
@@ -257,9 +257,9 @@ async def test_a_command_has_default_signals_no_input_and_no_descriptor_of_ours(
 
 
 async def test_a_commands_environment_is_what_was_given_and_its_mark() -> None:
-    async with keeping() as keepers:
+    async with keeping() as launcher:
         asked = command("exec env -0", "call_1")
-        running = await keepers.start(asked)
+        running = await launcher.start(asked)
         lines = (await running.output.read()).decode().rstrip("\0").split("\0")
         seen = dict(line.split("=", 1) for line in lines)
         assert {name: seen[name] for name in seen.keys() - {"PWD", "SHLVL", "_"}} == {
@@ -279,30 +279,30 @@ async def test_a_commands_environment_is_what_was_given_and_its_mark() -> None:
     ],
 )
 async def test_a_command_that_cannot_start_says_why(argv: tuple[str, ...], directory: Path, reason: str) -> None:
-    async with keeping() as keepers:
+    async with keeping() as launcher:
         asked = command("", "call_1")
         broken = type(asked)(argv, directory, asked.environment, asked.mark)
         with pytest.raises(ToolError, match=reason):
-            await keepers.start(broken)
+            await launcher.start(broken)
 
 
 async def test_the_keeper_is_started_again_when_it_was_killed() -> None:
-    async with keeping() as keepers:
-        running = await keepers.start(command("echo one", "call_1"))
+    async with keeping() as launcher:
+        running = await launcher.start(command("echo one", "call_1"))
         await running.wait_gone()
         running.stop_reading()
         ours = await asyncio.to_thread(tree_below, os.getpid())
-        keeper = next(process for process in ours if process.pid == keepers.pid)
+        keeper = next(process for process in ours if process.pid == launcher.pid)
         os.kill(keeper.pid, signal.SIGKILL)
         await asyncio.to_thread(wait_for_the_end_of, [keeper])
-        again = await keepers.start(command("echo two", "call_2"))
+        again = await launcher.start(command("echo two", "call_2"))
         assert await again.output.read() == b"two\n"
         again.stop_reading()
 
 
 async def test_many_killers_get_one_answer_and_a_cancelled_one_stops_nothing() -> None:
-    async with keeping() as keepers:
-        running = await keepers.start(command(ZOO["ignores_signals"].script, "call_1"))
+    async with keeping() as launcher:
+        running = await launcher.start(command(ZOO["ignores_signals"].script, "call_1"))
         command_process = await until_ready(running)
         killers = [asyncio.create_task(running.kill()) for _ in range(3)]
         await asyncio.wait(killers, timeout=0)
@@ -315,16 +315,16 @@ async def test_many_killers_get_one_answer_and_a_cancelled_one_stops_nothing() -
 
 
 async def test_a_keeper_that_was_stopped_is_replaced_and_its_commands_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with keeping() as keepers:
-        first = await keepers.start(command(ZOO["plain"].script, "call_1"))
+    async with keeping() as launcher:
+        first = await launcher.start(command(ZOO["plain"].script, "call_1"))
         members = await until_ready(first)
-        stopped = keepers.pid
+        stopped = launcher.pid
         assert stopped
         os.kill(stopped, signal.SIGSTOP)
         monkeypatch.setattr(command_process, "START_SECONDS", 0.5)
-        second = await keepers.start(command("echo two", "call_2"))
+        second = await launcher.start(command("echo two", "call_2"))
         assert await second.output.read() == b"two\n"
-        assert keepers.pid != stopped
+        assert launcher.pid != stopped
         assert await still_there(members) == members
         assert (await first.kill()).left == ()
         assert await still_there(members, "call_1") == []
@@ -333,9 +333,9 @@ async def test_a_keeper_that_was_stopped_is_replaced_and_its_commands_go_on(monk
 
 
 async def test_the_exit_code_of_the_shortest_command_is_never_lost() -> None:
-    async with keeping() as keepers:
+    async with keeping() as launcher:
         for number in range(50):
-            running = await keepers.start(command(f"exit {number}", f"call_{number}"))
+            running = await launcher.start(command(f"exit {number}", f"call_{number}"))
             await running.wait_gone()
             assert running.exit_code == number
             running.stop_reading()
@@ -347,10 +347,10 @@ async def test_the_exit_code_of_the_shortest_command_is_never_lost() -> None:
 async def test_the_zoo_many_times_beside_other_commands() -> None:
     rounds, slowest, gone = 25, 0.0, 0
     loop = asyncio.get_running_loop()
-    async with keeping() as keepers:
+    async with keeping() as launcher:
         for number in range(rounds):
             marks = [f"call_{number}_{name}" for name in ZOO]
-            every = [await keepers.start(command(a.script, m)) for a, m in zip(ZOO.values(), marks, strict=True)]
+            every = [await launcher.start(command(a.script, m)) for a, m in zip(ZOO.values(), marks, strict=True)]
             members = [await until_ready(r, a.ready) for r, a in zip(every, ZOO.values(), strict=True)]
             began = loop.time()
             deaths = await asyncio.gather(*(running.kill() for running in every))

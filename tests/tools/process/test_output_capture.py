@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.tools.process import output_capture as module
-from holdfast.tools.process.output_capture import ANSWER_LIMIT, Capture, StreamRedactor
+from holdfast.tools.process.output_capture import ANSWER_LIMIT, OutputCapture, OutputRedactor
 
 SECRET = "tok-abcdefgh12345678"
 
@@ -27,7 +27,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
     st.lists(st.integers(min_value=0), max_size=6),
 )
 def test_redacting_in_pieces_is_redacting_the_whole(text: str, cuts: list[int]) -> None:
-    redactor = StreamRedactor(redact)
+    redactor = OutputRedactor(redact)
     shown = [redactor.push(piece) for piece in pieces_of(text, cuts)]
     assert "".join(shown) + redactor.push("", final=True) == redact(text)
 
@@ -36,13 +36,13 @@ def test_redacting_in_pieces_is_redacting_the_whole(text: str, cuts: list[int]) 
 @given(st.integers(min_value=3_000, max_value=9_000), st.integers(min_value=50, max_value=5_000))
 def test_a_secret_inside_an_endless_word_is_found_too(before: int, size: int) -> None:
     text = "x" * before + SECRET + "y" * 9_000
-    redactor = StreamRedactor(redact)
+    redactor = OutputRedactor(redact)
     shown = [redactor.push(text[at : at + size]) for at in range(0, len(text), size)]
     assert "".join(shown) + redactor.push("", final=True) == redact(text)
 
 
 def test_a_whole_word_is_shown_at_once() -> None:
-    assert StreamRedactor(redact).push("ready on port 80\n") == "ready on port 80\n"
+    assert OutputRedactor(redact).push("ready on port 80\n") == "ready on port 80\n"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
@@ -50,7 +50,7 @@ def test_a_whole_word_is_shown_at_once() -> None:
 async def test_live_text_and_file_are_the_output(tmp_path: Path, texts: list[str], cuts: list[int]) -> None:
     data = "".join(texts).encode("utf-8", "replace")
     live: list[str] = []
-    captured = Capture(tmp_path / "out.txt", redact=str, emit=live.append)
+    captured = OutputCapture(tmp_path / "out.txt", redact=str, emit=live.append)
     await captured.keep_in_file()
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     for start, end in itertools.pairwise(edges):
@@ -64,7 +64,7 @@ async def test_live_text_and_file_are_the_output(tmp_path: Path, texts: list[str
 
 async def test_output_at_the_limit_is_whole_and_one_more_is_cut(tmp_path: Path) -> None:
     for extra in (0, 1):
-        captured = Capture(tmp_path / f"{extra}.txt", redact=str, emit=str)
+        captured = OutputCapture(tmp_path / f"{extra}.txt", redact=str, emit=str)
         text = "x" * (ANSWER_LIMIT + extra)
         await captured.feed(text.encode(), final=True)
         assert (captured.answer() == text) == (extra == 0)
@@ -75,7 +75,7 @@ async def test_the_file_stops_at_its_limit_and_the_end_is_still_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FILE_LIMIT", 1 << 20)
-    captured = Capture(tmp_path / "out.txt", redact=str, emit=str)
+    captured = OutputCapture(tmp_path / "out.txt", redact=str, emit=str)
     for _ in range(3):
         await captured.feed(b"line\n" * 100_000)
     await captured.feed(b"the end\n", final=True)
@@ -90,7 +90,7 @@ async def test_the_file_stops_at_its_limit_and_the_end_is_still_told(
 
 async def test_a_disk_that_refuses_ends_the_file_and_not_the_output(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    captured = Capture(tmp_path / "file" / "out.txt", redact=str, emit=str)
+    captured = OutputCapture(tmp_path / "file" / "out.txt", redact=str, emit=str)
     await captured.feed(b"line\n" * 20_000)
     await captured.feed(b"the end\n", final=True)
     assert "could not be kept in" in captured.answer()
@@ -98,7 +98,7 @@ async def test_a_disk_that_refuses_ends_the_file_and_not_the_output(tmp_path: Pa
 
 
 async def test_the_file_is_only_for_its_owner(tmp_path: Path) -> None:
-    captured = Capture(tmp_path / "new" / "out.txt", redact=str, emit=str)
+    captured = OutputCapture(tmp_path / "new" / "out.txt", redact=str, emit=str)
     await captured.feed(b"x" * 40_000, final=True)
     assert captured.path.stat().st_mode & 0o777 == 0o600
     assert captured.path.parent.stat().st_mode & 0o777 == 0o700

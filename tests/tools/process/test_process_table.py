@@ -8,7 +8,15 @@ import sys
 import pytest
 
 from holdfast.tools.process import process_table as module
-from holdfast.tools.process.process_table import IS_LINUX, marked, name_of, process_of, process_table, send, tree_below
+from holdfast.tools.process.process_table import (
+    IS_LINUX,
+    describe_process,
+    find_process,
+    process_table,
+    processes_with_variable,
+    send_signal,
+    tree_below,
+)
 
 linux_only = pytest.mark.skipif(not IS_LINUX, reason="reads /proc")
 
@@ -24,7 +32,7 @@ def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 def test_we_and_our_parent_are_in_the_table(table: str) -> None:
     ours = next(process for process in process_table() if process.pid == os.getpid())
     assert (ours.parent, ours.group, ours.alive) == (os.getppid(), os.getpgrp(), True)
-    assert process_of(os.getpid()) is not None
+    assert find_process(os.getpid()) is not None
 
 
 def test_descendants_are_found_at_any_depth(table: str) -> None:
@@ -42,21 +50,21 @@ def test_descendants_are_found_at_any_depth(table: str) -> None:
 @linux_only
 def test_a_process_that_got_the_number_later_is_not_signalled() -> None:
     with subprocess.Popen(["sleep", "1000"]) as sleeper:
-        process = process_of(sleeper.pid)
+        process = find_process(sleeper.pid)
         assert process
-        assert send(process._replace(started="1"), signal.SIGKILL)
+        assert send_signal(process._replace(started="1"), signal.SIGKILL)
         assert sleeper.poll() is None
-        assert send(process, signal.SIGKILL)
+        assert send_signal(process, signal.SIGKILL)
         assert sleeper.wait() == -signal.SIGKILL
-    assert send(process, signal.SIGKILL)
+    assert send_signal(process, signal.SIGKILL)
 
 
 @linux_only
 def test_marks_are_whole_variables() -> None:
     environment = {**os.environ, "HOLDFAST_CALL": "call_77"}
     with subprocess.Popen(["sleep", "1000"], env=environment) as sleeper:
-        assert [process.pid for process in marked("HOLDFAST_CALL=call_77")] == [sleeper.pid]
-        assert marked("HOLDFAST_CALL=call_7") == []
+        assert [process.pid for process in processes_with_variable("HOLDFAST_CALL=call_77")] == [sleeper.pid]
+        assert processes_with_variable("HOLDFAST_CALL=call_7") == []
         sleeper.kill()
 
 
@@ -64,9 +72,9 @@ def test_marks_are_whole_variables() -> None:
 def test_names_are_short_and_on_one_line() -> None:
     argv = [sys.executable, "-c", "import time\ntime.sleep(1000)" + "#" * 200]
     with subprocess.Popen(argv) as process:
-        found = process_of(process.pid)
+        found = find_process(process.pid)
         assert found
-        while "-c" not in (name := name_of(found)):  # before its exec it has our name
+        while "-c" not in (name := describe_process(found)):  # before its exec it has our name
             pass
         process.kill()
     assert name.startswith(f"{process.pid} ")

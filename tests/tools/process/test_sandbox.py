@@ -10,12 +10,12 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools.process import landlock, sandbox
-from holdfast.tools.process.sandbox import Availability, Backend, Sandboxes, available
+from holdfast.tools.process.sandbox import CommandSandbox, SandboxAvailability, SandboxBackend, probe_sandboxes
 
-_AVAILABLE = available()
+_AVAILABLE = probe_sandboxes()
 
 
-def _needs(backend: Backend) -> pytest.MarkDecorator:
+def _needs(backend: SandboxBackend) -> pytest.MarkDecorator:
     problem = _AVAILABLE.bubblewrap if backend == "bubblewrap" else _AVAILABLE.landlock
     return pytest.mark.skipif(bool(problem), reason=f"this machine cannot confine with {backend}: {problem}")
 
@@ -27,14 +27,14 @@ MODES = ("workspace-write", "read-only")
 class Cell:
     """A workspace, a temporary directory and an outside, and commands confined to them."""
 
-    def __init__(self, directory: Path, backend: Backend) -> None:
+    def __init__(self, directory: Path, backend: SandboxBackend) -> None:
         self.workspace = directory / "workspace"
         self.temporary = directory / "temporary"
         self.outside = directory / "outside"
         self.workspace.mkdir()
         self.outside.mkdir()
         (self.outside / "file").write_text("precious")
-        self._sandboxes = Sandboxes(backend=backend)
+        self._sandboxes = CommandSandbox(backend=backend)
 
     def run(self, script: str, *, mode: str, network: bool = True) -> subprocess.CompletedProcess[str]:
         confining = self._sandboxes.confine(
@@ -114,7 +114,7 @@ def test_reading_temporary_files_devices_and_pipes_work(cell: Cell, mode: str) -
 
 @pytest.mark.parametrize("mode", MODES)
 def test_processes_outside_cannot_be_signalled(cell: Cell, mode: str) -> None:
-    if landlock.abi() < landlock.SCOPE_ABI and _AVAILABLE.bubblewrap:
+    if landlock.landlock_version() < landlock.SCOPE_VERSION and _AVAILABLE.bubblewrap:
         pytest.skip("signals are scoped from Landlock's version 6 (Linux 6.12) on, or by bubblewrap")
     with subprocess.Popen(["sleep", "1000"]) as outsider:
         done = cell.run(f"kill -KILL {outsider.pid}", mode=mode)
@@ -132,23 +132,25 @@ def test_the_network_stays_unless_it_is_taken_away(cell: Cell) -> None:
 
 def test_off_leaves_the_command_as_it_is(tmp_path: Path) -> None:
     argv = ("bash", "-c", "true")
-    confining = Sandboxes().confine(argv, mode="off", workspace=tmp_path, temporary=tmp_path / "tmp")
+    confining = CommandSandbox().confine(argv, mode="off", workspace=tmp_path, temporary=tmp_path / "tmp")
     assert asyncio.run(confining) == argv
 
 
 def test_bubblewrap_is_used_where_it_works_and_landlock_elsewhere() -> None:
-    assert Availability().backend == "bubblewrap"
-    assert Availability(bubblewrap="not installed").backend == "landlock"
-    assert Availability(bubblewrap="not installed", landlock="no").backend is None
+    assert SandboxAvailability().backend == "bubblewrap"
+    assert SandboxAvailability(bubblewrap="not installed").backend == "landlock"
+    assert SandboxAvailability(bubblewrap="not installed", landlock="no").backend is None
 
 
 async def test_a_machine_without_either_refuses_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sandbox, "available", lambda: Availability("not installed", "no kernel support"))
+    monkeypatch.setattr(sandbox, "probe_sandboxes", lambda: SandboxAvailability("not installed", "no kernel support"))
     with pytest.raises(ToolError, match=r"but this machine has none .*not installed.*no kernel support.*'off'"):
-        await Sandboxes().confine(("true",), mode="read-only", workspace=tmp_path, temporary=tmp_path / "tmp")
+        await CommandSandbox().confine(("true",), mode="read-only", workspace=tmp_path, temporary=tmp_path / "tmp")
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(landlock, "abi", lambda: 1)
-    assert available() == Availability("not installed", "the kernel has version 1, version 3 (Linux 6.2) is needed")
+    monkeypatch.setattr(landlock, "landlock_version", lambda: 1)
+    assert probe_sandboxes() == SandboxAvailability(
+        "not installed", "the kernel has version 1, version 3 (Linux 6.2) is needed"
+    )

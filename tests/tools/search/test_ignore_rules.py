@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.tools.search.ignore_rules import Ignore
+from holdfast.tools.search.ignore_rules import IgnoreRules
 from holdfast.tools.search.ripgrep import ripgrep_command
-from holdfast.tools.search.tree_walk import walk
+from holdfast.tools.search.tree_walk import walk_tree
 
 
 def _make(root: Path, files: Mapping[str, str]) -> Path:
@@ -23,7 +23,7 @@ def _make(root: Path, files: Mapping[str, str]) -> Path:
 
 
 def _left(root: Path, start: str = "") -> list[str]:
-    entries = walk(root, start, Ignore(root, open_path=start))
+    entries = walk_tree(root, start, IgnoreRules(root, open_path=start))
     return sorted(entry.relative for entry in entries if not entry.is_dir)
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from holdfast.tools.web.html_tokens import tidy, tokens
-from holdfast.tools.web.page_text import decode, to_markdown, to_text
+from holdfast.tools.web.html_tokens import html_tokens, tidy_html
+from holdfast.tools.web.page_text import decode_page, html_to_markdown, html_to_text
 
 
 @pytest.mark.parametrize(
@@ -40,18 +40,22 @@ from holdfast.tools.web.page_text import decode, to_markdown, to_text
     ],
 )
 def test_characters_of_a_body(body: bytes, content_type: str, text: str) -> None:
-    assert decode(body, content_type) == text
+    assert decode_page(body, content_type) == text
 
 
 @given(st.binary(max_size=300), st.text(max_size=40), st.booleans())
 def test_no_body_and_no_header_is_too_strange(body: bytes, content_type: str, cut: bool) -> None:
-    assert isinstance(decode(body, f"text/html; charset={content_type}", cut=cut), str)
+    assert isinstance(decode_page(body, f"text/html; charset={content_type}", cut=cut), str)
 
 
 @given(st.text(min_size=1, max_size=50), st.integers(min_value=0, max_value=200))
 def test_a_body_cut_within_a_character_loses_only_that_one(text: str, at: int) -> None:
     data = text.encode("utf-8", "replace")
-    assert text.encode("utf-8", "replace").decode().startswith(decode(data[:at], "text/plain; charset=utf-8", cut=True))
+    assert (
+        text.encode("utf-8", "replace")
+        .decode()
+        .startswith(decode_page(data[:at], "text/plain; charset=utf-8", cut=True))
+    )
 
 
 def test_a_page_as_markdown() -> None:
@@ -61,7 +65,7 @@ def test_a_page_as_markdown() -> None:
     <pre>code  &lt;here&gt;
   kept</pre><!-- <p>hidden</p> --><table><tr><th>a<th>b<tr><td>1<td>2</table><svg><text>no</text></svg>
     <img src="i.png" alt="picture"><p>5 < 6 & 7 > 3</body></html>"""
-    assert to_markdown(html) == snapshot("""\
+    assert html_to_markdown(html) == snapshot("""\
 # Title
 
 Some **bold** and [link](/x).
@@ -90,7 +94,7 @@ code  <here>
 def test_a_page_as_text() -> None:
     html = "<h1>Title</h1><p>Some <b>bold</b>\n text &amp; more<p>Next<script>no</script><ul><li>one<li>two</ul>a<br>b"
     html += "<pre>x\ny</pre>"
-    assert to_text(html) == snapshot("""\
+    assert html_to_text(html) == snapshot("""\
 Title
 
 Some bold text & more
@@ -118,8 +122,8 @@ y\
     ],
 )
 def test_deep_and_unclosed_pages_are_read_to_their_end(html: str) -> None:
-    assert to_text(html).endswith("end")
-    assert "end" in to_markdown(html)[-600:]
+    assert html_to_text(html).endswith("end")
+    assert "end" in html_to_markdown(html)[-600:]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +133,8 @@ def test_deep_and_unclosed_pages_are_read_to_their_end(html: str) -> None:
 def test_broken_pages_take_linear_time(unit: str) -> None:
     """Steps are counted, not time: every token moves on, so there are at most as many as characters."""
     html = unit * (50_000 // len(unit))
-    assert sum(1 for _ in tokens(html)) <= len(html)
-    assert len(tidy(html)) <= 6 * len(html)
+    assert sum(1 for _ in html_tokens(html)) <= len(html)
+    assert len(tidy_html(html)) <= 6 * len(html)
 
 
 @given(
@@ -142,17 +146,17 @@ def test_broken_pages_take_linear_time(unit: str) -> None:
 )
 def test_a_tidy_page_is_balanced_and_keeps_the_text(html: str) -> None:
     stack = []
-    for token in tokens(tidy(html)):
+    for token in html_tokens(tidy_html(html)):
         if token.tag and token.tag != "br":
             if token.is_end:
                 assert stack.pop() == token.tag
             else:
                 stack.append(token.tag)
     assert stack == []
-    assert "".join(to_text(tidy(html)).split()) == "".join(to_text(html).split())
+    assert "".join(html_to_text(tidy_html(html)).split()) == "".join(html_to_text(html).split())
 
 
 @given(st.text(alphabet="<>/!-=\"' abp&;", max_size=200))
 def test_no_page_breaks_the_reader(html: str) -> None:
-    assert isinstance(to_markdown(html), str)
-    assert isinstance(to_text(html), str)
+    assert isinstance(html_to_markdown(html), str)
+    assert isinstance(html_to_text(html), str)

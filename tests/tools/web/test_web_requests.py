@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.web.public_addresses import Address, is_public, resolve
-from holdfast.tools.web.web_requests import MOST_REDIRECTS, Answer, Web
+from holdfast.tools.web.public_addresses import Address, is_public, resolve_host
+from holdfast.tools.web.web_requests import MOST_REDIRECTS, WebClient, WebResponse
 from tests.support.hostile import HostileServer, page, redirect
 from tests.support.toolbox import settings_of
 
@@ -37,16 +37,16 @@ class Names:
         return (found.pop(0) if len(found) > 1 else found[0],)
 
 
-def careful(names: Names) -> Web:
-    return Web(settings_of(), resolver=names, is_allowed=lambda address: address == PUBLIC)
+def careful(names: Names) -> WebClient:
+    return WebClient(settings_of(), resolver=names, is_allowed=lambda address: address == PUBLIC)
 
 
-def local(**network: str) -> Web:
+def local(**network: str) -> WebClient:
     """Reaches loopback, as the user can allow."""
-    return Web(settings_of(tools={"fetch_private": True}, network=network))
+    return WebClient(settings_of(tools={"fetch_private": True}, network=network))
 
 
-async def get(web: Web, url: str, *, limit: int = 1 << 20, seconds: float = 20) -> tuple[Answer, bytes]:
+async def get(web: WebClient, url: str, *, limit: int = 1 << 20, seconds: float = 20) -> tuple[WebResponse, bytes]:
     async with web.request(url, seconds=seconds) as answer:
         body, _ = await answer.read(limit)
     return answer, body
@@ -97,7 +97,7 @@ def test_addresses_that_are_public(address: str) -> None:
 async def test_this_machine_is_refused_however_it_is_written(host: str) -> None:
     async with HostileServer({"/": page("secret")}).running() as server:
         with pytest.raises(ToolError, match="is not a public address"):
-            await get(Web(settings_of()), f"http://{host}:{server.port}/")
+            await get(WebClient(settings_of()), f"http://{host}:{server.port}/")
         assert server.asked == []
 
 
@@ -106,7 +106,7 @@ async def test_a_name_is_refused_if_one_of_its_addresses_is_private() -> None:
         return PUBLIC, HOME
 
     async with HostileServer({"/": page("secret")}).running() as server:
-        web = Web(settings_of(), resolver=both, is_allowed=lambda address: address == PUBLIC)
+        web = WebClient(settings_of(), resolver=both, is_allowed=lambda address: address == PUBLIC)
         with pytest.raises(ToolError, match=r"site\.test \(127\.0\.0\.1\) is not a public address"):
             await get(web, f"http://site.test:{server.port}/")
         assert server.asked == []
@@ -277,7 +277,7 @@ async def test_the_next_address_is_tried_if_the_first_takes_no_connection() -> N
         return PUBLIC, HOME
 
     async with HostileServer({"/": page("second")}).running() as server:
-        web = Web(settings_of(), private=True, resolver=two)
+        web = WebClient(settings_of(), private=True, resolver=two)
         assert (await get(web, f"http://site.test:{server.port}/"))[1] == b"second"
 
 
@@ -299,7 +299,7 @@ async def test_a_cancel_ends_a_request_at_once() -> None:
 async def test_a_proxy_gets_the_name_and_private_targets_are_still_refused() -> None:
     async with HostileServer({"http://site.test/page": page("through the proxy")}).running() as proxy:
         settings = settings_of(network={"proxy": f"http://127.0.0.1:{proxy.port}", "no_proxy": ["direct.test"]})
-        web = Web(settings, resolver=Names(inside_test=[HOME]))
+        web = WebClient(settings, resolver=Names(inside_test=[HOME]))
         _, body = await get(web, "http://site.test/page")
         assert body == b"through the proxy"
         for url in ("http://127.0.0.1/", "http://inside.test/"):
@@ -320,15 +320,15 @@ async def test_tls_is_checked_against_the_name_although_the_address_is_pinned(tm
     names = Names(site_test=[HOME], other_test=[HOME])
     trusting = settings_of(tools={"fetch_private": True}, network={"ca_file": str(certificate)})
     async with HostileServer({"/": page("safe")}).running(tls=context) as server:
-        _, body = await get(Web(trusting, resolver=names), f"https://site.test:{server.port}/")
+        _, body = await get(WebClient(trusting, resolver=names), f"https://site.test:{server.port}/")
         assert body == b"safe"
         for web, host in (
-            (Web(trusting, resolver=names), "other.test"),
-            (Web(settings_of(), private=True, resolver=names), "site.test"),
+            (WebClient(trusting, resolver=names), "other.test"),
+            (WebClient(settings_of(), private=True, resolver=names), "site.test"),
         ):
             with pytest.raises(ToolError, match="certificate"):
                 await get(web, f"https://{host}:{server.port}/")
 
 
 async def test_the_systems_resolver_finds_this_machine() -> None:
-    assert HOME in await resolve("localhost", 80)
+    assert HOME in await resolve_host("localhost", 80)

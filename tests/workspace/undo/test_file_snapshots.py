@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.schema.base import encode
 from holdfast.store import Batch, open_store
-from holdfast.tools.files.file_reading import ABSENT, content_hash
+from holdfast.tools.files.file_content import ABSENT, content_hash
 from holdfast.workspace.undo.file_snapshots import SessionFiles
 from tests.store.building import new_session, new_workspace
 from tests.support.filebox import AT, Filebox

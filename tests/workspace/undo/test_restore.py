@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.store.writes import Batch, Committed
-from holdfast.tools.apply_patch import ApplyPatch
-from holdfast.tools.files import atomic_write
+from holdfast.tools.apply_patch import ApplyPatchTool
+from holdfast.tools.files import file_transaction
 from holdfast.workspace.undo.undo_plan import NOT_COVERED
 from tests.support.filebox import Filebox, MemoryRecords, Session
 
@@ -24,7 +24,7 @@ def box(tmp_path: Path) -> Filebox:
 
 
 async def _patch(session: Session, *sections: str) -> None:
-    await session.call(ApplyPatch(), patch="\n".join(["*** Begin Patch", *sections, "*** End Patch"]))
+    await session.call(ApplyPatchTool(), patch="\n".join(["*** Begin Patch", *sections, "*** End Patch"]))
 
 
 async def test_changed_made_and_deleted_files_come_back_and_go_again(box: Filebox) -> None:
@@ -117,14 +117,14 @@ async def test_a_person_who_saves_in_the_very_moment_loses_nothing(
     session = box.session()
     await session.view("a")
     await session.write("a", "one\n")
-    real = atomic_write.exchange
+    real = file_transaction.exchange
 
     def exchange(one: Path, other: Path) -> None:
-        monkeypatch.setattr(atomic_write, "exchange", real)
+        monkeypatch.setattr(file_transaction, "exchange_files", real)
         box.put("a", "a person's\n")
         real(one, other)
 
-    monkeypatch.setattr(atomic_write, "exchange", exchange)
+    monkeypatch.setattr(file_transaction, "exchange_files", exchange)
     report = await session.undo()
     assert [kept.why for kept in report.kept] == ["raced"]
     assert box.tree() == {"a": b"a person's\n"}

@@ -18,13 +18,14 @@ from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Subject
 from holdfast.schema.text_repair import repaired
 from holdfast.tasks import finish_before_cancel
-from holdfast.tools.files import diff, text_encoding, tool_paths
-from holdfast.tools.files.atomic_write import Change, ChangedMeanwhile, apply_changes
-from holdfast.tools.files.file_reading import ABSENT, MAX_FILE_BYTES, content_hash, read_file
-from holdfast.tools.protocol import Context, Plan
+from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_content import ABSENT, MAX_FILE_BYTES, content_hash, read_file
+from holdfast.tools.files.file_transaction import FileChange, FileConflict, apply_changes
+from holdfast.tools.protocol import ToolContext, ToolPlan
+from holdfast.tools.text import text_diff, text_encoding
 
 
-class Found(msgspec.Struct, frozen=True):
+class LoadedFile(msgspec.Struct, frozen=True):
     """A file as it is now."""
 
     path: Path
@@ -36,43 +37,43 @@ class Found(msgspec.Struct, frozen=True):
 
     def text(self) -> text_encoding.TextFile:
         """`ToolError` for content that is no text."""
-        found = text_encoding.decode(self.data or b"")
+        found = text_encoding.decode_text(self.data or b"")
         if found is None:
             raise ToolError(f"{self.name!r} is a binary file; only text can be edited", code="binary")
         return found
 
 
-class Draft(msgspec.Struct, frozen=True):
+class FileDraft(msgspec.Struct, frozen=True):
     """What a file shall become."""
 
-    found: Found
+    found: LoadedFile
     new: bytes | None
-    diff: diff.Diff
+    diff: text_diff.TextDiff
     mode: int | None = None
     notes: tuple[str, ...] = ()
 
 
-async def look(text: str, context: Context) -> Found:
+async def load_file(text: str, context: ToolContext) -> LoadedFile:
     """Resolve a path as the model gave it, and read what is there."""
-    return await asyncio.to_thread(_look, text, context.workspace)
+    return await asyncio.to_thread(_load_file, text, context.workspace)
 
 
-def _look(text: str, workspace: Path) -> Found:
-    path = tool_paths.resolve(text, workspace)
+def _load_file(text: str, workspace: Path) -> LoadedFile:
+    path = tool_paths.resolve_path(text, workspace)
     data = read_file(path)
-    return Found(path, tool_paths.shown(path, workspace), data, content_hash(data))
+    return LoadedFile(path, tool_paths.display_path(path, workspace), data, content_hash(data))
 
 
-async def look_existing(text: str, context: Context) -> Found:
+async def load_known_file(text: str, context: ToolContext) -> LoadedFile:
     """The same for a file that must be there and that this session must know."""
-    found = await look(text, context)
+    found = await load_file(text, context)
     if found.data is None:
-        raise await asyncio.to_thread(tool_paths.missing, found.path, context.workspace)
-    await check_read(found, context)
+        raise await asyncio.to_thread(tool_paths.missing_file_error, found.path, context.workspace)
+    await require_read(found, context)
     return found
 
 
-async def check_read(found: Found, context: Context) -> None:
+async def require_read(found: LoadedFile, context: ToolContext) -> None:
     """Read before write: by content, not by time stamps. A file that does not exist hides nothing."""
     if found.data is None:
         return
@@ -88,64 +89,66 @@ async def check_read(found: Found, context: Context) -> None:
         )
 
 
-def draft(found: Found, new: bytes | None, *, mode: int | None = None, notes: Sequence[str] = ()) -> Draft:
+def make_draft(
+    found: LoadedFile, new: bytes | None, *, mode: int | None = None, notes: Sequence[str] = ()
+) -> FileDraft:
     """`ToolError` if the new content is too large."""
     if new is not None and len(new) > MAX_FILE_BYTES:
         raise ToolError(f"{found.name!r} would have {len(new):,} bytes; at most {MAX_FILE_BYTES:,} can be written")
-    return Draft(found, new, diff_of(found.name, found.data, new), mode, tuple(notes))
+    return FileDraft(found, new, diff_contents(found.name, found.data, new), mode, tuple(notes))
 
 
-def diff_of(name: str, old: bytes | None, new: bytes | None) -> diff.Diff:
+def diff_contents(name: str, old: bytes | None, new: bytes | None) -> text_diff.TextDiff:
     """Of two contents; None means no file."""
-    before = None if old is None else text_encoding.decode(old)
-    after = None if new is None else text_encoding.decode(new)
+    before = None if old is None else text_encoding.decode_text(old)
+    after = None if new is None else text_encoding.decode_text(new)
     if (before is None and old is not None) or (after is None and new is not None):
-        return diff.opaque(name, old, new)
-    return diff.unified(name, before.text if before else None, after.text if after else None)
+        return text_diff.binary_diff(name, old, new)
+    return text_diff.unified_diff(name, before.text if before else None, after.text if after else None)
 
 
-def plan_for(tool: str, drafts: Sequence[Draft], context: Context, *, title: str) -> Plan:
+def plan_writes(tool: str, drafts: Sequence[FileDraft], context: ToolContext, *, title: str) -> ToolPlan:
     subject = Subject(
         tool=tool,
         effect="writes",
-        title=told(context, title),
+        title=clean_text(context, title),
         cwd=str(context.workspace),
         paths=tuple(str(one.found.path) for one in drafts),
     )
-    basis = {str(one.found.path): one.found.hash for one in drafts}
-    return Plan(subject, display=display_of(drafts, context), basis=basis)
+    expected = {str(one.found.path): one.found.hash for one in drafts}
+    return ToolPlan(subject, display=display_drafts(drafts, context), expected=expected)
 
 
-def display_of(drafts: Sequence[Draft], context: Context) -> dict[str, Any]:
+def display_drafts(drafts: Sequence[FileDraft], context: ToolContext) -> dict[str, Any]:
     """What people are shown beside the text."""
     files = [
         {
-            "path": told(context, one.found.name),
+            "path": clean_text(context, one.found.name),
             "change": _kind(one),
             "added": one.diff.added,
             "removed": one.diff.removed,
         }
         for one in drafts
     ]
-    return {"diff": told(context, "".join(one.diff.text for one in drafts)), "files": files}
+    return {"diff": clean_text(context, "".join(one.diff.text for one in drafts)), "files": files}
 
 
-async def carry_out(drafts: Sequence[Draft], context: Context, plan: Plan) -> tuple[str, ...]:
+async def write_drafts(drafts: Sequence[FileDraft], context: ToolContext, plan: ToolPlan) -> tuple[str, ...]:
     """Write all of them or none; answers what the model should know besides. A cancel waits for the end of it."""
     now = {str(one.found.path): one.found.hash for one in drafts}
-    for path, planned in plan.basis.items():
+    for path, planned in plan.expected.items():
         if now.get(path) != planned:
-            raise ChangedMeanwhile(
+            raise FileConflict(
                 f"{path!r} changed between the plan and its approval; nothing was written. View it again.",
                 detail={"path": path},
             )
-    if now.keys() != plan.basis.keys():
-        raise ChangedMeanwhile("a path leads elsewhere than when this was planned; nothing was written. Try again.")
-    return await finish_before_cancel(_carry_out(drafts, context))
+    if now.keys() != plan.expected.keys():
+        raise FileConflict("a path leads elsewhere than when this was planned; nothing was written. Try again.")
+    return await finish_before_cancel(_write_drafts(drafts, context))
 
 
-async def _carry_out(drafts: Sequence[Draft], context: Context) -> tuple[str, ...]:
-    announced: list[Draft] = []
+async def _write_drafts(drafts: Sequence[FileDraft], context: ToolContext) -> tuple[str, ...]:
+    announced: list[FileDraft] = []
     try:
         for one in drafts:
             await context.files.before_write(one.found.path, one.found.data, new=one.new)
@@ -156,31 +159,31 @@ async def _carry_out(drafts: Sequence[Draft], context: Context) -> tuple[str, ..
             await context.files.drop_write(one.found.path)
         raise
     for one in drafts:
-        await context.files.after_write(one.found.path, one.new, diff=told(context, one.diff.text))
+        await context.files.after_write(one.found.path, one.new, diff=clean_text(context, one.diff.text))
     return notes
 
 
 @contextmanager
-def clean_errors(context: Context) -> Iterator[None]:
+def cleaned_errors(context: ToolContext) -> Iterator[None]:
     """A refusal quotes the file, so it is a text that leaves the tool."""
     try:
         yield
     except ToolError as error:
-        error.message = told(context, error.message)
+        error.message = clean_text(context, error.message)
         error.args = (error.message,)
         raise
 
 
-def told(context: Context, text: str) -> str:
+def clean_text(context: ToolContext, text: str) -> str:
     """A text as it may leave a tool: encodable, and without secrets."""
     return context.redact(repaired(text))
 
 
-def _change(one: Draft) -> Change:
-    return Change(one.found.path, one.found.hash, one.new, one.mode)
+def _change(one: FileDraft) -> FileChange:
+    return FileChange(one.found.path, one.found.hash, one.new, one.mode)
 
 
-def _kind(one: Draft) -> str:
+def _kind(one: FileDraft) -> str:
     if one.found.hash == ABSENT:
         return "created"
     return "deleted" if one.new is None else "modified"

@@ -19,7 +19,7 @@ _EXCHANGE = 2
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
 
 
-def exchange(one: Path, other: Path) -> None:
+def exchange_files(one: Path, other: Path) -> None:
     """Both names exist before and after, each with the other's file."""
     if _renameat2(one, other, _EXCHANGE):
         return
@@ -32,7 +32,7 @@ def exchange(one: Path, other: Path) -> None:
     os.rename(aside, one)
 
 
-def take_name(source: Path, free: Path) -> None:
+def rename_to_free(source: Path, free: Path) -> None:
     """Move to a name that nothing has; `FileExistsError` if something has it."""
     if _renameat2(source, free, _NOREPLACE):
         return

@@ -12,7 +12,7 @@ from holdfast.errors import ToolError
 _MOST_SIBLINGS = 5_000
 
 
-def resolve(text: str, workspace: Path) -> Path:
+def resolve_path(text: str, workspace: Path) -> Path:
     """The real, absolute path: relative to the workspace, ``~`` expanded, symlinks followed. It need not exist."""
     if not text.strip():
         raise ToolError("the path is empty; give a path relative to the workspace, or an absolute one")
@@ -28,23 +28,23 @@ def resolve(text: str, workspace: Path) -> Path:
     return Path(found)
 
 
-def shown(path: Path, workspace: Path) -> str:
+def display_path(path: Path, workspace: Path) -> str:
     """Short inside the workspace, absolute outside of it."""
     return str(path.relative_to(workspace)) if path.is_relative_to(workspace) else str(path)
 
 
-def inside(path: Path, workspace: Path) -> bool:
+def is_inside(path: Path, workspace: Path) -> bool:
     return path.is_relative_to(workspace)
 
 
-def missing(path: Path, workspace: Path) -> ToolError:
+def missing_file_error(path: Path, workspace: Path) -> ToolError:
     """Says that nothing is there, and what the caller may have meant."""
-    near = [shown(found, workspace) for found in near_names(path)]
+    near = [display_path(found, workspace) for found in similar_paths(path)]
     hint = f"; near: {', '.join(map(repr, near))}" if near else "; use glob or ls to find it"
-    return ToolError(f"{shown(path, workspace)!r} does not exist{hint}", code="file_missing")
+    return ToolError(f"{display_path(path, workspace)!r} does not exist{hint}", code="file_missing")
 
 
-def near_names(path: Path) -> tuple[Path, ...]:
+def similar_paths(path: Path) -> tuple[Path, ...]:
     """What exists beside a missing path under a similar name; for a missing directory, beside that directory."""
     while not path.parent.is_dir():
         if path.parent == path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import ToolError
-from holdfast.tools.patch.operations import (
+from holdfast.tools.patch.patch_operations import (
     HUNK_HEADER,
     AddFile,
     DeleteFile,

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.tools.files import line_matching as rows
-from holdfast.tools.files.indentation import Reindent
-from holdfast.tools.files.nearest_match import describe
-from holdfast.tools.patch.operations import Hunk
+from holdfast.tools.patch.patch_operations import Hunk
+from holdfast.tools.text import text_lines as rows
+from holdfast.tools.text.indentation import Reindent
+from holdfast.tools.text.nearest_match import describe_nearest
 
 
-class Patched(msgspec.Struct, frozen=True):
+class PatchedText(msgspec.Struct, frozen=True):
     text: str
     notes: tuple[str, ...] = ()
 
 
-def apply_hunks(text: str, hunks: Sequence[Hunk]) -> Patched:
+def apply_hunks(text: str, hunks: Sequence[Hunk]) -> PatchedText:
     """In order, each below the one before. `ToolError` says which one has no place, and why."""
-    lines = rows.split(text)
-    end = rows.usual_end(lines)
+    lines = rows.split_lines(text)
+    end = rows.usual_line_end(lines)
     cursor = shift = 0
     notes: list[str] = []
     for number, hunk in enumerate(hunks, start=1):
@@ -35,20 +35,20 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> Patched:
         lines[match.start : match.stop] = new
         cursor = match.start + len(new)
         shift += len(new) - (match.stop - match.start)
-    return Patched(rows.join(lines), tuple(notes))
+    return PatchedText(rows.join_lines(lines), tuple(notes))
 
 
-def _place(lines: Sequence[rows.Line], hunk: Hunk, *, cursor: int, shift: int) -> rows.Match:
+def _place(lines: Sequence[rows.TextLine], hunk: Hunk, *, cursor: int, shift: int) -> rows.LineMatch:
     start = _below_anchors(lines, hunk, cursor)
     old = hunk.old
     if not old:
         return _insertion(lines, hunk, start, shift=shift)
-    matches = rows.find(lines, old, start=start)
+    matches = rows.find_lines(lines, old, start=start)
     if hunk.at_end:
         matches = [match for match in matches if match.stop == len(lines)]
     if not matches:
         raise ToolError(
-            f"its lines were not found. {describe([line.text for line in lines[start:]], old)}", code="no_match"
+            f"its lines were not found. {describe_nearest([line.text for line in lines[start:]], old)}", code="no_match"
         )
     if len(matches) == 1 or hunk.anchors:
         return matches[0]
@@ -62,7 +62,7 @@ def _place(lines: Sequence[rows.Line], hunk: Hunk, *, cursor: int, shift: int) -
     )
 
 
-def _insertion(lines: Sequence[rows.Line], hunk: Hunk, start: int, *, shift: int) -> rows.Match:
+def _insertion(lines: Sequence[rows.TextLine], hunk: Hunk, start: int, *, shift: int) -> rows.LineMatch:
     """A hunk that only adds: below its anchor, at the line it names, or at the end."""
     if hunk.anchors:
         at = start
@@ -71,10 +71,10 @@ def _insertion(lines: Sequence[rows.Line], hunk: Hunk, start: int, *, shift: int
     else:
         at = len(lines)
     behind_bare_line = at == len(lines) > 0 and not lines[-1].end
-    return rows.Match(at - behind_bare_line, at, Reindent(), "exact")
+    return rows.LineMatch(at - behind_bare_line, at, Reindent(), "exact")
 
 
-def _below_anchors(lines: Sequence[rows.Line], hunk: Hunk, cursor: int) -> int:
+def _below_anchors(lines: Sequence[rows.TextLine], hunk: Hunk, cursor: int) -> int:
     for anchor in hunk.anchors:
         texts = [line.text.strip() for line in lines]
         found = next((at for at in range(cursor, len(texts)) if texts[at] == anchor), None)
@@ -86,23 +86,23 @@ def _below_anchors(lines: Sequence[rows.Line], hunk: Hunk, cursor: int) -> int:
     return cursor
 
 
-def _rewritten(lines: Sequence[rows.Line], match: rows.Match, hunk: Hunk, *, end: str) -> list[rows.Line]:
-    new = rows.rewrite(lines, match, _script(hunk, matched=match.stop - match.start), end=end)
+def _rewritten(lines: Sequence[rows.TextLine], match: rows.LineMatch, hunk: Hunk, *, end: str) -> list[rows.TextLine]:
+    new = rows.rewrite_lines(lines, match, _script(hunk, matched=match.stop - match.start), end=end)
     if new is None:
         raise ToolError("its new lines cannot be indented as the file is; view the file again", code="no_match")
     if new and match.stop == len(lines) and hunk.final_newline is not None:
-        new[-1] = rows.Line(new[-1].text, end if hunk.final_newline else "")
+        new[-1] = rows.TextLine(new[-1].text, end if hunk.final_newline else "")
     return new
 
 
-def _script(hunk: Hunk, *, matched: int) -> list[rows.Keep | rows.Put]:
-    script: list[rows.Keep | rows.Put] = []
+def _script(hunk: Hunk, *, matched: int) -> list[rows.KeepLine | rows.PutLine]:
+    script: list[rows.KeepLine | rows.PutLine] = []
     offset = 0
     for line in hunk.lines:
         if line.mark == "+":
-            script.append(rows.Put(line.text))
+            script.append(rows.PutLine(line.text))
             continue
         if line.mark == " ":
-            script.append(rows.Keep(offset))
+            script.append(rows.KeepLine(offset))
         offset += 1
-    return [*(rows.Keep(at) for at in range(offset, matched)), *script]
+    return [*(rows.KeepLine(at) for at in range(offset, matched)), *script]

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from holdfast.errors import ToolError
 from holdfast.tools.patch.envelope import BEGIN, parse_envelope
-from holdfast.tools.patch.operations import Operation
+from holdfast.tools.patch.patch_operations import Operation
 from holdfast.tools.patch.unified_diff import parse_unified
 
 

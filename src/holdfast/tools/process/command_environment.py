@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from holdfast.config import Settings, secret_variables
 
-QUIET: Mapping[str, str] = {
+NON_INTERACTIVE: Mapping[str, str] = {
     "HOLDFAST": "1",
     "TERM": "dumb",
     "PAGER": "cat",
@@ -25,10 +25,10 @@ QUIET: Mapping[str, str] = {
 }
 """No pager, no editor, no prompt, no colour: nobody is there to answer, and a model reads the output."""
 
-_OURS = frozenset({"HOLDFAST_TOKEN", "HOLDFAST_CALL"})
+_OWN_VARIABLES = frozenset({"HOLDFAST_TOKEN", "HOLDFAST_CALL"})
 
 
 def child_environment(base: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """What a child process may see of `base`: no provider's key, no token of this server (W8)."""
-    secret = {name.upper() for name in secret_variables(settings)} | _OURS
-    return {**{name: value for name, value in base.items() if name.upper() not in secret}, **QUIET}
+    secret = {name.upper() for name in secret_variables(settings)} | _OWN_VARIABLES
+    return {**{name: value for name, value in base.items() if name.upper() not in secret}, **NON_INTERACTIVE}

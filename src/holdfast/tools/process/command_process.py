@@ -21,8 +21,14 @@ from pathlib import Path
 import holdfast
 from holdfast.errors import ToolError
 from holdfast.schema.base import Value
-from holdfast.tools.process.process_table import Process, marked, name_of, send, tree_below
-from holdfast.tools.process.supervisor import KILL, Request
+from holdfast.tools.process.process_table import (
+    Process,
+    describe_process,
+    processes_with_variable,
+    send_signal,
+    tree_below,
+)
+from holdfast.tools.process.supervisor import KILL_MESSAGE, CommandRequest
 
 GRACE_SECONDS = 0.4
 """Between SIGINT and SIGKILL."""
@@ -32,13 +38,13 @@ KILL_SECONDS = 1.5
 """The whole of a kill, the second net included."""
 START_SECONDS = 2.0
 """After which a keeper that does not answer is replaced."""
-MARK = "HOLDFAST_CALL"
+MARK_VARIABLE = "HOLDFAST_CALL"
 
 _PIPE_BUFFER = 1 << 17
 _ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
 
-class Command(Value, frozen=True):
+class CommandSpec(Value, frozen=True):
     """What to run, where, and with which environment; `mark` must be this command's alone."""
 
     argv: tuple[str, ...]
@@ -47,7 +53,7 @@ class Command(Value, frozen=True):
     mark: str
 
 
-class Death(Value, frozen=True):
+class KillResult(Value, frozen=True):
     """What a kill did: processes as ``123 sleep 1000``."""
 
     killed: tuple[str, ...] = ()
@@ -55,10 +61,10 @@ class Death(Value, frozen=True):
     """Would not die within the time; given up."""
 
 
-class Running:
+class RunningCommand:
     """A command that was started. `output` is what its tree writes to stdout and stderr, in order."""
 
-    def __init__(self, line: _Line, *, output: _Pipe, supervisor: Process, mark: str) -> None:
+    def __init__(self, line: _SupervisorConnection, *, output: _OutputPipe, supervisor: Process, mark: str) -> None:
         self.output = output.reader
         self._pipe = output
         self._line = line
@@ -78,8 +84,8 @@ class Running:
         return self._exit_code
 
     @property
-    def death(self) -> Death:
-        return Death(tuple(self._killed), tuple(self._left))
+    def death(self) -> KillResult:
+        return KillResult(tuple(self._killed), tuple(self._left))
 
     async def wait_exited(self) -> None:
         """Until the command itself has ended; what it started may go on."""
@@ -93,7 +99,7 @@ class Running:
         """What of it runs now."""
         return await asyncio.to_thread(_names_below, self._supervisor.pid)
 
-    async def kill(self) -> Death:
+    async def kill(self) -> KillResult:
         """End the whole tree. Bounded; every caller gets the same answer, and a cancelled one stops nothing."""
         if self._killer is None:
             self._killer = asyncio.create_task(self._kill(), name=f"kill:{self._mark}")
@@ -106,7 +112,7 @@ class Running:
 
     async def _kill(self) -> None:
         if not self._gone.is_set():
-            self._line.say(KILL)
+            self._line.say(KILL_MESSAGE)
             try:
                 async with asyncio.timeout(SUPERVISOR_SECONDS + 0.1):
                     await self._gone.wait()
@@ -128,17 +134,17 @@ class Running:
                 case ["empty" | "ended"]:
                     finished = True
         if not finished:
-            self._left += await asyncio.to_thread(_sweep, self._supervisor, f"{MARK}={self._mark}")
+            self._left += await asyncio.to_thread(_kill_marked, self._supervisor, f"{MARK_VARIABLE}={self._mark}")
         self._line.close()
         self._exited.set()
         self._gone.set()
 
 
-class Supervisors:
+class CommandLauncher:
     """Starts commands; owns the keeper program, which is started with the first one and again if it was killed."""
 
     def __init__(self) -> None:
-        self._keeper: _Keeper | None = None
+        self._keeper: _SupervisorProcess | None = None
         self._starting = asyncio.Lock()
 
     @property
@@ -146,7 +152,7 @@ class Supervisors:
         """Of the keeper program, once it runs."""
         return self._keeper.pid if self._keeper else None
 
-    async def start(self, command: Command) -> Running:
+    async def start(self, command: CommandSpec) -> RunningCommand:
         """Run a command; `ToolError` if it cannot be started."""
         try:
             request = _request(command)
@@ -154,9 +160,9 @@ class Supervisors:
             raise ToolError(f"the command cannot be started: {error}") from None
         for patience in (START_SECONDS, 5 * START_SECONDS):
             keeper = await self._running_keeper(fresh=patience > START_SECONDS)
-            handle = await _take_seat(keeper, patience=patience)
+            handle = await _new_supervisor(keeper, patience=patience)
             if handle is not None:
-                return await _begin(*handle, request=request, mark=command.mark)
+                return await _start_command(*handle, request=request, mark=command.mark)
         raise ToolError("the command cannot be started: the program that keeps commands does not answer")
 
     async def close(self) -> None:
@@ -165,17 +171,17 @@ class Supervisors:
         if keeper:
             await asyncio.to_thread(keeper.end)
 
-    async def _running_keeper(self, *, fresh: bool) -> _Keeper:
+    async def _running_keeper(self, *, fresh: bool) -> _SupervisorProcess:
         async with self._starting:
             if fresh and self._keeper is not None:
                 await asyncio.to_thread(self._keeper.end, patience=0.0)
                 self._keeper = None
             if self._keeper is None:
-                self._keeper = await asyncio.to_thread(_Keeper)
+                self._keeper = await asyncio.to_thread(_SupervisorProcess)
             return self._keeper
 
 
-class _Keeper:
+class _SupervisorProcess:
     """The keeper program and the socket to it. Blocking: made and ended in a thread."""
 
     def __init__(self) -> None:
@@ -207,7 +213,7 @@ class _Keeper:
             self._process.wait()
 
 
-class _Pipe:
+class _OutputPipe:
     """Our end of a command's output."""
 
     def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
@@ -215,7 +221,7 @@ class _Pipe:
         self._transport = transport
 
     @classmethod
-    async def open(cls, descriptor: int) -> _Pipe:
+    async def open(cls, descriptor: int) -> _OutputPipe:
         reader = asyncio.StreamReader(limit=_PIPE_BUFFER)
         file = os.fdopen(descriptor, "rb", buffering=0)
         loop = asyncio.get_running_loop()
@@ -226,7 +232,7 @@ class _Pipe:
         self._transport.close()
 
 
-class _Line:
+class _SupervisorConnection:
     """The socket to a supervisor: one report a line."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -248,16 +254,16 @@ class _Line:
         self._writer.close()
 
 
-def _request(command: Command) -> bytes:
-    environment = {**command.environment, MARK: command.mark}
+def _request(command: CommandSpec) -> bytes:
+    environment = {**command.environment, MARK_VARIABLE: command.mark}
     fields = [*command.argv, *environment, *environment.values(), str(command.directory)]
     if any("\0" in field for field in fields):
         raise ValueError("it has a zero byte in it")
-    request = Request(str(command.directory), list(command.argv), environment, GRACE_SECONDS, SUPERVISOR_SECONDS)
+    request = CommandRequest(str(command.directory), list(command.argv), environment, GRACE_SECONDS, SUPERVISOR_SECONDS)
     return request.pack()
 
 
-def _hand_over(keeper: _Keeper) -> tuple[socket.socket | None, int]:
+def _send_descriptors(keeper: _SupervisorProcess) -> tuple[socket.socket | None, int]:
     """Give the keeper one end of a socket and of a pipe; we keep the others. No socket: the keeper is gone."""
     reading, writing = os.pipe()
     ours, theirs = socket.socketpair()
@@ -273,14 +279,16 @@ def _hand_over(keeper: _Keeper) -> tuple[socket.socket | None, int]:
     return ours, reading
 
 
-async def _take_seat(keeper: _Keeper, *, patience: float) -> tuple[_Line, _Pipe] | None:
+async def _new_supervisor(
+    keeper: _SupervisorProcess, *, patience: float
+) -> tuple[_SupervisorConnection, _OutputPipe] | None:
     """A supervisor that is ready to run something; `None` if the keeper is gone, or stopped by one of its commands."""
-    control, descriptor = _hand_over(keeper)
+    control, descriptor = _send_descriptors(keeper)
     if control is None:
         os.close(descriptor)
         return None
-    line = _Line(*await asyncio.open_unix_connection(sock=control))
-    pipe = await _Pipe.open(descriptor)
+    line = _SupervisorConnection(*await asyncio.open_unix_connection(sock=control))
+    pipe = await _OutputPipe.open(descriptor)
     try:
         async with asyncio.timeout(patience):
             if await line.next() == ["ready"]:
@@ -296,14 +304,16 @@ async def _take_seat(keeper: _Keeper, *, patience: float) -> tuple[_Line, _Pipe]
     return None
 
 
-async def _begin(line: _Line, pipe: _Pipe, *, request: bytes, mark: str) -> Running:
+async def _start_command(
+    line: _SupervisorConnection, pipe: _OutputPipe, *, request: bytes, mark: str
+) -> RunningCommand:
     """From here on the command may have run: nothing is tried twice."""
     try:
         line.say(request)
         match await line.next():
             case ["started", pid, parent, group, state, started]:
                 supervisor = Process(int(pid), int(parent), int(group), state, started)
-                return Running(line, output=pipe, supervisor=supervisor, mark=mark)
+                return RunningCommand(line, output=pipe, supervisor=supervisor, mark=mark)
             case ["failed", reason]:
                 raise ToolError(f"the command cannot be started: {reason}")
         raise ToolError("the command may have been started, but its supervisor was ended")
@@ -314,17 +324,17 @@ async def _begin(line: _Line, pipe: _Pipe, *, request: bytes, mark: str) -> Runn
 
 
 def _names_below(pid: int) -> tuple[str, ...]:
-    return tuple(name_of(process) for process in tree_below(pid) if process.alive)
+    return tuple(describe_process(process) for process in tree_below(pid) if process.alive)
 
 
-def _sweep(supervisor: Process, variable: str) -> list[str]:
+def _kill_marked(supervisor: Process, variable: str) -> list[str]:
     """Kill a supervisor that does not answer and what carries its mark; the names of what is left."""
     deadline = time.monotonic() + KILL_SECONDS - SUPERVISOR_SECONDS - 0.15
-    send(supervisor, signal.SIGKILL)
-    while found := marked(variable):
+    send_signal(supervisor, signal.SIGKILL)
+    while found := processes_with_variable(variable):
         for process in found:
-            send(process, signal.SIGKILL)
+            send_signal(process, signal.SIGKILL)
         if time.monotonic() > deadline:
-            return [name_of(process) for process in found]
+            return [describe_process(process) for process in found]
         time.sleep(0.01)
     return []

@@ -11,10 +11,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-LOWEST_ABI = 3
+LOWEST_VERSION = 3
 """Before Linux 6.2 a file outside could still be truncated."""
-NETWORK_ABI = 4
-SCOPE_ABI = 6
+NETWORK_VERSION = 4
+SCOPE_VERSION = 6
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 
@@ -23,7 +23,7 @@ _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _EXECUTE, _WRITE, _READ, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
-_ALL_OF_ABI_3 = (1 << 15) - 1
+_ALL_RIGHTS = (1 << 15) - 1
 _FILE_RIGHTS = _EXECUTE | _WRITE | _READ | _TRUNCATE
 _TCP = 0b11
 _SIGNALS = 1 << 1
@@ -42,7 +42,7 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
-def abi() -> int:
+def landlock_version() -> int:
     """The kernel's version of Landlock; 0 if it has none."""
     if sys.platform != "linux":
         return 0
@@ -52,18 +52,18 @@ def abi() -> int:
 
 def restrict(writable: Sequence[str], *, network: bool) -> None:
     """Confine this process, for good. `OSError` if the kernel does not."""
-    version = abi()
-    ruleset = _Ruleset(_ALL_OF_ABI_3, 0, 0)
+    version = landlock_version()
+    ruleset = _Ruleset(_ALL_RIGHTS, 0, 0)
     size = 8
-    if version >= NETWORK_ABI:
+    if version >= NETWORK_VERSION:
         ruleset.handled_access_net, size = 0 if network else _TCP, 16
-    if version >= SCOPE_ABI:
+    if version >= SCOPE_VERSION:
         ruleset.scoped, size = _SIGNALS, 24
     libc = _libc()
     descriptor = _checked(libc.syscall(_CREATE, ctypes.byref(ruleset), size, 0))
     _allow(descriptor, "/", _EXECUTE | _READ | _READ_DIR)
     for path in writable:
-        _allow(descriptor, path, _ALL_OF_ABI_3)
+        _allow(descriptor, path, _ALL_RIGHTS)
     for path in DEVICES:
         if os.path.exists(path):
             _allow(descriptor, path, _READ | _WRITE | _TRUNCATE | (0 if not os.path.isdir(path) else _READ_DIR))
@@ -84,7 +84,7 @@ def main() -> None:
 def _allow(ruleset: int, path: str, rights: int) -> None:
     parent = os.open(path, getattr(os, "O_PATH", 0) | os.O_CLOEXEC)
     try:
-        rights &= _ALL_OF_ABI_3 if os.path.isdir(path) else _FILE_RIGHTS
+        rights &= _ALL_RIGHTS if os.path.isdir(path) else _FILE_RIGHTS
         rule = _PathBeneath(rights, parent)
         _checked(_libc().syscall(_ADD, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0))
     finally:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.tools.process.command_process import Command, Death, Running, Supervisors
-from holdfast.tools.process.output_capture import Capture
+from holdfast.tools.process.command_process import CommandLauncher, CommandSpec, KillResult, RunningCommand
+from holdfast.tools.process.output_capture import OutputCapture
 
 _DRAIN_SECONDS = 0.3
 _CHUNK = 1 << 16
@@ -14,7 +14,7 @@ _CHUNK = 1 << 16
 class LiveCommand:
     """A running command whose output is captured. It has ended when its tree is gone and its output read."""
 
-    def __init__(self, running: Running, capture: Capture) -> None:
+    def __init__(self, running: RunningCommand, capture: OutputCapture) -> None:
         self.capture = capture
         self.running = running
         self.timed_out = False
@@ -22,8 +22,8 @@ class LiveCommand:
         self._timer: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, keepers: Supervisors, command: Command, capture: Capture) -> LiveCommand:
-        return cls(await keepers.start(command), capture)
+    async def start(cls, launcher: CommandLauncher, command: CommandSpec, capture: OutputCapture) -> LiveCommand:
+        return cls(await launcher.start(command), capture)
 
     @property
     def has_ended(self) -> bool:
@@ -33,7 +33,7 @@ class LiveCommand:
         """Until it has ended; a cancelled waiter stops nothing."""
         await asyncio.shield(self._ended)
 
-    async def kill(self) -> Death:
+    async def kill(self) -> KillResult:
         """End it; returns when it has ended."""
         await self.running.kill()
         await self.wait_ended()

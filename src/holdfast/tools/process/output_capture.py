@@ -24,7 +24,7 @@ _LONGEST_SECRET = 4_096
 _GAP = re.compile(r"\s(?=\S*\Z)")
 
 
-class StreamRedactor:
+class OutputRedactor:
     """Redacts text that comes in pieces. Secrets are taken to have no white space in them, as keys and tokens have."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
@@ -48,7 +48,7 @@ class StreamRedactor:
         return max(0, cut)
 
 
-class Capture:
+class OutputCapture:
     """One command's output. The file is made when the output outgrows an answer, or when it is asked for."""
 
     def __init__(self, path: Path, *, redact: Callable[[str], str], emit: Callable[[str], None]) -> None:
@@ -56,7 +56,7 @@ class Capture:
         self.size = 0
         """Bytes so far, as UTF-8."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._redactor = StreamRedactor(redact)
+        self._redactor = OutputRedactor(redact)
         self._emit = emit
         self._live = 0
         self._head = ""
@@ -82,7 +82,7 @@ class Capture:
             await self._store(b"", head=self._head)
 
     @property
-    def whole(self) -> str:
+    def stored_path(self) -> str:
         """The file's path, if there is one."""
         return str(self.path) if self._stored else ""
 

@@ -53,14 +53,14 @@ def tree_below(root: int, *, group: int = 0) -> list[Process]:
     return list(found.values())
 
 
-def process_of(pid: int) -> Process | None:
+def find_process(pid: int) -> Process | None:
     """The process that has this number now."""
     if IS_LINUX:
         return _read_stat(pid)
     return next((process for process in _table_of_ps() if process.pid == pid), None)
 
 
-def marked(variable: str) -> list[Process]:
+def processes_with_variable(variable: str) -> list[Process]:
     """Living processes that were started with this ``NAME=value`` in their environment (Linux only)."""
     wanted = os.fsencode(variable)
     found = []
@@ -75,7 +75,7 @@ def marked(variable: str) -> list[Process]:
     return found
 
 
-def send(process: Process, number: int) -> bool:
+def send_signal(process: Process, number: int) -> bool:
     """Signal exactly this process, never one that got its number later. False: we may not, and it lives on."""
     try:
         if sys.platform == "linux":
@@ -94,7 +94,7 @@ def send(process: Process, number: int) -> bool:
     return True
 
 
-def name_of(process: Process) -> str:
+def describe_process(process: Process) -> str:
     """``123 sleep 1000``, on one line and not too long."""
     text = ""
     if IS_LINUX:

@@ -21,14 +21,14 @@ from holdfast.errors import ToolError
 from holdfast.schema.base import Value
 from holdfast.tools.process import landlock
 
-Backend = Literal["bubblewrap", "landlock"]
+SandboxBackend = Literal["bubblewrap", "landlock"]
 
 _PROBE_SECONDS = 5.0
-_ROOTS_RIGHTS = ("CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER")
+_ROOT_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER")
 """What root keeps: other people's files, where they may be written at all. With more it could mount its way out."""
 
 
-class Availability(Value, frozen=True):
+class SandboxAvailability(Value, frozen=True):
     """What this machine can confine with; for `doctor`."""
 
     bubblewrap: str = ""
@@ -36,17 +36,17 @@ class Availability(Value, frozen=True):
     landlock: str = ""
 
     @property
-    def backend(self) -> Backend | None:
+    def backend(self) -> SandboxBackend | None:
         """The one that is used."""
         if not self.bubblewrap:
             return "bubblewrap"
         return None if self.landlock else "landlock"
 
 
-class Sandboxes:
+class CommandSandbox:
     """Wraps commands so that they are confined. Looks once at what the machine has."""
 
-    def __init__(self, *, backend: Backend | None = None) -> None:
+    def __init__(self, *, backend: SandboxBackend | None = None) -> None:
         self._backend = backend
         self._looking = asyncio.Lock()
 
@@ -63,10 +63,10 @@ class Sandboxes:
             return (*_bubblewrap(writable, network=network), "--chdir", str(workspace), "--", *argv)
         return (*_landlock(writable, network=network), "--", *argv)
 
-    async def _found(self, mode: Sandbox) -> Backend:
+    async def _found(self, mode: Sandbox) -> SandboxBackend:
         async with self._looking:
             if self._backend is None:
-                found = await asyncio.to_thread(available)
+                found = await asyncio.to_thread(probe_sandboxes)
                 if found.backend is None:
                     raise ToolError(
                         f"commands are set to run in the sandbox {mode!r}, but this machine has none"
@@ -77,15 +77,15 @@ class Sandboxes:
             return self._backend
 
 
-def available() -> Availability:
+def probe_sandboxes() -> SandboxAvailability:
     """Try both. Blocks for some milliseconds: call it in a thread."""
-    return Availability(bubblewrap=_bubblewrap_problem(), landlock=_landlock_problem())
+    return SandboxAvailability(bubblewrap=_bubblewrap_problem(), landlock=_landlock_problem())
 
 
 def _bubblewrap(writable: list[Path], *, network: bool) -> list[str]:
     argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--die-with-parent"]
     if os.geteuid() == 0:
-        argv += ["--cap-drop", "ALL", *(word for right in _ROOTS_RIGHTS for word in ("--cap-add", right))]
+        argv += ["--cap-drop", "ALL", *(word for right in _ROOT_CAPABILITIES for word in ("--cap-add", right))]
     for path in writable:
         argv += ["--bind", str(path), str(path)]
     return argv if network else [*argv, "--unshare-net"]
@@ -121,7 +121,7 @@ def _bubblewrap_problem() -> str:
 def _landlock_problem() -> str:
     if sys.platform != "linux":
         return "only for Linux"
-    version = landlock.abi()
-    if version < landlock.LOWEST_ABI:
-        return f"the kernel has version {version}, version {landlock.LOWEST_ABI} (Linux 6.2) is needed"
+    version = landlock.landlock_version()
+    if version < landlock.LOWEST_VERSION:
+        return f"the kernel has version {version}, version {landlock.LOWEST_VERSION} (Linux 6.2) is needed"
     return ""

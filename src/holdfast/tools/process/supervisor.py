@@ -22,23 +22,30 @@ import subprocess
 import time
 from typing import NamedTuple
 
-from holdfast.tools.process.process_table import IS_LINUX, Process, name_of, process_of, send, tree_below
+from holdfast.tools.process.process_table import (
+    IS_LINUX,
+    Process,
+    describe_process,
+    find_process,
+    send_signal,
+    tree_below,
+)
 
 LENGTH = struct.Struct("!I")
 """Stands before a `Request`: how many bytes follow."""
 
-KILL = b"k"
+KILL_MESSAGE = b"k"
 """What the server says to end a command; closing the socket says the same."""
 
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
-_SURVIVED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+_CAUGHT_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 """Handled, not ignored: a handler is not inherited by the command."""
-_MOST_NAMED = 32
+_MAX_NAMES = 32
 _FREEZE_PASSES = 20
 
 
-class Request(NamedTuple):
+class CommandRequest(NamedTuple):
     """What the server asks a supervisor to run."""
 
     directory: str
@@ -56,14 +63,14 @@ class Request(NamedTuple):
         return LENGTH.pack(len(body)) + body
 
     @classmethod
-    def unpack(cls, body: bytes) -> Request:
+    def unpack(cls, body: bytes) -> CommandRequest:
         directory, grace, limit, count, *rest = [os.fsdecode(field) for field in body.split(b"\0")]
         argv, variables = rest[: int(count)], rest[int(count) :]
         environment = dict(variable.split("=", 1) for variable in variables)
         return cls(directory, argv, environment, float(grace), float(limit))
 
 
-class ChildExits:
+class ChildExitPipe:
     """Becomes readable when a child has ended."""
 
     def __init__(self) -> None:
@@ -81,12 +88,12 @@ class ChildExits:
             pass
 
 
-class Supervisor:
+class CommandSupervisor:
     """Keeps one command: starts it, reaps what it leaves, ends all of it when told."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._exits = ChildExits()
+        self._exits = ChildExitPipe()
         self._poll = select.poll()
         self._poll.register(self._exits.read_end, select.POLLIN)
         self._shell: subprocess.Popen[bytes] | None = None
@@ -106,7 +113,7 @@ class Supervisor:
         finally:
             os.close(output)
         self._group = 0 if IS_LINUX else self._shell.pid
-        self._tell("started", *map(str, process_of(os.getpid()) or ()))
+        self._tell("started", *map(str, find_process(os.getpid()) or ()))
         self._poll.register(self._control.fileno(), select.POLLIN)
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
@@ -116,7 +123,7 @@ class Supervisor:
             if self._control.fileno() in ready:
                 return self._end(request)
 
-    def _end(self, request: Request) -> int:
+    def _end(self, request: CommandRequest) -> int:
         self._poll.unregister(self._control.fileno())
         begin = time.monotonic()
         names = self._signal_all(signal.SIGINT)
@@ -128,12 +135,12 @@ class Supervisor:
         left = [] if gone else [process for process in self._members() if process.alive]
         for process in left:
             names.pop((process.pid, process.started), None)
-            self._tell("left", name_of(process))
+            self._tell("left", describe_process(process))
         killed = list(names.values())
-        for name in killed[:_MOST_NAMED]:
+        for name in killed[:_MAX_NAMES]:
             self._tell("killed", name)
-        if len(killed) > _MOST_NAMED:
-            self._tell("killed", f"{len(killed) - _MOST_NAMED} more")
+        if len(killed) > _MAX_NAMES:
+            self._tell("killed", f"{len(killed) - _MAX_NAMES} more")
         self._tell("ended")
         return 0 if gone else 1
 
@@ -142,10 +149,10 @@ class Supervisor:
         names = {}
         for process in self._members():
             if process.alive:
-                names[process.pid, process.started] = name_of(process)
-                send(process, number)
+                names[process.pid, process.started] = describe_process(process)
+                send_signal(process, number)
                 if process.state.startswith("T"):
-                    send(process, signal.SIGCONT)
+                    send_signal(process, signal.SIGCONT)
         return names
 
     def _freeze(self) -> dict[tuple[int, str], str]:
@@ -156,8 +163,8 @@ class Supervisor:
             if not new:
                 break
             for process in new:
-                names[process.pid, process.started] = name_of(process)
-                send(process, signal.SIGSTOP)
+                names[process.pid, process.started] = describe_process(process)
+                send_signal(process, signal.SIGSTOP)
         return names
 
     def _gone_by(self, deadline: float) -> bool:
@@ -190,10 +197,10 @@ class Supervisor:
             return  # the server is gone: the next look at the socket says so, and ends everything
 
 
-def _receive_request(control: socket.socket) -> Request | None:
+def _receive_request(control: socket.socket) -> CommandRequest | None:
     header = _receive_exactly(control, LENGTH.size)
     body = _receive_exactly(control, LENGTH.unpack(header)[0]) if header else None
-    return Request.unpack(body) if body else None
+    return CommandRequest.unpack(body) if body else None
 
 
 def _receive_exactly(control: socket.socket, size: int) -> bytes | None:
@@ -207,7 +214,7 @@ def _receive_exactly(control: socket.socket, size: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _launch(request: Request, output: int) -> subprocess.Popen[bytes]:
+def _launch(request: CommandRequest, output: int) -> subprocess.Popen[bytes]:
     """Start the command in a session of its own. Hold on to it: let go of, it would be reaped behind our back."""
     return subprocess.Popen(
         request.argv,
@@ -220,12 +227,12 @@ def _launch(request: Request, output: int) -> subprocess.Popen[bytes]:
     )
 
 
-class Keeper:
+class RootSupervisor:
     """Forks a supervisor for each pair of descriptors it is sent, and ends what dead supervisors left."""
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
-        self._exits = ChildExits()
+        self._exits = ChildExitPipe()
         self._supervisors: set[int] = set()
         self._strays = False
         self._open = True
@@ -260,7 +267,7 @@ class Keeper:
             try:
                 _prctl(_PR_SET_CHILD_SUBREAPER, 1)
                 with socket.socket(fileno=descriptors[0]) as control:
-                    code = Supervisor(control).run(descriptors[1])
+                    code = CommandSupervisor(control).run(descriptors[1])
             finally:
                 os._exit(code)
         self._supervisors.add(pid)
@@ -283,7 +290,7 @@ class Keeper:
         kept = {process for pid in self._supervisors for process in tree_below(pid)}
         strays = [p for p in tree_below(os.getpid()) if p not in kept and p.pid not in self._supervisors]
         for process in strays:
-            send(process, signal.SIGKILL)
+            send_signal(process, signal.SIGKILL)
         return bool(strays)
 
 
@@ -293,9 +300,9 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 
 def main(descriptor: int) -> None:
-    for name in _SURVIVED:
+    for name in _CAUGHT_SIGNALS:
         signal.signal(getattr(signal, name), lambda *_: None)
     _prctl(_PR_SET_NAME, b"holdfast-keeper")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     with socket.socket(fileno=descriptor) as server:
-        Keeper(server).run()
+        RootSupervisor(server).run()

@@ -16,26 +16,26 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.tools.files.atomic_write import TEMP_PREFIX
-from holdfast.tools.files.file_reading import read_file
+from holdfast.tools.files.file_content import read_file
+from holdfast.tools.files.file_transaction import TEMP_PREFIX
 from holdfast.tools.search.glob_pattern import translate
 
-GIT_FILE = ".gitignore"
-OWN_FILE = ".holdfastignore"
-ALWAYS_LEFT_OUT = frozenset({".git", ".hg", ".svn", ".jj"})
+GIT_IGNORE_FILE = ".gitignore"
+OWN_IGNORE_FILE = ".holdfastignore"
+ALWAYS_IGNORED = frozenset({".git", ".hg", ".svn", ".jj"})
 _MOST_BYTES = 1024 * 1024
 
 
-class Rule(msgspec.Struct, frozen=True):
+class IgnoreRule(msgspec.Struct, frozen=True):
     expression: re.Pattern[str]
     negated: bool
     directories_only: bool
 
 
-class Rules(msgspec.Struct, frozen=True):
+class IgnoreFile(msgspec.Struct, frozen=True):
     """One ignore file."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[IgnoreRule, ...] = ()
 
     def verdict(self, relative: str, *, is_dir: bool) -> bool | None:
         """Whether the path (from the file's directory) is ignored; None if no pattern speaks of it. The last wins."""
@@ -45,13 +45,13 @@ class Rules(msgspec.Struct, frozen=True):
         return None
 
 
-def parse_rules(text: str) -> Rules:
+def parse_ignore_file(text: str) -> IgnoreFile:
     """Git's syntax; a line that means nothing is skipped, as git does."""
     parsed = (_rule(line) for line in text.removeprefix("\ufeff").split("\n"))
-    return Rules(tuple(rule for rule in parsed if rule is not None))
+    return IgnoreFile(tuple(rule for rule in parsed if rule is not None))
 
 
-def _rule(line: str) -> Rule | None:
+def _rule(line: str) -> IgnoreRule | None:
     line = _without_trailing_spaces(line.removesuffix("\r"))
     if not line or line.startswith("#"):
         return None
@@ -67,7 +67,7 @@ def _rule(line: str) -> Rule | None:
         expression = re.compile(translate(line if anchored else f"**/{line}"), re.DOTALL)
     except re.error:
         return None
-    return Rule(expression, negated, directories_only)
+    return IgnoreRule(expression, negated, directories_only)
 
 
 def _without_trailing_spaces(line: str) -> str:
@@ -79,12 +79,12 @@ def _without_trailing_spaces(line: str) -> str:
 class _Level(msgspec.Struct, frozen=True):
     """What one directory says of what is below it."""
 
-    git: Rules
-    own: Rules
+    git: IgnoreFile
+    own: IgnoreFile
     repository: bool
 
 
-class Ignore:
+class IgnoreRules:
     """The rules below one root. Paths are given relative to it, with ``/`` between names."""
 
     def __init__(self, root: Path, *, open_path: str = "") -> None:
@@ -106,7 +106,7 @@ class Ignore:
     def entry_ignored(self, relative: str, *, is_dir: bool) -> bool:
         """The same for a path whose parents are known not to be left out."""
         name = relative.rpartition("/")[2]
-        if name in ALWAYS_LEFT_OUT or (name.startswith(TEMP_PREFIX) and name.endswith(".tmp")):
+        if name in ALWAYS_IGNORED or (name.startswith(TEMP_PREFIX) and name.endswith(".tmp")):
             return True
         git: bool | None = None
         own: bool | None = None
@@ -132,7 +132,9 @@ class Ignore:
         if level is None:
             path = self._root / directory
             level = self._levels[directory] = _Level(
-                _read_rules(path / GIT_FILE), _read_rules(path / OWN_FILE), os.path.lexists(path / ".git")
+                _read_ignore_file(path / GIT_IGNORE_FILE),
+                _read_ignore_file(path / OWN_IGNORE_FILE),
+                os.path.lexists(path / ".git"),
             )
         return level
 
@@ -144,9 +146,9 @@ def _ancestors(relative: str) -> Iterable[str]:
         yield relative
 
 
-def _read_rules(path: Path) -> Rules:
+def _read_ignore_file(path: Path) -> IgnoreFile:
     try:
         data = read_file(path, limit=_MOST_BYTES)
     except ToolError:  # a directory, a pipe, a symlink, or far too large: no rules, as for git
-        return Rules()
-    return parse_rules(data.decode("utf-8", "replace")) if data else Rules()
+        return IgnoreFile()
+    return parse_ignore_file(data.decode("utf-8", "replace")) if data else IgnoreFile()

@@ -15,15 +15,15 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.tools.files.file_reading import read_file
-from holdfast.tools.files.line_matching import split
-from holdfast.tools.files.text_encoding import decode
+from holdfast.tools.files.file_content import read_file
 from holdfast.tools.search.glob_pattern import compile_glob
-from holdfast.tools.search.ignore_rules import Ignore
-from holdfast.tools.search.tree_walk import walk
+from holdfast.tools.search.ignore_rules import IgnoreRules
+from holdfast.tools.search.tree_walk import walk_tree
+from holdfast.tools.text.text_encoding import decode_text
+from holdfast.tools.text.text_lines import split_lines
 
 
-class Question(msgspec.Struct, frozen=True):
+class SearchQuery(msgspec.Struct, frozen=True):
     pattern: str
     ignore_case: bool = False
     literal: bool = False
@@ -32,18 +32,18 @@ class Question(msgspec.Struct, frozen=True):
     width: int = 1_000
 
 
-def compile_pattern(question: Question) -> re.Pattern[str]:
+def compile_pattern(question: SearchQuery) -> re.Pattern[str]:
     pattern = re.escape(question.pattern) if question.literal else question.pattern
     return re.compile(pattern, re.IGNORECASE if question.ignore_case else 0)
 
 
-def command(question: Question, *, root: Path, start: str) -> list[str]:
+def search_command(question: SearchQuery, *, root: Path, start: str) -> list[str]:
     """How to start it. ``-P``: nothing is imported from the directory it is started in."""
     options = msgspec.json.encode(question).decode()
     return [sys.executable, "-P", "-m", "holdfast.tools.search.python_search", options, str(root), start]
 
 
-def answers(question: Question, *, root: Path, start: str) -> Iterator[bytes]:
+def search_lines(question: SearchQuery, *, root: Path, start: str) -> Iterator[bytes]:
     """One output line for each line that matches, and for those around it that were asked for."""
     wanted = compile_pattern(question)
     for relative in _files(root, start, include=question.include):
@@ -51,9 +51,9 @@ def answers(question: Question, *, root: Path, start: str) -> Iterator[bytes]:
             data = read_file(root / relative)
         except ToolError:
             continue
-        found = decode(data) if data else None
+        found = decode_text(data) if data else None
         if found is not None:
-            texts = [line.text for line in split(found.text)]
+            texts = [line.text for line in split_lines(found.text)]
             yield from (_line(relative, *shown, width=question.width) for shown in _matches(texts, wanted, question))
 
 
@@ -63,14 +63,14 @@ def _files(root: Path, start: str, *, include: str | None) -> Iterator[str]:
         return
     wanted = compile_glob(include) if include else None
     prefix = f"{start}/" if start else ""
-    for entry in walk(root, start, Ignore(root, open_path=start)):
+    for entry in walk_tree(root, start, IgnoreRules(root, open_path=start)):
         if entry.is_dir or entry.is_link:
             continue
         if wanted is None or wanted.fullmatch(entry.relative.removeprefix(prefix)):
             yield entry.relative
 
 
-def _matches(texts: list[str], wanted: re.Pattern[str], question: Question) -> Iterator[tuple[int, str, str]]:
+def _matches(texts: list[str], wanted: re.Pattern[str], question: SearchQuery) -> Iterator[tuple[int, str, str]]:
     hits = [number for number, text in enumerate(texts) if wanted.search(text)]
     marked = set(hits)
     around = sorted(
@@ -91,14 +91,14 @@ def _line(relative: str, number: int, mark: str, text: str, *, width: int) -> by
 
 def main(arguments: list[str]) -> int:
     options, root, start = arguments
-    question = msgspec.json.decode(options, type=Question)
+    question = msgspec.json.decode(options, type=SearchQuery)
     try:
         compile_pattern(question)
     except re.error as error:
         sys.stderr.write(f"the expression is not valid: {error}\n")
         return 2
     found = False
-    for answer in answers(question, root=Path(root), start=start):
+    for answer in search_lines(question, root=Path(root), start=start):
         found = True
         sys.stdout.buffer.write(answer)
     return 0 if found else 1

@@ -18,8 +18,8 @@ from typing import Literal
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.tools.files.atomic_write import TEMP_PREFIX
-from holdfast.tools.search.ignore_rules import ALWAYS_LEFT_OUT, OWN_FILE
+from holdfast.tools.files.file_transaction import TEMP_PREFIX
+from holdfast.tools.search.ignore_rules import ALWAYS_IGNORED, OWN_IGNORE_FILE
 
 _CHUNK = 64 * 1024
 _MOST_STDERR = 8 * 1024
@@ -33,12 +33,12 @@ _FLAGS = (
     "--no-ignore-global",
     "--no-ignore-exclude",
     "--no-ignore-dot",
-    *(f"--glob=!{name}" for name in sorted(ALWAYS_LEFT_OUT)),
+    *(f"--glob=!{name}" for name in sorted(ALWAYS_IGNORED)),
     f"--glob=!{TEMP_PREFIX}*.tmp",
 )
 
 
-class Ran(msgspec.Struct, frozen=True):
+class SearchOutput(msgspec.Struct, frozen=True):
     """What a search program said."""
 
     output: bytes
@@ -63,13 +63,13 @@ def ripgrep_command(environment: Mapping[str, str], root: Path) -> list[str] | N
     program = find_ripgrep(environment)
     if program is None:
         return None
-    own = root / OWN_FILE
+    own = root / OWN_IGNORE_FILE
     return [program, *_FLAGS, *([f"--ignore-file={own}"] if own.is_file() else [])]
 
 
 async def run_search(
     command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], most_bytes: int, timeout: float
-) -> Ran:
+) -> SearchOutput:
     """Everything it prints, up to a size and a time. It is dead when this returns, whichever way."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -99,7 +99,7 @@ async def run_search(
     finally:
         await _end(process, errors)
     said = errors.result().decode("utf-8", "replace")
-    return Ran(bytes(output), said, None if cut else process.returncode, cut)
+    return SearchOutput(bytes(output), said, None if cut else process.returncode, cut)
 
 
 async def _read_into(into: bytearray, stream: asyncio.StreamReader, most: int) -> bool:

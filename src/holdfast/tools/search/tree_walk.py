@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.tools.search.ignore_rules import Ignore
+from holdfast.tools.search.ignore_rules import IgnoreRules
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TreeEntry(msgspec.Struct, frozen=True):
     relative: str
     """From the root of the ignore rules, with ``/`` between names."""
     is_dir: bool
@@ -25,14 +25,14 @@ class Entry(msgspec.Struct, frozen=True):
         return self.relative.rpartition("/")[2]
 
 
-def walk(
+def walk_tree(
     root: Path,
     start: str,
-    ignore: Ignore,
+    ignore: IgnoreRules,
     *,
     depth: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
-) -> Iterator[Entry]:
+) -> Iterator[TreeEntry]:
     """What lies below ``start``, breadth first, names in order; symlinks are told but not followed."""
     waiting = deque([(start, 1)])
     while waiting and not stopped():
@@ -40,7 +40,7 @@ def walk(
         entries = _entries(root, directory)
         if entries is None:
             if directory != start:
-                yield Entry(directory, is_dir=True, readable=False)
+                yield TreeEntry(directory, is_dir=True, readable=False)
             continue
         for entry in entries:
             relative = f"{directory}/{entry.name}" if directory else entry.name
@@ -48,7 +48,7 @@ def walk(
             is_dir = entry.is_dir(follow_symlinks=False)
             if ignore.entry_ignored(relative, is_dir=is_dir):
                 continue
-            yield Entry(relative, is_dir=is_dir, is_link=is_link)
+            yield TreeEntry(relative, is_dir=is_dir, is_link=is_link)
             if is_dir and (depth is None or level < depth):
                 waiting.append((relative, level + 1))
 

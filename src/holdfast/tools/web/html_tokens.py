@@ -46,7 +46,7 @@ _SCOPES = frozenset({"table", "ul", "ol", "dl", "select", "div", "section", "art
 _KEPT_ATTRIBUTES = frozenset({"href", "src", "alt", "title", "start", "colspan"})
 
 
-class Token(NamedTuple):
+class HtmlToken(NamedTuple):
     """Text if it has no tag, else the start or the end of one."""
 
     text: str = ""
@@ -55,17 +55,17 @@ class Token(NamedTuple):
     attributes: str = ""
 
 
-def tokens(html: str) -> Iterator[Token]:
+def html_tokens(html: str) -> Iterator[HtmlToken]:
     """The tags and texts of a page in order; scripts, styles and comments are left out."""
     at = 0
     while (start := html.find("<", at)) >= 0:
         if start > at:
-            yield Token(html[at:start])
+            yield HtmlToken(html[at:start])
         if html.startswith(("<!", "<?"), start):
             close = "-->" if html.startswith("<!--", start) else ">"
             at = _after(html, close, start + 2)
         elif not (found := _TAG.match(html, start)):
-            yield Token("<")
+            yield HtmlToken("<")
             at = start + 1
         else:
             rest = _REST_OF_TAG.match(html, found.end())
@@ -74,13 +74,13 @@ def tokens(html: str) -> Iterator[Token]:
             if tag in _RAW and not is_end:
                 at = _after_raw(html, tag, end)
             else:
-                yield Token(tag=tag, is_end=is_end, attributes=html[found.end() : end - 1])
+                yield HtmlToken(tag=tag, is_end=is_end, attributes=html[found.end() : end - 1])
                 at = end
     if at < len(html):
-        yield Token(html[at:])
+        yield HtmlToken(html[at:])
 
 
-def tidy(html: str) -> str:
+def tidy_html(html: str) -> str:
     """The page again, in order."""
     writer = _Writer()
     for token in _shown(html):
@@ -93,7 +93,7 @@ def tidy(html: str) -> str:
     return writer.result()
 
 
-def words(html: str) -> str:
+def html_text(html: str) -> str:
     """Only the texts, with a line's end where a block begins or ends; lines of the source count within ``pre``."""
     out = []
     in_pre = False
@@ -107,9 +107,9 @@ def words(html: str) -> str:
     return "".join(out)
 
 
-def _shown(html: str) -> Iterator[Token]:
+def _shown(html: str) -> Iterator[HtmlToken]:
     silent = 0
-    for token in tokens(html):
+    for token in html_tokens(html):
         if token.tag in _SILENT:
             silent = max(0, silent + (-1 if token.is_end else 1))
         elif not silent:

@@ -10,9 +10,9 @@ import codecs
 import re
 from typing import Literal
 
-from holdfast.tools.web.html_tokens import tidy, words
+from holdfast.tools.web.html_tokens import html_text, tidy_html
 
-Format = Literal["markdown", "text", "html"]
+PageFormat = Literal["markdown", "text", "html"]
 
 LARGEST_HTML = 1 << 20
 """Characters of a page that are converted."""
@@ -34,7 +34,7 @@ _MARKS = (
 )
 
 
-def decode(body: bytes, content_type: str, *, cut: bool = False) -> str:
+def decode_page(body: bytes, content_type: str, *, cut: bool = False) -> str:
     """The characters of a body: by its mark, its header, or its own words; where these are wrong, by what fits."""
     named = _named_charsets(body, content_type)
     # Servers say Latin-1 of everything; text in it is hardly ever valid UTF-8.
@@ -69,17 +69,17 @@ def _usable(name: str) -> str | None:
     return "windows-1252" if found in ("iso8859-1", "ascii") else found
 
 
-def to_text(html: str) -> str:
+def html_to_text(html: str) -> str:
     """The words of a page, a line per block."""
-    lines = (" ".join(line.split()) for line in words(html[:LARGEST_HTML]).split("\n"))
+    lines = (" ".join(line.split()) for line in html_text(html[:LARGEST_HTML]).split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def to_markdown(html: str) -> str:
+def html_to_markdown(html: str) -> str:
     """A page as Markdown, without what is not shown."""
     from markdownify import MarkdownConverter
 
     converter = MarkdownConverter(heading_style="ATX", bullets="-", keep_inline_images_in=["td", "th"])
-    text: str = converter.convert(tidy(html[:LARGEST_HTML]))
+    text: str = converter.convert(tidy_html(html[:LARGEST_HTML]))
     lines = (line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()

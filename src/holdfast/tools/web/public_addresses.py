@@ -32,7 +32,7 @@ def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def read_address(host: str) -> Address | None:
+def parse_address(host: str) -> Address | None:
     """The address a host is written as, in any of the ways that systems understand; None for a name.
 
     `ValueError` for what is neither.
@@ -51,7 +51,7 @@ def read_address(host: str) -> Address | None:
     return None
 
 
-async def resolve(host: str, port: int) -> tuple[Address, ...]:
+async def resolve_host(host: str, port: int) -> tuple[Address, ...]:
     """All addresses of a name, in the system's order; `OSError` if it has none."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.config import Settings
 from holdfast.errors import ToolError
-from holdfast.tools.web.public_addresses import Address, Resolver, is_public, read_address, resolve
+from holdfast.tools.web.public_addresses import Address, Resolver, is_public, parse_address, resolve_host
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,7 +29,7 @@ _PIECE = 1 << 16
 _AGENT = "Mozilla/5.0 (compatible; Holdfast)"
 
 
-class Answer:
+class WebResponse:
     """A response whose body has not been read yet."""
 
     def __init__(self, response: httpx2.Response, url: str) -> None:
@@ -64,7 +64,7 @@ class Answer:
         return bytes(body), False
 
 
-class Web:
+class WebClient:
     """Requests under one configuration. The resolver and the rule about addresses can be given, for tests."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Web:
         settings: Settings,
         *,
         private: bool | None = None,
-        resolver: Resolver = resolve,
+        resolver: Resolver = resolve_host,
         is_allowed: Callable[[Address], bool] = is_public,
     ) -> None:
         self._private = settings.tools.fetch_private if private is None else private
@@ -89,9 +89,9 @@ class Web:
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[WebResponse]:
         """Send and follow redirects; the body is read inside the block. `ToolError` says what went wrong."""
-        httpx2 = await asyncio.to_thread(_library)
+        httpx2 = await asyncio.to_thread(_import_httpx2)
         target = url
         try:
             async with asyncio.timeout(seconds):
@@ -100,7 +100,7 @@ class Web:
                     async with self._send(parsed, method=method, headers=headers or {}, body=body) as response:
                         following = _redirect(response, parsed)
                         if following is None:
-                            yield Answer(response, str(parsed))
+                            yield WebResponse(response, str(parsed))
                             return
                     if response.status_code == 303:
                         method, body = "GET", None
@@ -152,7 +152,7 @@ class Web:
     async def _addresses(self, url: httpx2.URL, *, proxied: bool) -> tuple[Address, ...]:
         host = url.raw_host.decode("ascii")
         try:
-            if address := read_address(host):
+            if address := parse_address(host):
                 return (address,)
             found = await self._resolve(host, _port(url))
         except ValueError as error:
@@ -213,7 +213,7 @@ def _proxy_for(host: str, proxy: str | None, direct: tuple[str, ...]) -> str | N
     return proxy
 
 
-def _library() -> Any:
+def _import_httpx2() -> Any:
     """In a thread, with what it would import on the loop at the first connection."""
     import anyio._backends._asyncio
     import anyio.streams.tls  # noqa: F401 - see above

@@ -18,9 +18,9 @@ from holdfast.schema.events import FileChanged
 from holdfast.store.records import SnapshotState
 from holdfast.store.writes import Batch, MoveSnapshot
 from holdfast.tasks import finish_before_cancel
-from holdfast.tools.files.atomic_write import Change, ChangedMeanwhile, apply_changes
-from holdfast.tools.files.file_changes import diff_of
-from holdfast.tools.files.file_reading import ABSENT, content_hash, hash_file, read_file
+from holdfast.tools.files.file_changes import diff_contents
+from holdfast.tools.files.file_content import ABSENT, content_hash, hash_file, read_file
+from holdfast.tools.files.file_transaction import FileChange, FileConflict, apply_changes
 from holdfast.workspace.undo.blob_store import Blobs
 from holdfast.workspace.undo.file_snapshots import Records
 from holdfast.workspace.undo.undo_plan import (
@@ -149,14 +149,14 @@ class Undo:
                 )
             if old is not None:
                 self._blobs.put(old)
-            apply_changes([Change(path, content_hash(old), new, step.mode)])
+            apply_changes([FileChange(path, content_hash(old), new, step.mode)])
         except StoreDamaged as error:
             return Kept(step.path, "not_kept", f"{step.path!r} was not touched: {error.message}")
-        except ChangedMeanwhile:
+        except FileConflict:
             return _raced(step)
         except ToolError as error:
             return Kept(step.path, "unreadable", f"{step.path!r} was not touched: {error.message}")
-        return Restored(step.path, self._redact(diff_of(step.path, old, new).text), step.stopped)
+        return Restored(step.path, self._redact(diff_contents(step.path, old, new).text), step.stopped)
 
 
 def _chosen(runs: Collection[str] | None, default: str | None) -> tuple[str, ...]:

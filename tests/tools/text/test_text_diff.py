@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.tools.files.diff import MAX_DIFF_CHARS, opaque, unified
 from holdfast.tools.patch.hunks import apply_hunks
-from holdfast.tools.patch.operations import AddFile, DeleteFile, UpdateFile
+from holdfast.tools.patch.patch_operations import AddFile, DeleteFile, UpdateFile
 from holdfast.tools.patch.unified_diff import parse_unified
+from holdfast.tools.text.text_diff import MAX_DIFF_CHARS, binary_diff, unified_diff
 
 _TEXTS = st.lists(st.sampled_from(["a", "b", "c", "", "  a", "-- a", "++ b"]), max_size=20).flatmap(
     lambda lines: st.sampled_from(["\n".join(lines), "".join(f"{line}\n" for line in lines)])
@@ -15,34 +15,34 @@ _TEXTS = st.lists(st.sampled_from(["a", "b", "c", "", "  a", "-- a", "++ b"]), m
 
 def test_a_change_is_shown_with_three_lines_around_it() -> None:
     old = "".join(f"{number}\n" for number in range(1, 21))
-    diff = unified("n.txt", old, old.replace("10\n", "ten\n"))
+    diff = unified_diff("n.txt", old, old.replace("10\n", "ten\n"))
     assert diff.text == "--- a/n.txt\n+++ b/n.txt\n@@ -7,7 +7,7 @@\n 7\n 8\n 9\n-10\n+ten\n 11\n 12\n 13\n"
     assert (diff.added, diff.removed, diff.counts) == (1, 1, "+1 −1")
 
 
 def test_changes_far_apart_have_hunks_of_their_own() -> None:
     old = "".join(f"{number}\n" for number in range(1, 31))
-    diff = unified("n", old, old.replace("3\n", "x\n", 1).replace("28\n", "y\n"))
+    diff = unified_diff("n", old, old.replace("3\n", "x\n", 1).replace("28\n", "y\n"))
     assert diff.text.count("@@ -") == 2
 
 
 def test_a_new_file_a_deleted_one_and_no_change() -> None:
-    assert unified("n", None, "a\n").text == "--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+a\n"
-    assert unified("n", "a\n", None).text == "--- a/n\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n"
-    assert unified("n", "a\n", "a\n").text == ""
-    assert unified("n", None, "").text == "--- /dev/null\n+++ b/n\n"
+    assert unified_diff("n", None, "a\n").text == "--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+a\n"
+    assert unified_diff("n", "a\n", None).text == "--- a/n\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n"
+    assert unified_diff("n", "a\n", "a\n").text == ""
+    assert unified_diff("n", None, "").text == "--- /dev/null\n+++ b/n\n"
 
 
 def test_a_missing_last_newline_is_told() -> None:
-    assert unified("n", "a", "a\n").text.endswith("-a\n\\ No newline at end of file\n+a\n")
+    assert unified_diff("n", "a", "a\n").text.endswith("-a\n\\ No newline at end of file\n+a\n")
 
 
 def test_a_change_of_line_endings_is_a_change() -> None:
-    assert unified("n", "a\r\n", "a\n").text.endswith("-a\r\n+a\n")
+    assert unified_diff("n", "a\r\n", "a\n").text.endswith("-a\r\n+a\n")
 
 
 def test_a_huge_diff_is_cut_and_says_so() -> None:
-    diff = unified("n", None, "x" * 99 + "\n" + "line\n" * 50_000)
+    diff = unified_diff("n", None, "x" * 99 + "\n" + "line\n" * 50_000)
     assert len(diff.text) < MAX_DIFF_CHARS + 200
     assert "more lines of this diff are not shown" in diff.text
     assert diff.added == 50_001
@@ -50,17 +50,17 @@ def test_a_huge_diff_is_cut_and_says_so() -> None:
 
 def test_two_large_unlike_files_are_one_block() -> None:
     old, new = ("".join(f"{word}{number % 7}\n" for number in range(9_000)) for word in ("old", "new"))
-    diff = unified("n", old, new)
+    diff = unified_diff("n", old, new)
     assert (diff.added, diff.removed) == (9_000, 9_000)
 
 
 def test_binary_content_is_told_by_size() -> None:
-    assert opaque("logo.png", None, b"1234").text == "Binary file logo.png: absent → 4 bytes\n"
+    assert binary_diff("logo.png", None, b"1234").text == "Binary file logo.png: absent → 4 bytes\n"
 
 
 @given(_TEXTS, _TEXTS)
 def test_a_diff_applied_to_the_old_text_gives_the_new_one(old: str, new: str) -> None:
-    operations = parse_unified(unified("n", old, new).text.split("\n"))
+    operations = parse_unified(unified_diff("n", old, new).text.split("\n"))
     if old == new:
         assert operations == ()
         return
@@ -72,5 +72,5 @@ def test_a_diff_applied_to_the_old_text_gives_the_new_one(old: str, new: str) ->
 @given(_TEXTS)
 def test_a_diff_from_or_to_nothing_is_a_whole_file(text: str) -> None:
     if text:
-        assert parse_unified(unified("n", None, text).text.split("\n")) == (AddFile("n", text),)
-        assert parse_unified(unified("n", text, None).text.split("\n")) == (DeleteFile("n"),)
+        assert parse_unified(unified_diff("n", None, text).text.split("\n")) == (AddFile("n", text),)
+        assert parse_unified(unified_diff("n", text, None).text.split("\n")) == (DeleteFile("n"),)

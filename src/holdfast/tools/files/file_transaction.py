@@ -21,14 +21,14 @@ import msgspec
 
 from holdfast.errors import ToolError
 from holdfast.tools.files.directory_locks import directories_locked
-from holdfast.tools.files.file_reading import ABSENT, content_hash, hash_file
-from holdfast.tools.files.safe_rename import exchange, take_name
+from holdfast.tools.files.file_content import ABSENT, content_hash, hash_file
+from holdfast.tools.files.safe_rename import exchange_files, rename_to_free
 
 TEMP_PREFIX = ".holdfast-"
 """How files in the making are called; a crash can leave one behind."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """One file's new content, and the content it must have until then."""
 
     path: Path
@@ -41,13 +41,13 @@ class Change(msgspec.Struct, frozen=True):
     """Permission bits of a file that is created; one that exists keeps its own."""
 
 
-class ChangedMeanwhile(ToolError):
+class FileConflict(ToolError):
     """Somebody else changed a file since it was looked at."""
 
     code = "file_changed"
 
 
-def apply_changes(changes: Sequence[Change]) -> tuple[str, ...]:
+def apply_changes(changes: Sequence[FileChange]) -> tuple[str, ...]:
     """All of them, durably, or none; answers what the caller should know besides.
 
     `ChangedMeanwhile` names the file that is not what was expected.
@@ -56,7 +56,7 @@ def apply_changes(changes: Sequence[Change]) -> tuple[str, ...]:
         return _apply(changes, held)
 
 
-def _apply(changes: Sequence[Change], held: contextlib.ExitStack) -> tuple[str, ...]:
+def _apply(changes: Sequence[FileChange], held: contextlib.ExitStack) -> tuple[str, ...]:
     steps: list[_Step] = []
     made: list[Path] = []
     try:
@@ -134,7 +134,7 @@ class _Step(ABC):
         if _has_content(self.temp, expected):
             return True
         self._precious = True
-        take_name(self.temp, self.path)
+        rename_to_free(self.temp, self.path)
         self._precious = False
         return False
 
@@ -145,7 +145,7 @@ class _Step(ABC):
 class _Write(_Step):
     """An existing file gets another content."""
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, change: FileChange) -> None:
         info = _regular(change.path)
         super().__init__(change.path, _write_beside(change, like=info))
         self._expected = change.expected
@@ -155,7 +155,7 @@ class _Write(_Step):
 
     def put(self) -> None:
         try:
-            exchange(self.temp, self.path)
+            exchange_files(self.temp, self.path)
         except FileNotFoundError:
             raise _changed(self.path) from None
         if _has_content(self.temp, self._expected):
@@ -163,32 +163,32 @@ class _Write(_Step):
             return
         self._precious = True
         try:
-            exchange(self.temp, self.path)
+            exchange_files(self.temp, self.path)
         except FileNotFoundError:
-            take_name(self.temp, self.path)
+            rename_to_free(self.temp, self.path)
         self._precious = os.path.lexists(self.temp) and not _has_content(self.temp, self._new)
         raise _changed(self.path, f" It changed twice; one content is kept in {self.temp.name!r}." * self._precious)
 
     def take_back(self) -> str:
         if not self._done:
             return ""
-        exchange(self.temp, self.path)
+        exchange_files(self.temp, self.path)
         if _has_content(self.temp, self._new):
             return ""
-        exchange(self.temp, self.path)
+        exchange_files(self.temp, self.path)
         return self._theirs()
 
 
 class _Create(_Step):
     """A file appears where none was."""
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, change: FileChange) -> None:
         super().__init__(change.path, _write_beside(change, like=None))
         self._new = content_hash(change.new)
 
     def put(self) -> None:
         try:
-            take_name(self.temp, self.path)
+            rename_to_free(self.temp, self.path)
         except FileExistsError:
             raise _appeared(self.path) from None
         self._done = True
@@ -200,7 +200,7 @@ class _Create(_Step):
 class _Delete(_Step):
     """An existing file goes."""
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, change: FileChange) -> None:
         _regular(change.path)
         super().__init__(change.path, _temp_beside(change.path))
         self._expected = change.expected
@@ -214,13 +214,13 @@ class _Delete(_Step):
         if not self._done:
             return ""
         try:
-            take_name(self.temp, self.path)
+            rename_to_free(self.temp, self.path)
         except FileExistsError:
             return self._theirs()
         return ""
 
 
-def _step(change: Change) -> _Step:
+def _step(change: FileChange) -> _Step:
     if change.expected == ABSENT:
         return _Create(change)
     return _Delete(change) if change.new is None else _Write(change)
@@ -234,13 +234,13 @@ def _has_content(path: Path, expected: str) -> bool:
         return False
 
 
-def _check(change: Change) -> None:
+def _check(change: FileChange) -> None:
     """A last look, so that in the usual case nothing has to be put back."""
     if hash_file(change.path) != change.expected:
         raise _appeared(change.path) if change.expected == ABSENT else _changed(change.path)
 
 
-def _write_beside(change: Change, *, like: os.stat_result | None) -> Path:
+def _write_beside(change: FileChange, *, like: os.stat_result | None) -> Path:
     """The new content in a file beside the target, flushed, with the rights it shall have."""
     temp = _temp_beside(change.path)
     first_mode = 0o666 if like is None else 0o600
@@ -331,16 +331,16 @@ def _flush_directories(directories: Iterable[Path]) -> None:
             os.close(descriptor)
 
 
-def _changed(path: Path, more: str = "") -> ChangedMeanwhile:
-    return ChangedMeanwhile(
+def _changed(path: Path, more: str = "") -> FileConflict:
+    return FileConflict(
         f"{str(path)!r} was changed by somebody else just now; nothing was written. "
         f"View it again before you change it.{more}",
         detail={"path": str(path)},
     )
 
 
-def _appeared(path: Path) -> ChangedMeanwhile:
-    return ChangedMeanwhile(
+def _appeared(path: Path) -> FileConflict:
+    return FileConflict(
         f"{str(path)!r} was created by somebody else meanwhile; nothing was written. View it first.",
         detail={"path": str(path)},
     )

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.tools.files import line_matching as rows
+from holdfast.tools.text import text_lines as rows
 
 MAX_DIFF_CHARS = 60_000
 _CONTEXT = 3
-_MOST_COMPARED = 3_000
+_MAX_COMPARED = 3_000
 """Lines of each side that are compared; a larger change is shown as one block."""
 
 
-class Diff(msgspec.Struct, frozen=True):
+class TextDiff(msgspec.Struct, frozen=True):
     text: str
     added: int = 0
     removed: int = 0
@@ -25,9 +25,9 @@ class Diff(msgspec.Struct, frozen=True):
         return f"+{self.added} −{self.removed}"
 
 
-def unified(name: str, old: str | None, new: str | None) -> Diff:
+def unified_diff(name: str, old: str | None, new: str | None) -> TextDiff:
     """From one text to another; None means that the file is not there, as before a creation or after a deletion."""
-    before, after = rows.split(old or ""), rows.split(new or "")
+    before, after = rows.split_lines(old or ""), rows.split_lines(new or "")
     head = [
         f"--- {'/dev/null' if old is None else f'a/{name}'}\n",
         f"+++ {'/dev/null' if new is None else f'b/{name}'}\n",
@@ -36,21 +36,21 @@ def unified(name: str, old: str | None, new: str | None) -> Diff:
     body = [line for group in _groups(blocks) for line in _hunk(before, after, group)]
     removed = sum(two - one for one, two, _, _ in blocks)
     added = sum(four - three for _, _, three, four in blocks)
-    return Diff(_bounded([*head, *body]) if body or (old is None) != (new is None) else "", added, removed)
+    return TextDiff(_bounded([*head, *body]) if body or (old is None) != (new is None) else "", added, removed)
 
 
-def opaque(name: str, old: bytes | None, new: bytes | None) -> Diff:
+def binary_diff(name: str, old: bytes | None, new: bytes | None) -> TextDiff:
     """For content that is no text."""
     before = "absent" if old is None else f"{len(old):,} bytes"
     after = "absent" if new is None else f"{len(new):,} bytes"
-    return Diff(f"Binary file {name}: {before} → {after}\n")
+    return TextDiff(f"Binary file {name}: {before} → {after}\n")
 
 
 _Block = tuple[int, int, int, int]
 """Lines of the old text, then lines of the new one, that take each other's place."""
 
 
-def _changed_blocks(before: Sequence[rows.Line], after: Sequence[rows.Line]) -> list[_Block]:
+def _changed_blocks(before: Sequence[rows.TextLine], after: Sequence[rows.TextLine]) -> list[_Block]:
     """Only what lies between the common start and the common end is compared."""
     start = 0
     limit = min(len(before), len(after))
@@ -62,13 +62,13 @@ def _changed_blocks(before: Sequence[rows.Line], after: Sequence[rows.Line]) -> 
     one, two = before[start : len(before) - tail], after[start : len(after) - tail]
     if not one and not two:
         return []
-    if len(one) > _MOST_COMPARED or len(two) > _MOST_COMPARED:
+    if len(one) > _MAX_COMPARED or len(two) > _MAX_COMPARED:
         return [(start, start + len(one), start, start + len(two))]
     codes = difflib.SequenceMatcher(None, _keys(one), _keys(two), autojunk=False).get_opcodes()
     return [(start + a, start + b, start + c, start + d) for tag, a, b, c, d in codes if tag != "equal"]
 
 
-def _keys(lines: Sequence[rows.Line]) -> list[str]:
+def _keys(lines: Sequence[rows.TextLine]) -> list[str]:
     return [line.text + line.end for line in lines]
 
 
@@ -84,7 +84,7 @@ def _groups(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
         yield group
 
 
-def _hunk(before: Sequence[rows.Line], after: Sequence[rows.Line], group: Sequence[_Block]) -> Iterator[str]:
+def _hunk(before: Sequence[rows.TextLine], after: Sequence[rows.TextLine], group: Sequence[_Block]) -> Iterator[str]:
     lead = min(_CONTEXT, group[0][0])
     first, last = group[0][0] - lead, min(len(before), group[-1][1] + _CONTEXT)
     first_new = group[0][2] - lead
@@ -99,7 +99,7 @@ def _hunk(before: Sequence[rows.Line], after: Sequence[rows.Line], group: Sequen
     yield from (_line(" ", line) for line in before[position:last])
 
 
-def _line(mark: str, line: rows.Line) -> str:
+def _line(mark: str, line: rows.TextLine) -> str:
     if not line.end:
         return f"{mark}{line.text}\n\\ No newline at end of file\n"
     return f"{mark}{line.text}{line.end}"

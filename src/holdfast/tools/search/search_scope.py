@@ -14,13 +14,13 @@ import msgspec
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Subject
 from holdfast.tools.files import tool_paths
-from holdfast.tools.files.file_changes import told
-from holdfast.tools.protocol import Context, Plan
+from holdfast.tools.files.file_changes import clean_text
+from holdfast.tools.protocol import ToolContext, ToolPlan
 
 T = TypeVar("T")
 
 
-class Place(msgspec.Struct, frozen=True):
+class SearchScope(msgspec.Struct, frozen=True):
     """Where to search."""
 
     root: Path
@@ -38,26 +38,28 @@ class Place(msgspec.Struct, frozen=True):
         return relative if self.root == workspace else str(self.root / relative)
 
 
-async def search_plan(tool: str, path: str, context: Context, *, title: str) -> Plan:
-    resolved = await asyncio.to_thread(tool_paths.resolve, path, context.workspace)
-    return Plan(Subject(tool, "reads", told(context, title), cwd=str(context.workspace), paths=(str(resolved),)))
+async def search_plan(tool: str, path: str, context: ToolContext, *, title: str) -> ToolPlan:
+    resolved = await asyncio.to_thread(tool_paths.resolve_path, path, context.workspace)
+    return ToolPlan(
+        Subject(tool, "reads", clean_text(context, title), cwd=str(context.workspace), paths=(str(resolved),))
+    )
 
 
-def place_of(text: str, context: Context, plan: Plan) -> Place:
+def resolve_scope(text: str, context: ToolContext, plan: ToolPlan) -> SearchScope:
     """`ToolError` if nothing is there, or if it is another place than was approved. Blocking."""
-    path = tool_paths.resolve(text, context.workspace)
+    path = tool_paths.resolve_path(text, context.workspace)
     if plan.subject.paths != (str(path),):
         raise ToolError(f"{text!r} leads elsewhere than when this was planned; try again")
     if not os.path.lexists(path):
-        raise tool_paths.missing(path, context.workspace)
+        raise tool_paths.missing_file_error(path, context.workspace)
     is_dir = path.is_dir()
-    if tool_paths.inside(path, context.workspace):
+    if tool_paths.is_inside(path, context.workspace):
         relative = path.relative_to(context.workspace).as_posix()
-        return Place(context.workspace, "" if relative == "." else relative, is_dir)
-    return Place(path, "", is_dir=True) if is_dir else Place(path.parent, path.name, is_dir=False)
+        return SearchScope(context.workspace, "" if relative == "." else relative, is_dir)
+    return SearchScope(path, "", is_dir=True) if is_dir else SearchScope(path.parent, path.name, is_dir=False)
 
 
-async def in_thread(work: Callable[[Callable[[], bool]], T]) -> T:
+async def run_in_thread(work: Callable[[Callable[[], bool]], T]) -> T:
     """Blocking work that asks now and then whether it should stop."""
     stop = Event()
     try:

@@ -50,7 +50,7 @@ class TextFile(msgspec.Struct, frozen=True):
         return "; ".join(notes)
 
 
-def decode(data: bytes) -> TextFile | None:
+def decode_text(data: bytes) -> TextFile | None:
     """The text, or None for binary content. `encode` gives the same bytes back."""
     for encoding, bom in _BOMS.items():
         if data.startswith(bom):
@@ -60,7 +60,7 @@ def decode(data: bytes) -> TextFile | None:
     return _try(data, "utf-8") or _latin(data)
 
 
-def encode(text: str, encoding: Encoding) -> bytes:
+def encode_text(text: str, encoding: Encoding) -> bytes:
     """The bytes of a text; `ToolError` where the encoding has no place for a character."""
     try:
         return _BOMS.get(encoding, b"") + text.encode(_codec(encoding))

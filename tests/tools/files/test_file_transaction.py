@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.files import atomic_write, safe_rename
-from holdfast.tools.files.atomic_write import Change, ChangedMeanwhile, apply_changes
+from holdfast.tools.files import file_transaction, safe_rename
 from holdfast.tools.files.directory_locks import directories_locked
-from holdfast.tools.files.file_reading import ABSENT, content_hash, read_file
+from holdfast.tools.files.file_content import ABSENT, content_hash, read_file
+from holdfast.tools.files.file_transaction import FileChange, FileConflict, apply_changes
 
 
-def _write(path: Path, old: bytes, new: bytes | None) -> Change:
-    return Change(path, content_hash(old), new)
+def _write(path: Path, old: bytes, new: bytes | None) -> FileChange:
+    return FileChange(path, content_hash(old), new)
 
 
-def _create(path: Path, new: bytes) -> Change:
-    return Change(path, ABSENT, new)
+def _create(path: Path, new: bytes) -> FileChange:
+    return FileChange(path, ABSENT, new)
 
 
 def _files(directory: Path) -> dict[str, bytes]:
@@ -51,7 +51,7 @@ class Intruder:
         self._patch = monkeypatch
 
     def at(self, step: str, act: Callable[[], object], *, call: int = 1, after: bool = False) -> None:
-        real = getattr(atomic_write, step)
+        real = getattr(file_transaction, step)
         calls = 0
 
         def intruded(*args: object) -> object:
@@ -64,7 +64,7 @@ class Intruder:
                 act()
             return answer
 
-        self._patch.setattr(atomic_write, step, intruded)
+        self._patch.setattr(file_transaction, step, intruded)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_mode_bits_stay(tmp_path: Path, mode: int) -> None:
 
 
 def test_a_new_file_has_the_rights_that_any_program_would_give_it(tmp_path: Path) -> None:
-    apply_changes([_create(tmp_path / "made", b"x"), Change(tmp_path / "tool", ABSENT, b"x", 0o755)])
+    apply_changes([_create(tmp_path / "made", b"x"), FileChange(tmp_path / "tool", ABSENT, b"x", 0o755)])
     (tmp_path / "plain").write_bytes(b"x")
     assert (tmp_path / "made").stat().st_mode == (tmp_path / "plain").stat().st_mode
     assert stat.S_IMODE((tmp_path / "tool").stat().st_mode) == 0o755
@@ -139,7 +139,7 @@ def test_a_file_that_is_not_what_was_expected_stops_everything(
     if found is not None:
         (tmp_path / "b").write_bytes(found)
     before = _files(tmp_path)
-    with pytest.raises(ChangedMeanwhile, match="changed by somebody else") as refused:
+    with pytest.raises(FileConflict, match="changed by somebody else") as refused:
         apply_changes([_write(tmp_path / "a", b"a", b"A"), _write(tmp_path / "b", b"b", b"B")])
     assert _files(tmp_path) == before
     assert refused.value.detail == {"path": str(tmp_path / "b")}
@@ -147,7 +147,7 @@ def test_a_file_that_is_not_what_was_expected_stops_everything(
 
 def test_a_file_that_appeared_is_not_overwritten(tmp_path: Path, kernel: str) -> None:
     (tmp_path / "a").write_bytes(b"a person was faster")
-    with pytest.raises(ChangedMeanwhile, match="created by somebody else"):
+    with pytest.raises(FileConflict, match="created by somebody else"):
         apply_changes([_create(tmp_path / "a", b"mine")])
     assert _files(tmp_path) == {"a": b"a person was faster"}
 
@@ -157,8 +157,8 @@ def test_a_person_who_saves_between_the_last_look_and_the_write_loses_nothing(
 ) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    intruder.at("exchange", lambda: path.write_bytes(b"a person's"))
-    with pytest.raises(ChangedMeanwhile):
+    intruder.at("exchange_files", lambda: path.write_bytes(b"a person's"))
+    with pytest.raises(FileConflict):
         apply_changes([_write(path, b"old", b"new")])
     assert _files(tmp_path) == {"a": b"a person's"}
 
@@ -167,8 +167,8 @@ def test_an_editor_that_saves_by_renaming_loses_nothing_either(tmp_path: Path, i
     path = tmp_path / "a"
     path.write_bytes(b"old")
     (tmp_path / "a.swp").write_bytes(b"a person's")
-    intruder.at("exchange", lambda: os.rename(tmp_path / "a.swp", path))
-    with pytest.raises(ChangedMeanwhile):
+    intruder.at("exchange_files", lambda: os.rename(tmp_path / "a.swp", path))
+    with pytest.raises(FileConflict):
         apply_changes([_write(path, b"old", b"new")])
     assert _files(tmp_path) == {"a": b"a person's"}
 
@@ -176,9 +176,9 @@ def test_an_editor_that_saves_by_renaming_loses_nothing_either(tmp_path: Path, i
 def test_a_person_who_saves_twice_finds_both_contents(tmp_path: Path, intruder: Intruder) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    intruder.at("exchange", lambda: path.write_bytes(b"first"), call=1)
-    intruder.at("exchange", lambda: path.write_bytes(b"second"), call=2)
-    with pytest.raises(ChangedMeanwhile, match="changed twice; one content is kept in"):
+    intruder.at("exchange_files", lambda: path.write_bytes(b"first"), call=1)
+    intruder.at("exchange_files", lambda: path.write_bytes(b"second"), call=2)
+    with pytest.raises(FileConflict, match="changed twice; one content is kept in"):
         apply_changes([_write(path, b"old", b"new")])
     assert sorted(_files(tmp_path).values()) == [b"first", b"second"]
 
@@ -191,9 +191,9 @@ def test_a_person_who_deletes_the_file_in_between_keeps_what_was_there(
     path = tmp_path / "a"
     path.write_bytes(b"old")
     if call == 2:
-        intruder.at("exchange", lambda: path.write_bytes(b"a person's"))
-    intruder.at("exchange", path.unlink, call=call)
-    with pytest.raises(ChangedMeanwhile):
+        intruder.at("exchange_files", lambda: path.write_bytes(b"a person's"))
+    intruder.at("exchange_files", path.unlink, call=call)
+    with pytest.raises(FileConflict):
         apply_changes([_write(path, b"old", b"new")])
     assert _files(tmp_path) == ({} if call == 1 else {"a": b"a person's"})
 
@@ -207,8 +207,8 @@ def test_a_directory_or_pipe_that_took_the_place_is_put_back(tmp_path: Path, int
         (path / "inside").write_bytes(b"theirs")
 
     path.write_bytes(b"old")
-    intruder.at("exchange", become_directory)
-    with pytest.raises(ChangedMeanwhile):
+    intruder.at("exchange_files", become_directory)
+    with pytest.raises(FileConflict):
         apply_changes([_write(path, b"old", b"new")])
     assert _files(tmp_path) == {"a/inside": b"theirs"}
 
@@ -217,8 +217,8 @@ def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(
     tmp_path: Path, kernel: str, intruder: Intruder
 ) -> None:
     path = tmp_path / "a"
-    intruder.at("take_name", lambda: path.write_bytes(b"a person's"))
-    with pytest.raises(ChangedMeanwhile, match="created by somebody else"):
+    intruder.at("rename_to_free", lambda: path.write_bytes(b"a person's"))
+    with pytest.raises(FileConflict, match="created by somebody else"):
         apply_changes([_create(path, b"mine")])
     assert _files(tmp_path) == {"a": b"a person's"}
 
@@ -236,7 +236,7 @@ def test_a_file_that_changes_in_the_moment_of_its_deletion_stays(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", rename_late)
-    with pytest.raises(ChangedMeanwhile):
+    with pytest.raises(FileConflict):
         apply_changes([_write(path, b"old", None)])
     assert _files(tmp_path) == {"a": b"a person's"}
 
@@ -324,7 +324,7 @@ def test_writers_at_the_same_time_lose_no_line(tmp_path: Path, writers: int, tur
             old = read_file(path) or b""
             try:
                 apply_changes([_write(path, old, old + line)])
-            except ChangedMeanwhile as error:
+            except FileConflict as error:
                 refused.append(error.message)
             else:
                 written.append(line)
@@ -341,7 +341,7 @@ def test_a_directory_that_stays_locked_is_written_without_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_bytes(b"old")
-    monkeypatch.setattr(atomic_write, "directories_locked", partial(directories_locked, patience=0))
+    monkeypatch.setattr(file_transaction, "directories_locked", partial(directories_locked, patience=0))
     with directories_locked([tmp_path]):
         apply_changes([_write(tmp_path / "a", b"old", b"new")])
     assert _files(tmp_path) == {"a": b"new"}
@@ -357,7 +357,7 @@ def test_a_parent_that_is_a_file_is_an_error_that_changes_nothing(tmp_path: Path
 def test_a_symlink_that_appeared_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"old")
     (tmp_path / "a").symlink_to("elsewhere")
-    with pytest.raises(ChangedMeanwhile):
+    with pytest.raises(FileConflict):
         apply_changes([_write(tmp_path / "a", b"old", b"new")])
     assert (tmp_path / "elsewhere").read_bytes() == b"old"
 

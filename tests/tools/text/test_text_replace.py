@@ -5,8 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.errors import ToolError
-from holdfast.tools.files import line_matching as rows
-from holdfast.tools.files.text_replace import Edited, replace
+from holdfast.tools.text import text_lines as rows
+from holdfast.tools.text.text_replace import ReplacedText, replace_text
 
 _WORDS = st.text(alphabet="ab \t{}é\x0c\u2028", max_size=6)
 _ENDS = st.sampled_from(["\n", "\r\n"])
@@ -24,23 +24,23 @@ def _unix(text: str) -> str:
 
 
 def test_the_one_place_is_replaced() -> None:
-    edited = replace("one\ntwo\nthree\n", old="two", new="2")
+    edited = replace_text("one\ntwo\nthree\n", old="two", new="2")
     assert (edited.text, edited.at, edited.note) == ("one\n2\nthree\n", (2,), "")
 
 
 def test_a_text_that_is_there_twice_is_refused_with_the_places() -> None:
     with pytest.raises(ToolError, match=r"there 2 times \(lines 1, 3\).*replace_all") as refused:
-        replace("x = 1\ny\nx = 1\n", old="x = 1", new="x = 2")
+        replace_text("x = 1\ny\nx = 1\n", old="x = 1", new="x = 2")
     assert refused.value.error_code == "ambiguous"
 
 
 def test_overlapping_places_are_ambiguous_too() -> None:
     with pytest.raises(ToolError, match="2 times"):
-        replace("aaa", old="aa", new="b")
+        replace_text("aaa", old="aa", new="b")
 
 
 def test_replace_all_goes_from_left_to_right_without_overlap() -> None:
-    assert replace("aaaaa", old="aa", new="b", replace_all=True).text == "bba"
+    assert replace_text("aaaaa", old="aa", new="b", replace_all=True).text == "bba"
 
 
 @pytest.mark.parametrize(
@@ -48,28 +48,28 @@ def test_replace_all_goes_from_left_to_right_without_overlap() -> None:
 )
 def test_edits_that_mean_nothing_are_refused(old: str, new: str, why: str) -> None:
     with pytest.raises(ToolError, match=why):
-        replace("same\na\n", old=old, new=new)
+        replace_text("same\na\n", old=old, new=new)
 
 
 def test_a_crlf_file_is_edited_with_the_text_that_a_model_sees() -> None:
-    assert replace("a\r\nb\r\nc\r\n", old="a\nb\n", new="a\nx\ny\n").text == "a\r\nx\r\ny\r\nc\r\n"
+    assert replace_text("a\r\nb\r\nc\r\n", old="a\nb\n", new="a\nx\ny\n").text == "a\r\nx\r\ny\r\nc\r\n"
 
 
 def test_lines_added_inside_one_line_get_the_endings_of_the_file() -> None:
-    assert replace("a\r\nb\r\n", old="b", new="b\nc").text == "a\r\nb\r\nc\r\n"
+    assert replace_text("a\r\nb\r\n", old="b", new="b\nc").text == "a\r\nb\r\nc\r\n"
 
 
 def test_in_a_mixed_region_what_stays_keeps_its_endings() -> None:
-    assert replace("a\r\nb\nc\r\nd\n", old="a\nb\nc\nd\n", new="a\nB\nc\nd\n").text == "a\r\nB\nc\r\nd\n"
+    assert replace_text("a\r\nb\nc\r\nd\n", old="a\nb\nc\nd\n", new="a\nB\nc\nd\n").text == "a\r\nB\nc\r\nd\n"
 
 
 def test_no_newline_is_added_at_the_end() -> None:
-    assert replace("a\nb", old="b", new="c").text == "a\nc"
+    assert replace_text("a\nb", old="b", new="c").text == "a\nc"
 
 
 def test_whole_lines_are_found_with_another_indent_and_re_indented() -> None:
     text = "class A:\n    def f(self):\n        return 1\n\n    def g(self):\n        return 2\n"
-    edited = replace(
+    edited = replace_text(
         text, old="def f(self):\n    return 1\n", new="def f(self, x):\n    if x:\n        return x\n    return 1\n"
     )
     assert edited.text == (
@@ -81,7 +81,7 @@ def test_whole_lines_are_found_with_another_indent_and_re_indented() -> None:
 
 def test_spaces_for_tabs_are_put_back_as_tabs() -> None:
     text = "func f() {\n\tif x {\n\t\treturn\n\t}\n}\n"
-    edited = replace(
+    edited = replace_text(
         text,
         old="    if x {\n        return\n    }\n",
         new="    if x {\n        if y {\n            return\n        }\n    }\n",
@@ -91,38 +91,38 @@ def test_spaces_for_tabs_are_put_back_as_tabs() -> None:
 
 def test_two_spaces_for_four_are_scaled() -> None:
     text = "    if x:\n        a()\n"
-    edited = replace(text, old="  if x:\n    a()\n", new="  if x:\n    if y:\n      a()\n")
+    edited = replace_text(text, old="  if x:\n    a()\n", new="  if x:\n    if y:\n      a()\n")
     assert edited.text == "    if x:\n        if y:\n            a()\n"
 
 
 def test_a_line_that_goes_further_left_follows() -> None:
     text = "class A:\n        def f(self):\n            pass\n"
-    edited = replace(text, old="    def f(self):\n        pass\n", new="    def f(self):\n        pass\nX = 1\n")
+    edited = replace_text(text, old="    def f(self):\n        pass\n", new="    def f(self):\n        pass\nX = 1\n")
     assert edited.text == "class A:\n        def f(self):\n            pass\n    X = 1\n"
 
 
 def test_trailing_white_space_of_lines_that_stay_is_kept() -> None:
-    assert replace("a  \nb\t\nc\n", old="a\nb\nc", new="a\nb\nd").text == "a  \nb\t\nd\n"
+    assert replace_text("a  \nb\t\nc\n", old="a\nb\nc", new="a\nb\nd").text == "a  \nb\t\nd\n"
 
 
 def test_a_newline_that_the_file_does_not_have_at_its_end_is_not_made() -> None:
-    assert replace("a\nb", old="b\n", new="c\nd\n").text == "a\nc\nd"
+    assert replace_text("a\nb", old="b\n", new="c\nd\n").text == "a\nc\nd"
 
 
 def test_an_indent_that_differs_inconsistently_is_another_structure() -> None:
     with pytest.raises(ToolError, match="not found"):
-        replace("if x:\n    a()\n    b()\n", old="if x:\n  a()\nb()\n", new="pass\n")
+        replace_text("if x:\n    a()\n    b()\n", old="if x:\n  a()\nb()\n", new="pass\n")
 
 
 def test_inner_white_space_counts() -> None:
     with pytest.raises(ToolError, match=r"(?s)nearest place is line 2.*only in white space"):
-        replace("x\ns = 'a  b'\n", old="s = 'a b'", new="s = ''")
+        replace_text("x\ns = 'a  b'\n", old="s = 'a b'", new="s = ''")
 
 
 def test_a_refusal_shows_the_nearest_place_and_what_differs() -> None:
     text = "import os\n\n\ndef area(w, h):\n    total = w * h\n    return total\n"
     with pytest.raises(ToolError) as refused:
-        replace(text, old="def area(w, h):\n    total = w + h\n    return total\n", new="")
+        replace_text(text, old="def area(w, h):\n    total = w + h\n    return total\n", new="")
     assert refused.value.message == (
         "old_text was not found. The nearest place is lines 4 to 6; there (-: the text given, +: the file):\n"
         "  4: def area(w, h):\n"
@@ -134,7 +134,7 @@ def test_a_refusal_shows_the_nearest_place_and_what_differs() -> None:
 
 def test_a_line_like_it_is_found_when_no_line_is_the_same() -> None:
     with pytest.raises(ToolError, match=r"nearest place is line 3; .*\n- retrun value\n\+ 3: return value"):
-        replace("a\nb\nreturn value\n", old="retrun value", new="x")
+        replace_text("a\nb\nreturn value\n", old="retrun value", new="x")
 
 
 @pytest.mark.parametrize(
@@ -147,20 +147,20 @@ def test_a_line_like_it_is_found_when_no_line_is_the_same() -> None:
 )
 def test_a_refusal_says_what_to_do(text: str, old: str, said: str) -> None:
     with pytest.raises(ToolError, match=said):
-        replace(text, old=old, new="x")
+        replace_text(text, old=old, new="x")
 
 
 def test_the_refusal_of_a_huge_text_is_bounded() -> None:
     text = "".join(f"line {number} {'x' * 300}\n" for number in range(5_000))
     old = "".join(f"line {number} {'x' * 299}y\n" for number in range(200)) + "line 7 " + "x" * 300
     with pytest.raises(ToolError) as refused:
-        replace(text, old=old, new="")
+        replace_text(text, old=old, new="")
     assert len(refused.value.message) < 20_000
 
 
 def test_a_replacement_in_far_too_many_places_is_refused() -> None:
     with pytest.raises(ToolError, match="use bash"):
-        replace("a" * 200_000, old="a", new="b", replace_all=True)
+        replace_text("a" * 200_000, old="a", new="b", replace_all=True)
 
 
 @given(_texts(), st.data())
@@ -180,10 +180,10 @@ def test_nothing_outside_the_matched_region_changes(text: str, data: st.DataObje
     assert edited.text[len(edited.text) - after :] == text[len(text) - after :]
 
 
-def _edited(text: str, old: str, new: str, *, may_refuse: tuple[str, ...]) -> Edited | None:
+def _edited(text: str, old: str, new: str, *, may_refuse: tuple[str, ...]) -> ReplacedText | None:
     """None for a refusal of a kind that the test expects."""
     try:
-        return replace(text, old=old, new=new)
+        return replace_text(text, old=old, new=new)
     except ToolError as error:
         if error.error_code in may_refuse:
             return None
@@ -200,19 +200,19 @@ def _original(text: str, position: int) -> int:
 
 @given(_texts(), st.data())
 def test_line_endings_and_the_last_newline_stay(text: str, data: st.DataObject) -> None:
-    lines = rows.split(text)
+    lines = rows.split_lines(text)
     assume(lines)
     chosen = data.draw(st.integers(0, len(lines) - 1))
     assume(lines[chosen].text.strip())
     new = data.draw(st.text(alphabet="xyz", min_size=1, max_size=4))
     edited = _edited(text, lines[chosen].text, new, may_refuse=("ambiguous",))
     if edited is not None:
-        assert [line.end for line in rows.split(edited.text)] == [line.end for line in lines]
+        assert [line.end for line in rows.split_lines(edited.text)] == [line.end for line in lines]
 
 
 @given(_texts(), st.data())
 def test_whole_lines_found_but_for_white_space_change_nothing_else(text: str, data: st.DataObject) -> None:
-    lines = rows.split(text)
+    lines = rows.split_lines(text)
     assume(lines)
     start = data.draw(st.integers(0, len(lines) - 1))
     stop = data.draw(st.integers(start + 1, len(lines)))
@@ -227,7 +227,7 @@ def test_whole_lines_found_but_for_white_space_change_nothing_else(text: str, da
         return
     found = edited.at[0] - 1
     kept_after = lines[found + stop - start :]
-    changed = rows.split(edited.text)
+    changed = rows.split_lines(edited.text)
     assert changed[:found] == lines[:found]
     assert changed[len(changed) - len(kept_after) :] == kept_after
     assert text.endswith("\n") == edited.text.endswith("\n") or not new or not new[-1]
@@ -235,4 +235,4 @@ def test_whole_lines_found_but_for_white_space_change_nothing_else(text: str, da
 
 @given(_texts())
 def test_lines_joined_again_are_the_text(text: str) -> None:
-    assert rows.join(rows.split(text)) == text
+    assert rows.join_lines(rows.split_lines(text)) == text

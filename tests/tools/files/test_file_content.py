@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.files.file_reading import ABSENT, content_hash, hash_file, mode_of, read_file
+from holdfast.tools.files.file_content import ABSENT, content_hash, hash_file, mode_of, read_file
 
 
 def test_what_is_not_there_is_none(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ToolError
-from holdfast.tools.files.text_encoding import TextFile, decode, encode
+from holdfast.tools.text.text_encoding import TextFile, decode_text, encode_text
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from holdfast.tools.files.text_encoding import TextFile, decode, encode
     ],
 )
 def test_the_encoding_is_recognised(data: bytes, encoding: str) -> None:
-    found = decode(data)
+    found = decode_text(data)
     assert found is not None
     assert (found.encoding, found.text) == (encoding, "grün\n" if data else "")
 
@@ -38,7 +38,7 @@ def test_the_encoding_is_recognised(data: bytes, encoding: str) -> None:
     ],
 )
 def test_binary_content_is_no_text(data: bytes) -> None:
-    assert decode(data) is None
+    assert decode_text(data) is None
 
 
 @pytest.mark.parametrize(
@@ -57,19 +57,19 @@ def test_what_is_unusual_is_told(file: TextFile, note: str) -> None:
 
 def test_a_character_without_a_place_in_the_encoding_is_refused_by_name() -> None:
     with pytest.raises(ToolError, match=r"Latin-1, which cannot hold '€' \(U\+20AC\)"):
-        encode("5 €", "latin-1")
+        encode_text("5 €", "latin-1")
 
 
 @given(st.binary(max_size=64) | st.text(max_size=32).map(str.encode))
 def test_what_is_read_as_text_is_written_back_the_same(data: bytes) -> None:
-    found = decode(data)
+    found = decode_text(data)
     if found is not None:
-        assert encode(found.text, found.encoding) == data
+        assert encode_text(found.text, found.encoding) == data
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_all_text_in_unicode_is_text(text: str) -> None:
     for bom, codec in [(b"", "utf-8"), (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be")]:
-        found = decode(bom + text.encode(codec))
+        found = decode_text(bom + text.encode(codec))
         assert found is not None
         assert found.text in (text, text.removeprefix("\ufeff"))

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-_MOST_COMPARED = 4_000
+_MAX_COMPARED = 4_000
 """Lines compared letter by letter; more would take too long."""
-_MOST_SHOWN = 40
+_MAX_SHOWN = 40
 _WIDTH = 200
 _NUMBERED = re.compile(r" *\d+\t")
 
 
-def describe(lines: Sequence[str], wanted: Sequence[str]) -> str:
+def describe_nearest(lines: Sequence[str], wanted: Sequence[str]) -> str:
     """For a refusal: where the wanted lines nearly stand, line by line, or that nothing is like them."""
     if wanted and all(_NUMBERED.match(line) for line in wanted):
         return "The text has line numbers in front, as view shows them; leave them out."
@@ -25,10 +25,10 @@ def describe(lines: Sequence[str], wanted: Sequence[str]) -> str:
         return "Nothing in the file is like it; view the file again."
     found = lines[start : start + len(wanted)]
     shown = list(_differences(wanted, found, first=start + 1))
-    cut = [f"  … {len(shown) - _MOST_SHOWN} more lines"] if len(shown) > _MOST_SHOWN else []
+    cut = [f"  … {len(shown) - _MAX_SHOWN} more lines"] if len(shown) > _MAX_SHOWN else []
     where = f"line {start + 1}" if len(found) == 1 else f"lines {start + 1} to {start + len(found)}"
     return "\n".join(
-        [f"The nearest place is {where}; there (-: the text given, +: the file):", *shown[:_MOST_SHOWN], *cut]
+        [f"The nearest place is {where}; there (-: the text given, +: the file):", *shown[:_MAX_SHOWN], *cut]
     )
 
 
@@ -51,7 +51,7 @@ def _most_alike(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(target)
     best, at = 0.6, None
-    for number, line in enumerate(lines[:_MOST_COMPARED]):
+    for number, line in enumerate(lines[:_MAX_COMPARED]):
         matcher.set_seq1(line.strip()[:_WIDTH])
         if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and (ratio := matcher.ratio()) > best:
             best, at = ratio, number

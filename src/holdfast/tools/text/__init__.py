@@ -1,0 +1,1 @@
+"""Pure functions on the text of files: encodings, lines, matching, replacing, diffs."""
