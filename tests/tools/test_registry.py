@@ -185,14 +185,14 @@ def test_an_extension_cannot_take_the_place_of_a_built_in_tool() -> None:
 
 
 def test_nothing_heavy_is_imported_with_the_tools() -> None:
-    program = "import json, sys, holdfast.tools.registry as r; r.Registry(); json.dump([*sys.modules], sys.stdout)"
+    program = "import json, sys, holdfast.tools.registry as r; r.ToolRegistry(); json.dump([*sys.modules], sys.stdout)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert loaded & {"httpx2", "markdownify", "bs4", "tree_sitter", "tomlkit", "starlette"} == set()
 
 
 def test_the_list_names_modules_and_classes() -> None:
-    assert ("view", "View") in BUILT_IN
+    assert ("view", "ViewTool") in BUILT_IN
     assert len(BUILT_IN) == len(ALL)
 
 

@@ -183,7 +183,7 @@ async def test_a_person_who_saves_at_any_moment_of_a_write_loses_nothing(
 
 
 def _before_first_exchange(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    real = file_transaction.exchange
+    real = file_transaction.exchange_files
 
     def exchange(one: Path, other: Path) -> None:
         monkeypatch.setattr(file_transaction, "exchange_files", real)

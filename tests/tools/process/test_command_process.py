@@ -82,8 +82,8 @@ def test_the_whole_zoo_at_once_is_gone_after_killing_it(run: Run) -> None:
             ready = [await until_ready(r, a.ready) for r, a in zip(every, ZOO.values(), strict=True)]
             deaths = await asyncio.gather(*(running.kill() for running in every))
             assert [death.left for death in deaths] == [()] * len(ZOO)
-            for name, command_process in zip(ZOO, ready, strict=True):
-                assert await still_there(command_process, f"call_{name}") == []
+            for name, processes in zip(ZOO, ready, strict=True):
+                assert await still_there(processes, f"call_{name}") == []
             for running in every:
                 running.stop_reading()
 
@@ -117,14 +117,14 @@ def test_a_command_that_takes_out_its_supervisor_is_still_ended(attack: str, run
             stay = "echo ready $$; exec sleep 1000"
             script = f"setsid -f bash -c '{stay}'; env -i setsid -f bash -c '{stay}'; read < fifo; {attack}; sleep 1000"
             running = await launcher.start(command(script, "call_x", directory=home))
-            command_process = await until_ready(running, 2)
+            processes = await until_ready(running, 2)
             await asyncio.to_thread((home / "fifo").write_text, "go\n")
             if "KILL" in attack:
                 await running.wait_gone()
             death = await running.kill()
             assert death.left == ()
             assert await still_there([], "call_x") == []
-            await asyncio.to_thread(wait_for_the_end_of, command_process)
+            await asyncio.to_thread(wait_for_the_end_of, processes)
             running.stop_reading()
 
     home = Path(os.environ["HOME"])
@@ -136,11 +136,11 @@ def test_a_command_that_takes_out_its_supervisor_is_still_ended(attack: str, run
 def test_everything_ends_when_the_server_is_killed(home: Path) -> None:
     program = """
 import asyncio, sys
-from holdfast.tools.process.command_process import Supervisors
+from holdfast.tools.process.command_process import CommandLauncher
 from tests.support.zoo import ZOO, command, until_ready
 
 async def main():
-    launcher = Supervisors()
+    launcher = CommandLauncher()
     for name in ("ignores_signals", "clears_its_environment", "daemon"):
         running = await launcher.start(command(ZOO[name].script, name))
         for process in await until_ready(running, ZOO[name].ready):
@@ -152,11 +152,11 @@ asyncio.run(main())
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
-        command_process = [find_process(int(line)) for line in iter(server.stdout.readline, "done\n")]
+        processes = [find_process(int(line)) for line in iter(server.stdout.readline, "done\n")]
         kept = tree_below(server.pid)
         server.kill()
-    assert len(command_process) == 4
-    wait_for_the_end_of([process for process in command_process if process] + kept)
+    assert len(processes) == 4
+    wait_for_the_end_of([process for process in processes if process] + kept)
 
 
 @pytest.mark.promise("C7")
@@ -165,11 +165,11 @@ def test_what_will_not_die_is_named_and_given_up() -> None:
     script = "setpriv --reuid=65534 --clear-groups bash -c 'echo ready $$; exec sleep 1000'"
     program = f"""
 import asyncio, time
-from holdfast.tools.process.command_process import Supervisors
+from holdfast.tools.process.command_process import CommandLauncher
 from tests.support.zoo import command, until_ready
 
 async def main():
-    launcher = Supervisors()
+    launcher = CommandLauncher()
     running = await launcher.start(command({script!r}, "call_r"))
     [process] = await until_ready(running)
     began = time.monotonic()
@@ -303,14 +303,14 @@ async def test_the_keeper_is_started_again_when_it_was_killed() -> None:
 async def test_many_killers_get_one_answer_and_a_cancelled_one_stops_nothing() -> None:
     async with keeping() as launcher:
         running = await launcher.start(command(ZOO["ignores_signals"].script, "call_1"))
-        command_process = await until_ready(running)
+        processes = await until_ready(running)
         killers = [asyncio.create_task(running.kill()) for _ in range(3)]
         await asyncio.wait(killers, timeout=0)
         killers[0].cancel()
         first, second = await asyncio.gather(*killers[1:])
         assert first == second
         assert killers[0].cancelled()
-        assert await still_there(command_process, "call_1") == []
+        assert await still_there(processes, "call_1") == []
         running.stop_reading()
 
 

@@ -117,7 +117,7 @@ async def test_a_person_who_saves_in_the_very_moment_loses_nothing(
     session = box.session()
     await session.view("a")
     await session.write("a", "one\n")
-    real = file_transaction.exchange
+    real = file_transaction.exchange_files
 
     def exchange(one: Path, other: Path) -> None:
         monkeypatch.setattr(file_transaction, "exchange_files", real)
