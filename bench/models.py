@@ -21,19 +21,19 @@ from typing import Any
 import httpx2
 
 from holdfast.models.http_model import HttpModel
-from holdfast.models.http_transport import Transport
+from holdfast.models.http_transport import HttpTransport
 from holdfast.models.model_factory import wire_named
-from holdfast.models.protocol import ModelInfo, Request, TextDelta
+from holdfast.models.protocol import ModelInfo, ModelRequest, TextDelta
 from holdfast.schema.messages import Message, Text
 from holdfast.testing import Answer, Hang, Say, TestProvider
-from holdfast.testing.provider_script import Wire
+from holdfast.testing.provider_script import WireName
 from holdfast.testing.provider_wires import events
 
 BURST = 20_000
 PACED = 1_500
 ROUNDS = 5
-WIRES: tuple[Wire, ...] = ("openai-chat", "openai-responses", "anthropic", "gemini")
-ASK = Request(messages=(Message("msg_1", "ses_1", "run_1", "user", 1, "", (Text("go"),)),))
+WIRES: tuple[WireName, ...] = ("openai-chat", "openai-responses", "anthropic", "gemini")
+ASK = ModelRequest(messages=(Message("msg_1", "ses_1", "run_1", "user", 1, "", (Text("go"),)),))
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -57,7 +57,7 @@ def serve(port: Connection) -> None:
                 _exchange(connection, bodies)
 
 
-def _exchange(connection: socket.socket, bodies: dict[tuple[str, Wire], list[bytes]]) -> None:
+def _exchange(connection: socket.socket, bodies: dict[tuple[str, WireName], list[bytes]]) -> None:
     request = b""
     while b"\r\n\r\n" not in request:
         request += connection.recv(65536)
@@ -87,8 +87,8 @@ async def bare(url: str, path: str, pick: Callable[[Any], str]) -> int:
     return found
 
 
-async def ours(url: str, wire: Wire) -> int:
-    transport = Transport()
+async def ours(url: str, wire: WireName) -> int:
+    transport = HttpTransport()
     model = HttpModel(ModelInfo("bench/m"), wire=wire_named(wire), base_url=url, transport=transport)
     found = 0
     async for delta in model.stream(ASK):
@@ -98,7 +98,7 @@ async def ours(url: str, wire: Wire) -> int:
     return found
 
 
-PICKS: dict[Wire, Callable[[Any], str]] = {
+PICKS: dict[WireName, Callable[[Any], str]] = {
     "openai-chat": lambda data: data["choices"][0]["delta"].get("content") if data["choices"] else "",
     "openai-responses": lambda data: data["delta"] if data["type"] == "response.output_text.delta" else "",
     "anthropic": lambda data: data["delta"].get("text", "") if data["type"] == "content_block_delta" else "",
@@ -116,7 +116,7 @@ async def cpu_per_delta(read: Callable[[], Awaitable[int]], count: int) -> float
     return (time.process_time() - began) / count * 1e6
 
 
-async def compare(port: int, kind: str, wire: Wire, count: int, rounds: int) -> None:
+async def compare(port: int, kind: str, wire: WireName, count: int, rounds: int) -> None:
     """Both readers in turns; the median of each, and of their ratios."""
     url = f"http://127.0.0.1:{port}/{kind}/{wire}"
     path = "/x"
@@ -136,7 +136,7 @@ async def cancel_latency() -> None:
     for wire in WIRES:
         found = []
         async with TestProvider() as provider:
-            transport = Transport()
+            transport = HttpTransport()
             model = HttpModel(ModelInfo("b/m"), wire=wire_named(wire), base_url=provider.url(wire), transport=transport)
             for number in range(20):
                 provider.script(Answer((Say("hello"), Hang())))

@@ -29,14 +29,14 @@ import httpx2
 
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
-from holdfast.models.http_transport import Transport
+from holdfast.models.http_transport import HttpTransport
 from holdfast.schema.messages import Finish, Message, Text, ToolCall, ToolResult
 from holdfast.schema.runs import RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.schema.usage import Usage
 from holdfast.store import Batch
 from holdfast.store.writes import PutMessage, PutSession
-from holdfast.testing import WIRES, Answer, Call, Say, Wire
+from holdfast.testing import WIRES, Answer, Call, Say, WireName
 from holdfast.testing.provider_wires import events
 
 BURST = 20_000
@@ -57,7 +57,7 @@ def serve(port: Connection) -> None:
                 _exchange(connection)
 
 
-_BURSTS: dict[Wire, bytes] = {}
+_BURSTS: dict[WireName, bytes] = {}
 
 
 def _exchange(connection: socket.socket) -> None:
@@ -81,7 +81,7 @@ def _exchange(connection: socket.socket) -> None:
         connection.sendall(_stream(wire, Answer(pieces)))  # type: ignore[arg-type]
 
 
-def _stream(wire: Wire, answer: Answer) -> bytes:
+def _stream(wire: WireName, answer: Answer) -> bytes:
     found = [event for event in events(wire, answer, model="m") if isinstance(event, bytes)]
     return HEAD + b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in found) + b"0\r\n\r\n"
 
@@ -110,7 +110,7 @@ async def opened(port: int, kind: str) -> AsyncIterator[tuple[App, str]]:
             yield app, view.id
 
 
-async def bare(port: int, wire: Wire) -> int:
+async def bare(port: int, wire: WireName) -> int:
     """Reads and forwards: each delta becomes an event for one reader."""
     pick = PICKS[wire]
     found = 0
@@ -125,7 +125,7 @@ async def bare(port: int, wire: Wire) -> int:
     return found
 
 
-PICKS: dict[Wire, Any] = {
+PICKS: dict[WireName, Any] = {
     "openai-chat": lambda data: data["choices"][0]["delta"].get("content") if data["choices"] else "",
     "openai-responses": lambda data: data["delta"] if data["type"] == "response.output_text.delta" else "",
     "anthropic": lambda data: data["delta"].get("text", "") if data["type"] == "content_block_delta" else "",
@@ -135,7 +135,7 @@ PICKS: dict[Wire, Any] = {
 }
 
 
-async def ours(app: App, workspace_id: str, wire: Wire) -> int:
+async def ours(app: App, workspace_id: str, wire: WireName) -> int:
     request = RunRequest(prompt="go", model=f"bench-{wire}/m", mode="auto")
     reading = asyncio.create_task(_read_everything(app))
     accepted = await app.engine.accept_in_new_session(
@@ -179,7 +179,7 @@ class Watch:
         self._over: tuple[float, float] | None = None
         room = app.workspaces._rooms.find(workspace_id)  # type: ignore[attr-defined]
         tool = room.tools.get("view")
-        run, send = tool.run, Transport.send
+        run, send = tool.run, HttpTransport.send
 
         async def watched_run(*args: Any) -> Any:
             try:
@@ -195,8 +195,8 @@ class Watch:
             return send(*args, **fields)
 
         tool.run = watched_run
-        Transport.send = watched_send  # type: ignore[method-assign]
-        self._undo = lambda: setattr(Transport, "send", send)
+        HttpTransport.send = watched_send  # type: ignore[method-assign]
+        self._undo = lambda: setattr(HttpTransport, "send", send)
 
     def close(self) -> None:
         self._undo()

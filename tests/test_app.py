@@ -11,7 +11,7 @@ import pytest
 from holdfast.app import App, open_app
 from holdfast.errors import StoreLocked
 from holdfast.locations import Locations
-from holdfast.models.model_script import Say, Wait
+from holdfast.models.model_script import ScriptedText, ScriptedWait
 from holdfast.schema.events import JobFinished
 from holdfast.schema.sessions import Job
 from holdfast.store import Batch
@@ -39,7 +39,7 @@ async def test_jobs_of_a_server_that_is_gone_are_named_lost(tmp_path: Path) -> N
 
 @pytest.mark.promise("W5")
 async def test_a_stop_interrupts_what_runs_and_holds_the_queue(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying((Say("half"), Wait()))) as desk:
+    async with serving(tmp_path, saying((ScriptedText("half"), ScriptedWait()))) as desk:
         active = await desk.start("first")
         queued = await desk.start("second", session_id=active.run.session_id)
         async for item in desk.app.hub.subscribe():

@@ -16,8 +16,8 @@ from holdfast.config import Keyring, Redactor, SecretStore, Settings, TrustStore
 from holdfast.events import Hub, keep_log
 from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
-from holdfast.models.model_factory import Models
-from holdfast.models.model_script import Script
+from holdfast.models.model_factory import ModelFactory
+from holdfast.models.model_script import ModelScript
 from holdfast.models.provider_address import Network
 from holdfast.runs.engine import Engine
 from holdfast.runs.engine_limits import EngineLimits
@@ -61,7 +61,7 @@ async def open_app(
     env: Mapping[str, str],
     *,
     clock: Clock = time.time,
-    scripts: Mapping[str, Script] | None = None,
+    scripts: Mapping[str, ModelScript] | None = None,
     bounds: EngineLimits | None = None,
 ) -> AsyncIterator[App]:
     """Everything up to, but without, the sockets. What a crash left is ended before this is given out (`W6`)."""
@@ -74,7 +74,7 @@ async def open_app(
         keyring = Keyring(secrets, env=env)
         await keyring.learn(settings)
         network = Network(settings.network.proxy, settings.network.no_proxy, settings.network.ca_file)
-        models = Models(keyring, network=network, scripts=scripts or await asyncio.to_thread(_scripts))
+        models = ModelFactory(keyring, network=network, scripts=scripts or await asyncio.to_thread(_scripts))
         closing.push_async_callback(models.aclose)
         hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
         closing.callback(hub.close)
@@ -242,7 +242,7 @@ async def _end(task: asyncio.Task[None]) -> None:
         await task
 
 
-def _scripts() -> dict[str, Script]:
+def _scripts() -> dict[str, ModelScript]:
     """What the model without a key says."""
     from importlib.resources import files
 

@@ -15,12 +15,12 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.models.http_model import HttpModel
-from holdfast.models.http_transport import Transport
+from holdfast.models.http_transport import HttpTransport
 from holdfast.models.model_factory import wire_named
 from holdfast.models.protocol import ModelInfo
 from holdfast.schema.events import RunFinished, RunRetrying
 from holdfast.schema.messages import Finish, Reasoning, Text, ToolCall, ToolResult
-from holdfast.testing import WIRES, Answer, Call, Received, Say, TestProvider, Think, Wire, text
+from holdfast.testing import WIRES, Answer, Call, ReceivedRequest, Say, TestProvider, Think, WireName, text
 from holdfast.testing.provider_wires import events
 from tests.support.agreement import check_agreement
 from tests.support.turning import TurnHouse, turning
@@ -35,7 +35,7 @@ ASKING = Answer(
 )
 
 
-def size_of(wire: Wire) -> int:
+def size_of(wire: WireName) -> int:
     return sum(len(event) for event in events(wire, ASKING, model="m") if isinstance(event, bytes))
 
 
@@ -46,7 +46,7 @@ class Dropper:
         self.k = 0
         self.requests = 0
 
-    def __call__(self, received: Received) -> Answer:
+    def __call__(self, received: ReceivedRequest) -> Answer:
         self.requests += 1
         if "echo one" in json.dumps(received.body):
             return text("all done")
@@ -54,8 +54,8 @@ class Dropper:
 
 
 @asynccontextmanager
-async def dropping(directory: Path, wire: Wire) -> AsyncIterator[tuple[TurnHouse, Dropper]]:
-    dropper, transport = Dropper(), Transport()
+async def dropping(directory: Path, wire: WireName) -> AsyncIterator[tuple[TurnHouse, Dropper]]:
+    dropper, transport = Dropper(), HttpTransport()
     async with TestProvider(dropper) as provider:
         info = ModelInfo("test/m", reasoning=("high",))
         model = HttpModel(info, wire=wire_named(wire), base_url=provider.url(wire), transport=transport)
@@ -89,7 +89,7 @@ async def drop_after(house: TurnHouse, dropper: Dropper, k: int) -> bool:
     return bool(retries)
 
 
-async def drop_at(directory: Path, wire: Wire, places: list[int]) -> list[int]:
+async def drop_at(directory: Path, wire: WireName, places: list[int]) -> list[int]:
     """Which of them had to be asked again."""
     again = []
     async with dropping(directory, wire) as (house, dropper):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.agent.request_messages import following_messages, request_messages
-from holdfast.models.protocol import Request
+from holdfast.models.protocol import ModelRequest
 from holdfast.schema.base import Unknown
 from holdfast.schema.messages import (
     Context,
@@ -26,7 +26,7 @@ from holdfast.schema.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.testing import WIRES, Wire
+from holdfast.testing import WIRES, WireName
 from tests.support.flavours import signature, thought
 from tests.support.wire_rules import check_every_wire, origin
 
@@ -39,14 +39,14 @@ provider_ids = st.sampled_from([None, "", "call_1", "call_1", "toolu 2", "ö", "
 
 @st.composite
 def reasoning(draw: Any) -> Reasoning:
-    wire: Wire = draw(st.sampled_from(WIRES))
+    wire: WireName = draw(st.sampled_from(WIRES))
     opaque = draw(st.none() | marks.map(lambda mark: thought(wire, mark)))
     return Reasoning(draw(texts), wire=draw(st.sampled_from([origin(wire), f"{wire}:other/model"])), opaque=opaque)
 
 
 @st.composite
 def call(draw: Any) -> ToolCall:
-    wire: Wire = draw(st.sampled_from(WIRES))
+    wire: WireName = draw(st.sampled_from(WIRES))
     return ToolCall(
         draw(ids),
         draw(st.sampled_from(["bash", "view"])),
@@ -103,7 +103,7 @@ def test_any_history_with_a_new_prompt_is_a_valid_request_for_every_wire(
 ) -> None:
     prompt = message(99, "user", Text("go on"))
     sent = request_messages([*stored, prompt], images=images)
-    check_every_wire(Request(system=("head", " "), messages=sent, effort="high"), images=images and sees)
+    check_every_wire(ModelRequest(system=("head", " "), messages=sent, effort="high"), images=images and sees)
 
 
 @pytest.mark.promise("C6")
@@ -118,7 +118,7 @@ def test_a_step_only_adds_to_the_request_before_it(stored: list[Message], called
     ]
     whole = request_messages([*before, *step], images=True)
     assert whole == request_messages(before, images=True) + following_messages(step, images=True)
-    check_every_wire(Request(messages=whole))
+    check_every_wire(ModelRequest(messages=whole))
 
 
 @pytest.mark.promise("C6")
@@ -132,4 +132,4 @@ def test_thoughts_that_led_to_a_call_stay_with_it_when_the_answer_was_cut_off() 
 
 def test_a_prompt_of_nothing_still_is_one() -> None:
     sent = request_messages([message(1, "user", Text(" "))], images=True)
-    check_every_wire(Request(messages=sent))
+    check_every_wire(ModelRequest(messages=sent))

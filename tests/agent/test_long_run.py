@@ -24,7 +24,7 @@ from holdfast.models.protocol import ModelInfo
 from holdfast.runs import Engine
 from holdfast.schema.base import encode
 from holdfast.store import Batch, Committed, Store, open_store
-from holdfast.testing import WIRES, Answer, Call, Say, Wire
+from holdfast.testing import WIRES, Answer, Call, Say, WireName
 from holdfast.testing.provider_wires import events
 from tests.support.house import PATIENT, WORKSPACE
 from tests.support.turning import turning
@@ -88,7 +88,7 @@ class Stage:
 class Canned:
     """In place of the connections: each request is answered with a call, the last one with a text."""
 
-    def __init__(self, wire: Wire, stage: Stage) -> None:
+    def __init__(self, wire: WireName, stage: Stage) -> None:
         self._wire = wire
         self._stage = stage
         self.status = 200

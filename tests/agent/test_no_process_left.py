@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.agent.protocol import Turn
-from holdfast.models.model_script import Call, Rule, Say, Script, When
+from holdfast.models.model_script import ModelScript, RuleCondition, ScriptedCall, ScriptedText, ScriptRule
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Session
 from tests.support.agreement import check_agreement
@@ -103,11 +103,11 @@ async def cut(desk: Desk, factory: CutFactory, at: int | None) -> list[str]:
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.stress)])
 async def test_wherever_a_cancel_comes_no_process_outlives_it(tmp_path: Path, every: int) -> None:
     hanging = "sh -c 'sleep {prompt} & sleep {prompt}' & echo ready; sleep {prompt}"
-    script = Script(
+    script = ModelScript(
         rules=(
-            Rule((Say("A title"),), When(system="^Give this coding task a title")),
-            Rule((Call("bash", {"command": "echo first {prompt}"}),), When(step=0)),
-            Rule((Call("bash", {"command": hanging}),), When(step=1)),
+            ScriptRule((ScriptedText("A title"),), RuleCondition(system="^Give this coding task a title")),
+            ScriptRule((ScriptedCall("bash", {"command": "echo first {prompt}"}),), RuleCondition(step=0)),
+            ScriptRule((ScriptedCall("bash", {"command": hanging}),), RuleCondition(step=1)),
         )
     )
     async with serving(tmp_path, script) as desk:

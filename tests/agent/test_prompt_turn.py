@@ -12,7 +12,17 @@ from holdfast.agent.system_prompt import Instructions
 from holdfast.agent.tool_calls import NOT_RUN
 from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.errors import NotFound
-from holdfast.models.model_script import Act, Call, End, Fail, Report, Say, Script, Think, Wait
+from holdfast.models.model_script import (
+    ModelScript,
+    ScriptedAct,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedReasoning,
+    ScriptedStop,
+    ScriptedText,
+    ScriptedUsage,
+    ScriptedWait,
+)
 from holdfast.models.protocol import ModelInfo, UsageReport
 from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.events import (
@@ -31,7 +41,7 @@ from holdfast.tools.protocol import ToolContext as ToolContext
 from holdfast.tools.protocol import ToolOutput
 from tests.support.turning import Echo, TurnHouse, Word, turning
 
-Answers = str | Act | tuple[Act, ...]
+Answers = str | ScriptedAct | tuple[ScriptedAct, ...]
 
 
 def model(*answers: Answers, **info: int) -> ScriptedModel:
@@ -64,7 +74,15 @@ async def test_a_prompt_is_answered_and_stored(tmp_path: Path) -> None:
 
 
 async def test_tools_run_and_their_results_go_back_to_the_model(tmp_path: Path) -> None:
-    brain = model((Think("hm"), Say("I look."), Call("echo", {"word": "a"}), Call("echo", {"word": "b"})), "done")
+    brain = model(
+        (
+            ScriptedReasoning("hm"),
+            ScriptedText("I look."),
+            ScriptedCall("echo", {"word": "a"}),
+            ScriptedCall("echo", {"word": "b"}),
+        ),
+        "done",
+    )
     async with turning(tmp_path, brain) as house:
         run = await one_run(house)
         assert (run.state, run.text, run.steps) == ("completed", "done", 2)
@@ -78,7 +96,7 @@ async def test_tools_run_and_their_results_go_back_to_the_model(tmp_path: Path) 
 
 
 async def test_the_last_message_update_comes_before_the_end(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Call("echo", {"word": "a"}),), "done")) as house:
+    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "done")) as house:
         await one_run(house)
         kinds = [type(event) for event in await house.events("ses_1")]
         assert kinds.index(RunStarted) < kinds.index(MessageFinished)
@@ -88,11 +106,11 @@ async def test_the_last_message_update_comes_before_the_end(tmp_path: Path) -> N
 async def test_errors_of_tools_are_results_and_the_run_goes_on(tmp_path: Path) -> None:
     brain = model(
         (
-            Call("broken", {"word": "tool"}),
-            Call("broken", {"word": "bug"}),
-            Call("nothere"),
-            Call("echo", {"wrong": 1}),
-            Call("echo", raw="{not json"),
+            ScriptedCall("broken", {"word": "tool"}),
+            ScriptedCall("broken", {"word": "bug"}),
+            ScriptedCall("nothere"),
+            ScriptedCall("echo", {"wrong": 1}),
+            ScriptedCall("echo", raw="{not json"),
         ),
         "I see",
     )
@@ -109,7 +127,7 @@ async def test_errors_of_tools_are_results_and_the_run_goes_on(tmp_path: Path) -
 
 
 async def test_a_denied_call_is_told_to_the_model_with_the_reason(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Call("echo", {"word": "a"}),), "fine, another way")) as house:
+    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "fine, another way")) as house:
         house.turns.gate.denied.add("echo")
         run = await one_run(house)
         (result,) = results(await house.messages())
@@ -119,14 +137,21 @@ async def test_a_denied_call_is_told_to_the_model_with_the_reason(tmp_path: Path
 
 
 async def test_a_run_nobody_can_answer_that_gives_up_after_a_denial_says_so(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Call("echo", {"word": "a"}),), "I could not")) as house:
+    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "I could not")) as house:
         house.turns.gate.denied.add("echo")
         run = await house.ended(await house.accept("go", interactive=False))
         assert (run.state, run.reason, run.text) == ("failed", "denied", "I could not")
 
 
 async def test_parallel_calls_run_side_by_side_and_others_wait_for_all_before_them(tmp_path: Path) -> None:
-    brain = model((Call("gated", {"word": "x"}), Call("gated", {"word": "y"}), Call("alone", {"word": "z"})), "ok")
+    brain = model(
+        (
+            ScriptedCall("gated", {"word": "x"}),
+            ScriptedCall("gated", {"word": "y"}),
+            ScriptedCall("alone", {"word": "z"}),
+        ),
+        "ok",
+    )
     async with turning(tmp_path, brain) as house:
         accepted = await house.accept()
         await house.gates.arrived("x")
@@ -142,7 +167,7 @@ async def test_parallel_calls_run_side_by_side_and_others_wait_for_all_before_th
 
 @pytest.mark.promise("R6")
 async def test_steers_join_at_the_boundary_and_stay_in_the_turn(tmp_path: Path) -> None:
-    brain = model((Call("gated", {"word": "x"}),), (Call("echo", {"word": "b"}),), "both done")
+    brain = model((ScriptedCall("gated", {"word": "x"}),), (ScriptedCall("echo", {"word": "b"}),), "both done")
     async with turning(tmp_path, brain) as house:
         host = await house.accept("first")
         await house.gates.arrived("x")
@@ -161,7 +186,7 @@ async def test_steers_join_at_the_boundary_and_stay_in_the_turn(tmp_path: Path) 
 
 @pytest.mark.promise("R6")
 async def test_a_steer_that_comes_as_the_turn_ends_goes_on_in_that_turn(tmp_path: Path) -> None:
-    brain = model((Say("nearly"), Wait("end")), "and more")
+    brain = model((ScriptedText("nearly"), ScriptedWait("end")), "and more")
     async with turning(tmp_path, brain) as house:
         host = await house.accept("first")
         await brain.barrier("end").reached.wait()
@@ -177,7 +202,7 @@ async def test_a_steer_that_comes_as_the_turn_ends_goes_on_in_that_turn(tmp_path
 
 @pytest.mark.promise("C5", "C6", "R7", "R8")
 async def test_a_cancel_in_mid_stream_keeps_the_text_and_the_history_valid(tmp_path: Path) -> None:
-    brain = model((Say("half an "), Wait("mid"), Say("answer")), "next answer")
+    brain = model((ScriptedText("half an "), ScriptedWait("mid"), ScriptedText("answer")), "next answer")
     async with turning(tmp_path, brain) as house:
         accepted = await house.accept("first")
         await brain.barrier("mid").reached.wait()
@@ -195,7 +220,14 @@ async def test_a_cancel_in_mid_stream_keeps_the_text_and_the_history_valid(tmp_p
 
 @pytest.mark.promise("C3", "C7", "C8")
 async def test_a_cancel_reaches_every_tool_and_the_receipt_says_what_was_killed(tmp_path: Path) -> None:
-    brain = model((Call("echo", {"word": "a"}), Call("killed", {"word": "k"}), Call("gated", {"word": "g"})), "next")
+    brain = model(
+        (
+            ScriptedCall("echo", {"word": "a"}),
+            ScriptedCall("killed", {"word": "k"}),
+            ScriptedCall("gated", {"word": "g"}),
+        ),
+        "next",
+    )
     async with turning(tmp_path, brain) as house:
         await house.accept("first")
         await house.gates.arrived("k")
@@ -215,7 +247,7 @@ async def test_a_cancel_reaches_every_tool_and_the_receipt_says_what_was_killed(
 
 @pytest.mark.promise("C8")
 async def test_a_cancel_reaches_an_approval_that_is_waited_for(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Call("echo", {"word": "a"}),))) as house:
+    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),))) as house:
         house.turns.gate.asking.add("echo")
         accepted = await house.accept()
         await house.gates.arrived("approval:a")
@@ -230,8 +262,8 @@ async def test_a_cancel_reaches_an_approval_that_is_waited_for(tmp_path: Path) -
 @pytest.mark.promise("R13")
 async def test_a_failed_attempts_text_is_replaced_and_the_retry_is_told(tmp_path: Path) -> None:
     brain = model(
-        (Say("first try"), Fail("overloaded", retry_after=0.0)),
-        (Say("second try"), Fail("network", retry_after=0.0)),
+        (ScriptedText("first try"), ScriptedFailure("overloaded", retry_after=0.0)),
+        (ScriptedText("second try"), ScriptedFailure("network", retry_after=0.0)),
         "third try",
     )
     async with turning(tmp_path, brain) as house:
@@ -248,8 +280,8 @@ async def test_a_failed_attempts_text_is_replaced_and_the_retry_is_told(tmp_path
 @pytest.mark.promise("R13")
 async def test_a_retry_never_runs_a_tool_again(tmp_path: Path) -> None:
     brain = model(
-        (Call("echo", {"word": "a"}),),
-        (Say("x"), Fail("network", retry_after=0.0)),
+        (ScriptedCall("echo", {"word": "a"}),),
+        (ScriptedText("x"), ScriptedFailure("network", retry_after=0.0)),
         "done",
     )
     async with turning(tmp_path, brain) as house:
@@ -259,7 +291,7 @@ async def test_a_retry_never_runs_a_tool_again(tmp_path: Path) -> None:
 
 @pytest.mark.promise("C8", "R13")
 async def test_a_cancel_ends_the_wait_for_a_retry(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Fail("overloaded", retry_after=300.0),))) as house:
+    async with turning(tmp_path, model((ScriptedFailure("overloaded", retry_after=300.0),))) as house:
         house.turns.pause = asyncio.sleep
         accepted = await house.accept()
         await house.until(lambda: (house.engine.shown(accepted.run).now or accepted.run.now) is not None)
@@ -269,7 +301,9 @@ async def test_a_cancel_ends_the_wait_for_a_retry(tmp_path: Path) -> None:
 
 
 async def test_an_error_not_worth_a_retry_ends_the_run_with_its_reason(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Say("partial"), Fail("auth", "bad key")), "later")) as house:
+    async with turning(
+        tmp_path, model((ScriptedText("partial"), ScriptedFailure("auth", "bad key")), "later")
+    ) as house:
         run = await one_run(house)
         assert (run.state, run.reason, run.text) == ("failed", "auth", "partial")
         assert run.error is not None
@@ -281,7 +315,7 @@ async def test_an_error_not_worth_a_retry_ends_the_run_with_its_reason(tmp_path:
 
 @pytest.mark.promise("R12")
 async def test_limits_end_a_run_in_the_open(tmp_path: Path) -> None:
-    call = (Call("echo", {"word": "a"}), Report(Usage(input=1, output=1)))
+    call = (ScriptedCall("echo", {"word": "a"}), ScriptedUsage(Usage(input=1, output=1)))
     async with turning(tmp_path, model(*[call] * 5)) as house:
         house.turns.bounds = TurnLimits(max_steps=2)
         run = await one_run(house)
@@ -293,7 +327,7 @@ async def test_limits_end_a_run_in_the_open(tmp_path: Path) -> None:
 
 @pytest.mark.promise("R12")
 async def test_a_time_limit_stops_what_runs_and_names_itself(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Call("killed", {"word": "k"}),))) as house:
+    async with turning(tmp_path, model((ScriptedCall("killed", {"word": "k"}),))) as house:
         house.turns.bounds = TurnLimits(max_steps=5, max_seconds=60)
         accepted = await house.accept()
         await house.gates.arrived("k")
@@ -307,14 +341,17 @@ async def test_a_time_limit_stops_what_runs_and_names_itself(tmp_path: Path) -> 
 
 @pytest.mark.promise("R12")
 async def test_a_loop_is_noticed(tmp_path: Path) -> None:
-    async with turning(tmp_path, model(*[(Call("echo", {"word": "same"}),)] * 20)) as house:
+    async with turning(tmp_path, model(*[(ScriptedCall("echo", {"word": "same"}),)] * 20)) as house:
         run = await one_run(house)
         assert (run.state, run.reason) == ("failed", "loop")
         assert run.steps == 5
 
 
 async def test_a_refusal_and_a_cut_off_answer_are_failures_with_their_reason(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Say("no"), End("refused", "policy")), (Say("x"), End("max_tokens")))) as house:
+    async with turning(
+        tmp_path,
+        model((ScriptedText("no"), ScriptedStop("refused", "policy")), (ScriptedText("x"), ScriptedStop("max_tokens"))),
+    ) as house:
         first = await one_run(house)
         assert (first.state, first.reason) == ("failed", "refused")
         second = await one_run(house)
@@ -324,8 +361,8 @@ async def test_a_refusal_and_a_cut_off_answer_are_failures_with_their_reason(tmp
 @pytest.mark.promise("R12")
 async def test_the_conversation_is_compacted_before_the_window_is_full(tmp_path: Path) -> None:
     brain = model(
-        (Call("echo", {"word": "a"}), Report(Usage(input=95_000, output=10))),
-        (Say("## Task\nthe story so far"), Report(Usage(input=95_000, output=50))),
+        (ScriptedCall("echo", {"word": "a"}), ScriptedUsage(Usage(input=95_000, output=10))),
+        (ScriptedText("## Task\nthe story so far"), ScriptedUsage(Usage(input=95_000, output=50))),
         "went on",
         context_window=100_000,
     )
@@ -348,7 +385,7 @@ def brain_usage(message: Message) -> int:
 
 @pytest.mark.promise("R12")
 async def test_a_provider_that_says_the_window_is_full_gets_a_shorter_conversation(tmp_path: Path) -> None:
-    brain = model((Fail("context"),), "the summary", "fits now")
+    brain = model((ScriptedFailure("context"),), "the summary", "fits now")
     async with turning(tmp_path, brain) as house:
         run = await one_run(house)
         assert (run.state, run.text) == ("completed", "fits now")
@@ -357,7 +394,7 @@ async def test_a_provider_that_says_the_window_is_full_gets_a_shorter_conversati
 
 @pytest.mark.promise("R12")
 async def test_a_window_that_is_too_small_for_anything_ends_the_run(tmp_path: Path) -> None:
-    async with turning(tmp_path, model(*[(Fail("context"),)] * 10)) as house:
+    async with turning(tmp_path, model(*[(ScriptedFailure("context"),)] * 10)) as house:
         run = await one_run(house)
         assert (run.state, run.reason) == ("failed", "context")
 
@@ -403,7 +440,7 @@ async def test_the_session_is_named_by_its_first_words_at_once(tmp_path: Path) -
 
 
 async def test_secrets_do_not_leave_through_results(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Call("echo", {"word": "s3cret"}),), "ok")) as house:
+    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "s3cret"}),), "ok")) as house:
         await one_run(house)
         (result,) = results(await house.messages())
         assert result.text == "echo [redacted]"
@@ -411,7 +448,7 @@ async def test_secrets_do_not_leave_through_results(tmp_path: Path) -> None:
 
 @pytest.mark.promise("C3", "C8")
 async def test_a_sub_agent_is_a_child_run_and_is_cancelled_with_its_parent(tmp_path: Path) -> None:
-    brain = model((Call("child", {"word": "look"}),), (Say("looking"), Wait("child")))
+    brain = model((ScriptedCall("child", {"word": "look"}),), (ScriptedText("looking"), ScriptedWait("child")))
     async with turning(tmp_path, brain) as house:
         await house.accept("first")
         await brain.barrier("child").reached.wait()
@@ -426,7 +463,7 @@ async def test_a_sub_agent_is_a_child_run_and_is_cancelled_with_its_parent(tmp_p
 
 
 async def test_a_sub_agents_answer_comes_back_as_the_result(tmp_path: Path) -> None:
-    brain = model((Call("child", {"word": "look"}),), "found it", "thanks")
+    brain = model((ScriptedCall("child", {"word": "look"}),), "found it", "thanks")
     async with turning(tmp_path, brain) as house:
         run = await one_run(house)
         assert run.text == "thanks"
@@ -459,7 +496,12 @@ async def test_a_stream_without_an_end_is_a_network_failure(tmp_path: Path) -> N
 
 @pytest.mark.promise("R6", "R12")
 async def test_where_a_limit_forbids_another_step_waiting_steers_go_to_the_queue(tmp_path: Path) -> None:
-    brain = model((Call("gated", {"word": "x"}),), "the steer's own answer", (Say("last"), Wait("end")), "own again")
+    brain = model(
+        (ScriptedCall("gated", {"word": "x"}),),
+        "the steer's own answer",
+        (ScriptedText("last"), ScriptedWait("end")),
+        "own again",
+    )
     async with turning(tmp_path, brain) as house:
         house.turns.bounds = TurnLimits(max_steps=1)
         host = await house.accept("first")
@@ -482,9 +524,9 @@ async def test_where_a_limit_forbids_another_step_waiting_steers_go_to_the_queue
 async def test_a_steer_that_joins_after_a_summary_brings_nothing_old_back(tmp_path: Path) -> None:
     brain = model(
         "an old answer",
-        (Call("echo", {"word": "a"}), Report(Usage(input=95_000))),
+        (ScriptedCall("echo", {"word": "a"}), ScriptedUsage(Usage(input=95_000))),
         "## Task\nthe story",
-        (Call("gated", {"word": "x"}),),
+        (ScriptedCall("gated", {"word": "x"}),),
         "all done",
         context_window=100_000,
     )
@@ -502,7 +544,14 @@ async def test_a_steer_that_joins_after_a_summary_brings_nothing_old_back(tmp_pa
 
 
 async def test_what_is_waited_for_is_told_while_calls_come_and_go(tmp_path: Path) -> None:
-    brain = model((Call("gated", {"word": "x"}), Call("gated", {"word": "y"}), Call("echo", {"word": "e"})), "ok")
+    brain = model(
+        (
+            ScriptedCall("gated", {"word": "x"}),
+            ScriptedCall("gated", {"word": "y"}),
+            ScriptedCall("echo", {"word": "e"}),
+        ),
+        "ok",
+    )
     async with turning(tmp_path, brain) as house:
         house.turns.gate.asking.add("echo")
         accepted = await house.accept()
@@ -541,7 +590,9 @@ async def test_secrets_do_not_leave_through_errors_displays_or_progress(tmp_path
         async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
             raise NotFound("there is no s3cret here")
 
-    async with turning(tmp_path, model((Call("leaking", {"word": "s3cret"}), Call("failing")), "ok")) as house:
+    async with turning(
+        tmp_path, model((ScriptedCall("leaking", {"word": "s3cret"}), ScriptedCall("failing")), "ok")
+    ) as house:
         house.tools["leaking"], house.tools["failing"] = Leaking(house.gates), Failing(house.gates)
         accepted = await house.accept()
         await house.gates.arrived("leak")
@@ -565,7 +616,9 @@ async def test_what_failed_and_cut_off_attempts_cost_is_counted(tmp_path: Path) 
                 if not isinstance(delta, UsageReport):
                     yield delta
 
-    script = Script(answers=((Say("x"), Fail("overloaded")), (Say("half"), Wait("mid"))))
+    script = ModelScript(
+        answers=((ScriptedText("x"), ScriptedFailure("overloaded")), (ScriptedText("half"), ScriptedWait("mid")))
+    )
     brain = Telling(script, info=ModelInfo("offline/test"))
     async with turning(tmp_path, brain) as house:
         accepted = await house.accept()
@@ -574,7 +627,7 @@ async def test_what_failed_and_cut_off_attempts_cost_is_counted(tmp_path: Path) 
         run = await house.ended(accepted)
         assert (run.usage, run.steps) == (Usage(input=200), 1)
         assert (await house.store.session("ses_1")).usage == Usage(input=200)
-    silent = model((Say("half an answer"), Wait("mid")))
+    silent = model((ScriptedText("half an answer"), ScriptedWait("mid")))
     (tmp_path / "other").mkdir()
     async with turning(tmp_path / "other", silent) as house:
         accepted = await house.accept()
@@ -586,14 +639,16 @@ async def test_what_failed_and_cut_off_attempts_cost_is_counted(tmp_path: Path) 
 
 
 async def test_an_answer_that_says_it_calls_tools_but_calls_none_is_the_end(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Say("hm"), End("tool_use")))) as house:
+    async with turning(tmp_path, model((ScriptedText("hm"), ScriptedStop("tool_use")))) as house:
         run = await one_run(house)
         assert (run.state, run.reason) == ("completed", "end_turn")
         assert finish((await house.messages())[-1]).reason == "end_turn"
 
 
 async def test_calls_of_an_answer_that_was_refused_are_answered_as_not_run(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((Call("echo", {"word": "a"}), End("refused", "policy")), "next")) as house:
+    async with turning(
+        tmp_path, model((ScriptedCall("echo", {"word": "a"}), ScriptedStop("refused", "policy")), "next")
+    ) as house:
         run = await one_run(house)
         assert (run.state, run.reason) == ("failed", "refused")
         (result,) = results(await house.messages())
@@ -610,7 +665,13 @@ async def test_a_provider_that_tells_no_usage_is_estimated_and_compacted_in_time
                 for one in told if isinstance(delta, UsageReport) else (delta,):
                     yield one
 
-    script = Script(answers=((Call("echo", {"word": "w" * 90_000}),), (Say("the story"),), (Say("went on"),)))
+    script = ModelScript(
+        answers=(
+            (ScriptedCall("echo", {"word": "w" * 90_000}),),
+            (ScriptedText("the story"),),
+            (ScriptedText("went on"),),
+        )
+    )
     async with turning(tmp_path, Silent(script, info=ModelInfo("offline/test", context_window=50_000))) as house:
         run = await one_run(house)
         assert (run.state, run.text, run.usage.estimated) == ("completed", "went on", True)

@@ -17,7 +17,15 @@ import pytest
 
 from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.ids import Ids
-from holdfast.models.model_script import Act, Call, End, Fail, Report, Say, Think
+from holdfast.models.model_script import (
+    ScriptedAct,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedReasoning,
+    ScriptedStop,
+    ScriptedText,
+    ScriptedUsage,
+)
 from holdfast.schema.messages import File
 from holdfast.schema.runs import END_STATES
 from holdfast.schema.sessions import Workspace
@@ -80,39 +88,39 @@ class World:
         finally:
             await self.house.close()
 
-    def _model(self, answers: tuple[tuple[Act, ...], ...]) -> Flavoured:
+    def _model(self, answers: tuple[tuple[ScriptedAct, ...], ...]) -> Flavoured:
         return Flavoured(self.chance.choice(WIRES), answers, window=100_000)
 
     def _script(self) -> Flavoured:
         """A few answers, of which any may go wrong; when they are used up, the model repeats what it heard."""
         return self._model(tuple(self._answer() for _ in range(self.chance.randint(1, 4))))
 
-    def _answer(self) -> tuple[Act, ...]:
-        acts: list[Act] = []
+    def _answer(self) -> tuple[ScriptedAct, ...]:
+        acts: list[ScriptedAct] = []
         if self.chance.random() < 0.5:
-            acts.append(Think("hm, let me see", opaque={"any": "thing"}))
+            acts.append(ScriptedReasoning("hm, let me see", opaque={"any": "thing"}))
         if self.chance.random() < 0.6:
-            acts.append(Say(self.chance.choice(["I look.", " ", "Well\n"])))
+            acts.append(ScriptedText(self.chance.choice(["I look.", " ", "Well\n"])))
         acts += [self._call() for _ in range(self.chance.choice([0, 1, 1, 2, 3]))]
         if self.chance.random() < 0.2:
-            acts.append(Think("and so", opaque={"any": "thing"}))
-        acts.append(Report(Usage(input=self.chance.choice([100, 100, 100, 95_000]), output=5)))
+            acts.append(ScriptedReasoning("and so", opaque={"any": "thing"}))
+        acts.append(ScriptedUsage(Usage(input=self.chance.choice([100, 100, 100, 95_000]), output=5)))
         if self.chance.random() < 0.25:
-            acts.append(Fail(self.chance.choice(["overloaded", "network", "context", "auth", "garbage"])))
+            acts.append(ScriptedFailure(self.chance.choice(["overloaded", "network", "context", "auth", "garbage"])))
         elif self.chance.random() < 0.15:
-            acts.append(End(self.chance.choice(["refused", "max_tokens", "end_turn"])))
+            acts.append(ScriptedStop(self.chance.choice(["refused", "max_tokens", "end_turn"])))
         return tuple(acts)
 
-    def _call(self) -> Call:
+    def _call(self) -> ScriptedCall:
         word = str(self.chance.randint(1, 9))
         return self.chance.choice(
             [
-                Call("echo", {"word": word}),
-                Call("alone", {"word": "z"}),
-                Call("broken", {"word": "tool"}),
-                Call("nothere"),
-                Call("echo", raw="{half"),
-                Call("child", {"word": "look"}),
+                ScriptedCall("echo", {"word": word}),
+                ScriptedCall("alone", {"word": "z"}),
+                ScriptedCall("broken", {"word": "tool"}),
+                ScriptedCall("nothere"),
+                ScriptedCall("echo", raw="{half"),
+                ScriptedCall("child", {"word": "look"}),
             ]
         )
 

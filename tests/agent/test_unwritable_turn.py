@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.errors import StoreUnwritable
-from holdfast.models.protocol import ModelDelta, Request
+from holdfast.models.protocol import ModelDelta, ModelRequest
 from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.messages import ToolCall
 from holdfast.store import Batch, Committed, open_store
@@ -53,7 +53,7 @@ class Witness(ScriptedModel):
         self._store = store
         self.while_refused = 0
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         self.while_refused += self._store.refusing is not None
         session_id = request.cache_key or ""
         last = (await self._store.messages(session_id, limit=1, before=1 << 60)).items[-1]

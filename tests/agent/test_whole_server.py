@@ -27,12 +27,12 @@ from holdfast.testing import (
     Fail,
     Gate,
     Hang,
-    Received,
+    ReceivedRequest,
     Say,
     TestProvider,
     Think,
-    Tokens,
-    Wire,
+    TokenCounts,
+    WireName,
     text,
 )
 from tests.support.agreement import check_agreement
@@ -44,7 +44,7 @@ each_wire = pytest.mark.parametrize("wire", WIRES)
 PRICE = "price = { input = 1.0, output = 10.0, cache_read = 0.0, cache_write = 0.0 }"
 
 
-def config(provider: TestProvider, *wires: Wire) -> str:
+def config(provider: TestProvider, *wires: WireName) -> str:
     """A provider per wire, with a small window and prices."""
     return "".join(
         f'[providers.test-{wire}]\nwire = "{wire}"\nbase_url = "{provider.url(wire)}"\n'
@@ -54,7 +54,7 @@ def config(provider: TestProvider, *wires: Wire) -> str:
 
 
 @asynccontextmanager
-async def server(directory: Path, *wires: Wire) -> AsyncIterator[tuple[Desk, TestProvider]]:
+async def server(directory: Path, *wires: WireName) -> AsyncIterator[tuple[Desk, TestProvider]]:
     async with TestProvider(fallback=text("that is all")) as provider:
         async with serving(directory, config=config(provider, *(wires or WIRES))) as desk:
             yield desk, provider
@@ -63,7 +63,7 @@ async def server(directory: Path, *wires: Wire) -> AsyncIterator[tuple[Desk, Tes
             check_received(received)
 
 
-def check_received(received: Received) -> None:
+def check_received(received: ReceivedRequest) -> None:
     ids = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     match received.wire:
         case "openai-chat":
@@ -76,7 +76,7 @@ def check_received(received: Received) -> None:
             check_gemini(received.body["contents"])
 
 
-def is_title(received: Received) -> bool:
+def is_title(received: ReceivedRequest) -> bool:
     return "Give this coding task a title" in json.dumps(received.body)
 
 
@@ -84,7 +84,7 @@ def script(provider: TestProvider, *answers: Answer) -> None:
     """These answers in order; titles, which are asked for beside, get their own."""
     waiting = list(answers)
 
-    def respond(received: Received) -> Answer:
+    def respond(received: ReceivedRequest) -> Answer:
         if is_title(received):
             return text("A title", usage=None)
         return waiting.pop(0) if waiting else text("that is all")
@@ -92,7 +92,7 @@ def script(provider: TestProvider, *answers: Answer) -> None:
     provider._respond = respond
 
 
-def model(wire: Wire) -> str:
+def model(wire: WireName) -> str:
     return f"test-{wire}/m"
 
 
@@ -107,7 +107,7 @@ async def shown(desk: Desk, words: bytes, *, of: bytes) -> None:
             return
 
 
-async def asked(provider: TestProvider, count: int) -> list[Received]:
+async def asked(provider: TestProvider, count: int) -> list[ReceivedRequest]:
     """The requests of the work itself, when there are so many."""
     while len(found := [one for one in provider.requests if not is_title(one)]) < count:
         await provider.wait_for_requests(len(provider.requests) + 1)
@@ -272,7 +272,7 @@ async def test_failed_attempts_are_told_and_replaced(tmp_path: Path, wire: Any) 
         assert len(await desk.app.sessions.changes(run.session_id)) == 1
 
 
-CONTEXT_ERRORS: dict[Wire, dict[str, Any]] = {
+CONTEXT_ERRORS: dict[WireName, dict[str, Any]] = {
     "openai-chat": {"error": {"code": "context_length_exceeded", "message": "maximum context length is 100"}},
     "openai-responses": {"error": {"code": "context_length_exceeded", "message": "too long"}},
     "anthropic": {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 1"}},
@@ -287,7 +287,7 @@ async def test_a_full_window_gets_a_summary_whoever_notices_it_first(tmp_path: P
         todos = {"todos": [{"text": "mend it", "status": "in_progress"}, {"text": "test it", "status": "pending"}]}
         script(
             provider,
-            Answer((Call("todos", todos),), usage=Tokens(input=95_000)),
+            Answer((Call("todos", todos),), usage=TokenCounts(input=95_000)),
             text("## Task\nmend the thing"),
             Answer(status=400, error=CONTEXT_ERRORS[wire]),
             text("## Task\nmend it still"),
@@ -354,7 +354,7 @@ async def test_a_final_answer_has_the_shape_that_was_asked_for(tmp_path: Path, w
 async def test_a_session_goes_from_vendor_to_vendor_and_nobody_gets_anothers_thoughts(tmp_path: Path) -> None:
     async with server(tmp_path) as (desk, provider):
         session_id = None
-        wires: list[Wire] = [*WIRES, *reversed(WIRES)]
+        wires: list[WireName] = [*WIRES, *reversed(WIRES)]
         for number, wire in enumerate(wires):
             thoughts = Think("secret thought", opaque=f"opaque-of-{wire}-{number}")
             script(
@@ -381,9 +381,9 @@ async def test_what_sub_agents_and_titles_cost_is_counted_once(tmp_path: Path, w
         agent = Call("agent", {"title": "look", "prompt": "look around"})
         script(
             provider,
-            Answer((agent, agent), usage=Tokens(input=1, output=1)),
-            *[text("seen", usage=Tokens(input=10, output=10))] * 2,
-            text("thanks", usage=Tokens(input=100, output=100)),
+            Answer((agent, agent), usage=TokenCounts(input=1, output=1)),
+            *[text("seen", usage=TokenCounts(input=10, output=10))] * 2,
+            text("thanks", usage=TokenCounts(input=100, output=100)),
         )
         run = await desk.run("go", model=model(wire))
         assert (run.state, run.text) == ("completed", "thanks")
@@ -428,7 +428,7 @@ async def test_a_title_that_a_person_gives_meanwhile_stays_and_its_cost_is_count
 @pytest.mark.promise("R12")
 async def test_a_sub_agent_cannot_spend_more_than_its_parent_may(tmp_path: Path) -> None:
     async with server(tmp_path) as (desk, provider):
-        dear = Tokens(input=0, output=100)
+        dear = TokenCounts(input=0, output=100)
         script(
             provider,
             Answer((Call("agent", {"title": "t", "prompt": "look"}),), usage=dear),

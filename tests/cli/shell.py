@@ -22,7 +22,7 @@ import msgspec
 
 from holdfast.locations import Locations
 from holdfast.testing import Answer, Call, Gate, Hang, Refuse, Say, TestProvider, calls, text
-from holdfast.testing.provider_server import Received
+from holdfast.testing.provider_server import ReceivedRequest
 from tests.support.environment import isolated_environment, leaks_into_tests
 
 CONFIG = """
@@ -41,7 +41,7 @@ heartbeat = "1s"
 _ORDER = re.compile(r"!(\w+) ?([^\n]*)")
 
 
-def respond(received: Received) -> Answer:
+def respond(received: ReceivedRequest) -> Answer:
     """The answer that the last prompt asks for."""
     messages = received.body["messages"]
     if "Give this coding task a title" in json.dumps(received.body.get("system", messages[0])):
@@ -95,7 +95,7 @@ def _arguments(tool: str, rest: str) -> dict[str, Any]:
 _asked: set[str] = set()
 
 
-def _first_time(received: Received) -> bool:
+def _first_time(received: ReceivedRequest) -> bool:
     key = json.dumps(received.body["messages"])
     if key in _asked:
         return False

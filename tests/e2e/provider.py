@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from holdfast.testing import Answer, Received, TestProvider, text
+from holdfast.testing import Answer, ReceivedRequest, TestProvider, text
 
 _TAG = re.compile(r"\[([\w-]+)\]")
 
@@ -42,13 +42,13 @@ class Provider(TestProvider):
         """The next answer waits at this gate again."""
         self._gate(gate).clear()
 
-    def _receive(self, path: str, headers: dict[str, str], body: bytes) -> Received:
+    def _receive(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
         received = super()._receive(path, headers, body)
         if received.model != "small":
             self.asked.setdefault(_last_tag(received.body)[0], []).append(received.number)
         return received
 
-    def _decide(self, received: Received) -> Answer:
+    def _decide(self, received: ReceivedRequest) -> Answer:
         if received.model == "small":
             return text("A title")
         tag, step = _last_tag(received.body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.models.protocol import ModelInfo, Request
+from holdfast.models.protocol import ModelInfo, ModelRequest
 from holdfast.models.wires.protocol import Target
 from holdfast.schema.messages import File, Finish, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from holdfast.schema.tool_spec import ToolSpec
@@ -61,14 +61,14 @@ _RESULT = ToolResult("call_01", "view", text="print('ż')")
 _IMAGE = File("a.png", "image/png", data=PIXEL)
 
 
-def requests(wire: str) -> dict[str, Request]:
+def requests(wire: str) -> dict[str, ModelRequest]:
     """By name. ``wire`` says whose opaque data the reasoning carries."""
     thought = Reasoning("Hm.", wire=wire, opaque=OPAQUE[wire])
     foreign = Reasoning("Hm.", wire="another", opaque={"signature": "x"})
     signed = ToolCall("call_01", "view", {"path": "a.py"}, provider_id="toolu_1", opaque=None, wire=wire)
     return {
-        "a question": Request(messages=(_ASK,)),
-        "everything": Request(
+        "a question": ModelRequest(messages=(_ASK,)),
+        "everything": ModelRequest(
             system=("You are a coding agent.", "The directory is /tmp."),
             messages=(_ASK,),
             tools=TOOLS,
@@ -77,12 +77,12 @@ def requests(wire: str) -> dict[str, Request]:
             output_schema=SCHEMA,
             cache_key="ses_1",
         ),
-        "a call and its result": Request(
+        "a call and its result": ModelRequest(
             system=("You are a coding agent.",),
             messages=(_ASK, message(2, "assistant", Text("Looking."), _CALL), message(3, "tool", _RESULT)),
             tools=TOOLS,
         ),
-        "parallel calls, one failed": Request(
+        "parallel calls, one failed": ModelRequest(
             messages=(
                 _ASK,
                 message(2, "assistant", _CALL, ToolCall("call_02", "view", {"path": "b.py"}, provider_id="toolu_2")),
@@ -91,11 +91,11 @@ def requests(wire: str) -> dict[str, Request]:
             ),
             tools=TOOLS,
         ),
-        "results of nothing": Request(
+        "results of nothing": ModelRequest(
             messages=(_ASK, message(2, "assistant", _CALL), message(3, "tool", ToolResult("call_01", "view"))),
             tools=TOOLS,
         ),
-        "malformed arguments": Request(
+        "malformed arguments": ModelRequest(
             messages=(
                 _ASK,
                 message(2, "assistant", ToolCall("call_01", "view", malformed='{"path": ')),
@@ -103,8 +103,8 @@ def requests(wire: str) -> dict[str, Request]:
             ),
             tools=TOOLS,
         ),
-        "an image of the user": Request(messages=(message(1, "user", Text("What is this?"), _IMAGE),)),
-        "an image of a tool": Request(
+        "an image of the user": ModelRequest(messages=(message(1, "user", Text("What is this?"), _IMAGE),)),
+        "an image of a tool": ModelRequest(
             messages=(
                 _ASK,
                 message(2, "assistant", _CALL),
@@ -114,7 +114,7 @@ def requests(wire: str) -> dict[str, Request]:
             ),
             tools=TOOLS,
         ),
-        "reasoning of this wire": Request(
+        "reasoning of this wire": ModelRequest(
             messages=(
                 _ASK,
                 message(2, "assistant", thought, Text("Let me look."), signed),
@@ -123,17 +123,17 @@ def requests(wire: str) -> dict[str, Request]:
             tools=TOOLS,
             effort="low",
         ),
-        "reasoning of another wire": Request(
+        "reasoning of another wire": ModelRequest(
             messages=(_ASK, message(2, "assistant", foreign, Text("So."), _CALL), message(3, "tool", _RESULT)),
             tools=TOOLS,
         ),
-        "reasoning that led to nothing": Request(
+        "reasoning that led to nothing": ModelRequest(
             messages=(_ASK, message(2, "assistant", Text("Half"), thought), message(3, "user", Text("Go on."))),
         ),
-        "a cancelled answer": Request(
+        "a cancelled answer": ModelRequest(
             messages=(_ASK, message(2, "assistant", Finish("cancelled")), message(3, "user", Text("Again."))),
         ),
-        "the same provider id twice": Request(
+        "the same provider id twice": ModelRequest(
             messages=(
                 _ASK,
                 message(2, "assistant", ToolCall("call_01", "now", provider_id="call_0")),
@@ -143,5 +143,5 @@ def requests(wire: str) -> dict[str, Request]:
             ),
             tools=TOOLS,
         ),
-        "text in many scripts": Request(messages=(message(1, "user", Text("Zażółć 日本語 😀 \u2028 \x00")),)),
+        "text in many scripts": ModelRequest(messages=(message(1, "user", Text("Zażółć 日本語 😀 \u2028 \x00")),)),
     }

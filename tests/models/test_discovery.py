@@ -12,13 +12,13 @@ from holdfast.config.provider_catalogue import CatalogueModel
 from holdfast.config.value_types import Secret
 from holdfast.errors import ModelError, ModelGarbage
 from holdfast.models.discovery import discover, discover_all, read_models
-from holdfast.models.http_transport import Transport
+from holdfast.models.http_transport import HttpTransport
 from holdfast.testing import TestProvider
 
 
 @pytest.fixture
-async def transport() -> AsyncIterator[Transport]:
-    opened = Transport()
+async def transport() -> AsyncIterator[HttpTransport]:
+    opened = HttpTransport()
     yield opened
     await opened.aclose()
 
@@ -56,20 +56,20 @@ def test_what_is_no_list_of_models_is_garbage(body: bytes) -> None:
         read_models(body, host="h")
 
 
-async def test_a_server_is_asked(transport: Transport) -> None:
+async def test_a_server_is_asked(transport: HttpTransport) -> None:
     async with TestProvider() as provider:
         provider.models = ("one", "two")
         found = await discover(provider.url(), transport=transport, key=Secret("sk-12345678"), timeout=30)
     assert [model.id for model in found] == ["one", "two"]
 
 
-async def test_servers_that_are_not_there_are_left_out(transport: Transport) -> None:
+async def test_servers_that_are_not_there_are_left_out(transport: HttpTransport) -> None:
     async with TestProvider() as provider:
         servers = {"ollama": provider.url(), "lmstudio": "http://127.0.0.1:9/v1"}
         found = await discover_all(servers, transport=transport, timeout=30)
     assert list(found) == ["ollama"]
 
 
-async def test_a_server_that_says_no_says_why(transport: Transport) -> None:
+async def test_a_server_that_says_no_says_why(transport: HttpTransport) -> None:
     with pytest.raises(ModelError, match="cannot connect"):
         await discover("http://127.0.0.1:9/v1", transport=transport, timeout=30)

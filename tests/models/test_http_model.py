@@ -25,17 +25,17 @@ from holdfast.errors import (
     ModelStall,
 )
 from holdfast.models.http_model import HttpModel, encoded, merged, no_key
-from holdfast.models.http_transport import Transport
+from holdfast.models.http_transport import HttpTransport
 from holdfast.models.model_factory import wire_named
-from holdfast.models.protocol import ModelDelta, ModelInfo, ReasoningEnd, Request, TextDelta
+from holdfast.models.protocol import ModelDelta, ModelInfo, ModelRequest, ReasoningEnd, TextDelta
 from holdfast.models.stall_timeout import Deadlines
 from holdfast.schema.messages import Text
-from holdfast.testing import Answer, Bytes, Call, Fail, Hang, Say, TestProvider, Think, Tokens, text
+from holdfast.testing import Answer, Call, Fail, Hang, RawBytes, Say, TestProvider, Think, TokenCounts, text
 from tests.models.requests import TOOLS, message
 from tests.models.support import WIRES, told
 
 KEY = "sk-planted-0123456789abcdef"
-ASK = Request(system=("Be brief.",), messages=(message(1, "user", Text("hi")),), tools=TOOLS)
+ASK = ModelRequest(system=("Be brief.",), messages=(message(1, "user", Text("hi")),), tools=TOOLS)
 SHORT = Deadlines(first_token=0.1)
 SHORT_BETWEEN = Deadlines(between_tokens=0.1)
 
@@ -47,8 +47,8 @@ async def provider() -> AsyncIterator[TestProvider]:
 
 
 @pytest.fixture
-async def transport() -> AsyncIterator[Transport]:
-    opened = Transport()
+async def transport() -> AsyncIterator[HttpTransport]:
+    opened = HttpTransport()
     yield opened
     await opened.aclose()
 
@@ -57,7 +57,7 @@ async def planted() -> Secret | None:
     return Secret(KEY)
 
 
-def model(wire: Any, provider: TestProvider, transport: Transport, **options: Any) -> HttpModel:
+def model(wire: Any, provider: TestProvider, transport: HttpTransport, **options: Any) -> HttpModel:
     settings: dict[str, Any] = {"base_url": provider.url(wire), "key": planted, "headers": {"X-Team": KEY}, **options}
     return HttpModel(ModelInfo("acme/some-model", images=True), wire=wire_named(wire), transport=transport, **settings)
 
@@ -69,10 +69,10 @@ async def asked(model: HttpModel) -> list[ModelDelta]:
 @pytest.mark.parametrize("split", [0, 1, 7], ids=["by event", "byte by byte", "seven bytes"])
 @pytest.mark.parametrize("wire", WIRES)
 async def test_an_answer_arrives_whole_however_it_is_cut(
-    wire: str, split: int, provider: TestProvider, transport: Transport
+    wire: str, split: int, provider: TestProvider, transport: HttpTransport
 ) -> None:
     pieces = (Think("Let me see."), Say("Zażółć 😀"), Call("view", {"path": "ż.py"}), Call("now"))
-    provider.script(Answer(pieces, usage=Tokens(input=10, output=5), split=split))
+    provider.script(Answer(pieces, usage=TokenCounts(input=10, output=5), split=split))
     found = told(await asked(model(wire, provider, transport)))
     assert found["text"] == "Zażółć 😀"
     assert found["reasoning"] == "Let me see."
@@ -83,7 +83,7 @@ async def test_an_answer_arrives_whole_however_it_is_cut(
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_surrogate_pair_cut_by_the_provider_is_joined(
-    wire: str, provider: TestProvider, transport: Transport
+    wire: str, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(Answer((Say(deltas=("a \ud83d", "\ude00 b", "\ud83d")),), split=5))
     assert told(await asked(model(wire, provider, transport)))["text"] == "a 😀 b\ufffd"
@@ -91,7 +91,7 @@ async def test_a_surrogate_pair_cut_by_the_provider_is_joined(
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_request_carries_the_key_the_users_headers_and_body(
-    wire: str, provider: TestProvider, transport: Transport
+    wire: str, provider: TestProvider, transport: HttpTransport
 ) -> None:
     own = {"headers": {"X-Team": "tools", "User-Agent": "mine"}, "body": {"seed": 1, "generationConfig": {"seed": 2}}}
     await asked(model(wire, provider, transport, **own))
@@ -117,7 +117,7 @@ async def test_a_request_carries_the_key_the_users_headers_and_body(
     ],
 )
 async def test_opaque_data_names_who_can_read_it_again(
-    wire: str, origin: str, provider: TestProvider, transport: Transport
+    wire: str, origin: str, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(Answer((Think("Hm.", opaque="sig"), Say("So."))))
     ends = [delta for delta in await asked(model(wire, provider, transport)) if isinstance(delta, ReasoningEnd)]
@@ -127,7 +127,7 @@ async def test_opaque_data_names_who_can_read_it_again(
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.promise("C7")
 async def test_a_cancelled_readers_server_sees_the_disconnect(
-    wire: str, provider: TestProvider, transport: Transport
+    wire: str, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(Answer((Say("Hello"), Hang())))
     first = asyncio.Event()
@@ -148,7 +148,7 @@ async def test_a_cancelled_readers_server_sees_the_disconnect(
 @pytest.mark.parametrize("answer", [Answer(hang_first=True), Answer((Hang(),))], ids=["no status", "no token"])
 @pytest.mark.promise("C7")
 async def test_a_reader_can_be_cancelled_before_the_first_token(
-    answer: Answer, provider: TestProvider, transport: Transport
+    answer: Answer, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(answer)
     reading = asyncio.create_task(asked(model("anthropic", provider, transport)))
@@ -160,7 +160,7 @@ async def test_a_reader_can_be_cancelled_before_the_first_token(
 
 
 @pytest.mark.promise("C7")
-async def test_closing_the_stream_closes_the_connection(provider: TestProvider, transport: Transport) -> None:
+async def test_closing_the_stream_closes_the_connection(provider: TestProvider, transport: HttpTransport) -> None:
     provider.script(Answer((Say("Hello"), Hang())))
     async with aclosing(model("openai-chat", provider, transport).stream(ASK)) as deltas:
         assert await anext(deltas) == TextDelta("Hello")
@@ -170,7 +170,7 @@ async def test_closing_the_stream_closes_the_connection(provider: TestProvider, 
 @pytest.mark.parametrize("answer", [Answer(hang_first=True), Answer((Hang(),))], ids=["no status", "no token"])
 @pytest.mark.parametrize("wire", WIRES)
 async def test_silence_before_the_first_token_is_a_stall_with_its_name(
-    wire: str, answer: Answer, provider: TestProvider, transport: Transport
+    wire: str, answer: Answer, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(answer)
     with pytest.raises(ModelStall, match=r"no first token within 0.1 s \(limits.first_token\)") as raised:
@@ -181,7 +181,7 @@ async def test_silence_before_the_first_token_is_a_stall_with_its_name(
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_silence_in_mid_answer_is_a_stall_with_its_name(
-    wire: str, provider: TestProvider, transport: Transport
+    wire: str, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(Answer((Say("Hello"), Hang())))
     with pytest.raises(ModelStall, match=r"limits.between_tokens") as raised:
@@ -194,15 +194,15 @@ async def test_silence_in_mid_answer_is_a_stall_with_its_name(
     ("said", "deadlines"), [((), SHORT), ((Say("Hello"),), SHORT_BETWEEN)], ids=["before the first token", "after it"]
 )
 async def test_a_connection_that_is_only_kept_warm_is_a_stall(
-    said: tuple[Say, ...], deadlines: Deadlines, provider: TestProvider, transport: Transport
+    said: tuple[Say, ...], deadlines: Deadlines, provider: TestProvider, transport: HttpTransport
 ) -> None:
-    warm = Bytes(b'event: ping\ndata: {"type": "ping"}\n\n: comment\n\n')
+    warm = RawBytes(b'event: ping\ndata: {"type": "ping"}\n\n: comment\n\n')
     provider.script(Answer((*said, *[warm] * 500, Hang()), pace=0.005))
     with pytest.raises(ModelStall):
         await asked(model("anthropic", provider, transport, deadlines=deadlines))
 
 
-async def test_a_deadline_of_zero_is_none(provider: TestProvider, transport: Transport) -> None:
+async def test_a_deadline_of_zero_is_none(provider: TestProvider, transport: HttpTransport) -> None:
     provider.script(text("late", delay=0.05))
     never = Deadlines(first_token=0, between_tokens=0)
     assert told(await asked(model("openai-chat", provider, transport, deadlines=never)))["text"] == "late"
@@ -211,7 +211,7 @@ async def test_a_deadline_of_zero_is_none(provider: TestProvider, transport: Tra
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("after", [0, 30, 150])
 async def test_a_dropped_connection_is_a_network_error(
-    wire: str, after: int, provider: TestProvider, transport: Transport
+    wire: str, after: int, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(Answer((Say("Hello, this is an answer that is long enough to be cut."),), drop_after=after))
     with pytest.raises(ModelNetwork):
@@ -220,7 +220,7 @@ async def test_a_dropped_connection_is_a_network_error(
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_an_answer_that_ends_without_its_end_was_cut_off(
-    wire: str, provider: TestProvider, transport: Transport
+    wire: str, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(Answer((Say("Hello"),), done=False))
     with pytest.raises(ModelNetwork, match="cut off"):
@@ -228,21 +228,23 @@ async def test_an_answer_that_ends_without_its_end_was_cut_off(
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_half_an_event_at_the_end_was_cut_off(wire: str, provider: TestProvider, transport: Transport) -> None:
-    provider.script(Answer((Say("Hello"), Bytes(b'data: {"half": ')), done=False))
+async def test_half_an_event_at_the_end_was_cut_off(
+    wire: str, provider: TestProvider, transport: HttpTransport
+) -> None:
+    provider.script(Answer((Say("Hello"), RawBytes(b'data: {"half": ')), done=False))
     with pytest.raises(ModelNetwork, match="cut off"):
         await asked(model(wire, provider, transport))
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_garbage_in_the_stream_is_garbage(wire: str, provider: TestProvider, transport: Transport) -> None:
-    provider.script(Answer((Say("Hello"), Bytes(b"data: <html>secret</html>\n\n"))))
+async def test_garbage_in_the_stream_is_garbage(wire: str, provider: TestProvider, transport: HttpTransport) -> None:
+    provider.script(Answer((Say("Hello"), RawBytes(b"data: <html>secret</html>\n\n"))))
     with pytest.raises(ModelGarbage) as raised:
         await asked(model(wire, provider, transport))
     assert "secret" not in raised.value.message
 
 
-async def test_a_line_without_an_end_is_given_up(provider: TestProvider, transport: Transport) -> None:
+async def test_a_line_without_an_end_is_given_up(provider: TestProvider, transport: HttpTransport) -> None:
     provider.script(Answer((Say("Hello"),), done=False, endless_line=True))
     with pytest.raises(ModelGarbage, match="more than"):
         await asked(model("openai-chat", provider, transport))
@@ -254,7 +256,7 @@ async def test_a_line_without_an_end_is_given_up(provider: TestProvider, transpo
     [("text/html", b"<h1>secret</h1>"), ("application/json", b'{"secret": 1}'), ("text/plain", b"secret" * 100_000)],
 )
 async def test_another_content_type_is_garbage_and_is_not_repeated(
-    content_type: str, body: bytes, provider: TestProvider, transport: Transport
+    content_type: str, body: bytes, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(Answer(body=body, content_type=content_type))
     with pytest.raises(ModelGarbage, match=content_type) as raised:
@@ -262,7 +264,7 @@ async def test_another_content_type_is_garbage_and_is_not_repeated(
     assert "secret" not in raised.value.message
 
 
-async def test_an_error_with_status_200_is_that_error(provider: TestProvider, transport: Transport) -> None:
+async def test_an_error_with_status_200_is_that_error(provider: TestProvider, transport: HttpTransport) -> None:
     provider.script(Answer(body=b'{"error": {"message": "slow", "code": "rate_limit_exceeded"}}'))
     with pytest.raises(ModelRateLimit):
         await asked(model("openai-chat", provider, transport))
@@ -284,7 +286,7 @@ async def test_an_error_with_status_200_is_that_error(provider: TestProvider, tr
     ],
 )
 async def test_a_status_is_its_class(
-    wire: str, status: int, expected: type[ModelError], provider: TestProvider, transport: Transport
+    wire: str, status: int, expected: type[ModelError], provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(Answer(status=status, headers={"Retry-After": "3"}))
     with pytest.raises(expected) as raised:
@@ -292,7 +294,7 @@ async def test_a_status_is_its_class(
     assert raised.value.retry_after == 3.0
 
 
-async def test_the_error_body_is_read_only_so_far(provider: TestProvider, transport: Transport) -> None:
+async def test_the_error_body_is_read_only_so_far(provider: TestProvider, transport: HttpTransport) -> None:
     provider.script(Answer(status=400, body=b'{"error": {"message": "' + b"x" * 50_000_000 + b'"}}'))
     with pytest.raises(ModelInvalid) as raised:
         await asked(model("openai-chat", provider, transport))
@@ -301,13 +303,13 @@ async def test_the_error_body_is_read_only_so_far(provider: TestProvider, transp
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_error_in_mid_stream_is_its_class(wire: str, provider: TestProvider, transport: Transport) -> None:
+async def test_an_error_in_mid_stream_is_its_class(wire: str, provider: TestProvider, transport: HttpTransport) -> None:
     provider.script(Answer((Say("Hello"), Fail("overloaded_error", "Overloaded"))))
     with pytest.raises(ModelOverloaded):
         await asked(model(wire, provider, transport))
 
 
-async def test_nobody_there_is_a_network_error(provider: TestProvider, transport: Transport) -> None:
+async def test_nobody_there_is_a_network_error(provider: TestProvider, transport: HttpTransport) -> None:
     gone = model("openai-chat", provider, transport, base_url="http://127.0.0.1:9/v1")
     with pytest.raises(ModelNetwork, match=r"cannot connect to 127\.0\.0\.1:9"):
         await asked(gone)
@@ -315,7 +317,7 @@ async def test_nobody_there_is_a_network_error(provider: TestProvider, transport
 
 @pytest.mark.parametrize("key", ["sk-planted\n0123456789", "sk-plantéd-0123456789", "sk-planted-\x000123456"])
 async def test_a_key_that_no_header_can_hold_is_not_shown(
-    key: str, provider: TestProvider, transport: Transport
+    key: str, provider: TestProvider, transport: HttpTransport
 ) -> None:
     async def bad() -> Secret | None:
         return Secret(key)
@@ -325,7 +327,7 @@ async def test_a_key_that_no_header_can_hold_is_not_shown(
     assert "sk-plant" not in "".join(traceback.format_exception(raised.value))
 
 
-async def test_a_password_in_the_address_is_sent_as_a_header(provider: TestProvider, transport: Transport) -> None:
+async def test_a_password_in_the_address_is_sent_as_a_header(provider: TestProvider, transport: HttpTransport) -> None:
     url = provider.url("openai-chat").replace("//", "//me:p%40ss@") + "?api-version=1"
     asking = model("openai-chat", provider, transport, base_url=url, key=no_key)
     await asked(asking)
@@ -335,7 +337,7 @@ async def test_a_password_in_the_address_is_sent_as_a_header(provider: TestProvi
     assert "p@ss" not in repr(asking) + repr(vars(asking))
 
 
-async def test_a_key_is_asked_for_again_when_it_was_not_taken(provider: TestProvider, transport: Transport) -> None:
+async def test_a_key_is_asked_for_again_when_it_was_not_taken(provider: TestProvider, transport: HttpTransport) -> None:
     provider.script(Answer(status=401), Answer(status=500))
     forgotten: list[str] = []
     asking = model("openai-chat", provider, transport, on_auth_failure=lambda: forgotten.append("forgotten"))
@@ -352,7 +354,7 @@ LEAKS: dict[str, Answer] = {
     "an error in mid-stream that quotes it": Answer((Say("x"), Fail(KEY, f"bad key {KEY}"))),
     "a body that quotes it": Answer(status=500, body=KEY.encode(), content_type="text/plain"),
     "a content type that quotes it": Answer(body=b"x", content_type=f"text/{KEY}"),
-    "garbage that quotes it": Answer((Bytes(f"data: {KEY}\n\n".encode()),)),
+    "garbage that quotes it": Answer((RawBytes(f"data: {KEY}\n\n".encode()),)),
     "a drop": Answer((Say("Hello"),), drop_after=10),
     "a stall": Answer((Say("Hello"), Hang())),
     "a good answer": text("fine"),
@@ -363,7 +365,7 @@ LEAKS: dict[str, Answer] = {
 @pytest.mark.parametrize("name", LEAKS)
 @pytest.mark.promise("W8")
 async def test_a_planted_key_is_in_no_exception_log_line_or_repr(
-    wire: str, name: str, provider: TestProvider, transport: Transport, caplog: pytest.LogCaptureFixture
+    wire: str, name: str, provider: TestProvider, transport: HttpTransport, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     provider.script(LEAKS[name])
@@ -388,7 +390,7 @@ def _everything_about(error: BaseException) -> list[str]:
     return seen
 
 
-async def test_connections_are_used_again(transport: Transport) -> None:
+async def test_connections_are_used_again(transport: HttpTransport) -> None:
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -417,7 +419,7 @@ async def test_connections_are_used_again(transport: Transport) -> None:
     await server.wait_closed()
 
 
-async def test_a_compressed_stream_is_understood(provider: TestProvider, transport: Transport) -> None:
+async def test_a_compressed_stream_is_understood(provider: TestProvider, transport: HttpTransport) -> None:
     body = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     zipped = Answer(body=gzip.compress(body), content_type="text/event-stream", headers={"Content-Encoding": "gzip"})
     provider.script(

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ModelInvalid, ModelNetwork
-from holdfast.models.http_transport import Transport
-from holdfast.models.provider_address import Network, address
+from holdfast.models.http_transport import HttpTransport
+from holdfast.models.provider_address import Network, provider_address
 from holdfast.models.stall_timeout import Deadlines, StallTimeout
 
 
@@ -22,10 +22,10 @@ def patient() -> StallTimeout:
 
 
 async def got(url: str, network: Network | None = None) -> bytes:
-    transport = Transport(network=network)
+    transport = HttpTransport(network=network)
     patience = patient()
     try:
-        async with transport.send("GET", address(url), headers={}, patience=patience) as answer:
+        async with transport.send("GET", provider_address(url), headers={}, patience=patience) as answer:
             return await answer.body(patience, most=1000)
     finally:
         await transport.aclose()
@@ -109,9 +109,9 @@ async def test_a_server_that_speaks_something_else_is_a_network_error_that_repea
 
 
 async def test_a_closed_transport_can_be_used_again() -> None:
-    transport = Transport()
+    transport = HttpTransport()
     await transport.aclose()
     with pytest.raises(ModelNetwork):
-        async with transport.send("GET", address("http://127.0.0.1:9/"), headers={}, patience=patient()):
+        async with transport.send("GET", provider_address("http://127.0.0.1:9/"), headers={}, patience=patient()):
             pass
     await transport.aclose()

@@ -15,16 +15,16 @@ from holdfast.config.secrets import Keyring, SecretStore
 from holdfast.config.settings import LongPrice, ModelSettings, PriceSettings, Provider, Settings
 from holdfast.config.value_types import Headers, KeySource, Url
 from holdfast.errors import ModelAuth
-from holdfast.models.model_factory import Models, info_of, wire_named
-from holdfast.models.model_script import Rule, Say, Script
-from holdfast.models.protocol import Model, Price, Request
+from holdfast.models.model_factory import ModelFactory, info_of, wire_named
+from holdfast.models.model_script import ModelScript, ScriptedText, ScriptRule
+from holdfast.models.protocol import Model, ModelRequest, Price
 from holdfast.models.provider_address import Network
 from holdfast.schema.messages import Text
 from holdfast.testing import Answer, TestProvider, text
 from tests.models.requests import message
 from tests.models.support import WIRES, told
 
-ASK = Request(messages=(message(1, "user", Text("hi")),))
+ASK = ModelRequest(messages=(message(1, "user", Text("hi")),))
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def keyring(tmp_path: Path) -> Keyring:
 
 
 @pytest.fixture
-async def models(keyring: Keyring) -> AsyncIterator[Models]:
-    opened = Models(keyring, scripts={"demo": Script(rules=(Rule((Say("scripted"),)),))})
+async def models(keyring: Keyring) -> AsyncIterator[ModelFactory]:
+    opened = ModelFactory(keyring, scripts={"demo": ModelScript(rules=(ScriptRule((ScriptedText("scripted"),)),))})
     yield opened
     await opened.aclose()
 
@@ -60,7 +60,7 @@ async def asked(model: Model) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_configured_model_is_asked_as_configured(wire: str, models: Models) -> None:
+async def test_a_configured_model_is_asked_as_configured(wire: str, models: ModelFactory) -> None:
     async with TestProvider([text("hello")]) as provider:
         resolved = resolve_model("local/qwen", settings(wire, provider.url(wire)), env={"LOCAL_KEY": "x"})  # type: ignore[arg-type]
         assert (await asked(models.open(resolved)))["text"] == "hello"
@@ -82,19 +82,19 @@ def test_what_is_known_of_a_model_comes_along() -> None:
     assert info.price.long == Price(input=2.0, output=4.0)
 
 
-def test_every_model_of_the_catalogue_can_be_opened(models: Models) -> None:
+def test_every_model_of_the_catalogue_can_be_opened(models: ModelFactory) -> None:
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"), "x" * 20)
     known = Catalogue(Settings(), env=keys).models()
     assert len({model.wire for model in known}) >= 4
     assert [models.open(model).info.name for model in known] == [model.name for model in known]
 
 
-async def test_the_offline_model_needs_nothing(models: Models) -> None:
+async def test_the_offline_model_needs_nothing(models: ModelFactory) -> None:
     resolved = resolve_model("offline/demo", Settings(), env={})
     assert (await asked(models.open(resolved)))["text"] == "scripted"
 
 
-async def test_models_of_one_provider_share_its_connections(models: Models) -> None:
+async def test_models_of_one_provider_share_its_connections(models: ModelFactory) -> None:
     first = models.open(
         resolve_model("local/qwen", settings("anthropic", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"})
     )
@@ -102,7 +102,7 @@ async def test_models_of_one_provider_share_its_connections(models: Models) -> N
     assert first._transport is again._transport  # type: ignore[attr-defined]
 
 
-async def test_a_missing_key_says_what_to_do_before_anything_is_sent(models: Models) -> None:
+async def test_a_missing_key_says_what_to_do_before_anything_is_sent(models: ModelFactory) -> None:
     async with TestProvider() as provider:
         config = settings("anthropic", provider.url("anthropic"))
         own = Provider(
@@ -120,7 +120,7 @@ async def test_a_key_from_a_command_is_asked_for_again_when_it_was_refused(tmp_p
     async with TestProvider([text("a"), Answer(status=401), text("b")]) as provider:
         own = Provider(wire="openai-chat", base_url=Url(provider.url()), api_key=KeySource.from_config(command))
         resolved = Catalogue(Settings(providers={"own": own}), env={}).resolve("own/m")
-        models = Models(Keyring(SecretStore(tmp_path / "keys.json"), env={"PATH": "/usr/bin:/bin"}))
+        models = ModelFactory(Keyring(SecretStore(tmp_path / "keys.json"), env={"PATH": "/usr/bin:/bin"}))
         model = models.open(resolved)
         await asked(model)
         with pytest.raises(ModelAuth):
@@ -133,7 +133,7 @@ async def test_a_key_from_a_command_is_asked_for_again_when_it_was_refused(tmp_p
 
 async def test_a_proxy_is_used_for_what_is_not_on_this_machine(keyring: Keyring) -> None:
     async with TestProvider([text("through the proxy")]) as proxy:
-        models = Models(keyring, network=Network(proxy=f"http://127.0.0.1:{proxy.port}"))
+        models = ModelFactory(keyring, network=Network(proxy=f"http://127.0.0.1:{proxy.port}"))
         own = Provider(wire="openai-chat", base_url=Url("http://model.invalid/v1"))
         resolved = Catalogue(Settings(providers={"far": own}), env={}).resolve("far/m")
         assert (await asked(models.open(resolved)))["text"] == "through the proxy"

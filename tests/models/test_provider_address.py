@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.models.provider_address import Network, address, is_loopback, proxy_for
+from holdfast.models.provider_address import Network, is_loopback, provider_address, proxy_for
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,12 @@ from holdfast.models.provider_address import Network, address, is_loopback, prox
     ],
 )
 def test_a_path_is_put_below_the_base(base: str, path: str, url: str, host: str) -> None:
-    found = address(base, path)
+    found = provider_address(base, path)
     assert (found.url, found.host) == (url, host)
 
 
 def test_a_password_becomes_a_header_and_is_not_shown() -> None:
-    found = address("http://user:p%20w@host/v1", "/c")
+    found = provider_address("http://user:p%20w@host/v1", "/c")
     assert found.authorization == "Basic dXNlcjpwIHc="
     assert "dXNl" not in repr(found)
 
@@ -39,7 +39,7 @@ def test_a_password_becomes_a_header_and_is_not_shown() -> None:
 )
 def test_this_machine_is_never_reached_through_a_proxy(host: str) -> None:
     assert is_loopback(host)
-    assert proxy_for(address(f"http://{host}/"), Network(proxy="http://proxy:1")) is None
+    assert proxy_for(provider_address(f"http://{host}/"), Network(proxy="http://proxy:1")) is None
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_this_machine_is_never_reached_through_a_proxy(host: str) -> None:
 )
 def test_hosts_that_are_named_are_reached_directly(host: str, direct: bool) -> None:
     network = Network(proxy="http://proxy:1", no_proxy=("example.com", "other.net:8443", "10.0.0.0/8", "*.internal"))
-    assert (proxy_for(address(f"https://{host}/"), network) is None) is direct
+    assert (proxy_for(provider_address(f"https://{host}/"), network) is None) is direct
 
 
 def test_a_star_means_everything_and_nothing_means_the_proxy() -> None:
-    there = address("https://host/")
+    there = provider_address("https://host/")
     assert proxy_for(there, Network(proxy="http://p:1", no_proxy=("*",))) is None
     assert proxy_for(there, Network(proxy="http://p:1", no_proxy=("", " "))) == "http://p:1"
     assert proxy_for(there, Network()) is None

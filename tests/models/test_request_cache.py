@@ -10,7 +10,7 @@ import pytest
 from holdfast.models import request_cache
 from holdfast.models.http_model import encoded
 from holdfast.models.model_factory import wire_named
-from holdfast.models.protocol import Request
+from holdfast.models.protocol import ModelRequest
 from holdfast.models.request_cache import RequestCache
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 from holdfast.testing import WIRES
@@ -43,7 +43,7 @@ def conversation(wire: str) -> list[Message]:
 def test_every_request_is_the_same_with_and_without_a_memory(wire: Any, host: str, model: str) -> None:
     asked, remembered, said = target(wire, host=host, model=model), RequestCache(), conversation(wire)
     for end in range(1, len(said) + 1):
-        request = Request(system=("head",), messages=tuple(said[:end]), tools=TOOLS)
+        request = ModelRequest(system=("head",), messages=tuple(said[:end]), tools=TOOLS)
         plain = wire_named(wire).body(request, asked)
         assert encoded(wire_named(wire).body(request, asked, remembered)) == encoded(plain)
 
@@ -51,9 +51,9 @@ def test_every_request_is_the_same_with_and_without_a_memory(wire: Any, host: st
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_conversation_that_goes_on_differently_is_made_anew(wire: Any) -> None:
     asked, remembered, said = target(wire), RequestCache(), conversation(wire)
-    wire_named(wire).body(Request(messages=tuple(said)), asked, remembered)
+    wire_named(wire).body(ModelRequest(messages=tuple(said)), asked, remembered)
     for messages in (tuple(said[:7]), tuple(said[3:]), (message(99, "user", Text("a summary")),), tuple(said)):
-        request = Request(messages=messages)
+        request = ModelRequest(messages=messages)
         expected = encoded(wire_named(wire).body(request, asked))
         assert encoded(wire_named(wire).body(request, asked, remembered)) == expected
 
@@ -69,7 +69,7 @@ def test_what_was_said_before_is_not_made_again(wire: Any, monkeypatch: pytest.M
     monkeypatch.setattr(request_cache, "encoded", counted)
     asked, remembered, said = target(wire), RequestCache(), conversation(wire)
     for end in range(1, len(said) + 1):
-        body = wire_named(wire).body(Request(messages=tuple(said[:end])), asked, remembered)
+        body = wire_named(wire).body(ModelRequest(messages=tuple(said[:end])), asked, remembered)
     items = next(body[name] for name in ("messages", "input", "contents") if name in body)
     assert sum(isinstance(item, msgspec.Raw) for item in items) == len(made) > len(said) // 2
 

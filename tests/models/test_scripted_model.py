@@ -9,17 +9,17 @@ import pytest
 
 from holdfast.errors import ConfigError, ModelError, ModelRateLimit
 from holdfast.models.model_script import (
-    Call,
-    End,
-    Fail,
-    Pause,
-    Report,
-    Rule,
-    Say,
-    Script,
-    Think,
-    Wait,
-    When,
+    ModelScript,
+    RuleCondition,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedPause,
+    ScriptedReasoning,
+    ScriptedStop,
+    ScriptedText,
+    ScriptedUsage,
+    ScriptedWait,
+    ScriptRule,
     read_script,
 )
 from holdfast.models.protocol import (
@@ -27,9 +27,9 @@ from holdfast.models.protocol import (
     CallEnd,
     CallStart,
     ModelDelta,
+    ModelRequest,
     ReasoningDelta,
     ReasoningEnd,
-    Request,
     Stop,
     TextDelta,
     ToolSpec,
@@ -41,20 +41,20 @@ from holdfast.schema.usage import Usage
 from tests.models.requests import message
 from tests.models.support import told
 
-ASK = Request(messages=(message(1, "user", Text("Where is the README?")),))
+ASK = ModelRequest(messages=(message(1, "user", Text("Where is the README?")),))
 
 
-async def asked(model: ScriptedModel, request: Request = ASK) -> list[ModelDelta]:
+async def asked(model: ScriptedModel, request: ModelRequest = ASK) -> list[ModelDelta]:
     return [delta async for delta in model.stream(request)]
 
 
-def after(*results: ToolResult, prompt: str = "look") -> Request:
+def after(*results: ToolResult, prompt: str = "look") -> ModelRequest:
     """A request after one step for each result."""
     messages: list[Message] = [message(1, "user", Text(prompt))]
     for number, result in enumerate(results):
         messages.append(message(2 * number + 2, "assistant", ToolCall(result.call_id, result.name)))
         messages.append(message(2 * number + 3, "tool", result))
-    return Request(messages=tuple(messages))
+    return ModelRequest(messages=tuple(messages))
 
 
 async def test_without_a_script_it_answers_any_prompt_in_text() -> None:
@@ -65,7 +65,11 @@ async def test_without_a_script_it_answers_any_prompt_in_text() -> None:
 
 async def test_acts_become_deltas_in_order() -> None:
     model = ScriptedModel.answering(
-        (Think("Hm.", chunk=2), Say("I look.", chunk=0), Call("view", {"path": "a"}, chunk=5))
+        (
+            ScriptedReasoning("Hm.", chunk=2),
+            ScriptedText("I look.", chunk=0),
+            ScriptedCall("view", {"path": "a"}, chunk=5),
+        )
     )
     *deltas, usage, stop = await asked(model)
     assert deltas == [
@@ -85,7 +89,9 @@ async def test_acts_become_deltas_in_order() -> None:
 
 
 async def test_answers_are_used_up_in_order_then_the_rules_speak() -> None:
-    script = Script(answers=((Say("one"),), (Say("two"),)), rules=(Rule((Say("three"),)),))
+    script = ModelScript(
+        answers=((ScriptedText("one"),), (ScriptedText("two"),)), rules=(ScriptRule((ScriptedText("three"),)),)
+    )
     model = ScriptedModel(script)
     assert [told(await asked(model))["text"] for _ in range(4)] == ["one", "two", "three", "three"]
     assert len(model.requests) == 4
@@ -93,14 +99,14 @@ async def test_answers_are_used_up_in_order_then_the_rules_speak() -> None:
 
 async def test_rules_are_chosen_by_the_step_and_by_what_the_last_tool_said() -> None:
     model = ScriptedModel(
-        Script(
+        ModelScript(
             rules=(
-                Rule((Call("ls"),), When(step=0, prompt="look")),
-                Rule((Say("found: {result}"),), When(step=1, tool="ls", result="README")),
-                Rule((Say("it failed"),), When(step=1, status="error")),
-                Rule((Say("later"),), When(step=2)),
+                ScriptRule((ScriptedCall("ls"),), RuleCondition(step=0, prompt="look")),
+                ScriptRule((ScriptedText("found: {result}"),), RuleCondition(step=1, tool="ls", result="README")),
+                ScriptRule((ScriptedText("it failed"),), RuleCondition(step=1, status="error")),
+                ScriptRule((ScriptedText("later"),), RuleCondition(step=2)),
             ),
-            fallback=(Say("else"),),
+            fallback=(ScriptedText("else"),),
         )
     )
     found, failed = ToolResult("c", "ls", text="README.md"), ToolResult("c", "ls", status="error", text="no")
@@ -112,42 +118,48 @@ async def test_rules_are_chosen_by_the_step_and_by_what_the_last_tool_said() -> 
 
 
 async def test_a_new_prompt_starts_the_steps_again() -> None:
-    model = ScriptedModel(Script(rules=(Rule((Say("first step"),), When(step=0)),)))
+    model = ScriptedModel(ModelScript(rules=(ScriptRule((ScriptedText("first step"),), RuleCondition(step=0)),)))
     earlier = after(ToolResult("c", "ls", text="x")).messages
-    request = Request(messages=(*earlier, message(9, "user", Text("and now?"))))
+    request = ModelRequest(messages=(*earlier, message(9, "user", Text("and now?"))))
     assert told(await asked(model, request))["text"] == "first step"
 
 
 async def test_rules_can_ask_for_a_system_prompt_and_a_tool_on_offer() -> None:
-    script = Script(
-        rules=(Rule((Say("a title"),), When(system="title")), Rule((Call("bash"),), When(offered="bash"))),
-        fallback=(Say("else"),),
+    script = ModelScript(
+        rules=(
+            ScriptRule((ScriptedText("a title"),), RuleCondition(system="title")),
+            ScriptRule((ScriptedCall("bash"),), RuleCondition(offered="bash")),
+        ),
+        fallback=(ScriptedText("else"),),
     )
-    offered = Request(messages=ASK.messages, tools=(ToolSpec("bash", "", {"type": "object"}),))
-    assert told(await asked(ScriptedModel(script), Request(system=("Make a title.",))))["text"] == "a title"
+    offered = ModelRequest(messages=ASK.messages, tools=(ToolSpec("bash", "", {"type": "object"}),))
+    assert told(await asked(ScriptedModel(script), ModelRequest(system=("Make a title.",))))["text"] == "a title"
     assert told(await asked(ScriptedModel(script), offered))["stop"] == "tool_use"
     assert told(await asked(ScriptedModel(script)))["text"] == "else"
 
 
 async def test_a_rule_can_be_used_up() -> None:
-    model = ScriptedModel(Script(rules=(Rule((Fail("overloaded"),), times=1), Rule((Say("fine"),)))))
+    model = ScriptedModel(
+        ModelScript(rules=(ScriptRule((ScriptedFailure("overloaded"),), times=1), ScriptRule((ScriptedText("fine"),))))
+    )
     with pytest.raises(ModelError):
         await asked(model)
     assert told(await asked(model))["text"] == "fine"
 
 
 async def test_words_of_the_conversation_are_put_into_texts_and_arguments() -> None:
-    act = Call("bash", {"command": "echo {prompt}", "more": ["{result}", 1], "brace": "{other}"})
+    act = ScriptedCall("bash", {"command": "echo {prompt}", "more": ["{result}", 1], "brace": "{other}"})
     found = told(
         await asked(
-            ScriptedModel(Script(rules=(Rule((act,)),))), after(ToolResult("c", "x", text="{prompt}"), prompt="hi")
+            ScriptedModel(ModelScript(rules=(ScriptRule((act,)),))),
+            after(ToolResult("c", "x", text="{prompt}"), prompt="hi"),
         )
     )
     assert found["calls"][0]["arguments"] == {"command": "echo hi", "more": ["{prompt}", 1], "brace": "{other}"}
 
 
 async def test_an_error_ends_the_request_after_what_was_said() -> None:
-    model = ScriptedModel.answering((Say("half"), Fail("rate_limit", "slow down", retry_after=3.0)))
+    model = ScriptedModel.answering((ScriptedText("half"), ScriptedFailure("rate_limit", "slow down", retry_after=3.0)))
     stream = model.stream(ASK)
     assert await anext(stream) == TextDelta("half")
     with pytest.raises(ModelRateLimit, match="slow down") as raised:
@@ -158,11 +170,11 @@ async def test_an_error_ends_the_request_after_what_was_said() -> None:
 @pytest.mark.parametrize("kind", ModelError.__subclasses__())
 async def test_it_can_fail_with_every_class(kind: type[ModelError]) -> None:
     with pytest.raises(kind):
-        await asked(ScriptedModel.answering(Fail(kind.code)))
+        await asked(ScriptedModel.answering(ScriptedFailure(kind.code)))
 
 
 async def test_a_test_can_wait_for_the_script_and_the_script_for_the_test() -> None:
-    model = ScriptedModel.answering((Say("before"), Wait("here"), Say("after")))
+    model = ScriptedModel.answering((ScriptedText("before"), ScriptedWait("here"), ScriptedText("after")))
     asking = asyncio.create_task(asked(model))
     await model.barrier("here").reached.wait()
     assert not asking.done()
@@ -171,7 +183,7 @@ async def test_a_test_can_wait_for_the_script_and_the_script_for_the_test() -> N
 
 
 async def test_waiting_can_be_cancelled() -> None:
-    model = ScriptedModel.answering(Wait())
+    model = ScriptedModel.answering(ScriptedWait())
     asking = asyncio.create_task(asked(model))
     await model.barrier("hang").reached.wait()
     asking.cancel()
@@ -185,14 +197,14 @@ async def test_pauses_and_pace_are_kept() -> None:
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    acts = (Pause(2.0), Say("abcd", chunk=2, pace=0.5))
-    await asked(ScriptedModel(Script(answers=(acts,)), sleep=sleep))
+    acts = (ScriptedPause(2.0), ScriptedText("abcd", chunk=2, pace=0.5))
+    await asked(ScriptedModel(ModelScript(answers=(acts,)), sleep=sleep))
     assert slept == [2.0, 0.5, 0.5]
 
 
 async def test_usage_and_the_end_can_be_said() -> None:
     told_usage = Usage(input=1, output=2, cache_read=3)
-    model = ScriptedModel.answering((Report(told_usage), End("refused", "policy")))
+    model = ScriptedModel.answering((ScriptedUsage(told_usage), ScriptedStop("refused", "policy")))
     assert await asked(model) == [UsageReport(told_usage), Stop("refused", "policy")]
 
 
@@ -246,6 +258,6 @@ def test_a_wrong_script_says_what_is_wrong(data: bytes, words: str) -> None:
 
 def test_mistakes_are_found_before_the_model_is_asked() -> None:
     with pytest.raises(ConfigError, match="no regular expression"):
-        ScriptedModel(Script(rules=(Rule((Say("x"),), When(prompt="(")),)))
+        ScriptedModel(ModelScript(rules=(ScriptRule((ScriptedText("x"),), RuleCondition(prompt="(")),)))
     with pytest.raises(ConfigError, match="known: auth, context"):
-        ScriptedModel.answering(Fail("bored"))
+        ScriptedModel.answering(ScriptedFailure("bored"))

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from holdfast.models.model_factory import wire_named
-from holdfast.models.protocol import ModelInfo, Request
+from holdfast.models.protocol import ModelInfo, ModelRequest
 from holdfast.models.wires.strict_schema import is_strict
 from holdfast.schema.messages import File, Text, ToolCall, ToolResult
 from tests.models.requests import PIXEL, SCHEMA, TOOLS, message, requests, target
 from tests.models.support import WIRES
 
 
-def body(wire: Any, request: Request, **changes: Any) -> dict[str, Any]:
+def body(wire: Any, request: ModelRequest, **changes: Any) -> dict[str, Any]:
     return wire_named(wire).body(request, target(wire, **changes))
 
 
-def anthropic(request: Request, model: str = "claude-sonnet-5", **info: Any) -> dict[str, Any]:
+def anthropic(request: ModelRequest, model: str = "claude-sonnet-5", **info: Any) -> dict[str, Any]:
     return body("anthropic", request, model=model, info=ModelInfo(f"anthropic/{model}", **info))
 
 
@@ -31,7 +31,7 @@ def test_the_cache_is_marked_at_the_ends_of_the_stable_prefix() -> None:
     long = tuple(
         message(number, role, Text(f"{number}")) for number, role in enumerate(["user", "assistant"] * 4 + ["user"])
     )  # type: ignore[arg-type]
-    sent = anthropic(Request(system=("a", "b"), messages=long, tools=TOOLS))
+    sent = anthropic(ModelRequest(system=("a", "b"), messages=long, tools=TOOLS))
     assert marks(sent) == 4, "the vendor takes no more"
     assert marks(sent["system"][-1]) == marks(sent["tools"][-1]) == 1
     assert [marks(found) for found in sent["messages"] if found["role"] == "user"] == [0, 0, 0, 1, 1]
@@ -39,7 +39,7 @@ def test_the_cache_is_marked_at_the_ends_of_the_stable_prefix() -> None:
 
 def test_a_longer_conversation_begins_with_the_same_bytes() -> None:
     asked = requests("anthropic")["parallel calls, one failed"]
-    longer = Request(
+    longer = ModelRequest(
         messages=(*asked.messages, message(9, "assistant", Text("ok")), message(10, "user", Text("more"))), tools=TOOLS
     )
 
@@ -79,7 +79,7 @@ def test_a_longer_conversation_begins_with_the_same_bytes() -> None:
     ],
 )
 def test_a_model_is_told_to_think_in_the_way_it_knows(model: str, effort: str | None, expected: dict[str, Any]) -> None:
-    sent = anthropic(Request(effort=effort), model, max_output=64_000)
+    sent = anthropic(ModelRequest(effort=effort), model, max_output=64_000)
     assert {key: sent[key] for key in ("thinking", "output_config") if key in sent} == expected
 
 
@@ -87,7 +87,7 @@ def test_a_model_is_told_to_think_in_the_way_it_knows(model: str, effort: str | 
     ("most", "budget"), [(30_000, 24_000), (10_000, 8976), (2048, 1024), (2047, None), (100, None)]
 )
 def test_thinking_leaves_room_for_an_answer(most: int, budget: int | None) -> None:
-    sent = anthropic(Request(effort="high", max_output=most), "claude-sonnet-4-5")
+    sent = anthropic(ModelRequest(effort="high", max_output=most), "claude-sonnet-4-5")
     assert sent.get("thinking", {}).get("budget_tokens") == budget
 
 
@@ -110,7 +110,7 @@ def test_thinking_between_calls_is_asked_for_where_it_must_be() -> None:
     ],
 )
 def test_gemini_is_told_to_think_in_the_way_it_knows(model: str, effort: str, expected: dict[str, Any]) -> None:
-    assert body("gemini", Request(effort=effort), model=model)["generationConfig"]["thinkingConfig"] == expected
+    assert body("gemini", ModelRequest(effort=effort), model=model)["generationConfig"]["thinkingConfig"] == expected
 
 
 def test_a_call_of_another_model_is_marked_as_such_for_gemini() -> None:
@@ -126,22 +126,22 @@ def test_a_call_of_another_model_is_marked_as_such_for_gemini() -> None:
 def test_a_signature_of_gemini_goes_back_with_its_call() -> None:
     call = ToolCall("call_1", "view", {}, opaque={"signature": "c2ln"}, wire="gemini")
     second = ToolCall("call_2", "view", {})
-    asked = Request(messages=(message(1, "user", Text("?")), message(2, "assistant", call, second)))
+    asked = ModelRequest(messages=(message(1, "user", Text("?")), message(2, "assistant", call, second)))
     parts = body("gemini", asked)["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in parts] == ["c2ln", None]
 
 
 def test_reasoning_models_get_their_encrypted_thoughts_back() -> None:
     plain = ModelInfo("openai/gpt-x")
-    assert body("openai-responses", Request())["include"] == ["reasoning.encrypted_content"]
-    assert "include" not in body("openai-responses", Request(), info=plain)
-    assert body("openai-responses", Request())["store"] is False
+    assert body("openai-responses", ModelRequest())["include"] == ["reasoning.encrypted_content"]
+    assert "include" not in body("openai-responses", ModelRequest(), info=plain)
+    assert body("openai-responses", ModelRequest())["store"] is False
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_model_that_cannot_see_is_told_what_it_misses(wire: str) -> None:
     picture = File("cat.png", "image/png", data=PIXEL)
-    asked = Request(
+    asked = ModelRequest(
         messages=(
             message(1, "user", Text("?"), picture),
             message(2, "assistant", ToolCall("c", "view")),
@@ -156,7 +156,7 @@ def test_a_model_that_cannot_see_is_told_what_it_misses(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_file_of_another_kind_is_never_sent_as_an_image(wire: str) -> None:
-    asked = Request(messages=(message(1, "user", Text("?"), File("a.zip", "application/zip", data="AAAA")),))
+    asked = ModelRequest(messages=(message(1, "user", Text("?"), File("a.zip", "application/zip", data="AAAA")),))
     assert "a.zip (application/zip) is left out" in json.dumps(body(wire, asked))
 
 
@@ -166,7 +166,7 @@ def test_every_call_and_its_result_have_one_id(wire: str) -> None:
     same = ToolCall("call_2", "now", provider_id="dup")
     again = ToolCall("call_3", "now", provider_id="dup")
     results = tuple(ToolResult(call.id, "now", text=call.id) for call in (odd, same, again))
-    asked = Request(
+    asked = ModelRequest(
         messages=(
             message(1, "user", Text("?")),
             message(2, "assistant", odd, same, again),

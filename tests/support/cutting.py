@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ended, Ending, Turn, TurnHandle
-from holdfast.models.protocol import Model, ModelDelta, Request, UsageReport
+from holdfast.models.protocol import Model, ModelDelta, ModelRequest, UsageReport
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Session
 from holdfast.schema.usage import Usage
@@ -103,7 +103,7 @@ class _CutModel:
         self._totals = totals
         self.info = inner.info
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         self._totals.open_streams += 1
         told = Usage()
         try:

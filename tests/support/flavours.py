@@ -3,14 +3,14 @@
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from holdfast.models.model_script import Act, Script
-from holdfast.models.protocol import CallEnd, CallStart, ModelDelta, ModelInfo, ReasoningEnd, Request
+from holdfast.models.model_script import ModelScript, ScriptedAct
+from holdfast.models.protocol import CallEnd, CallStart, ModelDelta, ModelInfo, ModelRequest, ReasoningEnd
 from holdfast.models.scripted_model import ScriptedModel
-from holdfast.testing import Wire
+from holdfast.testing import WireName
 from tests.support.wire_rules import origin
 
 
-def thought(wire: Wire, mark: str) -> dict[str, Any]:
+def thought(wire: WireName, mark: str) -> dict[str, Any]:
     """What a vendor wants back with its model's reasoning; ``mark`` can be found in a request."""
     match wire:
         case "openai-chat":
@@ -23,7 +23,7 @@ def thought(wire: Wire, mark: str) -> dict[str, Any]:
             return {"signature": mark}
 
 
-def signature(wire: Wire, mark: str) -> dict[str, Any] | None:
+def signature(wire: WireName, mark: str) -> dict[str, Any] | None:
     """What a vendor wants back with a call."""
     match wire:
         case "openai-chat":
@@ -37,12 +37,12 @@ def signature(wire: Wire, mark: str) -> dict[str, Any] | None:
 class Flavoured(ScriptedModel):
     """Says a script as a model of this vendor. Its calls have the ids that vendors give: short, odd, and repeated."""
 
-    def __init__(self, wire: Wire, answers: tuple[tuple[Act, ...], ...], *, window: int = 0) -> None:
-        super().__init__(Script(answers=answers), info=ModelInfo(f"{wire}/m", context_window=window, images=True))
+    def __init__(self, wire: WireName, answers: tuple[tuple[ScriptedAct, ...], ...], *, window: int = 0) -> None:
+        super().__init__(ModelScript(answers=answers), info=ModelInfo(f"{wire}/m", context_window=window, images=True))
         self.wire = wire
         self._number = 0
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         async for delta in super().stream(request):
             self._number += 1
             mark = f"mark-{self.wire}-{self._number}"

@@ -11,7 +11,7 @@ from holdfast.app import App, open_app
 from holdfast.locations import Locations
 from holdfast.runs.engine_limits import EngineLimits
 from holdfast.server import ServerLimits, ServerParts, TcpAddress, listen_tcp, listen_unix, serve
-from holdfast.testing import Answer, Received, TestProvider, text
+from holdfast.testing import Answer, ReceivedRequest, TestProvider, text
 from tests.support.http import Http
 from tests.support.server import PATIENT
 
@@ -34,7 +34,7 @@ def answering(*answers: Answer) -> TestProvider:
     """A provider that gives these answers to runs, in order; titles are answered apart."""
     waiting = list(answers)
 
-    def respond(received: Received) -> Answer:
+    def respond(received: ReceivedRequest) -> Answer:
         if "Give this coding task a title" in str(received.body["messages"][0]):
             return text("A title")
         return waiting.pop(0) if waiting else text("The script has ended.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
-from holdfast.models.model_script import Act, Rule, Say, Script, When
+from holdfast.models.model_script import ModelScript, RuleCondition, ScriptedAct, ScriptedText, ScriptRule
 from holdfast.runs.engine_limits import EngineLimits
 from holdfast.schema.events import Event, read_event
 from holdfast.schema.messages import Message
@@ -58,21 +58,21 @@ class Desk:
         raise AssertionError(f"no {kind.__name__} came")
 
 
-def saying(*answers: str | Act | tuple[Act, ...], **fields: Any) -> Script:
+def saying(*answers: str | ScriptedAct | tuple[ScriptedAct, ...], **fields: Any) -> ModelScript:
     """A script that gives these answers to each prompt, step by step; titles are answered apart."""
     acts = tuple(
-        (Say(answer),) if isinstance(answer, str) else answer if isinstance(answer, tuple) else (answer,)
+        (ScriptedText(answer),) if isinstance(answer, str) else answer if isinstance(answer, tuple) else (answer,)
         for answer in answers
     )
-    title = Rule(do=(Say("A title"),), when=When(system="^Give this coding task a title"))
-    steps = tuple(Rule(do=act, when=When(step=number)) for number, act in enumerate(acts))
-    return Script(rules=(title, *steps), **fields)
+    title = ScriptRule(do=(ScriptedText("A title"),), when=RuleCondition(system="^Give this coding task a title"))
+    steps = tuple(ScriptRule(do=act, when=RuleCondition(step=number)) for number, act in enumerate(acts))
+    return ModelScript(rules=(title, *steps), **fields)
 
 
 @asynccontextmanager
 async def serving(
     directory: Path,
-    script: Script | None = None,
+    script: ModelScript | None = None,
     *,
     env: Mapping[str, str] | None = None,
     config: str = "",

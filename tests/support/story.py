@@ -7,34 +7,43 @@ from collections import Counter
 from typing import Any
 
 from holdfast.agent.tool_calls import NOT_RUN
-from holdfast.models.model_script import Call, Fail, Report, Rule, Say, Script, Think, When
+from holdfast.models.model_script import (
+    ModelScript,
+    RuleCondition,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedReasoning,
+    ScriptedText,
+    ScriptedUsage,
+    ScriptRule,
+)
 from holdfast.models.protocol import ModelInfo
 from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.messages import Finish, Message, Summary, ToolCall, ToolResult
 from holdfast.schema.usage import Usage
 
-FULL = Report(Usage(input=95_000, output=10))
-SOME = Report(Usage(input=100, output=10))
-SCRIPT = Script(
+FULL = ScriptedUsage(Usage(input=95_000, output=10))
+SOME = ScriptedUsage(Usage(input=100, output=10))
+SCRIPT = ModelScript(
     rules=(
-        Rule((Say("## Task\nthe story"), SOME), When(prompt="about to outgrow your window")),
-        Rule((Say("fine"), SOME), When(prompt="the next prompt$")),
-        Rule((Say("all done"), SOME), When(prompt="the story")),
-        Rule((Call("echo", {"word": "c"}), SOME), When(prompt="look$", step=0)),
-        Rule((Say("found it"), SOME), When(prompt="look$", step=1)),
-        Rule(
+        ScriptRule((ScriptedText("## Task\nthe story"), SOME), RuleCondition(prompt="about to outgrow your window")),
+        ScriptRule((ScriptedText("fine"), SOME), RuleCondition(prompt="the next prompt$")),
+        ScriptRule((ScriptedText("all done"), SOME), RuleCondition(prompt="the story")),
+        ScriptRule((ScriptedCall("echo", {"word": "c"}), SOME), RuleCondition(prompt="look$", step=0)),
+        ScriptRule((ScriptedText("found it"), SOME), RuleCondition(prompt="look$", step=1)),
+        ScriptRule(
             (
-                Think("hm", opaque={"signature": "s"}),
-                Say("I look."),
-                Call("echo", {"word": "a"}),
-                Call("echo", {"word": "b"}),
-                Call("alone", {"word": "z"}),
+                ScriptedReasoning("hm", opaque={"signature": "s"}),
+                ScriptedText("I look."),
+                ScriptedCall("echo", {"word": "a"}),
+                ScriptedCall("echo", {"word": "b"}),
+                ScriptedCall("alone", {"word": "z"}),
                 SOME,
             ),
-            When(prompt="work$", step=0),
+            RuleCondition(prompt="work$", step=0),
         ),
-        Rule((Say("oh"), Fail("overloaded")), When(prompt="work$", step=1), times=1),
-        Rule((Call("child", {"word": "look"}), FULL), When(prompt="work$", step=1)),
+        ScriptRule((ScriptedText("oh"), ScriptedFailure("overloaded")), RuleCondition(prompt="work$", step=1), times=1),
+        ScriptRule((ScriptedCall("child", {"word": "look"}), FULL), RuleCondition(prompt="work$", step=1)),
     )
 )
 

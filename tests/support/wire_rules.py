@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.models.model_factory import wire_named
-from holdfast.models.protocol import ModelInfo, Request
+from holdfast.models.protocol import ModelInfo, ModelRequest
 from holdfast.models.request_cache import encoded
 from holdfast.models.wires.protocol import Target
 from holdfast.schema.messages import Reasoning, ToolCall
-from holdfast.testing import WIRES, Wire
+from holdfast.testing import WIRES, WireName
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SHORT = re.compile(r"[a-zA-Z0-9]{9}")
 
-MODELS: dict[Wire, tuple[str, str]] = {
+MODELS: dict[WireName, tuple[str, str]] = {
     "openai-chat": ("gpt-x", "api.openai.com"),
     "openai-responses": ("gpt-x", "api.openai.com"),
     "anthropic": ("claude-sonnet-5", "api.anthropic.com"),
@@ -26,17 +26,17 @@ MODELS: dict[Wire, tuple[str, str]] = {
 }
 
 
-def target(wire: Wire, *, images: bool = True, host: str | None = None) -> Target:
+def target(wire: WireName, *, images: bool = True, host: str | None = None) -> Target:
     model, usual = MODELS[wire]
     info = ModelInfo(f"{wire}/{model}", context_window=200_000, max_output=32_000, images=images, reasoning=("high",))
     return Target(model=model, info=info, host=host or usual, origin=origin(wire))
 
 
-def origin(wire: Wire) -> str:
+def origin(wire: WireName) -> str:
     return f"{wire}:{wire}/{MODELS[wire][0]}"
 
 
-def check_every_wire(request: Request, *, images: bool = True) -> None:
+def check_every_wire(request: ModelRequest, *, images: bool = True) -> None:
     """The request is one that every provider takes."""
     for wire in WIRES:
         check_wire(wire, request, target(wire, images=images))
@@ -44,7 +44,7 @@ def check_every_wire(request: Request, *, images: bool = True) -> None:
     check_wire("openai-chat", request, short, ids=_SHORT)
 
 
-def check_wire(wire: Wire, request: Request, asked: Target, *, ids: re.Pattern[str] = _ID) -> None:
+def check_wire(wire: WireName, request: ModelRequest, asked: Target, *, ids: re.Pattern[str] = _ID) -> None:
     sent = encoded(wire_named(wire).body(request, asked))
     body = json.loads(sent)
     try:
@@ -63,7 +63,7 @@ def check_wire(wire: Wire, request: Request, asked: Target, *, ids: re.Pattern[s
         raise
 
 
-def check_no_foreign_data(request: Request, sent: str, asked: Target) -> None:
+def check_no_foreign_data(request: ModelRequest, sent: str, asked: Target) -> None:
     """What only another provider or model can read stays away."""
     own, foreign = set(), set()
     for message in request.messages:

@@ -9,7 +9,21 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing import WIRES, Answer, Bytes, Call, Fail, Gate, Hang, Say, TestProvider, Think, Wire, calls, text
+from holdfast.testing import (
+    WIRES,
+    Answer,
+    Call,
+    Fail,
+    Gate,
+    Hang,
+    RawBytes,
+    Say,
+    TestProvider,
+    Think,
+    WireName,
+    calls,
+    text,
+)
 
 PATHS = {
     "openai-chat": "/v1/chat/completions",
@@ -19,7 +33,7 @@ PATHS = {
 }
 
 
-async def ask(provider: TestProvider, wire: Wire) -> tuple[bytes, bytes]:
+async def ask(provider: TestProvider, wire: WireName) -> tuple[bytes, bytes]:
     """The head and the body of one answer, read to its end."""
     reader, writer = await connect(provider, wire)
     try:
@@ -46,7 +60,7 @@ def unchunked(body: bytes) -> tuple[bytes, bool]:
     return content, False
 
 
-async def connect(provider: TestProvider, wire: Wire) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(provider: TestProvider, wire: WireName) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", provider.port)
     body = json.dumps({"model": "m", "stream": True}).encode()
     writer.write(f"POST {PATHS[wire]} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -59,7 +73,7 @@ def data_of(body: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_answer_comes_in_the_wires_own_events_and_the_request_is_kept(wire: Wire) -> None:
+async def test_an_answer_comes_in_the_wires_own_events_and_the_request_is_kept(wire: WireName) -> None:
     answer = Answer(pieces=(Think("hm"), Say("hello"), Call("bash", {"command": "ls"})))
     async with TestProvider([answer]) as provider:
         head, body = await ask(provider, wire)
@@ -79,7 +93,7 @@ async def test_an_answer_comes_in_the_wires_own_events_and_the_request_is_kept(w
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 529])
-async def test_errors_have_the_vendors_bodies_and_headers(wire: Wire, status: int) -> None:
+async def test_errors_have_the_vendors_bodies_and_headers(wire: WireName, status: int) -> None:
     async with TestProvider([Answer(status=status, headers={"Retry-After": "3"})]) as provider:
         head, body = await ask(provider, wire)
         assert f" {status} ".encode() in head
@@ -130,7 +144,7 @@ async def test_a_gate_holds_the_answer_until_it_is_opened() -> None:
 
 
 async def test_garbage_and_errors_in_mid_stream_are_sent_as_told() -> None:
-    pieces = (Say("a"), Bytes(b"\xff\xfe rubbish\n\n"), Fail())
+    pieces = (Say("a"), RawBytes(b"\xff\xfe rubbish\n\n"), Fail())
     async with TestProvider([Answer(pieces=pieces, done=False, content_type="text/html")]) as provider:
         head, body = await ask(provider, "anthropic")
         assert b"text/html" in head

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import BadRequest, ConfigError, Conflict, NoModel, NotFound
-from holdfast.models.model_script import Call, Rule, Say, Script, Wait, When
+from holdfast.models.model_script import (
+    ModelScript,
+    RuleCondition,
+    ScriptedCall,
+    ScriptedText,
+    ScriptedWait,
+    ScriptRule,
+)
 from holdfast.schema.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -54,7 +61,7 @@ async def test_the_demo_mends_its_test_and_undo_takes_it_back(tmp_path: Path) ->
 
 @pytest.mark.promise("W4")
 async def test_a_command_that_is_not_known_to_be_harmless_is_asked_and_the_first_answer_wins(tmp_path: Path) -> None:
-    script = saying((Call("bash", {"command": "touch made"}),), "done")
+    script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
     async with serving(tmp_path, script) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(ApprovalRequested)).approval
@@ -76,7 +83,7 @@ async def test_a_command_that_is_not_known_to_be_harmless_is_asked_and_the_first
 
 
 async def test_an_answer_for_the_session_is_remembered_and_one_for_always_is_saved(tmp_path: Path) -> None:
-    script = saying((Call("bash", {"command": "touch made"}),), "done")
+    script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
     async with serving(tmp_path, script) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(ApprovalRequested)).approval
@@ -101,7 +108,7 @@ async def test_an_answer_for_the_session_is_remembered_and_one_for_always_is_sav
 
 
 async def test_a_run_nobody_can_answer_never_waits(tmp_path: Path) -> None:
-    script = saying((Call("bash", {"command": "touch made"}),), "I could not")
+    script = saying((ScriptedCall("bash", {"command": "touch made"}),), "I could not")
     async with serving(tmp_path, script) as desk:
         run = await desk.run("go", interactive=False)
         assert (run.state, run.reason) == ("failed", "denied")
@@ -111,7 +118,7 @@ async def test_a_run_nobody_can_answer_never_waits(tmp_path: Path) -> None:
 
 
 async def test_a_configured_deny_holds_in_every_mode(tmp_path: Path) -> None:
-    script = saying((Call("bash", {"command": "touch made"}),), "ok")
+    script = saying((ScriptedCall("bash", {"command": "touch made"}),), "ok")
     async with serving(tmp_path, script) as desk:
         await desk.app.configuring.change({"approvals.deny": ["bash: touch *"]})
         run = await desk.run("go", mode="auto")
@@ -122,7 +129,7 @@ async def test_a_configured_deny_holds_in_every_mode(tmp_path: Path) -> None:
 
 @pytest.mark.promise("C8", "W4")
 async def test_a_cancel_closes_an_open_approval_with_an_event(tmp_path: Path) -> None:
-    script = saying((Call("bash", {"command": "touch made"}),), "done")
+    script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
     async with serving(tmp_path, script) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(ApprovalRequested)).approval
@@ -135,7 +142,7 @@ async def test_a_cancel_closes_an_open_approval_with_an_event(tmp_path: Path) ->
 
 async def test_questions_are_put_to_a_person_and_answered(tmp_path: Path) -> None:
     question = {"questions": [{"text": "Which?", "kind": "single", "options": ["a", "b"]}]}
-    async with serving(tmp_path, saying((Call("ask", question),), "thanks")) as desk:
+    async with serving(tmp_path, saying((ScriptedCall("ask", question),), "thanks")) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(QuestionAsked)).question
         with pytest.raises(BadRequest):
@@ -148,7 +155,7 @@ async def test_questions_are_put_to_a_person_and_answered(tmp_path: Path) -> Non
 
 async def test_todos_are_stored_and_told(tmp_path: Path) -> None:
     todos = {"todos": [{"text": "first", "status": "in_progress"}, {"text": "second"}]}
-    async with serving(tmp_path, saying((Call("todos", todos),), "ok")) as desk:
+    async with serving(tmp_path, saying((ScriptedCall("todos", todos),), "ok")) as desk:
         run = await desk.run("go")
         assert await desk.app.store.todos(run.session_id) == (Todo("first", "in_progress"), Todo("second"))
         assert any(isinstance(event, TodoChanged) for event in await desk.events())
@@ -168,7 +175,7 @@ async def test_a_persons_own_command_is_recorded_and_needs_no_approval(tmp_path:
 
 
 async def test_a_background_job_outlives_its_run_and_not_its_workspace(tmp_path: Path) -> None:
-    script = saying((Call("bash", {"command": "echo started; sleep 1000", "background": True}),), "it runs")
+    script = saying((ScriptedCall("bash", {"command": "echo started; sleep 1000", "background": True}),), "it runs")
     async with serving(tmp_path, script) as desk:
         run = await desk.run("go", mode="auto")
         (job,) = (await desk.app.store.jobs(workspace_id=desk.workspace_id, running=True)).items
@@ -182,7 +189,7 @@ async def test_a_background_job_outlives_its_run_and_not_its_workspace(tmp_path:
 
 @pytest.mark.promise("C7")
 async def test_a_cancel_kills_a_running_command_and_says_so(tmp_path: Path) -> None:
-    script = saying((Call("bash", {"command": "echo ready; sleep 1000"}),), "done")
+    script = saying((ScriptedCall("bash", {"command": "echo ready; sleep 1000"}),), "done")
     async with serving(tmp_path, script) as desk:
         accepted = await desk.start("go", mode="auto")
         async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
@@ -197,7 +204,7 @@ async def test_a_cancel_kills_a_running_command_and_says_so(tmp_path: Path) -> N
 
 
 async def test_files_an_agent_writes_are_told_with_their_diff(tmp_path: Path) -> None:
-    script = saying((Call("write", {"path": "a/b.txt", "content": "hello\n"}),), "ok")
+    script = saying((ScriptedCall("write", {"path": "a/b.txt", "content": "hello\n"}),), "ok")
     async with serving(tmp_path, script) as desk:
         await desk.run("go", mode="accept_edits")
         assert (desk.directory / "a/b.txt").read_text() == "hello\n"
@@ -217,7 +224,7 @@ async def test_a_title_is_found_in_the_background(tmp_path: Path) -> None:
 
 @pytest.mark.promise("R11")
 async def test_limits_of_a_run_are_its_own(tmp_path: Path) -> None:
-    script = saying(*[(Call("ls", {}),)] * 3, "done")
+    script = saying(*[(ScriptedCall("ls", {}),)] * 3, "done")
     async with serving(tmp_path, script) as desk:
         short = await desk.run("go", limits=Limits(max_steps=1))
         assert (short.state, short.reason) == ("failed", "limit_steps")
@@ -236,7 +243,7 @@ async def test_a_model_that_cannot_be_used_is_refused_before_anything_is_stored(
 
 
 async def test_sub_agents_only_read_and_their_answer_comes_back(tmp_path: Path) -> None:
-    script = saying((Call("agent", {"title": "look", "prompt": "find the file"}),), "thanks")
+    script = saying((ScriptedCall("agent", {"title": "look", "prompt": "find the file"}),), "thanks")
     async with serving(tmp_path, script) as desk:
         run = await desk.run("go")
         assert run.state == "completed"
@@ -261,7 +268,7 @@ async def test_a_directory_is_one_workspace_however_it_is_reached(tmp_path: Path
 
 @pytest.mark.promise("W2", "W3")
 async def test_an_idle_workspace_is_unloaded_and_a_busy_one_is_not(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying((Say("x"), Wait()))) as desk:
+    async with serving(tmp_path, saying((ScriptedText("x"), ScriptedWait()))) as desk:
         (tmp_path / "other").mkdir()
         other, _ = await desk.app.workspaces.open(str(tmp_path / "other"))
         accepted = await desk.start("go")
@@ -288,7 +295,7 @@ async def test_a_fork_has_the_messages_up_to_one_and_lives_on_its_own(tmp_path: 
 
 
 async def test_a_session_is_exported_as_markdown(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying((Say("I look"), Call("ls", {})), "done")) as desk:
+    async with serving(tmp_path, saying((ScriptedText("I look"), ScriptedCall("ls", {})), "done")) as desk:
         run = await desk.run("what is there?")
         text = await desk.app.sessions.export_markdown(run.session_id)
         for words in ("## User", "what is there?", "## Assistant", "I look", "`ls`", "done"):
@@ -309,12 +316,18 @@ async def test_files_are_found_by_fuzzy_name(tmp_path: Path) -> None:
 
 
 async def test_undo_covers_what_a_sub_agent_wrote(tmp_path: Path) -> None:
-    script = Script(
+    script = ModelScript(
         rules=(
-            Rule(do=(Call("write", {"path": "c.txt", "content": "child"}),), when=When(step=0, prompt="write it")),
-            Rule(do=(Say("written"),), when=When(step=1, prompt="write it")),
-            Rule(do=(Call("agent", {"title": "t", "prompt": "write it", "agent": "hand"}),), when=When(step=0)),
-            Rule(do=(Say("done"),)),
+            ScriptRule(
+                do=(ScriptedCall("write", {"path": "c.txt", "content": "child"}),),
+                when=RuleCondition(step=0, prompt="write it"),
+            ),
+            ScriptRule(do=(ScriptedText("written"),), when=RuleCondition(step=1, prompt="write it")),
+            ScriptRule(
+                do=(ScriptedCall("agent", {"title": "t", "prompt": "write it", "agent": "hand"}),),
+                when=RuleCondition(step=0),
+            ),
+            ScriptRule(do=(ScriptedText("done"),)),
         )
     )
     async with serving(tmp_path, script) as desk:
@@ -331,7 +344,9 @@ async def test_undo_covers_what_a_sub_agent_wrote(tmp_path: Path) -> None:
 
 
 async def test_undo_to_a_message_takes_back_everything_since(tmp_path: Path) -> None:
-    script = saying((Call("bash", {"command": "true"}), Call("write", {"path": "{prompt}", "content": "x"})), "ok")
+    script = saying(
+        (ScriptedCall("bash", {"command": "true"}), ScriptedCall("write", {"path": "{prompt}", "content": "x"})), "ok"
+    )
     async with serving(tmp_path, script) as desk:
         first = await desk.run("a.txt", mode="auto")
         await desk.run("b.txt", mode="auto", session_id=first.session_id)
@@ -354,7 +369,7 @@ async def test_a_rule_that_cannot_be_read_is_told_before_anything_runs(tmp_path:
 @pytest.mark.promise("W8")
 async def test_a_secret_in_a_command_is_never_shown_nor_offered_to_be_saved(tmp_path: Path) -> None:
     planted = "sk-ant-planted-0123456789abcdef"
-    script = saying((Call("bash", {"command": f"touch {planted}"}),), "done")
+    script = saying((ScriptedCall("bash", {"command": f"touch {planted}"}),), "done")
     async with serving(tmp_path, script, env={"ANTHROPIC_API_KEY": planted}) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(ApprovalRequested)).approval
@@ -365,7 +380,7 @@ async def test_a_secret_in_a_command_is_never_shown_nor_offered_to_be_saved(tmp_
 
 
 async def test_redo_takes_the_last_undo_back_and_a_new_write_ends_older_ones(tmp_path: Path) -> None:
-    script = saying((Call("write", {"path": "{prompt}", "content": "x"}),), "ok")
+    script = saying((ScriptedCall("write", {"path": "{prompt}", "content": "x"}),), "ok")
     async with serving(tmp_path, script) as desk:
         session = (await desk.run("f.txt", mode="accept_edits")).session_id
 
@@ -381,7 +396,7 @@ async def test_redo_takes_the_last_undo_back_and_a_new_write_ends_older_ones(tmp
 
 
 async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying((Call("write", {"path": "a.txt", "content": "x"}),), "ok")) as desk:
+    async with serving(tmp_path, saying((ScriptedCall("write", {"path": "a.txt", "content": "x"}),), "ok")) as desk:
         session = (await desk.run("go", mode="accept_edits")).session_id
         (desk.directory / "a.txt").unlink()
         assert "Already so" in (await desk.run("", session_id=session, kind="undo")).text
@@ -398,7 +413,7 @@ async def test_a_workspace_whose_directory_is_gone_takes_no_prompts(tmp_path: Pa
 
 
 async def test_the_output_of_every_call_can_be_found_and_the_run_names_its_model(tmp_path: Path) -> None:
-    script = saying((Call("ls", {}), Call("bash", {"command": "seq 1 20000"})), "done")
+    script = saying((ScriptedCall("ls", {}), ScriptedCall("bash", {"command": "seq 1 20000"})), "done")
     async with serving(tmp_path, script) as desk:
         await desk.app.configuring.change({"models.large": "offline/demo"})
         run = await desk.run("go", mode="auto", model=None)

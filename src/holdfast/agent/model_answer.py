@@ -22,7 +22,7 @@ from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.agent.usage_guard import UsageGuard
 from holdfast.errors import ModelError, ModelNetwork, StoreUnwritable
 from holdfast.models.pricing import priced
-from holdfast.models.protocol import ModelDelta, Request, Stop
+from holdfast.models.protocol import ModelDelta, ModelRequest, Stop
 from holdfast.models.retry import retry_wait
 from holdfast.schema.events import KnownDurable, MessageCreated, MessageUpdated, RunRetrying
 from holdfast.schema.messages import Finish, FinishReason, Message, Part, ToolCall
@@ -164,7 +164,7 @@ class ModelAnswer:
         """What is shown meanwhile, instead of the answer's own progress."""
         self._jitter = jitter
 
-    async def ask(self, sink: Sink, request: Request) -> Stop:
+    async def ask(self, sink: Sink, request: ModelRequest) -> Stop:
         """Streams the answer into the sink. Raises the last `ModelError` when it is not worth another attempt."""
         while True:
             await sink.begin_attempt()
@@ -173,7 +173,7 @@ class ModelAnswer:
             except ModelError as error:
                 await self._wait_to_retry(sink, error)
 
-    async def _attempt(self, sink: Sink, request: Request) -> Stop:
+    async def _attempt(self, sink: Sink, request: ModelRequest) -> Stop:
         model = self._dependencies.model
         name = model.info.name
         self._handle.progress(self._phase or "first_token", name)

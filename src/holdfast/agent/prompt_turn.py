@@ -22,7 +22,7 @@ from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.agent.unfinished_messages import finish_reason
 from holdfast.errors import HoldfastError, ModelContext
 from holdfast.models.pricing import priced
-from holdfast.models.protocol import Request, Stop
+from holdfast.models.protocol import ModelRequest, Stop
 from holdfast.schema.messages import Message, text_of
 from holdfast.schema.runs import EndReason, Outcome, RunError
 from holdfast.schema.usage import Usage
@@ -96,7 +96,7 @@ class _Work:
         self._draft = Draft(self._handle, self._dependencies.model.info.name)
         await self._draft.open(*self._talk.opening())
         self._talk.opened()
-        request = Request(
+        request = ModelRequest(
             system=self._talk.head,
             messages=self._talk.request_messages(),
             tools=self._dependencies.toolbox.specs,

@@ -11,7 +11,7 @@ from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.agent.usage_guard import UsageGuard
 from holdfast.errors import ModelContext, ModelGarbage
 from holdfast.models.pricing import priced
-from holdfast.models.protocol import ModelDelta, Request
+from holdfast.models.protocol import ModelDelta, ModelRequest
 from holdfast.schema.messages import Message, Part, Summary, Text, text_of
 
 SHORTENINGS = 3
@@ -53,7 +53,7 @@ class Summarizer:
     async def _ask(self) -> None:
         messages = self._talk.request_messages()
         for level in range(SHORTENINGS + 1):
-            request = Request(
+            request = ModelRequest(
                 system=self._talk.head,
                 messages=(*shortened(messages, level=level), self._message((Text(SUMMARY_REQUEST),))),
                 tools=self._dependencies.toolbox.specs,

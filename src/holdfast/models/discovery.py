@@ -11,8 +11,8 @@ import msgspec
 from holdfast.config.provider_catalogue import CatalogueModel
 from holdfast.config.value_types import Secret
 from holdfast.errors import ModelError, ModelGarbage
-from holdfast.models.http_transport import Transport
-from holdfast.models.provider_address import address
+from holdfast.models.http_transport import HttpTransport
+from holdfast.models.provider_address import provider_address
 from holdfast.models.stall_timeout import Deadlines, StallTimeout
 from holdfast.models.wires.stream_json import count_in
 
@@ -33,13 +33,13 @@ _WINDOWS = (
 async def discover(
     base_url: str,
     *,
-    transport: Transport,
+    transport: HttpTransport,
     key: Secret | None = None,
     headers: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT,
 ) -> tuple[CatalogueModel, ...]:
     """The models of a server that speaks the OpenAI protocol. Raises leaves of `ModelError`."""
-    target = address(base_url, "/models")
+    target = provider_address(base_url, "/models")
     sent = {
         "accept": "application/json",
         "accept-encoding": "identity",
@@ -57,7 +57,7 @@ async def discover(
 
 
 async def discover_all(
-    servers: Mapping[str, str], *, transport: Transport, timeout: float = TIMEOUT
+    servers: Mapping[str, str], *, transport: HttpTransport, timeout: float = TIMEOUT
 ) -> dict[str, tuple[CatalogueModel, ...]]:
     """The models of all servers (base URL by provider) that answer in time; the others are left out."""
 

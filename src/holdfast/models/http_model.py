@@ -13,12 +13,12 @@ from holdfast.config.redaction import Redactor
 from holdfast.config.value_types import Headers, Secret
 from holdfast.errors import ModelAuth, ModelGarbage
 from holdfast.models import error_mapping
-from holdfast.models.http_transport import Answer, Transport
-from holdfast.models.protocol import ModelDelta, ModelInfo, Request, UsageReport
-from holdfast.models.provider_address import address
+from holdfast.models.http_transport import HttpTransport, ProviderResponse
+from holdfast.models.protocol import ModelDelta, ModelInfo, ModelRequest, UsageReport
+from holdfast.models.provider_address import provider_address
 from holdfast.models.request_cache import RequestCache, encoded
 from holdfast.models.stall_timeout import Deadlines, StallTimeout
-from holdfast.models.wires.protocol import Reader, Target, Wire
+from holdfast.models.wires.protocol import AnswerReader, Target, Wire
 from holdfast.models.wires.stream_json import cut_off
 from holdfast.schema.sse_parser import SseEvent, SseParser, SseTooLong
 
@@ -43,7 +43,7 @@ class HttpModel:
         *,
         wire: Wire,
         base_url: str,
-        transport: Transport,
+        transport: HttpTransport,
         model: str | None = None,
         key: KeyGetter = no_key,
         on_auth_failure: Callable[[], None] | None = None,
@@ -61,10 +61,10 @@ class HttpModel:
         self._extra = dict(body or {})
         self._deadlines = deadlines or Deadlines()
         provider, _, own_name = info.name.partition("/")
-        host = address(base_url).host
+        host = provider_address(base_url).host
         maker = provider if wire.shares_thoughts else info.name
         self._target = Target(model or own_name, info, host=host, origin=f"{wire.name}:{maker}")
-        self._address = address(base_url, wire.path(self._target))
+        self._address = provider_address(base_url, wire.path(self._target))
         self._memory = RequestCache()
 
     @property
@@ -74,7 +74,7 @@ class HttpModel:
     def __repr__(self) -> str:
         return f"HttpModel({self._info.name!r}, wire={self._wire.name!r}, host={self._target.host!r})"
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         content = encoded(merged(self._wire.body(request, self._target, self._memory), self._extra))
         secret = await self._key()
         redact = Redactor([*self._secrets, *([secret] if secret else ())]).redact
@@ -118,7 +118,7 @@ class HttpModel:
         }
         return headers | {name.lower(): value for name, value in self._headers.items()}
 
-    async def _check(self, answer: Answer, patience: StallTimeout, redact: error_mapping.Redact) -> None:
+    async def _check(self, answer: ProviderResponse, patience: StallTimeout, redact: error_mapping.Redact) -> None:
         """Anything but a stream of events is an error, if only of its content type."""
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if answer.status in _OK and kind in {"text/event-stream", ""}:
@@ -152,7 +152,7 @@ def _events(parser: SseParser, chunk: bytes, size: int, target: Target) -> list[
         raise ModelGarbage(f"{target.host} sent a stream that is no answer: {error}") from None
 
 
-def _ending(parser: SseParser, reader: Reader, target: Target) -> list[ModelDelta]:
+def _ending(parser: SseParser, reader: AnswerReader, target: Target) -> list[ModelDelta]:
     """The stream is over. An event without its closing blank line counts if it can be read; half of one does not."""
     deltas: list[ModelDelta] = []
     try:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import ModelError, ModelGarbage, ModelInvalid, ModelNetwork
 from holdfast.models import error_mapping
-from holdfast.models.provider_address import Address, Network, proxy_for
+from holdfast.models.provider_address import Network, ProviderAddress, proxy_for
 from holdfast.models.stall_timeout import StallTimeout
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _LATE = ("anyio.streams.tls", "anyio._backends._asyncio")
 _log = logging.getLogger(__name__)
 
 
-class Answer:
+class ProviderResponse:
     """A response that is being read."""
 
     def __init__(self, response: httpx2.Response, failed: Callable[[BaseException], ModelError]) -> None:
@@ -84,7 +84,7 @@ class Answer:
         return b"".join(pieces)[:most]
 
 
-class Transport:
+class HttpTransport:
     """The connections to one provider. Opened with the first request; close it with `aclose`."""
 
     def __init__(self, *, network: Network | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -97,19 +97,19 @@ class Transport:
     async def send(
         self,
         method: str,
-        address: Address,
+        address: ProviderAddress,
         *,
         headers: Mapping[str, str],
         content: bytes = b"",
         patience: StallTimeout,
         redact: error_mapping.Redact = str,
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[ProviderResponse]:
         """Ask, and read the answer inside the ``async with``; leaving it closes what was not read."""
 
         def failed(error: BaseException) -> ModelError:
             return _failure(error, address, redact)
 
-        answer = Answer(await self._open(method, address, headers, content, patience, failed), failed)
+        answer = ProviderResponse(await self._open(method, address, headers, content, patience, failed), failed)
         try:
             yield answer
         finally:
@@ -120,7 +120,7 @@ class Transport:
         for pool in pools.values():
             await pool.aclose()
 
-    def error(self, answer: Answer, body: bytes, *, host: str, redact: error_mapping.Redact) -> ModelError:
+    def error(self, answer: ProviderResponse, body: bytes, *, host: str, redact: error_mapping.Redact) -> ModelError:
         """What an answer that is no stream means."""
         return error_mapping.from_response(
             answer.status, answer.headers, body, host=host, now=self._clock(), redact=redact
@@ -129,7 +129,7 @@ class Transport:
     async def _open(
         self,
         method: str,
-        address: Address,
+        address: ProviderAddress,
         headers: Mapping[str, str],
         content: bytes,
         patience: StallTimeout,
@@ -152,7 +152,7 @@ class Transport:
             patience.rest()
         raise failure
 
-    async def _pool(self, address: Address) -> tuple[httpx2.AsyncHTTPTransport, ModuleType]:
+    async def _pool(self, address: ProviderAddress) -> tuple[httpx2.AsyncHTTPTransport, ModuleType]:
         proxy = proxy_for(address, self._network)
         encrypted = address.url.startswith("https:") or (proxy or "").startswith("https:")
         async with self._opening:
@@ -193,7 +193,7 @@ def _open_pool(proxy: str | None, ca_file: str | None, *, encrypted: bool) -> ht
         raise ModelInvalid("a SOCKS proxy needs the 'socksio' package; install it, or change network.proxy") from None
 
 
-def _failure(error: BaseException, address: Address, redact: error_mapping.Redact) -> ModelError:
+def _failure(error: BaseException, address: ProviderAddress, redact: error_mapping.Redact) -> ModelError:
     """Our class for what the library raised. Words of the peer are not repeated, words of the system are."""
     import httpx2
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from holdfast.config.secrets import Keyring
     from holdfast.config.settings import ConfigWire
     from holdfast.config.value_types import Secret
-    from holdfast.models.http_transport import Transport
-    from holdfast.models.model_script import Script
+    from holdfast.models.http_transport import HttpTransport
+    from holdfast.models.model_script import ModelScript
 
 
-class Models:
+class ModelFactory:
     """Opens models and owns their connections: one pool per provider, for all its models. End it with `aclose`."""
 
     def __init__(
@@ -29,13 +29,13 @@ class Models:
         keyring: Keyring,
         *,
         network: Network | None = None,
-        scripts: Mapping[str, Script] | None = None,
+        scripts: Mapping[str, ModelScript] | None = None,
     ) -> None:
         """``scripts``: by the name of the scripted model that says them; without one it only repeats what it hears."""
         self._keyring = keyring
         self._network = network or Network()
         self._scripts = dict(scripts or {})
-        self._transports: dict[str, Transport] = {}
+        self._transports: dict[str, HttpTransport] = {}
 
     def open(self, resolved: ResolvedModel, *, deadlines: Deadlines | None = None) -> Model:
         """The model, ready to be asked. Nothing is sent and no key is fetched before that."""
@@ -52,16 +52,16 @@ class Models:
         for transport in transports.values():
             await transport.aclose()
 
-    def _transport(self, provider: str) -> Transport:
+    def _transport(self, provider: str) -> HttpTransport:
         if provider not in self._transports:
-            from holdfast.models.http_transport import Transport
+            from holdfast.models.http_transport import HttpTransport
 
-            self._transports[provider] = Transport(network=self._network)
+            self._transports[provider] = HttpTransport(network=self._network)
         return self._transports[provider]
 
 
 def open_model(
-    resolved: ResolvedModel, *, keyring: Keyring, transport: Transport, deadlines: Deadlines | None = None
+    resolved: ResolvedModel, *, keyring: Keyring, transport: HttpTransport, deadlines: Deadlines | None = None
 ) -> Model:
     """A model behind HTTP, over connections that somebody else closes."""
     from holdfast.models.http_model import HttpModel

@@ -30,7 +30,7 @@ from holdfast.schema.base import Value
 from holdfast.schema.usage import Usage
 
 
-class Say(Value, frozen=True, tag_field="type", tag="say", forbid_unknown_fields=True):
+class ScriptedText(Value, frozen=True, tag_field="type", tag="say", forbid_unknown_fields=True):
     text: str
     chunk: int = 24
     """Characters per delta; 0 gives it out whole."""
@@ -38,14 +38,14 @@ class Say(Value, frozen=True, tag_field="type", tag="say", forbid_unknown_fields
     """Seconds before each delta."""
 
 
-class Think(Value, frozen=True, tag_field="type", tag="think", forbid_unknown_fields=True):
+class ScriptedReasoning(Value, frozen=True, tag_field="type", tag="think", forbid_unknown_fields=True):
     text: str
     chunk: int = 24
     pace: float = 0.0
     opaque: dict[str, Any] | None = None
 
 
-class Call(Value, frozen=True, tag_field="type", tag="call", forbid_unknown_fields=True):
+class ScriptedCall(Value, frozen=True, tag_field="type", tag="call", forbid_unknown_fields=True):
     """A tool call; several in one answer are parallel ones."""
 
     name: str
@@ -57,17 +57,17 @@ class Call(Value, frozen=True, tag_field="type", tag="call", forbid_unknown_fiel
     pace: float = 0.0
 
 
-class Pause(Value, frozen=True, tag_field="type", tag="pause", forbid_unknown_fields=True):
+class ScriptedPause(Value, frozen=True, tag_field="type", tag="pause", forbid_unknown_fields=True):
     seconds: float
 
 
-class Wait(Value, frozen=True, tag_field="type", tag="wait", forbid_unknown_fields=True):
+class ScriptedWait(Value, frozen=True, tag_field="type", tag="wait", forbid_unknown_fields=True):
     """Until a test releases this barrier; for ever if nobody does."""
 
     barrier: str = "hang"
 
 
-class Fail(Value, frozen=True, tag_field="type", tag="fail", forbid_unknown_fields=True):
+class ScriptedFailure(Value, frozen=True, tag_field="type", tag="fail", forbid_unknown_fields=True):
     """Ends the request with an error of this code: ``rate_limit``, ``overloaded``, ``context``, ``network`` …"""
 
     code: str
@@ -75,23 +75,32 @@ class Fail(Value, frozen=True, tag_field="type", tag="fail", forbid_unknown_fiel
     retry_after: float | None = None
 
 
-class Report(Value, frozen=True, tag_field="type", tag="report", forbid_unknown_fields=True):
+class ScriptedUsage(Value, frozen=True, tag_field="type", tag="report", forbid_unknown_fields=True):
     """Usage, in place of an estimate."""
 
     usage: Usage
 
 
-class End(Value, frozen=True, tag_field="type", tag="end", forbid_unknown_fields=True):
+class ScriptedStop(Value, frozen=True, tag_field="type", tag="end", forbid_unknown_fields=True):
     """Why the answer ends, in place of what follows from it."""
 
     reason: StopReason
     detail: str = ""
 
 
-Act: TypeAlias = Say | Think | Call | Pause | Wait | Fail | Report | End
+ScriptedAct: TypeAlias = (
+    ScriptedText
+    | ScriptedReasoning
+    | ScriptedCall
+    | ScriptedPause
+    | ScriptedWait
+    | ScriptedFailure
+    | ScriptedUsage
+    | ScriptedStop
+)
 
 
-class When(Value, frozen=True, forbid_unknown_fields=True):
+class RuleCondition(Value, frozen=True, forbid_unknown_fields=True):
     """Conditions; what is not said does not matter. Texts are regular expressions, found anywhere."""
 
     step: int | None = None
@@ -110,27 +119,29 @@ class When(Value, frozen=True, forbid_unknown_fields=True):
     """A tool that must be on offer."""
 
 
-class Rule(Value, frozen=True, forbid_unknown_fields=True):
-    do: tuple[Act, ...]
-    when: When = When()
+class ScriptRule(Value, frozen=True, forbid_unknown_fields=True):
+    do: tuple[ScriptedAct, ...]
+    when: RuleCondition = RuleCondition()
     times: int = 0
     """How often it may answer; 0: always."""
 
 
-class Script(Value, frozen=True, forbid_unknown_fields=True):
-    answers: tuple[tuple[Act, ...], ...] = ()
+class ModelScript(Value, frozen=True, forbid_unknown_fields=True):
+    answers: tuple[tuple[ScriptedAct, ...], ...] = ()
     """Used up first, one per request, whatever is asked."""
-    rules: tuple[Rule, ...] = ()
-    fallback: tuple[Act, ...] = (
-        Say("This is the offline demo: no real model is connected, so I can only repeat what you said:\n\n{prompt}"),
+    rules: tuple[ScriptRule, ...] = ()
+    fallback: tuple[ScriptedAct, ...] = (
+        ScriptedText(
+            "This is the offline demo: no real model is connected, so I can only repeat what you said:\n\n{prompt}"
+        ),
     )
 
 
-def read_script(data: bytes, *, name: str) -> Script:
+def read_script(data: bytes, *, name: str) -> ModelScript:
     """A script from TOML, or from JSON if the name ends so. `ConfigError` says where it is wrong."""
     try:
         if name.endswith(".json"):
-            return msgspec.json.decode(data, type=Script)
-        return msgspec.convert(tomllib.loads(data.decode()), Script)
+            return msgspec.json.decode(data, type=ModelScript)
+        return msgspec.convert(tomllib.loads(data.decode()), ModelScript)
     except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the script {name!r} cannot be read: {error}") from None

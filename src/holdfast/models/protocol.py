@@ -17,7 +17,7 @@ from holdfast.schema.usage import Usage
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refused"]
 
 
-class Request(Value, frozen=True):
+class ModelRequest(Value, frozen=True):
     """One step's question. The prefix (system, tools, earlier messages) is byte-stable, so that caches hold."""
 
     system: tuple[str, ...] = ()
@@ -117,5 +117,5 @@ class Model(Protocol):
     @property
     def info(self) -> ModelInfo: ...
 
-    def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Ask once. Closing the generator, or cancelling the task that reads it, closes the connection at once."""

@@ -22,7 +22,7 @@ class Network(Value, frozen=True):
         return f"Network(proxy={'set' if self.proxy else None}, ca_file={self.ca_file!r})"
 
 
-class Address(msgspec.Struct, frozen=True):
+class ProviderAddress(msgspec.Struct, frozen=True):
     """One URL to ask. A password in it is taken out and sent as a header, so that no log can show it."""
 
     url: str
@@ -34,7 +34,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"Address({self.host!r})"
 
 
-def address(base_url: str, path: str = "") -> Address:
+def provider_address(base_url: str, path: str = "") -> ProviderAddress:
     """A path (with its own query) below a base URL (which may have one too)."""
     base = urlsplit(base_url)
     below, _, query = path.partition("?")
@@ -48,10 +48,10 @@ def address(base_url: str, path: str = "") -> Address:
     if base.username or base.password:
         pair = f"{unquote(base.username or '')}:{unquote(base.password or '')}"
         authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return Address(whole, host, authorization)
+    return ProviderAddress(whole, host, authorization)
 
 
-def proxy_for(target: Address, network: Network) -> str | None:
+def proxy_for(target: ProviderAddress, network: Network) -> str | None:
     """The proxy to use; none for this machine and for what ``no_proxy`` names."""
     if not network.proxy or is_loopback(target.host):
         return None

@@ -20,7 +20,7 @@ _LOOSE = 8
 """Items at the end that stay as they are: wires still add to them and mark them."""
 
 
-class Spoken(Protocol):
+class RequestItems(Protocol):
     """A conversation in a wire's own terms, made message by message."""
 
     said: list[Any]
@@ -33,7 +33,7 @@ class Spoken(Protocol):
         """How many of the items will not be looked at again."""
 
 
-S = TypeVar("S", bound=Spoken)
+S = TypeVar("S", bound=RequestItems)
 
 
 class RequestCache:
@@ -56,7 +56,7 @@ class RequestCache:
         self._write(spoken)
         return spoken
 
-    def _write(self, spoken: Spoken) -> None:
+    def _write(self, spoken: RequestItems) -> None:
         said = spoken.said
         upto = min(len(said) - _LOOSE, spoken.settled)
         for place in range(self._written, upto):
@@ -64,7 +64,7 @@ class RequestCache:
         self._written = max(self._written, upto)
 
 
-def spoken_in(messages: tuple[Message, ...], memory: RequestCache | None, begin: Callable[[], S]) -> S:
+def request_items(messages: tuple[Message, ...], memory: RequestCache | None, begin: Callable[[], S]) -> S:
     """With a memory what is new is added to it; without one everything is made now and stays readable."""
     if memory is not None:
         return memory.recall(messages, begin)

@@ -10,16 +10,29 @@ from typing import Any, assert_never
 
 from holdfast import errors
 from holdfast.errors import ConfigError, ModelError
-from holdfast.models.model_script import Act, Call, End, Fail, Pause, Report, Rule, Say, Script, Think, Wait, When
+from holdfast.models.model_script import (
+    ModelScript,
+    RuleCondition,
+    ScriptedAct,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedPause,
+    ScriptedReasoning,
+    ScriptedStop,
+    ScriptedText,
+    ScriptedUsage,
+    ScriptedWait,
+    ScriptRule,
+)
 from holdfast.models.protocol import (
     CallArguments,
     CallEnd,
     CallStart,
     ModelDelta,
     ModelInfo,
+    ModelRequest,
     ReasoningDelta,
     ReasoningEnd,
-    Request,
     Stop,
     TextDelta,
     UsageReport,
@@ -34,7 +47,7 @@ _KEPT_REQUESTS = 1000
 ORIGIN = "scripted"
 
 
-class Situation(Value, frozen=True):
+class ScriptContext(Value, frozen=True):
     """What a script can see of a request."""
 
     step: int
@@ -57,24 +70,26 @@ class ScriptedModel:
 
     def __init__(
         self,
-        script: Script | None = None,
+        script: ModelScript | None = None,
         *,
         info: ModelInfo | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._script = script or Script()
+        self._script = script or ModelScript()
         self._info = info or ModelInfo("offline/demo", context_window=200_000, max_output=32_000)
         self._sleep = sleep
         self._answers = deque(self._script.answers)
         self._used = [0] * len(self._script.rules)
         self._barriers: dict[str, Barrier] = {}
-        self.requests: deque[Request] = deque(maxlen=_KEPT_REQUESTS)
+        self.requests: deque[ModelRequest] = deque(maxlen=_KEPT_REQUESTS)
         _check(self._script)
 
     @classmethod
-    def answering(cls, *answers: str | Act | tuple[Act, ...], info: ModelInfo | None = None) -> ScriptedModel:
+    def answering(
+        cls, *answers: str | ScriptedAct | tuple[ScriptedAct, ...], info: ModelInfo | None = None
+    ) -> ScriptedModel:
         """One answer per request: a text, an act, or several acts."""
-        return cls(Script(answers=tuple(_acts(answer) for answer in answers)), info=info)
+        return cls(ModelScript(answers=tuple(_acts(answer) for answer in answers)), info=info)
 
     @property
     def info(self) -> ModelInfo:
@@ -84,34 +99,34 @@ class ScriptedModel:
         """``await model.barrier("x").reached.wait()``, then ``model.barrier("x").released.set()``."""
         return self._barriers.setdefault(name, Barrier())
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         self.requests.append(request)
-        situation = situation_of(request)
+        situation = script_context(request)
         teller = _Teller(situation)
         for act in self._choose(situation):
             match act:
-                case Pause(seconds=seconds):
+                case ScriptedPause(seconds=seconds):
                     await self._sleep(seconds)
-                case Wait(barrier=name):
+                case ScriptedWait(barrier=name):
                     self.barrier(name).reached.set()
                     await self.barrier(name).released.wait()
-                case Fail():
+                case ScriptedFailure():
                     raise _error(act)
-                case Say() | Think() | Call():
+                case ScriptedText() | ScriptedReasoning() | ScriptedCall():
                     for delta in teller.tell(act):
                         if act.pace:
                             await self._sleep(act.pace)
                         yield delta
-                case Report(usage=usage):
+                case ScriptedUsage(usage=usage):
                     teller.usage = usage
-                case End(reason=reason, detail=detail):
+                case ScriptedStop(reason=reason, detail=detail):
                     teller.stop = Stop(reason, detail)
                 case _:
                     assert_never(act)
         yield UsageReport(teller.usage or _estimate(request, teller.said))
         yield teller.stop or Stop("tool_use" if teller.calls else "end_turn")
 
-    def _choose(self, situation: Situation) -> tuple[Act, ...]:
+    def _choose(self, situation: ScriptContext) -> tuple[ScriptedAct, ...]:
         if self._answers:
             return self._answers.popleft()
         for number, rule in enumerate(self._script.rules):
@@ -124,21 +139,21 @@ class ScriptedModel:
 class _Teller:
     """Turns acts into deltas, and remembers what follows from them."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: ScriptContext) -> None:
         self._situation = situation
         self.calls = 0
         self.said = 0
         self.usage: Usage | None = None
         self.stop: Stop | None = None
 
-    def tell(self, act: Say | Think | Call) -> Iterator[ModelDelta]:
+    def tell(self, act: ScriptedText | ScriptedReasoning | ScriptedCall) -> Iterator[ModelDelta]:
         match act:
-            case Say(text=text, chunk=chunk):
+            case ScriptedText(text=text, chunk=chunk):
                 yield from (TextDelta(piece) for piece in self._cut(filled(text, self._situation), chunk))
-            case Think(text=text, chunk=chunk, opaque=opaque):
+            case ScriptedReasoning(text=text, chunk=chunk, opaque=opaque):
                 yield from (ReasoningDelta(piece) for piece in self._cut(filled(text, self._situation), chunk))
                 yield ReasoningEnd(opaque, ORIGIN)
-            case Call(name=name, arguments=arguments, raw=raw, chunk=chunk):
+            case ScriptedCall(name=name, arguments=arguments, raw=raw, chunk=chunk):
                 index, self.calls = self.calls, self.calls + 1
                 yield CallStart(index, name, act.id)
                 text = raw if raw is not None else as_json(filled(arguments, self._situation))
@@ -151,7 +166,7 @@ class _Teller:
         return (text[start : start + size] for start in range(0, len(text), size))
 
 
-def situation_of(request: Request) -> Situation:
+def script_context(request: ModelRequest) -> ScriptContext:
     """Where a conversation stands: how often the model spoke since the user did, and who said what last."""
     since: list[Message] = []
     prompt = ""
@@ -161,7 +176,7 @@ def situation_of(request: Request) -> Situation:
             break
         since.append(message)
     results = [part for message in since[:1] for part in message.parts if isinstance(part, ToolResult)]
-    return Situation(
+    return ScriptContext(
         step=sum(message.role == "assistant" for message in since),
         prompt=prompt,
         result=results[-1] if results else None,
@@ -170,7 +185,7 @@ def situation_of(request: Request) -> Situation:
     )
 
 
-def holds(when: When, situation: Situation) -> bool:
+def holds(when: RuleCondition, situation: ScriptContext) -> bool:
     """Whether every condition that is said holds."""
     result = situation.result
     return (
@@ -184,7 +199,7 @@ def holds(when: When, situation: Situation) -> bool:
     )
 
 
-def filled(value: Any, situation: Situation) -> Any:
+def filled(value: Any, situation: ScriptContext) -> Any:
     """A text, or every text in a value, with ``{prompt}`` and ``{result}`` put in."""
     match value:
         case str():
@@ -198,13 +213,13 @@ def filled(value: Any, situation: Situation) -> Any:
     return value
 
 
-def _acts(answer: str | Act | tuple[Act, ...]) -> tuple[Act, ...]:
+def _acts(answer: str | ScriptedAct | tuple[ScriptedAct, ...]) -> tuple[ScriptedAct, ...]:
     if isinstance(answer, str):
-        return (Say(answer),)
+        return (ScriptedText(answer),)
     return answer if isinstance(answer, tuple) else (answer,)
 
 
-def _estimate(request: Request, said: int) -> Usage:
+def _estimate(request: ModelRequest, said: int) -> Usage:
     asked = sum(len(block) for block in request.system)
     asked += sum(len(getattr(part, "text", None) or "") for message in request.messages for part in message.parts)
     return Usage(input=asked // _CHARACTERS_PER_TOKEN, output=said // _CHARACTERS_PER_TOKEN, estimated=True)
@@ -214,22 +229,22 @@ def _error_classes() -> dict[str, type[ModelError]]:
     return {kind.code: kind for kind in ModelError.__subclasses__() if kind.__module__ == errors.__name__}
 
 
-def _error(act: Fail) -> ModelError:
+def _error(act: ScriptedFailure) -> ModelError:
     return _error_classes()[act.code](act.message, retry_after=act.retry_after)
 
 
-def _check(script: Script) -> None:
+def _check(script: ModelScript) -> None:
     """A script's mistakes are found when it is loaded, not when it is in the middle of an answer."""
     for rule in script.rules:
         _check_patterns(rule)
     for acts in (*script.answers, *(rule.do for rule in script.rules), script.fallback):
         for act in acts:
-            if isinstance(act, Fail) and act.code not in _error_classes():
+            if isinstance(act, ScriptedFailure) and act.code not in _error_classes():
                 known = ", ".join(sorted(_error_classes()))
                 raise ConfigError(f"a script cannot fail with {act.code!r}; known: {known}")
 
 
-def _check_patterns(rule: Rule) -> None:
+def _check_patterns(rule: ScriptRule) -> None:
     for pattern in (rule.when.prompt, rule.when.result, rule.when.system):
         try:
             re.compile(pattern or "")

@@ -13,8 +13,8 @@ from holdfast.config.file_edit import edit_config
 from holdfast.config.layers import load_config
 from holdfast.errors import BadRequest, ModelError, NotFound
 from holdfast.models.discovery import discover_all
-from holdfast.models.http_transport import Transport
-from holdfast.models.protocol import Request, Stop
+from holdfast.models.http_transport import HttpTransport
+from holdfast.models.protocol import ModelRequest, Stop
 from holdfast.models.provider_address import Network
 from holdfast.schema.api.response_bodies import ProviderTestView
 from holdfast.schema.messages import Message, Text
@@ -50,7 +50,7 @@ class SettingService:
         known = Catalogue(config.settings, env=self._shared.env, stored=stored)
         local = {one.id: one.base_url for one in known.providers() if one.local and one.base_url and one.active}
         network = config.settings.network
-        transport = Transport(network=Network(network.proxy, network.no_proxy, network.ca_file))
+        transport = HttpTransport(network=Network(network.proxy, network.no_proxy, network.ca_file))
         try:
             found = await discover_all(local, transport=transport)
         finally:
@@ -84,7 +84,7 @@ class SettingService:
     async def _ask(self, resolved: ResolvedModel) -> None:
         message = Message("msg_test", "ses_test", "run_test", "user", 1, "", (Text("Answer with the word: ok"),))
         model = self._shared.models.open(resolved)
-        async with aclosing(model.stream(Request(messages=(message,), max_output=64))) as stream:
+        async with aclosing(model.stream(ModelRequest(messages=(message,), max_output=64))) as stream:
             async for delta in stream:
                 if isinstance(delta, Stop):
                     return

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-Wire = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
-WIRES: tuple[Wire, ...] = ("openai-chat", "openai-responses", "anthropic", "gemini")
+WireName = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
+WIRES: tuple[WireName, ...] = ("openai-chat", "openai-responses", "anthropic", "gemini")
 
 
 class Say(msgspec.Struct, frozen=True, tag="say"):
@@ -71,16 +71,16 @@ class Gate(msgspec.Struct, frozen=True, tag="gate"):
     name: str
 
 
-class Bytes(msgspec.Struct, frozen=True, tag="bytes"):
+class RawBytes(msgspec.Struct, frozen=True, tag="bytes"):
     """These bytes as they are: garbage, half a line, a comment."""
 
     data: bytes
 
 
-Piece: TypeAlias = Say | Think | Call | Refuse | Fail | Hang | Gate | Bytes
+Piece: TypeAlias = Say | Think | Call | Refuse | Fail | Hang | Gate | RawBytes
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class TokenCounts(msgspec.Struct, frozen=True):
     """The usage the provider claims."""
 
     input: int = 100
@@ -93,7 +93,7 @@ class Answer(msgspec.Struct, frozen=True):
     """One answer to one request."""
 
     pieces: tuple[Piece, ...] = ()
-    usage: Tokens | None = Tokens()
+    usage: TokenCounts | None = TokenCounts()
     finish: str | None = None
     """The wire's own finish reason; chosen from the pieces when None, left out when empty."""
     status: int = 200

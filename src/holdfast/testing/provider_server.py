@@ -12,18 +12,18 @@ from typing import Any, Self
 import msgspec
 
 from holdfast.testing import provider_wires
-from holdfast.testing.provider_script import WIRES, Answer, Gate, Hang, Wire, text
+from holdfast.testing.provider_script import WIRES, Answer, Gate, Hang, WireName, text
 
-Responder = Callable[["Received"], Answer]
+Responder = Callable[["ReceivedRequest"], Answer]
 
 _MAX_HEAD = 1 << 20
 
 
-class Received(msgspec.Struct, frozen=True):
+class ReceivedRequest(msgspec.Struct, frozen=True):
     """A request as it came in."""
 
     number: int
-    wire: Wire
+    wire: WireName
     path: str
     headers: dict[str, str]
     body: Any
@@ -47,7 +47,7 @@ class TestProvider:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Condition()
         self.models: tuple[str, ...] = ("test-model",)
-        self.requests: list[Received] = []
+        self.requests: list[ReceivedRequest] = []
         self.disconnects: list[int] = []
         """Numbers of the requests whose client left before the answer was complete."""
         self.finished: list[int] = []
@@ -74,7 +74,7 @@ class TestProvider:
         assert self._server, "the provider has not been started"
         return int(self._server.sockets[0].getsockname()[1])
 
-    def url(self, wire: Wire = "openai-chat") -> str:
+    def url(self, wire: WireName = "openai-chat") -> str:
         """The base URL to configure for this wire."""
         return f"http://127.0.0.1:{self.port}/" + ("v1beta" if wire == "gemini" else "v1")
 
@@ -86,7 +86,7 @@ class TestProvider:
         """Let every answer that waits at this gate, now or later, go on."""
         self._gate(gate).set()
 
-    async def wait_for_requests(self, count: int) -> list[Received]:
+    async def wait_for_requests(self, count: int) -> list[ReceivedRequest]:
         """Until so many requests have come in."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.requests) >= count)
@@ -130,19 +130,19 @@ class TestProvider:
         answer = self._answer(received)
         return await self._watched(received, answer, reader, writer)
 
-    def _receive(self, path: str, headers: dict[str, str], body: bytes) -> Received:
+    def _receive(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
         wire = _wire_of(path)
         content = json.loads(body) if body else None
         model = path.rsplit("/", 1)[-1].split(":")[0] if wire == "gemini" else str((content or {}).get("model"))
-        return Received(len(self.requests), wire, path, headers, content, model)
+        return ReceivedRequest(len(self.requests), wire, path, headers, content, model)
 
-    def _answer(self, received: Received) -> Answer:
+    def _answer(self, received: ReceivedRequest) -> Answer:
         if self._respond:
             return self._respond(received)
         return self._answers.pop(0) if self._answers else self._fallback
 
     async def _watched(
-        self, received: Received, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, received: ReceivedRequest, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         """Send the answer, and notice at once when the client leaves meanwhile."""
         sending = asyncio.create_task(self._send(received, answer, writer), name=f"answer:{received.number}")
@@ -159,7 +159,7 @@ class TestProvider:
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
-    async def _send(self, received: Received, answer: Answer, writer: asyncio.StreamWriter) -> None:
+    async def _send(self, received: ReceivedRequest, answer: Answer, writer: asyncio.StreamWriter) -> None:
         if answer.hang_first:
             await asyncio.Event().wait()
         if answer.delay:
@@ -180,7 +180,7 @@ class TestProvider:
         writer.write(body)
         await writer.drain()
 
-    async def _stream(self, received: Received, answer: Answer, writer: asyncio.StreamWriter) -> None:
+    async def _stream(self, received: ReceivedRequest, answer: Answer, writer: asyncio.StreamWriter) -> None:
         sink = _Sink(writer, split=answer.split, drop_after=answer.drop_after)
         for emitted in provider_wires.events(received.wire, answer, model=received.model):
             match emitted:
@@ -256,7 +256,7 @@ def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     return method, path, headers
 
 
-def _wire_of(path: str) -> Wire:
+def _wire_of(path: str) -> WireName:
     plain = path.split("?")[0]
     if plain.endswith("/chat/completions"):
         return "openai-chat"

@@ -9,24 +9,24 @@ from typing import Any, assert_never
 
 from holdfast.testing.provider_script import (
     Answer,
-    Bytes,
     Call,
     Fail,
     Gate,
     Hang,
     Piece,
+    RawBytes,
     Refuse,
     Say,
     Think,
-    Tokens,
-    Wire,
+    TokenCounts,
+    WireName,
 )
 
 Emitted = bytes | Hang | Gate
 """What the server writes next, or what it waits for."""
 
 
-def events(wire: Wire, answer: Answer, *, model: str) -> Iterator[Emitted]:
+def events(wire: WireName, answer: Answer, *, model: str) -> Iterator[Emitted]:
     """The body of a streamed answer, event by event."""
     match wire:
         case "openai-chat":
@@ -41,7 +41,7 @@ def events(wire: Wire, answer: Answer, *, model: str) -> Iterator[Emitted]:
             assert_never(wire)
 
 
-def error_body(wire: Wire, status: int) -> dict[str, Any]:
+def error_body(wire: WireName, status: int) -> dict[str, Any]:
     """The vendor's usual body for this status."""
     words = _ERROR_WORDS.get(status, ("api_error", "internal error"))
     match wire:
@@ -113,7 +113,7 @@ class _Chat:
                 yield self._chunk({"refusal": piece.text})
             case Fail():
                 yield _sse({"error": {"message": piece.message, "type": piece.code, "code": piece.code}})
-            case Bytes():
+            case RawBytes():
                 yield piece.data
             case Hang() | Gate():
                 yield piece
@@ -128,7 +128,7 @@ class _Chat:
         return {**frame, "choices": choices, "usage": usage}
 
 
-def _chat_usage(usage: Tokens) -> dict[str, Any]:
+def _chat_usage(usage: TokenCounts) -> dict[str, Any]:
     prompt = usage.input + usage.cache_read + usage.cache_write
     return {
         "prompt_tokens": prompt,
@@ -172,7 +172,7 @@ class _Responses:
                 yield from self._call(at, piece)
             case Fail():
                 yield self._event("error", code=piece.code, message=piece.message, param=None)
-            case Bytes():
+            case RawBytes():
                 yield piece.data
             case Hang() | Gate():
                 yield piece
@@ -249,7 +249,7 @@ class _Responses:
         }
 
 
-def _responses_usage(usage: Tokens) -> dict[str, Any]:
+def _responses_usage(usage: TokenCounts) -> dict[str, Any]:
     taken = usage.input + usage.cache_read + usage.cache_write
     return {
         "input_tokens": taken,
@@ -302,7 +302,7 @@ class _Anthropic:
                 yield from self._block({"type": "text", "text": ""}, [{"type": "text_delta", "text": piece.text}])
             case Fail():
                 yield self._event("error", error={"type": f"{piece.code}_error", "message": piece.message})
-            case Bytes():
+            case RawBytes():
                 yield piece.data
             case Hang() | Gate():
                 yield piece
@@ -317,7 +317,7 @@ class _Anthropic:
         yield self._event("content_block_stop", index=at)
 
     def _usage(self, output: int) -> dict[str, int]:
-        usage = self.answer.usage or Tokens(input=0)
+        usage = self.answer.usage or TokenCounts(input=0)
         return {
             "input_tokens": usage.input,
             "cache_creation_input_tokens": usage.cache_write,
@@ -358,7 +358,7 @@ class _Gemini:
             case Fail():
                 error = {"code": 503, "message": piece.message, "status": piece.code.upper()}
                 yield _sse({"error": error})
-            case Bytes():
+            case RawBytes():
                 yield piece.data
             case Hang() | Gate():
                 yield piece

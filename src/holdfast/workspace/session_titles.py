@@ -14,7 +14,7 @@ from holdfast.agent.conversation import first_words
 from holdfast.agent.message_builder import MessageBuilder
 from holdfast.errors import HoldfastError
 from holdfast.models.pricing import priced
-from holdfast.models.protocol import Model, Request
+from holdfast.models.protocol import Model, ModelRequest
 from holdfast.schema.events import SessionUpdated
 from holdfast.schema.messages import Message, Text, text_of
 from holdfast.schema.usage import Usage
@@ -95,7 +95,7 @@ class RunTitler:
 async def _ask(model: Model, session_id: str, prompt: str) -> tuple[str, Usage]:
     message = Message("msg_title", session_id, "run_title", "user", 1, "", (Text(prompt[:_MOST_PROMPT]),))
     fold = MessageBuilder(lambda: "call_ignored")
-    async with aclosing(model.stream(Request(system=(_ASK,), messages=(message,), max_output=200))) as stream:
+    async with aclosing(model.stream(ModelRequest(system=(_ASK,), messages=(message,), max_output=200))) as stream:
         async for delta in stream:
             fold.add(delta)
     said = text_of(fold.parts()).strip()

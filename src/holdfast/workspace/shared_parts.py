@@ -11,7 +11,7 @@ from holdfast.config import Keyring, TrustStore
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.locations import Locations
-from holdfast.models.model_factory import Models
+from holdfast.models.model_factory import ModelFactory
 from holdfast.store import Store
 from holdfast.workspace.undo.blob_store import Blobs
 
@@ -21,7 +21,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     hub: Hub
     approvals: Approvals
     keyring: Keyring
-    models: Models
+    models: ModelFactory
     trust: TrustStore
     blobs: Blobs
     locations: Locations

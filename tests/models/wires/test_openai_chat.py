@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ModelContext, ModelError, ModelGarbage, ModelNetwork, ModelOverloaded, ModelRateLimit
-from holdfast.models.protocol import CallEnd, ReasoningEnd, Request
+from holdfast.models.protocol import CallEnd, ModelRequest, ReasoningEnd
 from holdfast.models.wires.openai_chat import OpenAIChat
 from holdfast.schema.messages import Reasoning, Text, ToolCall, ToolResult
 from tests.models.quirks import QUIRKS
@@ -46,7 +46,7 @@ def test_a_stream_that_is_no_answer(body: bytes, expected: type[ModelError]) -> 
         read(WIRE, body)
 
 
-def body_for(host: str, *, model: str = "m", request: Request | None = None) -> dict[str, Any]:
+def body_for(host: str, *, model: str = "m", request: ModelRequest | None = None) -> dict[str, Any]:
     return OpenAIChat().body(request or requests(WIRE)["everything"], target(WIRE, host=host, model=model))
 
 
@@ -97,8 +97,8 @@ def test_reasoning_goes_back_to_the_same_provider_beside_its_calls() -> None:
         message(2, "assistant", thought, called),
         message(3, "tool", ToolResult("call_1", "now", text="1")),
     )
-    same = OpenAIChat().body(Request(messages=asked, tools=TOOLS), target(WIRE))
-    other = OpenAIChat().body(Request(messages=asked, tools=TOOLS), target(WIRE, origin="openai-chat:another"))
+    same = OpenAIChat().body(ModelRequest(messages=asked, tools=TOOLS), target(WIRE))
+    other = OpenAIChat().body(ModelRequest(messages=asked, tools=TOOLS), target(WIRE, origin="openai-chat:another"))
     assert same["messages"][1]["reasoning_content"] == "Hm."
     assert "reasoning_content" not in other["messages"][1]
 
@@ -110,7 +110,7 @@ def test_plain_reasoning_is_left_out_where_no_call_follows() -> None:
         message(2, "assistant", thought, Text("So.")),
         message(3, "user", Text("!")),
     )
-    assert "reasoning_content" not in OpenAIChat().body(Request(messages=asked), target(WIRE))["messages"][1]
+    assert "reasoning_content" not in OpenAIChat().body(ModelRequest(messages=asked), target(WIRE))["messages"][1]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_vendors_that_demand_reasoning_get_it_and_those_that_refuse_it_do_not(
         message(4, "assistant", Text("made by another model")),
         message(5, "user", Text("!")),
     )
-    sent = body_for(host, request=Request(messages=asked))["messages"]
+    sent = body_for(host, request=ModelRequest(messages=asked))["messages"]
     assert [sent[1].get("reasoning_content"), sent[3].get("reasoning_content")] == [own, foreign]
 
 
@@ -155,7 +155,7 @@ def test_reasoning_details_are_joined_and_go_back_whole() -> None:
     assert [end.opaque for end in ends] == [{"details": whole[:1]}, {"details": whole[1:]}]
     parts = [Reasoning(wire=end.wire, opaque=end.opaque) for end in ends]
     asked = (message(1, "user", Text("?")), message(2, "assistant", *parts, Text("So.")))
-    assert OpenAIChat().body(Request(messages=asked), target(WIRE))["messages"][1]["reasoning_details"] == whole
+    assert OpenAIChat().body(ModelRequest(messages=asked), target(WIRE))["messages"][1]["reasoning_details"] == whole
 
 
 def test_what_a_provider_hangs_on_a_call_goes_back_with_it() -> None:
@@ -173,5 +173,5 @@ def test_what_a_provider_hangs_on_a_call_goes_back_with_it() -> None:
         message(2, "assistant", call),
         message(3, "tool", ToolResult("call_1", "now")),
     )
-    sent = OpenAIChat().body(Request(messages=asked, tools=TOOLS), target(WIRE))
+    sent = OpenAIChat().body(ModelRequest(messages=asked, tools=TOOLS), target(WIRE))
     assert sent["messages"][1]["tool_calls"][0]["extra_content"] == extra

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.models.protocol import Request
-from holdfast.models.request_cache import RequestCache, spoken_in
+from holdfast.models.protocol import ModelRequest
+from holdfast.models.request_cache import RequestCache, request_items
 from holdfast.models.wires.anthropic_reader import AnthropicReader
 from holdfast.models.wires.message_parts import CallIds, Piece, arguments, pieces, result_pieces
 from holdfast.models.wires.protocol import Target
@@ -37,7 +37,7 @@ class Anthropic:
             headers["anthropic-beta"] = "interleaved-thinking-2025-05-14"
         return headers
 
-    def body(self, request: Request, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
+    def body(self, request: ModelRequest, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
         max_tokens = request.max_output or target.info.max_output or _DEFAULT_MAX_TOKENS
         body: dict[str, Any] = {"model": target.model, "max_tokens": max_tokens, "stream": True}
         if system := [{"type": "text", "text": text} for text in request.system if text.strip()]:
@@ -49,7 +49,7 @@ class Anthropic:
                     for tool in request.tools
                 ]
             )
-        body["messages"] = spoken_in(request.messages, memory, lambda: _Spoken(target)).messages()
+        body["messages"] = request_items(request.messages, memory, lambda: _Spoken(target)).messages()
         body |= _thinking(request.effort, target, max_tokens=max_tokens)
         if request.output_schema is not None:
             output_config = body.setdefault("output_config", {})

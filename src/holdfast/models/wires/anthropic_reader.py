@@ -22,7 +22,7 @@ from holdfast.models.protocol import (
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.stream_json import (
     JsonReader,
-    Mender,
+    SurrogateJoiner,
     as_json,
     count_in,
     cut_off,
@@ -90,7 +90,7 @@ class _Open:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.mender = Mender()
+        self.mender = SurrogateJoiner()
         self.call = 0
         self.input: object = None
         """Arguments that came whole with the block's start; deltas replace them."""

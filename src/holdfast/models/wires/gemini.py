@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from holdfast.models.protocol import Request
-from holdfast.models.request_cache import RequestCache, spoken_in
+from holdfast.models.protocol import ModelRequest
+from holdfast.models.request_cache import RequestCache, request_items
 from holdfast.models.wires.gemini_reader import GeminiReader
 from holdfast.models.wires.message_parts import CallIds, Piece, arguments, pieces, result_pieces
 from holdfast.models.wires.protocol import Target
@@ -28,7 +28,7 @@ class Gemini:
     def headers(self, key: str | None, target: Target) -> dict[str, str]:
         return {"x-goog-api-key": key} if key else {}
 
-    def body(self, request: Request, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
+    def body(self, request: ModelRequest, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
         body: dict[str, Any] = {}
         if system := [{"text": text} for text in request.system if text.strip()]:
             body["systemInstruction"] = {"parts": system}
@@ -38,7 +38,7 @@ class Gemini:
                 for tool in request.tools
             ]
             body["tools"] = [{"functionDeclarations": declared}]
-        body["contents"] = spoken_in(request.messages, memory, lambda: _Spoken(target)).said
+        body["contents"] = request_items(request.messages, memory, lambda: _Spoken(target)).said
         if settings := _settings(request, target):
             body["generationConfig"] = settings
         return body
@@ -47,7 +47,7 @@ class Gemini:
         return GeminiReader(target)
 
 
-def _settings(request: Request, target: Target) -> dict[str, Any]:
+def _settings(request: ModelRequest, target: Target) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if request.max_output:
         settings["maxOutputTokens"] = request.max_output

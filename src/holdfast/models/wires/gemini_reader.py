@@ -21,7 +21,7 @@ from holdfast.models.protocol import (
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.stream_json import (
     JsonReader,
-    Mender,
+    SurrogateJoiner,
     as_json,
     count_in,
     cut_off,
@@ -79,8 +79,8 @@ _chunks = JsonReader(_Chunk)
 class GeminiReader:
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._text = Mender()
-        self._thought = Mender()
+        self._text = SurrogateJoiner()
+        self._thought = SurrogateJoiner()
         self._thinking = False
         self._calls = 0
         self._finish_reason: str | None = None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from holdfast.models.protocol import Request
-from holdfast.models.request_cache import RequestCache, spoken_in
+from holdfast.models.protocol import ModelRequest
+from holdfast.models.request_cache import RequestCache, request_items
 from holdfast.models.wires.message_parts import CallIds, Piece, arguments, data_url, joined, pieces, result_pieces
-from holdfast.models.wires.openai_chat_reader import ChatReader
+from holdfast.models.wires.openai_chat_reader import OpenAIChatReader
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.stream_json import as_json
 from holdfast.models.wires.strict_schema import is_strict
@@ -63,10 +63,10 @@ class OpenAIChat:
     def headers(self, key: str | None, target: Target) -> dict[str, str]:
         return {"authorization": f"Bearer {key}"} if key else {}
 
-    def body(self, request: Request, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
+    def body(self, request: ModelRequest, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
         quirks = quirks_of(target.host)
         markers = quirks.markers and target.model.startswith("anthropic/")
-        spoken = spoken_in(request.messages, memory, lambda: _Spoken(target, quirks, markers=markers))
+        spoken = request_items(request.messages, memory, lambda: _Spoken(target, quirks, markers=markers))
         body: dict[str, Any] = {"model": target.model, "stream": True}
         body["messages"] = _system(request, markers=markers) + spoken.messages()
         if request.tools:
@@ -83,8 +83,8 @@ class OpenAIChat:
             body["prompt_cache_key"] = request.cache_key
         return body
 
-    def reader(self, target: Target) -> ChatReader:
-        return ChatReader(target)
+    def reader(self, target: Target) -> OpenAIChatReader:
+        return OpenAIChatReader(target)
 
 
 def _effort(effort: str, quirks: Quirks) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _format(schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": "answer", "schema": schema, "strict": is_strict(schema)}
 
 
-def _system(request: Request, *, markers: bool) -> list[dict[str, Any]]:
+def _system(request: ModelRequest, *, markers: bool) -> list[dict[str, Any]]:
     """One message: the templates of local models know no second."""
     text = "\n\n".join(block for block in request.system if block.strip())
     if not text:

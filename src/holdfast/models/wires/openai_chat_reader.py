@@ -28,7 +28,7 @@ from holdfast.models.protocol import (
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.stream_json import (
     JsonReader,
-    Mender,
+    SurrogateJoiner,
     as_json,
     count_in,
     cut_off,
@@ -104,15 +104,15 @@ class _Slot:
         self.named = False
         self.held = ""
         """Arguments that came before the name."""
-        self.mender = Mender()
+        self.mender = SurrogateJoiner()
         self.extra: object = None
 
 
-class ChatReader:
+class OpenAIChatReader:
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._text = Mender()
-        self._thought = Mender()
+        self._text = SurrogateJoiner()
+        self._thought = SurrogateJoiner()
         self._thinking = False
         self._field: str | None = None
         self._details: list[dict[str, Any]] = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.models.protocol import Request
-from holdfast.models.request_cache import RequestCache, spoken_in
+from holdfast.models.protocol import ModelRequest
+from holdfast.models.request_cache import RequestCache, request_items
 from holdfast.models.wires.message_parts import CallIds, Piece, arguments, data_url, pieces, result_pieces
-from holdfast.models.wires.openai_responses_reader import ResponsesReader
+from holdfast.models.wires.openai_responses_reader import OpenAIResponsesReader
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.stream_json import as_json
 from holdfast.models.wires.strict_schema import is_strict
@@ -25,11 +25,11 @@ class OpenAIResponses:
     def headers(self, key: str | None, target: Target) -> dict[str, str]:
         return {"authorization": f"Bearer {key}"} if key else {}
 
-    def body(self, request: Request, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
+    def body(self, request: ModelRequest, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
         body: dict[str, Any] = {"model": target.model, "stream": True, "store": False}
         if instructions := "\n\n".join(block for block in request.system if block.strip()):
             body["instructions"] = instructions
-        body["input"] = spoken_in(request.messages, memory, lambda: _Spoken(target)).said
+        body["input"] = request_items(request.messages, memory, lambda: _Spoken(target)).said
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
         if request.max_output:
@@ -45,8 +45,8 @@ class OpenAIResponses:
             body["prompt_cache_key"] = request.cache_key
         return body
 
-    def reader(self, target: Target) -> ResponsesReader:
-        return ResponsesReader(target)
+    def reader(self, target: Target) -> OpenAIResponsesReader:
+        return OpenAIResponsesReader(target)
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from holdfast.models.protocol import (
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.stream_json import (
     JsonReader,
-    Mender,
+    SurrogateJoiner,
     count_in,
     cut_off,
     json_tree,
@@ -76,14 +76,14 @@ class _Open:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.mender = Mender()
+        self.mender = SurrogateJoiner()
         self.call = 0
         self.size = 0
         """Characters given out, to tell whether the item's end brings more."""
         self.summaries = 0
 
 
-class ResponsesReader:
+class OpenAIResponsesReader:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._open: dict[int, _Open] = {}

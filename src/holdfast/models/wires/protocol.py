@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.models.protocol import ModelDelta, ModelInfo, Request
+from holdfast.models.protocol import ModelDelta, ModelInfo, ModelRequest
 from holdfast.models.request_cache import RequestCache
 from holdfast.schema.sse_parser import SseEvent
 
@@ -26,7 +26,7 @@ class Target(msgspec.Struct, frozen=True):
     """Takes the provider's key out of what the provider says."""
 
 
-class Reader(Protocol):
+class AnswerReader(Protocol):
     """Turns one answer's events into deltas. Raises leaves of `errors.ModelError` and nothing else."""
 
     @property
@@ -52,7 +52,7 @@ class Wire(Protocol):
 
     def headers(self, key: str | None, target: Target) -> dict[str, str]: ...
 
-    def body(self, request: Request, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
+    def body(self, request: ModelRequest, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
         """With a ``memory`` of the conversation so far, only what is new is made; older messages are JSON already."""
 
-    def reader(self, target: Target) -> Reader: ...
+    def reader(self, target: Target) -> AnswerReader: ...

@@ -49,7 +49,7 @@ def _text(data: bytes) -> str:
         return data.decode("utf-8", "replace")
 
 
-class Mender:
+class SurrogateJoiner:
     """Text that comes in pieces, made encodable: a surrogate pair cut in two is joined, a lone one replaced."""
 
     __slots__ = ("_held",)
