@@ -230,7 +230,7 @@ class _RuleBook:
             await asyncio.to_thread(self._save, rules)
 
     def _save(self, rules: tuple[str, ...]) -> None:
-        from holdfast.config.file_edit import edit_config
+        from holdfast.config.config_edit import edit_config
 
         known = load_config(self._locations, env={}).settings.approvals.allow
         edit_config(self._file, {"approvals.allow": [*known, *(rule for rule in rules if rule not in known)]})

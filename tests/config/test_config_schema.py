@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.config import Locations, load_config
 from holdfast.config.config_schema import config_schema, reference, reference_table
-from holdfast.config.setting_decoding import decode
+from holdfast.config.setting_decoder import decode
 
 _DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 _BEGIN, _END = "<!-- generated: keys -->\n", "<!-- end of generated -->"
@@ -25,19 +25,19 @@ def test_the_schema_describes_every_key_and_forbids_all_others() -> None:
         assert table["description"]
         if table is not schema:
             assert all(field["description"] for field in table["properties"].values())
-    limits = schema["$defs"]["Limits"]["properties"]
+    limits = schema["$defs"]["LimitSettings"]["properties"]
     assert limits["max_steps"] == {
         "type": "integer",
         "minimum": 1,
         "default": 200,
-        "description": "Model requests of one run.",
+        "description": "Maximum model requests of one run.",
     }
     assert limits["first_token"]["default"] == "2m"
-    assert schema["$defs"]["Approvals"]["properties"]["mode"]["enum"] == ["accept_edits", "ask", "auto", "plan"]
+    assert schema["$defs"]["ApprovalSettings"]["properties"]["mode"]["enum"] == ["accept_edits", "ask", "auto", "plan"]
     assert schema["$defs"]["LongPrice"]["required"] == ["above"]
 
 
-def test_every_reference_of_the_schema_leads_somewhere() -> None:
+def test_every_reference_of_the_schema_is_defined() -> None:
     schema = config_schema()
     found = set(re.findall(r"'\$ref': '#/\$defs/(\w+)'", repr(schema)))
     assert found == schema["$defs"].keys()

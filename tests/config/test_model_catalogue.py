@@ -11,15 +11,15 @@ from holdfast.config import (
     PROVIDERS,
     Catalogue,
     CatalogueModel,
-    Price,
+    CataloguePrice,
     ResolvedModel,
     Settings,
     resolve_model,
     search_key,
 )
 from holdfast.config.provider_catalogue import CatalogueProvider
-from holdfast.config.setting_checks import configured_secrets, secret_variables
-from holdfast.config.setting_decoding import decode
+from holdfast.config.secrets import configured_secrets, secret_variables
+from holdfast.config.setting_decoder import decode
 from holdfast.config.toml_document import parse_toml
 from holdfast.config.value_types import Secret, Url
 from holdfast.errors import NoModel
@@ -66,7 +66,7 @@ def test_every_built_in_provider_is_complete(name: str) -> None:
     for model in provider.models:
         assert model.name
         assert model.context_window >= model.max_output > 0
-        assert isinstance(model.price, Price)
+        assert isinstance(model.price, CataloguePrice)
         if provider.wire != "scripted":
             assert model.price.output >= model.price.input >= model.price.cache_read >= 0
             assert model.price.long is None or model.price.long.input > model.price.input
@@ -99,36 +99,36 @@ def test_a_built_in_model_needs_only_its_key() -> None:
         max_output=128_000,
         images=True,
         reasoning=("low", "medium", "high", "xhigh", "max"),
-        price=Price(2, 10, 0.1, 2.5),
+        price=CataloguePrice(2, 10, 0.1, 2.5),
     )
     assert KEY["ANTHROPIC_API_KEY"] not in repr(model)
 
 
-def test_a_configured_model_carries_all_that_was_said_of_it() -> None:
+def test_a_configured_model_has_all_its_configured_values() -> None:
     model = catalogue(LOCAL, {"LOCAL_KEY": "k", "TEAM": "t"}).resolve("local/qwen")
     assert (model.wire, model.base_url, model.title) == ("openai-chat", "http://127.0.0.1:8080/v1", "Qwen")
     assert dict(model.headers) == {"X-Team": "tools", "X-Env": "t"}
     assert model.body == {"seed": 1, "top": 3}
     assert (model.context_window, model.max_output, model.reasoning) == (131_072, 8_192, ("low", "high"))
-    assert model.price == Price(input=1, output=2, cache_read=1, cache_write=1)
+    assert model.price == CataloguePrice(input=1, output=2, cache_read=1, cache_write=1)
     assert model.key is not None
     assert model.key.to_config() == "env:LOCAL_KEY"
 
 
-def test_configuration_overrides_the_catalogue_only_where_it_says_something() -> None:
+def test_configuration_overrides_only_the_catalogue_values_that_it_sets() -> None:
     text = "[providers.anthropic.models.claude-haiku-5-5]\nmax_output = 9\nprice.output = 7.0\n"
     model = catalogue(text, KEY).resolve("anthropic/claude-haiku-5-5")
     assert (model.max_output, model.context_window, model.title) == (9, 1_000_000, "Claude Haiku 5.5")
-    assert model.price == Price(input=0.1, output=7.0, cache_read=0.01, cache_write=0.125)
+    assert model.price == CataloguePrice(input=0.1, output=7.0, cache_read=0.01, cache_write=0.125)
 
 
-def test_a_model_newer_than_the_catalogue_is_one_table_away() -> None:
+def test_an_empty_table_adds_a_model_that_is_not_in_the_catalogue() -> None:
     text = '[providers.openai.models."gpt-9"]\n'
     model = catalogue(text, {"OPENAI_API_KEY": "x"}).resolve("openai/gpt-9")
     assert (model.model, model.title, model.context_window, model.price) == ("gpt-9", "gpt-9", 0, None)
 
 
-def test_an_unknown_model_is_named_with_the_ones_there_are() -> None:
+def test_the_error_for_an_unknown_model_lists_known_ones() -> None:
     with pytest.raises(NoModel) as caught:
         catalogue("", KEY).resolve("anthropic/claude-sonet-5-5")
     assert caught.value.message.startswith(
@@ -139,12 +139,12 @@ def test_an_unknown_model_is_named_with_the_ones_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "/", "x", "nobody/x", "anthropic/", "/x", "anthropic", "a/b/c"])
-def test_what_names_no_model_is_no_model(name: str) -> None:
+def test_an_invalid_model_name_is_refused(name: str) -> None:
     with pytest.raises(NoModel, match="is not configured; known:"):
         catalogue("", KEY).resolve(name)
 
 
-def test_a_provider_without_its_key_says_how_to_set_it() -> None:
+def test_the_error_for_a_provider_without_key_says_how_to_set_it() -> None:
     with pytest.raises(NoModel, match="'openai' has no key; set OPENAI_API_KEY or run 'holdfast key set openai'"):
         catalogue("", KEY).resolve("openai/gpt-6-sol")
     with pytest.raises(NoModel, match=r"'azure' has no address; set AZURE_OPENAI_ENDPOINT or providers\.azure"):
@@ -159,11 +159,11 @@ def test_a_stored_key_activates_a_provider_and_a_disabled_one_stays_off() -> Non
         off.resolve("anthropic/claude-sonnet-5-5")
 
 
-def test_an_id_alone_is_enough_where_only_one_active_provider_has_it() -> None:
+def test_an_id_alone_is_enough_if_only_one_active_provider_has_it() -> None:
     assert catalogue("", KEY).resolve("claude-haiku-5-5").name == "anthropic/claude-haiku-5-5"
 
 
-def test_providers_with_more_models_than_can_be_listed_pass_any_id_on() -> None:
+def test_providers_with_unlisted_models_pass_any_id_on() -> None:
     model = catalogue("", {"OPENROUTER_API_KEY": "x"}).resolve("openrouter/some/new-model:free")
     assert (model.provider, model.model, model.price) == ("openrouter", "some/new-model:free", None)
 
@@ -191,17 +191,17 @@ def test_an_address_may_come_from_the_usual_variable(name: str, env: dict[str, s
 
 def test_a_local_model_costs_nothing_and_needs_no_key() -> None:
     model = catalogue("").resolve("ollama/qwen3:8b")
-    assert (model.key, model.price, model.local) == (None, Price(), True)
+    assert (model.key, model.price, model.local) == (None, CataloguePrice(), True)
 
 
-def test_what_local_servers_have_is_known_once_it_was_discovered() -> None:
+def test_discovered_models_of_local_servers_can_be_resolved() -> None:
     found = catalogue("", discovered={"ollama": [CatalogueModel("qwen3:8b", context_window=40_960)]})
     assert found.resolve("ollama/qwen3:8b").context_window == 40_960
     assert "ollama/qwen3:8b" in [model.name for model in found.models()]
     assert found.large().name == "ollama/qwen3:8b"
 
 
-def test_the_demo_is_always_there_and_never_chosen_by_itself() -> None:
+def test_the_demo_model_always_exists_and_is_never_a_default() -> None:
     assert catalogue("").resolve("offline/demo").wire == "scripted"
     with pytest.raises(NoModel, match="--model offline/demo"):
         catalogue("").large()
@@ -220,9 +220,7 @@ def test_the_demo_is_always_there_and_never_chosen_by_itself() -> None:
         ("models.small = 'offline/demo'", KEY, "anthropic/claude-sonnet-5-5", "offline/demo"),
     ],
 )
-def test_without_a_choice_a_model_is_chosen_from_the_active_providers(
-    text: str, env: dict[str, str], large: str, small: str
-) -> None:
+def test_default_models_come_from_the_active_providers(text: str, env: dict[str, str], large: str, small: str) -> None:
     found = catalogue(text, env)
     assert (found.large().name, found.small().name) == (large, small)
 
@@ -238,7 +236,7 @@ def test_a_configured_model_that_cannot_be_used_is_not_silently_replaced() -> No
 
 
 @pytest.mark.promise("W8")
-def test_every_variable_that_holds_a_key_is_named_for_removal() -> None:
+def test_secret_variables_include_every_variable_that_holds_a_key() -> None:
     names = secret_variables(settings(LOCAL + '[web_search]\nprovider = "brave"\napi_key = "env:SEARCH"\n'))
     assert {"ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "LOCAL_KEY", "SEARCH", "HOLDFAST_TOKEN", "TAVILY_API_KEY"} <= names
     assert not {"PATH", "TEAM"} & names
@@ -246,7 +244,7 @@ def test_every_variable_that_holds_a_key_is_named_for_removal() -> None:
     assert "WHO" in secret_variables(settings(header))
 
 
-def test_secrets_that_stand_in_the_configuration_are_known_for_redaction() -> None:
+def test_configured_secrets_include_every_secret_in_the_configuration() -> None:
     text = """
     network.proxy = "http://me:proxy%20pass@p.test:1"
     [providers.anthropic]
@@ -261,7 +259,7 @@ def test_secrets_that_stand_in_the_configuration_are_known_for_redaction() -> No
     }
 
 
-def test_the_key_for_web_search_is_found_like_any_other() -> None:
+def test_the_key_for_web_search_is_found_like_a_providers_key() -> None:
     def where(text: str, env: dict[str, str], stored: set[str]) -> str | None:
         found = search_key(settings(text), env=env, stored=stored)
         return found.to_config() if found else None
@@ -273,6 +271,6 @@ def test_the_key_for_web_search_is_found_like_any_other() -> None:
     assert where("", {"BRAVE_API_KEY": "x"}, {"brave"}) is None
 
 
-def test_a_provider_is_a_value_of_data_only() -> None:
+def test_the_catalogue_survives_a_json_round_trip() -> None:
     assert all(isinstance(provider, CatalogueProvider) for provider in PROVIDERS.values())
     assert msgspec.json.decode(msgspec.json.encode(PROVIDERS), type=dict[str, CatalogueProvider]) == PROVIDERS

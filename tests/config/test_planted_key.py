@@ -53,7 +53,7 @@ def load(locations: Locations, text: str) -> Config:
 
 
 @pytest.mark.promise("W8")
-def test_nothing_that_is_shown_of_a_configuration_has_the_key(locations: Locations) -> None:
+def test_no_display_of_a_configuration_contains_the_key(locations: Locations) -> None:
     config = load(locations, EVERYWHERE)
     catalogue = Catalogue(config.settings, env={"OPENAI_API_KEY": PLANTED}, stored={"gemini"})
     shown = [
@@ -65,7 +65,7 @@ def test_nothing_that_is_shown_of_a_configuration_has_the_key(locations: Locatio
 
 
 @pytest.mark.promise("W8")
-async def test_everything_that_leaves_is_redacted_once_the_configuration_is_loaded(locations: Locations) -> None:
+async def test_all_output_is_redacted_once_the_configuration_is_loaded(locations: Locations) -> None:
     config = await asyncio.to_thread(load, locations, EVERYWHERE)
     store = SecretStore(locations.secrets_file)
     await asyncio.to_thread(store.put, "gemini", Secret("stored-9876543210"))
@@ -95,7 +95,7 @@ async def test_everything_that_leaves_is_redacted_once_the_configuration_is_load
         f'[mcp.x]\nenv = {{ TOKEN = "{PLANTED}" }}',
     ],
 )
-def test_no_error_about_a_file_repeats_a_key_that_stands_in_it(locations: Locations, text: str) -> None:
+def test_no_error_about_a_file_repeats_a_key_in_it(locations: Locations, text: str) -> None:
     with pytest.raises(HoldfastError) as caught:
         load(locations, text)
     formatted = "".join(traceback.format_exception(caught.value))

@@ -36,18 +36,18 @@ def test_text_without_a_secret_is_the_same_text() -> None:
     assert in_pieces(redactor(), ["a", "b"]) == "ab"
 
 
-def test_overlapping_secrets_leave_no_rest() -> None:
+def test_overlapping_secrets_are_removed_completely() -> None:
     found = redactor("abcdefgh12", "gh12ijklmn", "abcdefgh")
     assert found.redact("<abcdefgh12ijklmn>") == f"<{MARK}>"
     assert found.redact("<abcdefgh>") == f"<{MARK}>"
 
 
-def test_a_short_secret_is_left_alone() -> None:
+def test_a_short_secret_is_not_redacted() -> None:
     assert redactor("none", "x").redact("none of x") == "none of x"
     assert not redactor("none")
 
 
-def test_a_secret_is_found_as_json_and_addresses_write_it() -> None:
+def test_a_secret_is_found_escaped_for_json_and_for_addresses() -> None:
     odd = 'p@ss"wörd\\ +/&'
     found = redactor(odd)
     assert found.redact_bytes(encode({"key": odd})) == encode({"key": MARK})
@@ -55,7 +55,7 @@ def test_a_secret_is_found_as_json_and_addresses_write_it() -> None:
     assert found.redact("k=p%40ss%22w%C3%B6rd%5C+%2B%2F%26") == f"k={MARK}"
 
 
-def test_a_redactor_shows_nothing() -> None:
+def test_a_redactors_repr_shows_no_secret() -> None:
     assert PLANTED not in repr(redactor(PLANTED))
     assert PLANTED not in repr(redactor(PLANTED).stream())
 
@@ -64,7 +64,7 @@ def test_a_redactor_shows_nothing() -> None:
     secrets=st.lists(st.text("ab", min_size=8, max_size=11), min_size=1, max_size=3),
     data=st.data(),
 )
-def test_any_cutting_of_a_text_gives_what_the_whole_gives(secrets: list[str], data: st.DataObject) -> None:
+def test_redacting_pieces_equals_redacting_the_whole_text(secrets: list[str], data: st.DataObject) -> None:
     part = st.sampled_from(secrets) | st.text("abc", max_size=4)
     text = "".join(data.draw(st.lists(part, max_size=8)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
@@ -75,11 +75,11 @@ def test_any_cutting_of_a_text_gives_what_the_whole_gives(secrets: list[str], da
 
 
 @given(st.text(), st.text(min_size=8))
-def test_no_text_and_no_secret_breaks_it(text: str, secret: str) -> None:
+def test_redaction_accepts_any_text_and_any_secret(text: str, secret: str) -> None:
     assert secret not in redactor(secret).redact(text + secret + text).replace(MARK, "")
 
 
-def test_only_what_may_be_a_secret_is_held_back() -> None:
+def test_only_a_possible_start_of_a_secret_is_held_back() -> None:
     stream = redactor(PLANTED).stream()
     assert stream.feed("hello sk") == "hello "
     assert stream.feed("y") == "sky"

@@ -36,7 +36,7 @@ def source(text: str) -> KeySource:
 
 
 @pytest.mark.promise("W8")
-def test_a_stored_key_is_in_a_file_that_only_its_owner_reads(store: SecretStore, file: Path) -> None:
+def test_the_key_file_is_private(store: SecretStore, file: Path) -> None:
     store.put("anthropic", Secret(f" {PLANTED}\n"))
     assert store.read() == {"anthropic": Secret(PLANTED)}
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -54,7 +54,7 @@ def test_a_key_can_be_replaced_and_removed(store: SecretStore) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o777, 0o610])
-def test_a_key_file_that_others_can_read_is_refused_with_the_way_to_mend_it(
+def test_a_key_file_that_others_can_read_is_refused_with_the_command_that_fixes_it(
     store: SecretStore, file: Path, mode: int
 ) -> None:
     store.put("anthropic", Secret(PLANTED))
@@ -77,7 +77,7 @@ def test_a_damaged_key_file_is_named_and_not_shown(store: SecretStore, file: Pat
 
 
 @pytest.mark.parametrize("key", ["", "  \n", "two\nlines", "nul\0", "x" * 70_000, "ключ"])
-def test_what_cannot_be_a_key_is_not_stored(store: SecretStore, file: Path, key: str) -> None:
+def test_an_invalid_key_is_not_stored(store: SecretStore, file: Path, key: str) -> None:
     with pytest.raises(ConfigError, match="the key for 'anthropic' cannot be stored") as caught:
         store.put("anthropic", Secret(key))
     assert not key.strip() or key not in caught.value.message
@@ -85,8 +85,8 @@ def test_what_cannot_be_a_key_is_not_stored(store: SecretStore, file: Path, key:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a/b"])
-def test_a_key_needs_a_providers_name(store: SecretStore, name: str) -> None:
-    with pytest.raises(ConfigError, match="is no name of a provider"):
+def test_a_key_needs_a_valid_provider_name(store: SecretStore, name: str) -> None:
+    with pytest.raises(ConfigError, match="is not a valid provider name"):
         store.put(name, Secret(PLANTED))
 
 
@@ -103,7 +103,7 @@ def test_a_failed_write_leaves_the_old_keys(store: SecretStore, file: Path, monk
     assert sorted(path.name for path in file.parent.iterdir()) == ["secrets.json"]
 
 
-async def test_a_key_is_found_wherever_it_is(store: SecretStore, tmp_path: Path) -> None:
+async def test_a_key_is_fetched_from_each_kind_of_source(store: SecretStore, tmp_path: Path) -> None:
     await asyncio.to_thread(store.put, "anthropic", Secret("from-the-store"))
     key_file = tmp_path / "key"
     key_file.write_text("from-the-file\n")
@@ -125,23 +125,23 @@ async def test_a_key_is_found_wherever_it_is(store: SecretStore, tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("env:NOT_SET", "no key from 'env:NOT_SET': there is no key in it"),
+        ("env:NOT_SET", "no key from 'env:NOT_SET': it is empty"),
         ("file:/nowhere/key", "the key file '/nowhere/key' does not exist"),
         ("cmd:exit 3", "the key command 'exit 3' ended with status 3; run it in a shell to see why"),
-        ("cmd:true", "there is no key in it"),
-        ("cmd:printf 'two\\nlines'", "a key is one line of plain characters"),
-        ("cmd:yes", "a key is one line"),
+        ("cmd:true", "it is empty"),
+        ("cmd:printf 'two\\nlines'", "a key must be one line of printable ASCII"),
+        ("cmd:yes", "a key must be one line"),
         (f"cmd:echo {PLANTED[:5]} >&2; exit 1", "ended with status 1"),
     ],
 )
-async def test_a_key_that_is_not_there_says_what_to_do(store: SecretStore, text: str, message: str) -> None:
+async def test_the_error_for_a_missing_key_says_what_to_do(store: SecretStore, text: str, message: str) -> None:
     with pytest.raises(ModelAuth) as caught:
         await keyring(store).resolve(source(text))
     assert message in caught.value.message
     assert caught.value.code == "auth"
 
 
-async def test_a_command_that_prints_a_key_and_fails_shows_neither(store: SecretStore, tmp_path: Path) -> None:
+async def test_the_error_of_a_failed_key_command_does_not_show_its_output(store: SecretStore, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(f"echo {PLANTED}; echo {PLANTED} >&2; exit 1")
     with pytest.raises(ModelAuth) as caught:
@@ -149,7 +149,7 @@ async def test_a_command_that_prints_a_key_and_fails_shows_neither(store: Secret
     assert PLANTED not in f"{caught.value!r} {caught.value.detail} {caught.value.__cause__} {caught.value.__context__}"
 
 
-async def test_a_command_that_hangs_is_ended_with_all_it_started(store: SecretStore, tmp_path: Path) -> None:
+async def test_a_key_command_that_hangs_is_killed_with_its_children(store: SecretStore, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     command = f"sleep 600 & echo $! > {pid_file}; wait"
     with pytest.raises(ModelAuth, match=r"took longer than 0\.2 s"):
@@ -157,7 +157,7 @@ async def test_a_command_that_hangs_is_ended_with_all_it_started(store: SecretSt
     await gone(int(pid_file.read_text()))
 
 
-async def test_a_command_ends_when_its_caller_is_cancelled(store: SecretStore, tmp_path: Path) -> None:
+async def test_a_key_command_ends_when_its_caller_is_cancelled(store: SecretStore, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     os.mkfifo(pid_file)
     task = asyncio.create_task(keyring(store).resolve(source(f"cmd:echo $$ > {pid_file}; exec sleep 600")))
@@ -180,7 +180,7 @@ async def gone(pid: int) -> None:
         await asyncio.to_thread(time.sleep, 0.01)
 
 
-async def test_a_command_is_asked_once_until_its_key_was_refused(store: SecretStore, tmp_path: Path) -> None:
+async def test_a_key_command_runs_once_until_its_key_is_refused(store: SecretStore, tmp_path: Path) -> None:
     counter = tmp_path / "count"
     command = source(f"cmd:echo x >> {counter}; echo key-$(wc -l < {counter})-long")
     ring = keyring(store)
@@ -198,7 +198,7 @@ async def test_stored_keys_are_redacted_before_any_is_used(store: SecretStore) -
     assert ring.known_secrets() == {Secret(PLANTED)}
 
 
-async def test_a_key_file_of_the_users_own_must_be_private_too(store: SecretStore, tmp_path: Path) -> None:
+async def test_a_file_named_as_key_source_must_be_private_too(store: SecretStore, tmp_path: Path) -> None:
     key_file = tmp_path / "key"
     key_file.write_text(PLANTED)
     key_file.chmod(0o644)
@@ -206,7 +206,7 @@ async def test_a_key_file_of_the_users_own_must_be_private_too(store: SecretStor
         await keyring(store).resolve(source(f"file:{key_file}"))
 
 
-def test_a_configured_source_beats_the_usual_variable_and_that_beats_the_stored_key() -> None:
+def test_a_configured_source_precedes_the_usual_variable_and_that_precedes_the_stored_key() -> None:
     def where(configured: str | None, env: dict[str, str], stored: set[str]) -> str | None:
         found = find_source(
             source(configured) if configured else None, name="p", variables=("A", "B"), env=env, stored=stored

@@ -46,20 +46,20 @@ item = 1
         (("x",), None),
     ],
 )
-def test_a_key_is_found_in_its_line(key: tuple[str, ...], line: int | None) -> None:
+def test_the_line_of_a_key_is_found(key: tuple[str, ...], line: int | None) -> None:
     assert KeyLines(DOCUMENT).of(key) == line
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=5).map(tuple))
-def test_a_key_survives_being_written_and_read(path: tuple[str, ...]) -> None:
+def test_a_formatted_key_parses_to_the_same_path(path: tuple[str, ...]) -> None:
     if any(0xD800 <= ord(character) <= 0xDFFF for part in path for character in part):
         return
     assert parse_key(format_key(path)) == path
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", "a..b", "a b", "[a]", "a = 1\nb", "#", "a." * 40 + "a"])
-def test_what_is_no_key_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no key"):
+def test_an_invalid_key_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a key"):
         parse_key(text)
 
 
@@ -85,12 +85,12 @@ def test_a_hostile_text_gets_a_clear_error(text: str, message: str, line: int | 
 
 
 @given(st.text(max_size=200))
-def test_no_text_breaks_the_parser_or_the_search_for_lines(text: str) -> None:
+def test_the_parser_and_the_line_search_accept_any_text(text: str) -> None:
     KeyLines(text).of(("a", "b"))
     with suppress(TomlError):
         assert isinstance(parse_toml(text), dict)
 
 
-def test_prose_with_many_full_stops_is_no_deep_key() -> None:
+def test_prose_with_many_full_stops_is_not_a_deep_key() -> None:
     prose = "One thing. " * 200 + "." * 200
     assert parse_toml(f'prompt = "{prose}"')["prompt"] == prose

@@ -25,12 +25,12 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.promise("W1")
-def test_nothing_is_trusted_before_somebody_said_so(store: TrustStore, place: Path) -> None:
+def test_nothing_is_trusted_at_first(store: TrustStore, place: Path) -> None:
     assert not store.is_trusted(place)
     assert store.directories() == ()
 
 
-def test_trust_covers_what_is_below_and_nothing_beside_or_above(store: TrustStore, place: Path) -> None:
+def test_trust_covers_directories_below_but_not_beside_or_above(store: TrustStore, place: Path) -> None:
     (place.parent / "place-2").mkdir()
     assert store.trust(place) == place
     assert store.is_trusted(place)
@@ -40,7 +40,7 @@ def test_trust_covers_what_is_below_and_nothing_beside_or_above(store: TrustStor
     assert store.covering(place / "below") == place
 
 
-def test_a_link_cannot_borrow_trust_and_a_way_through_a_link_keeps_it(store: TrustStore, place: Path) -> None:
+def test_trust_follows_the_target_of_a_link(store: TrustStore, place: Path) -> None:
     outside = place.parent / "outside"
     outside.mkdir()
     (place / "out").symlink_to(outside)
@@ -51,26 +51,26 @@ def test_a_link_cannot_borrow_trust_and_a_way_through_a_link_keeps_it(store: Tru
     assert store.is_trusted(place.parent / "in" / "below")
 
 
-def test_trust_can_be_taken_back(store: TrustStore, place: Path) -> None:
+def test_trust_can_be_revoked(store: TrustStore, place: Path) -> None:
     store.trust(place)
     assert store.revoke(place) is None
     assert not store.is_trusted(place)
     assert store.revoke(place) is None
 
 
-def test_revoking_a_directory_takes_what_is_below_along(store: TrustStore, place: Path) -> None:
+def test_revoking_a_directory_also_revokes_those_below(store: TrustStore, place: Path) -> None:
     store.trust(place / "below")
     store.revoke(place)
     assert not store.is_trusted(place / "below")
 
 
-def test_revoking_below_a_trusted_directory_says_what_still_covers_it(store: TrustStore, place: Path) -> None:
+def test_revoking_below_a_trusted_directory_returns_that_directory(store: TrustStore, place: Path) -> None:
     store.trust(place)
     assert store.revoke(place / "below") == place
     assert store.is_trusted(place / "below")
 
 
-def test_a_directory_that_is_gone_can_be_revoked_but_not_trusted(store: TrustStore, place: Path) -> None:
+def test_a_deleted_directory_can_be_revoked_but_not_trusted(store: TrustStore, place: Path) -> None:
     store.trust(place / "below")
     (place / "below").rmdir()
     store.revoke(place / "below")
@@ -79,12 +79,12 @@ def test_a_directory_that_is_gone_can_be_revoked_but_not_trusted(store: TrustSto
         store.trust(place / "below")
 
 
-def test_the_root_of_everything_cannot_be_trusted(store: TrustStore) -> None:
-    with pytest.raises(ConfigError, match="would cover every directory"):
+def test_the_root_directory_cannot_be_trusted(store: TrustStore) -> None:
+    with pytest.raises(ConfigError, match="contains every directory"):
         store.trust(Path("/"))
 
 
-def test_a_list_that_others_can_change_is_not_believed(store: TrustStore, place: Path, tmp_path: Path) -> None:
+def test_a_trust_file_that_others_can_change_is_refused(store: TrustStore, place: Path, tmp_path: Path) -> None:
     store.trust(place)
     file = tmp_path / "data" / "trust.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -94,7 +94,7 @@ def test_a_list_that_others_can_change_is_not_believed(store: TrustStore, place:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"directories": 3}', b"\xff\xfe", b'{"directories": [1]}'])
-def test_a_damaged_list_trusts_nothing_and_says_so(store: TrustStore, tmp_path: Path, data: bytes) -> None:
+def test_a_damaged_trust_file_is_an_error_and_trusts_nothing(store: TrustStore, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "trust.json").write_bytes(data)
     (tmp_path / "data" / "trust.json").chmod(0o600)
@@ -102,7 +102,7 @@ def test_a_damaged_list_trusts_nothing_and_says_so(store: TrustStore, tmp_path: 
         store.is_trusted(tmp_path)
 
 
-def test_many_writers_at_once_lose_nothing(store: TrustStore, place: Path, tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing(store: TrustStore, place: Path, tmp_path: Path) -> None:
     places = [place / str(number) for number in range(20)]
     for directory in places:
         directory.mkdir()

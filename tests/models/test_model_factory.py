@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.config.model_catalogue import Catalogue, resolve_model
 from holdfast.config.secrets import Keyring, SecretStore
-from holdfast.config.settings import LongPrice, ModelSettings, PriceSettings, Provider, Settings
+from holdfast.config.settings import LongPrice, ModelSettings, PriceSettings, ProviderSettings, Settings
 from holdfast.config.value_types import Headers, KeySource, Url
 from holdfast.errors import ModelAuth
 from holdfast.models.model_factory import ModelFactory, info_of, wire_named
@@ -44,7 +44,7 @@ def settings(wire: Any, url: str) -> Settings:
     own = ModelSettings(
         context_window=1000, max_output=100, images=True, reasoning=("low",), price=price, body={"b": 2}
     )
-    provider = Provider(
+    provider = ProviderSettings(
         wire=wire,
         base_url=Url(url),
         api_key=KeySource.from_config("env:LOCAL_KEY"),
@@ -105,7 +105,7 @@ async def test_models_of_one_provider_share_its_connections(models: ModelFactory
 async def test_a_missing_key_says_what_to_do_before_anything_is_sent(models: ModelFactory) -> None:
     async with TestProvider() as provider:
         config = settings("anthropic", provider.url("anthropic"))
-        own = Provider(
+        own = ProviderSettings(
             wire="anthropic", base_url=config.providers["local"].base_url, api_key=KeySource.from_config("env:NO_KEY")
         )
         resolved = Catalogue(Settings(providers={"local": own}), env={"NO_KEY": "x"}).resolve("local/any")
@@ -118,7 +118,7 @@ async def test_a_key_from_a_command_is_asked_for_again_when_it_was_refused(tmp_p
     count = tmp_path / "count"
     command = f"cmd:echo x >> {count}; echo sk-from-command-$(wc -l < {count} | tr -d ' ')"
     async with TestProvider([text("a"), Answer(status=401), text("b")]) as provider:
-        own = Provider(wire="openai-chat", base_url=Url(provider.url()), api_key=KeySource.from_config(command))
+        own = ProviderSettings(wire="openai-chat", base_url=Url(provider.url()), api_key=KeySource.from_config(command))
         resolved = Catalogue(Settings(providers={"own": own}), env={}).resolve("own/m")
         models = ModelFactory(Keyring(SecretStore(tmp_path / "keys.json"), env={"PATH": "/usr/bin:/bin"}))
         model = models.open(resolved)
@@ -134,7 +134,7 @@ async def test_a_key_from_a_command_is_asked_for_again_when_it_was_refused(tmp_p
 async def test_a_proxy_is_used_for_what_is_not_on_this_machine(keyring: Keyring) -> None:
     async with TestProvider([text("through the proxy")]) as proxy:
         models = ModelFactory(keyring, network=Network(proxy=f"http://127.0.0.1:{proxy.port}"))
-        own = Provider(wire="openai-chat", base_url=Url("http://model.invalid/v1"))
+        own = ProviderSettings(wire="openai-chat", base_url=Url("http://model.invalid/v1"))
         resolved = Catalogue(Settings(providers={"far": own}), env={}).resolve("far/m")
         assert (await asked(models.open(resolved)))["text"] == "through the proxy"
         assert proxy.requests[0].path == "http://model.invalid/v1/chat/completions"

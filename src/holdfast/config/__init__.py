@@ -1,28 +1,26 @@
-"""Configuration: where things live, what is set and by whom, which models there are, whom to trust with what.
+"""Configuration: settings and their origins, the model catalogue, keys and redaction, trusted directories.
 
 The contract:
 
-- `load_config` joins the layers into frozen, typed `Settings`; each value knows its origin, and everything wrong is
-  said at once, with file, line, key and the nearest known name.
-- A project's file counts only after its directory is trusted, never names a key, never sends one elsewhere, never
-  takes a rule away that the user made.
-- A key is a `Secret` from the moment it is read: no repr, message or log shows it. `Keyring` is the one place that
-  fetches keys, and its `redactor` takes what it saw out of everything that leaves.
-- Files are written whole or not at all, and changes by several processes follow one another.
+- `load_config` joins the layers into frozen, typed `Settings`. Each value has an origin. All problems are reported at
+  once, with file, line, key and the nearest known name.
+- A project's file is read only after its directory is trusted. It cannot name a key, send one elsewhere, or remove one
+  of the user's rules.
+- A key is a `Secret` from the moment it is read: no repr, message or log shows it. `Keyring` is the only place that
+  fetches keys, and its `redactor` removes them from everything that leaves the server.
+- Files are written atomically, and changes by several processes are serialised.
 
-What it does not know: HTTP (discovery is `models/`'s), sessions and runs, and what approval rules mean. Reading and
-writing block on small files; code on the event loop calls them in a thread. `schema` and `edit` are imported by who
-needs them.
+This package does not know HTTP (`models/` discovers local models), sessions, runs, or the meaning of approval rules.
+Reading and writing files blocks; code on the event loop calls it in a thread. `config_schema` and `config_edit` are not
+imported here, because few commands need them.
 """
 
-from holdfast.config.layers import Config, load_config, plain
+from holdfast.config.config_loader import Config, load_config, plain
 from holdfast.config.model_catalogue import ActiveProvider, Catalogue, ResolvedModel, resolve_model, search_key
-from holdfast.config.project_settings import project_files
-from holdfast.config.provider_catalogue import PROVIDERS, CatalogueModel, CatalogueProvider, Price
+from holdfast.config.provider_catalogue import PROVIDERS, CatalogueModel, CataloguePrice, CatalogueProvider
 from holdfast.config.redaction import Redactor, StreamRedactor
-from holdfast.config.secrets import Keyring, SecretStore, find_source
-from holdfast.config.setting_checks import configured_secrets, secret_variables
-from holdfast.config.setting_sources import Origin
+from holdfast.config.secrets import Keyring, SecretStore, configured_secrets, find_source, secret_variables
+from holdfast.config.setting_layers import Origin, project_files
 from holdfast.config.settings import Settings
 from holdfast.config.trust import TrustStore
 from holdfast.config.value_types import Duration, KeySource, Secret, format_duration, parse_duration
@@ -33,6 +31,7 @@ __all__ = [
     "ActiveProvider",
     "Catalogue",
     "CatalogueModel",
+    "CataloguePrice",
     "CatalogueProvider",
     "Config",
     "Duration",
@@ -40,7 +39,6 @@ __all__ = [
     "Keyring",
     "Locations",
     "Origin",
-    "Price",
     "Redactor",
     "ResolvedModel",
     "Secret",

@@ -1,4 +1,4 @@
-"""The configuration described from its types: as JSON Schema for editors, as a table for people."""
+"""The reference of the configuration, made from its types: JSON Schema for editors, a Markdown table for people."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from holdfast.config.layers import plain
-from holdfast.config.setting_decoding import Field, fields_of, is_table, table_in
+from holdfast.config.config_loader import plain
+from holdfast.config.setting_decoder import SettingField, fields_of, is_table, table_in
 from holdfast.config.settings import Settings, Table
 from holdfast.config.toml_document import KeyPath, format_key
 from holdfast.config.value_types import Duration, KeySource, Leaf, Url
 
 
-class Row(msgspec.Struct, frozen=True):
+class SettingRow(msgspec.Struct, frozen=True):
     """One key of the reference."""
 
     key: str
@@ -36,13 +36,13 @@ def config_schema() -> dict[str, Any]:
     }
 
 
-def reference() -> tuple[Row, ...]:
-    """Every key in order; free names are written as ``NAME`` (a provider, a model, an agent, a server)."""
+def reference() -> tuple[SettingRow, ...]:
+    """Every key in order. ``NAME`` stands for a free name (a provider, a model, an agent, a server)."""
     return tuple(_rows(Settings, ()))
 
 
 def reference_table() -> str:
-    """The reference in Markdown, a section per table, as docs/configuration.md has it."""
+    """The reference in Markdown, one section per table, as in docs/configuration.md."""
     sections = []
     for name, field in fields_of(Settings).items():
         table = field.bare if is_table(field.bare) else table_in(field.bare)
@@ -67,7 +67,7 @@ def _table_schema(table: type[Table], definitions: dict[str, Any]) -> dict[str, 
     return {**schema, "additionalProperties": False}
 
 
-def _field_schema(field: Field, definitions: dict[str, Any]) -> dict[str, Any]:
+def _field_schema(field: SettingField, definitions: dict[str, Any]) -> dict[str, Any]:
     described = {"description": field.description} if field.description else {}
     if is_table(field.bare):
         return {**described, "$ref": _define(field.bare, definitions)}
@@ -91,7 +91,7 @@ def _define(table: type[Table], definitions: dict[str, Any]) -> str:
     return f"#/$defs/{table.__name__}"
 
 
-def _rows(table: Any, path: KeyPath) -> Iterator[Row]:
+def _rows(table: Any, path: KeyPath) -> Iterator[SettingRow]:
     for name, field in fields_of(table).items():
         here = (*path, name)
         if is_table(field.bare):
@@ -99,7 +99,7 @@ def _rows(table: Any, path: KeyPath) -> Iterator[Row]:
         elif inner := table_in(field.bare):
             yield from _rows(inner, (*here, "NAME"))
         else:
-            yield Row(format_key(here), _kind(field.bare), _default(field), field.description)
+            yield SettingRow(format_key(here), _kind(field.bare), _default(field), field.description)
 
 
 def _kind(kind: Any) -> str:
@@ -115,7 +115,7 @@ def _kind(kind: Any) -> str:
     return names.get(get_origin(kind) or kind, "table")
 
 
-def _default(field: Field) -> str:
+def _default(field: SettingField) -> str:
     if field.default is None or field.default is msgspec.NODEFAULT:
         return ""
     return msgspec.json.encode(plain(field.default)).decode()

@@ -1,4 +1,4 @@
-"""Runs the command that prints a key. Imported when the first such key is needed: it needs asyncio."""
+"""Run the command that prints a key. Imported when the first such key is needed, because it needs asyncio."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from holdfast.errors import ModelAuth
 
-_MOST_OUTPUT = 1 << 16
-_GRACE = 0.5
-"""Seconds for output that is still on its way when the command has ended; a child of it may hold the pipe for ever."""
+_MAX_OUTPUT = 1 << 16
+_GRACE_SECONDS = 0.5
+"""Wait for output still in the pipe when the command has ended; a child process may keep the pipe open."""
 
 
 class _Capture(asyncio.SubprocessProtocol):
@@ -21,13 +21,13 @@ class _Capture(asyncio.SubprocessProtocol):
     def __init__(self) -> None:
         self.output = b""
         self.done = asyncio.Event()
-        """Nothing more is needed of it: it has ended, or said too much."""
+        """The command has exited, or printed more than the limit."""
         self.exited = asyncio.Event()
         self.closed = asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.output += data[: _MOST_OUTPUT + 1 - len(self.output)]
-        if len(self.output) > _MOST_OUTPUT:
+        self.output += data[: _MAX_OUTPUT + 1 - len(self.output)]
+        if len(self.output) > _MAX_OUTPUT:
             self.done.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
@@ -39,7 +39,7 @@ class _Capture(asyncio.SubprocessProtocol):
 
 
 async def run_key_command(command: str, *, env: Mapping[str, str], timeout: float) -> str:
-    """What a shell command prints, bounded in time and size. When this ends, so has the command, whatever happened."""
+    """Return a shell command's output, bounded in time and size. The command has ended when this returns or raises."""
     transport, capture = await asyncio.get_running_loop().subprocess_exec(
         _Capture,
         *("/bin/sh", "-c", command),
@@ -70,7 +70,7 @@ async def run_key_command(command: str, *, env: Mapping[str, str], timeout: floa
 
 async def _output_complete(capture: _Capture) -> None:
     try:
-        async with asyncio.timeout(_GRACE):
+        async with asyncio.timeout(_GRACE_SECONDS):
             await capture.closed.wait()
     except TimeoutError:
         return

@@ -1,7 +1,7 @@
-"""Which models can be used: the built-in catalogue, joined with the configuration and the keys that are there.
+"""The available models: the built-in catalogue joined with the configuration and the keys.
 
-A provider is active when its key is there. Nothing here talks to anybody: what local servers have is discovered by
-`models/` and handed in.
+A provider is active when it has its key. Nothing here uses the network: `models/` discovers the models of local servers
+and passes them in.
 """
 
 from __future__ import annotations
@@ -12,29 +12,35 @@ from typing import Any
 
 import msgspec
 
-from holdfast.config.provider_catalogue import PROVIDERS, SEARCH_VARIABLES, CatalogueModel, CatalogueProvider, Price
+from holdfast.config.provider_catalogue import (
+    PROVIDERS,
+    SEARCH_VARIABLES,
+    CatalogueModel,
+    CataloguePrice,
+    CatalogueProvider,
+)
 from holdfast.config.secrets import find_source
-from holdfast.config.settings import ModelSettings, PriceSettings, Provider, Settings, Wire
+from holdfast.config.settings import ModelSettings, PriceSettings, ProviderSettings, Settings, Wire
 from holdfast.config.value_types import Headers, KeySource, Url
 from holdfast.errors import NoModel
 
-_MOST_NAMED = 12
+_MAX_NAMED = 12
 
 
 class ActiveProvider(msgspec.Struct, frozen=True):
-    """A provider as it would be used."""
+    """A provider with its configuration applied."""
 
     id: str
     name: str
     wire: Wire
     base_url: Url
     key: KeySource | None = None
-    """Where its key comes from; ``None`` for one that needs none."""
+    """Where its key comes from; ``None`` if it needs none."""
     local: bool = False
     missing: str = ""
-    """What to do before it can be used; empty if it can."""
+    """What to do before it can be used; empty if nothing."""
     missing_variables: tuple[str, ...] = ()
-    """Environment variables of which one would supply what is missing."""
+    """Environment variables; any one of them would supply what is missing."""
 
     @property
     def active(self) -> bool:
@@ -42,28 +48,28 @@ class ActiveProvider(msgspec.Struct, frozen=True):
 
 
 class ResolvedModel(msgspec.Struct, frozen=True):
-    """Everything that is needed to speak to a model, but the key itself."""
+    """Everything that a request to a model needs, except the key itself."""
 
     name: str
     """``provider/model``."""
     provider: str
     model: str
-    """The id that the provider knows it by."""
+    """The provider's id of the model."""
     title: str
     wire: Wire
     base_url: Url
     key: KeySource | None
     """For `Keyring.resolve`; ``None`` when no key is needed."""
     headers: Headers
-    """Ready to send: variables are filled in."""
+    """Ready to send, with variables expanded."""
     body: dict[str, Any]
-    """Merged into each request, over what the wire makes."""
+    """Merged into the body of each request; overrides the wire's own fields."""
     context_window: int = 0
     """0: unknown."""
     max_output: int = 0
     images: bool = False
     reasoning: tuple[str, ...] = ()
-    price: Price | None = None
+    price: CataloguePrice | None = None
     local: bool = False
 
 
@@ -78,14 +84,14 @@ class Catalogue:
         stored: Collection[str] = (),
         discovered: Mapping[str, Sequence[CatalogueModel]] | None = None,
     ) -> None:
-        """`stored`: names of providers with a stored key. `discovered`: what local servers say they have."""
+        """`stored`: names of providers with a stored key. `discovered`: the models that local servers list."""
         self._settings = settings
         self._env = env
         self._stored = frozenset(stored)
         self._discovered = discovered or {}
 
     def providers(self) -> tuple[ActiveProvider, ...]:
-        """All there are, active or not: configured ones first, then the built-in in their order."""
+        """All enabled providers, active or not: configured ones first, then the built-in ones in their order."""
         own = [name for name in self._settings.providers if name not in PROVIDERS]
         return tuple(self._provider(name) for name in (*own, *PROVIDERS) if self._configured(name).enabled)
 
@@ -99,7 +105,7 @@ class Catalogue:
         )
 
     def resolve(self, name: str) -> ResolvedModel:
-        """A model by ``provider/model``, or by its id alone where only one active provider has it."""
+        """Find a model by ``provider/model``, or by its id alone if only one active provider has it."""
         provider_id, slash, model_id = name.partition("/")
         if slash and model_id and self._exists(provider_id):
             provider = self._provider(provider_id)
@@ -115,7 +121,7 @@ class Catalogue:
         raise self._unknown(name)
 
     def large(self) -> ResolvedModel:
-        """The configured model, or the best choice among the active providers."""
+        """The configured large model, or the default of the first active provider."""
         if name := self._settings.models.large:
             return self.resolve(name)
         if model := next(self._choices(), None):
@@ -126,7 +132,7 @@ class Catalogue:
         )
 
     def small(self, *, beside: ResolvedModel | None = None) -> ResolvedModel:
-        """The configured small model, or the provider's own beside the large one, or the large one itself."""
+        """The configured small model, or the small model of the large one's provider, or the large model."""
         if name := self._settings.models.small:
             return self.resolve(name)
         large = beside or self.large()
@@ -136,7 +142,7 @@ class Catalogue:
         return large
 
     def _choices(self) -> Iterator[ResolvedModel]:
-        """What to work with when nothing is said: own providers, then built-in ones, then what local servers have."""
+        """Models to use when none is configured: of the user's providers, of built-in ones, of local servers."""
         active = [provider for provider in self.providers() if provider.active and provider.id != "offline"]
         for provider in sorted(active, key=lambda provider: provider.id in PROVIDERS and provider.local):
             models = self._models(provider.id)
@@ -149,8 +155,8 @@ class Catalogue:
     def _exists(self, name: str) -> bool:
         return (name in PROVIDERS or name in self._settings.providers) and self._configured(name).enabled
 
-    def _configured(self, name: str) -> Provider:
-        return self._settings.providers.get(name) or Provider()
+    def _configured(self, name: str) -> ProviderSettings:
+        return self._settings.providers.get(name) or ProviderSettings()
 
     def _passes_any(self, name: str) -> bool:
         builtin = PROVIDERS.get(name)
@@ -200,7 +206,7 @@ class Catalogue:
             max_output=model.max_output,
             images=model.images,
             reasoning=model.reasoning,
-            price=model.price or (Price() if provider.local else None),
+            price=model.price or (CataloguePrice() if provider.local else None),
             local=provider.local,
         )
 
@@ -208,8 +214,8 @@ class Catalogue:
         import difflib
 
         known = [model.name for model in self.models()]
-        close = difflib.get_close_matches(name, known, n=_MOST_NAMED, cutoff=0.4)
-        named = [*close, *(model for model in known if model not in close)][:_MOST_NAMED]
+        close = difflib.get_close_matches(name, known, n=_MAX_NAMED, cutoff=0.4)
+        named = [*close, *(model for model in known if model not in close)][:_MAX_NAMED]
         more = f" and {len(known) - len(named)} more" if len(known) > len(named) else ""
         return NoModel(
             f"model {name!r} is not configured; known: {', '.join(named) or 'none'}{more}",
@@ -220,31 +226,31 @@ class Catalogue:
 def resolve_model(
     name: str, settings: Settings, *, env: Mapping[str, str] | None = None, stored: Collection[str] = ()
 ) -> ResolvedModel:
-    """One model of a configuration; `Catalogue` for more than one."""
+    """Find one model of a configuration; use `Catalogue` for more than one."""
     return Catalogue(settings, env=os.environ if env is None else env, stored=stored).resolve(name)
 
 
 def search_key(settings: Settings, *, env: Mapping[str, str], stored: Collection[str] = ()) -> KeySource | None:
-    """Where the key for web search is: as configured, in its usual variable, or stored under the service's name."""
+    """Where the key for web search is: the configured source, its usual variable, or the key file."""
     search = settings.web_search
     variables = SEARCH_VARIABLES.get(search.provider, ())
     return find_source(search.api_key, name=search.provider, variables=variables, env=env, stored=stored)
 
 
 def _override(model: CatalogueModel, own: ModelSettings) -> CatalogueModel:
-    """A model with what the configuration says of it."""
+    """Apply the configuration to a model."""
     names = ("name", "context_window", "max_output", "images", "reasoning")
-    said = {name: value for name in names if (value := getattr(own, name)) is not None}
+    changed = {name: value for name in names if (value := getattr(own, name)) is not None}
     price = _price(model.price, own.price) if own.price else model.price
-    return msgspec.structs.replace(model, **said, price=price)
+    return msgspec.structs.replace(model, **changed, price=price)
 
 
-def _price(price: Price | None, own: PriceSettings) -> Price:
-    """A price with what is said of it; a cache costs as much as input unless it is known to be cheaper."""
-    base = price or Price()
+def _price(price: CataloguePrice | None, own: PriceSettings) -> CataloguePrice:
+    """Apply the configuration to a price. Cached tokens cost as much as input unless a price is known."""
+    base = price or CataloguePrice()
     fresh = own.input if own.input is not None else base.input
-    otherwise = base if price else Price(cache_read=fresh, cache_write=fresh)
-    return Price(
+    otherwise = base if price else CataloguePrice(cache_read=fresh, cache_write=fresh)
+    return CataloguePrice(
         input=fresh,
         output=own.output if own.output is not None else base.output,
         cache_read=own.cache_read if own.cache_read is not None else otherwise.cache_read,
@@ -254,7 +260,7 @@ def _price(price: Price | None, own: PriceSettings) -> Price:
 
 
 def _address(builtin: CatalogueProvider, env: Mapping[str, str]) -> str:
-    """The usual address, or the one that a variable names: with or without a scheme, port or path."""
+    """The built-in address, or the one in its variable, with or without a scheme, port or path."""
     named = env.get(builtin.address_env, "").strip().rstrip("/") if builtin.address_env else ""
     if not named:
         return builtin.base_url

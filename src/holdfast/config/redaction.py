@@ -1,7 +1,7 @@
-"""Takes known secrets out of text. Pure, and quick enough for every delta and every log line.
+"""Remove known secrets from text. Pure, and fast enough for every delta and every log line.
 
-A secret is found as it is, and in the forms it takes inside JSON and addresses. Overlapping finds become one mark.
-Secrets shorter than `SHORTEST` are left alone: taking out every ``"none"`` would destroy text and protect nothing.
+A secret is found verbatim and as escaped in JSON and in addresses. Overlapping matches become one mark. Secrets shorter
+than `MIN_LENGTH` are not redacted: replacing every ``"none"`` would destroy text and protect nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from holdfast.config.value_types import Secret
 
 MARK = "[redacted]"
-SHORTEST = 8
+MIN_LENGTH = 8
 
 
 class Redactor:
@@ -24,7 +24,7 @@ class Redactor:
     __slots__ = ("_bytes", "_texts")
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        forms = {form for secret in secrets if len(secret.reveal()) >= SHORTEST for form in _forms(secret.reveal())}
+        forms = {form for secret in secrets if len(secret.reveal()) >= MIN_LENGTH for form in _forms(secret.reveal())}
         self._texts = tuple(sorted(forms, key=lambda form: (-len(form), form)))
         self._bytes = tuple(form.encode("utf-8", "surrogatepass") for form in self._texts)
 
@@ -38,7 +38,7 @@ class Redactor:
         return _replace(text, _spans(text, self._texts), MARK)
 
     def redact_bytes(self, data: bytes) -> bytes:
-        """The same for encoded text, such as a JSON document on its way out."""
+        """Like `redact`, for encoded text such as a JSON document."""
         return _replace(data, _spans(data, self._bytes), MARK.encode())
 
     def stream(self) -> StreamRedactor:
@@ -46,9 +46,9 @@ class Redactor:
 
 
 class StreamRedactor:
-    """Redacts text that comes in pieces: what could be the start of a secret is held back until it is known.
+    """Redacts text that arrives in pieces: a possible start of a secret is held back until the next piece decides.
 
-    All pieces together are exactly what `Redactor.redact` makes of the whole.
+    The joined output equals `Redactor.redact` of the whole text.
     """
 
     __slots__ = ("_by_first", "_held", "_marked", "_texts")
@@ -61,10 +61,10 @@ class StreamRedactor:
             self._by_first.setdefault(text[0], []).append(text)
         self._held = ""
         self._marked = 0
-        """Characters at the start of what is held that belong to a find whose mark was already given out."""
+        """Characters at the start of `_held` that belong to a match whose mark was already returned."""
 
     def feed(self, piece: str) -> str:
-        """What can be shown after this piece."""
+        """Add a piece; return the text that is now safe to show."""
         if not self._texts:
             return piece
         text = self._held + piece
@@ -79,7 +79,7 @@ class StreamRedactor:
         return shown
 
     def flush(self) -> str:
-        """What was held back and turned out to be no secret. Call it once, at the end."""
+        """Return the text still held back. Call it once, at the end."""
         text = self._held
         shown = self._show(text, self._find(text), upto=len(text))
         self._held, self._marked = "", 0
@@ -96,7 +96,7 @@ class StreamRedactor:
         return _replace(text[:upto], spans, MARK)
 
     def _first_open(self, text: str) -> int:
-        """Where the first beginning of a secret stands that the end of the text cuts off."""
+        """The first position at which a secret begins that the end of the text cuts off."""
         size = best = len(text)
         for first, forms in self._by_first.items():
             at = text.find(first, max(0, size - len(forms[0]) + 1), best)
@@ -110,7 +110,7 @@ class StreamRedactor:
 
 
 def _forms(value: str) -> set[str]:
-    """A secret as it is, as JSON writes it, and as an address does."""
+    """A secret verbatim, escaped for JSON, and percent-encoded."""
     try:
         escaped = msgspec.json.encode(value).decode()[1:-1]
         return {value, escaped, quote(value, safe=""), quote_plus(value)}
@@ -119,7 +119,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _spans(text: AnyStr, forms: tuple[AnyStr, ...]) -> list[tuple[int, int]]:
-    """Where secrets are, in order, overlapping ones joined."""
+    """The matches in order, with overlapping ones joined."""
     found = []
     for form in forms:
         at = text.find(form)

@@ -1,36 +1,37 @@
-"""Keys: kept apart in a file only their owner can read, fetched where the configuration says, never shown.
+"""API keys: the file that stores them, where each one comes from, and which ones exist, for redaction.
 
-`Keyring` is the one place that turns a source into a key. It remembers what it saw, so that everything that leaves
-the server can be redacted (W8).
+`Keyring` is the only place that turns a source into a key. It remembers every key, so that everything that leaves the
+server can be redacted (W8).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from holdfast.config.config_files import READABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_bytes
+from holdfast.config.provider_catalogue import PROVIDERS, SEARCH_VARIABLES
 from holdfast.config.redaction import Redactor
-from holdfast.config.setting_checks import configured_secrets, secret_variables
 from holdfast.config.settings import Settings
+from holdfast.config.toml_document import KeyPath
 from holdfast.config.value_types import KeySource, Secret
 from holdfast.errors import ConfigError, ModelAuth
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-_LARGEST_KEY = 1 << 16
+_MAX_KEY_BYTES = 1 << 16
 
 
-class _Document(msgspec.Struct):
+class _KeyFile(msgspec.Struct):
     keys: dict[str, str] = {}
     version: int = 1
 
 
 class SecretStore:
-    """Keys by provider, in a file of mode 0600. Its methods block: call them in a thread."""
+    """The file with the stored keys, by provider, mode 0600. Its methods block: call them in a thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -39,9 +40,9 @@ class SecretStore:
         return {name: Secret(key) for name, key in self._read().items()}
 
     def put(self, name: str, key: Secret) -> None:
-        """Store a provider's key, in place of an earlier one."""
+        """Store a provider's key; replaces an earlier one."""
         if not _NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} is no name of a provider")
+            raise ConfigError(f"{name!r} is not a valid provider name; use letters, digits, '.', '_' and '-'")
         try:
             text = clean_key(key.reveal())
         except ValueError as error:
@@ -50,7 +51,7 @@ class SecretStore:
             self._write({**self._read(), name: text})
 
     def remove(self, name: str) -> bool:
-        """Forget a provider's key; whether there was one."""
+        """Delete a provider's key. Returns whether there was one."""
         with exclusive(self._path):
             keys = self._read()
             if found := keys.pop(name, None) is not None:
@@ -62,16 +63,16 @@ class SecretStore:
         if data is None:
             return {}
         try:
-            return msgspec.json.decode(data, type=_Document).keys
+            return msgspec.json.decode(data, type=_KeyFile).keys
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise problem_with(self._path, "is damaged; remove it and set your keys again") from None
 
     def _write(self, keys: dict[str, str]) -> None:
-        write_bytes(self._path, msgspec.json.encode(_Document(keys=dict(sorted(keys.items())))) + b"\n")
+        write_bytes(self._path, msgspec.json.encode(_KeyFile(keys=dict(sorted(keys.items())))) + b"\n")
 
 
 class Keyring:
-    """Finds keys, remembers them for redaction, and gives them to nobody but who asks for one by its source."""
+    """Finds keys by their source and remembers them for redaction."""
 
     def __init__(self, store: SecretStore, *, env: Mapping[str, str], command_timeout: float = 15.0) -> None:
         self._store = store
@@ -83,30 +84,30 @@ class Keyring:
 
     @property
     def redactor(self) -> Redactor:
-        """For what is known now; ask again for each piece of work, since more may become known."""
+        """Redacts the secrets known now. Read it again for each piece of work: more may become known."""
         return self._redactor
 
     def known_secrets(self) -> frozenset[Secret]:
         return self._known
 
     def remember(self, secrets: Iterable[Secret]) -> None:
-        """Redact these from now on."""
+        """Redact these secrets from now on."""
         known = self._known.union(secret for secret in secrets if secret)
         if known != self._known:
             self._known = known
             self._redactor = Redactor(known)
 
     async def learn(self, settings: Settings) -> frozenset[str]:
-        """Redact every key that the configuration, the environment and our own file hold, before any is used.
+        """Redact every key in the configuration, the environment and the key file, before any is used.
 
-        Call it for each configuration that is loaded. Returns the providers that have a stored key, for `Catalogue`.
+        Call it for each loaded configuration. Returns the providers with a stored key, for `Catalogue`.
         """
         named = (self._env.get(variable, "").strip() for variable in secret_variables(settings))
         self.remember([*configured_secrets(settings), *map(Secret, named)])
         return await self.stored_names()
 
     async def stored_names(self) -> frozenset[str]:
-        """Providers that have a stored key. All stored keys are redacted from here on."""
+        """Return the providers with a stored key. All stored keys are redacted from now on."""
         import asyncio
 
         keys = await asyncio.to_thread(self._store.read)
@@ -114,7 +115,7 @@ class Keyring:
         return frozenset(keys)
 
     async def resolve(self, source: KeySource) -> Secret:
-        """The key, wherever it is. `ModelAuth` says what to do if it is not there, and never shows output."""
+        """Fetch a key from its source. `ModelAuth` if there is none; it never shows a command's output."""
         if known := self._from_commands.get(source):
             return known
         try:
@@ -128,7 +129,7 @@ class Keyring:
         return key
 
     def forget(self, source: KeySource) -> None:
-        """Ask a command again next time: the provider did not take its key."""
+        """Run the command again next time, because the provider refused its key."""
         self._from_commands.pop(source, None)
 
     async def _fetch(self, source: KeySource) -> str:
@@ -150,18 +151,55 @@ class Keyring:
                 return await run_key_command(source.argument, env=self._env, timeout=self._command_timeout)
 
 
+def key_sources(settings: Settings) -> Iterator[tuple[KeyPath, KeySource]]:
+    """Every configured key source, with its place in the configuration."""
+    for name, provider in settings.providers.items():
+        if provider.api_key:
+            yield ("providers", name, "api_key"), provider.api_key
+    if settings.web_search.api_key:
+        yield ("web_search", "api_key"), settings.web_search.api_key
+
+
+def secret_variables(settings: Settings) -> frozenset[str]:
+    """Names of variables that hold keys. They are removed from the environment of tools, hooks and extensions (W8)."""
+    names = {"HOLDFAST_TOKEN"}
+    names.update(variable for provider in PROVIDERS.values() for variable in provider.key_env)
+    names.update(variable for variables in SEARCH_VARIABLES.values() for variable in variables)
+    names.update(source.argument for _, source in key_sources(settings) if source.kind == "env")
+    for header, value in _headers(settings):
+        if value.startswith("env:") and _is_secret_name(f"{header} {value}"):
+            names.add(value.removeprefix("env:"))
+    return frozenset(names)
+
+
+def configured_secrets(settings: Settings) -> Iterator[Secret]:
+    """Secrets written in the configuration itself, for redaction."""
+    for _, source in key_sources(settings):
+        if source.literal:
+            yield source.literal
+    addresses = [settings.network.proxy, settings.web_search.url]
+    addresses += [provider.base_url for provider in settings.providers.values()]
+    addresses += [server.url for server in settings.mcp.values()]
+    for address in addresses:
+        if address and (password := address.password):
+            yield password
+    for header, value in _headers(settings):
+        if _is_secret_name(header) and not value.startswith("env:"):
+            yield from {Secret(value), Secret(value.rpartition(" ")[2])}  # also without its "Bearer"
+
+
 def clean_key(text: str) -> str:
-    """A key without the white space around it; `ValueError` if it could not be the value of a header."""
+    """Strip white space. `ValueError` if the text cannot be the value of a header."""
     key = text.strip()
     if not key:
-        raise ValueError("there is no key in it")
-    if len(key) > _LARGEST_KEY or not key.isprintable() or not key.isascii():
-        raise ValueError("a key is one line of plain characters")
+        raise ValueError("it is empty")
+    if len(key) > _MAX_KEY_BYTES or not key.isprintable() or not key.isascii():
+        raise ValueError("a key must be one line of printable ASCII")
     return key
 
 
 def has_key(source: KeySource, *, env: Mapping[str, str], stored: Collection[str]) -> bool:
-    """Whether a source promises a key, without running or reading anything."""
+    """Whether a source should have a key. Runs no command and reads no file."""
     match source.kind:
         case "env":
             return bool(env.get(source.argument, "").strip())
@@ -179,7 +217,7 @@ def find_source(
     env: Mapping[str, str],
     stored: Collection[str],
 ) -> KeySource | None:
-    """Where the key of `name` is: as configured, else in one of its usual variables, else in our own file."""
+    """Where the key of `name` is: the configured source, else one of its usual variables, else the key file."""
     usual = (KeySource("env", variable) for variable in variables)
     candidates = [configured] if configured else [*usual, KeySource("stored", name)]
     return next((source for source in candidates if has_key(source, env=env, stored=stored)), None)
@@ -192,3 +230,14 @@ def _read_key_file(path: Path, env: Mapping[str, str]) -> str:
     if data is None:
         raise ModelAuth(f"the key file {str(path)!r} does not exist")
     return data.decode("utf-8", "replace")
+
+
+def _headers(settings: Settings) -> Iterator[tuple[str, str]]:
+    for provider in settings.providers.values():
+        yield from provider.headers.items()
+    for server in settings.mcp.values():
+        yield from (*server.headers.items(), *server.env.items())
+
+
+def _is_secret_name(name: str) -> bool:
+    return re.search(r"auth|key|token|secret|password|cookie|credential", name, re.IGNORECASE) is not None

@@ -1,4 +1,4 @@
-"""TOML with places: parse a text, name the line a key stands in, read and write dotted keys."""
+"""TOML with line numbers: parse a document, find the line of a key, read and write dotted keys."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, TypeAlias
 
 KeyPath: TypeAlias = tuple[str, ...]
 
-_DEEPEST_KEY = 32
-_LONGEST_KEY = 500
-_EQUALS_IN_KEY = 4
-_LONGEST_SEARCHED = 1 << 18
+_MAX_KEY_PARTS = 32
+_MAX_KEY_LENGTH = 500
+_MAX_EQUALS_IN_KEY = 4
+_MAX_SEARCHED = 1 << 18
 _LONG_KEY = re.compile(
-    r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){""" + f"{_DEEPEST_KEY}}}", re.ASCII
+    r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){""" + f"{_MAX_KEY_PARTS}}}", re.ASCII
 )
-_BARE_KEYS = re.compile(rf"[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++){{0,{_DEEPEST_KEY - 1}}}", re.ASCII)
+_BARE_KEYS = re.compile(rf"[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++){{0,{_MAX_KEY_PARTS - 1}}}", re.ASCII)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _POSITION = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
 _OPENING = re.compile(r'"""|\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#.*')
 
 
 class TomlError(ValueError):
-    """The text is no TOML; `line` if it is known."""
+    """The text is not valid TOML; `line` is set if it is known."""
 
     def __init__(self, message: str, *, line: int | None = None) -> None:
         super().__init__(message)
@@ -31,9 +31,9 @@ class TomlError(ValueError):
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The document as plain values. Never shows a value in its error."""
-    if found := _LONG_KEY.search(text):  # the parser's memory grows with the square of a key's depth
-        raise TomlError(f"a key has more than {_DEEPEST_KEY} parts", line=text.count("\n", 0, found.start()) + 1)
+    """Parse a document into plain values. The error never shows a value."""
+    if found := _LONG_KEY.search(text):  # the parser needs memory quadratic in the depth of a key
+        raise TomlError(f"a key has more than {_MAX_KEY_PARTS} parts", line=text.count("\n", 0, found.start()) + 1)
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -50,10 +50,10 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def parse_key(text: str) -> KeyPath:
-    """The parts of a dotted key, quoted as in TOML: ``providers.openai.models."gpt-5.5".price``."""
+    """Split a dotted key, quoted as in TOML: ``providers.openai.models."gpt-5.5".price``."""
     path = _key_of(text)
     if path is None:
-        raise ValueError(f"{text!r} is no key; write it like limits.max_steps, and quote a part with dots in it")
+        raise ValueError(f"{text!r} is not a key; write it like limits.max_steps, and quote a part that contains a dot")
     return path
 
 
@@ -63,13 +63,13 @@ def format_key(path: KeyPath) -> str:
 
 
 class KeyLines:
-    """Which line of a text sets which key. Best effort, for messages."""
+    """The line of each key in a text. Best effort, for messages."""
 
     def __init__(self, text: str) -> None:
-        self._lines = tuple(_keys_with_lines(text)) if len(text) <= _LONGEST_SEARCHED else ()
+        self._lines = tuple(_keys_with_lines(text)) if len(text) <= _MAX_SEARCHED else ()
 
     def of(self, path: KeyPath) -> int | None:
-        """The line of a key, or of the nearest of its parents that is written down, or of the first key in it."""
+        """The line of a key, or of its nearest parent in the text, or of the first key in it."""
         above = [(len(key), -line) for key, line in self._lines if path[: len(key)] == key]
         if above:
             return -max(above)[1]
@@ -83,7 +83,7 @@ def _keys_with_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
         if closing:
             closing = "" if closing in line else closing
             continue
-        stripped = line.strip()[:_LONGEST_KEY]
+        stripped = line.strip()[:_MAX_KEY_LENGTH]
         if stripped.startswith("["):
             if (header := _header_of(stripped)) is not None:
                 table = header
@@ -100,7 +100,7 @@ def _header_of(line: str) -> KeyPath | None:
 
 def _key_before_equals(line: str) -> KeyPath | None:
     end = line.find("=")
-    for _ in range(_EQUALS_IN_KEY):
+    for _ in range(_MAX_EQUALS_IN_KEY):
         if end < 0:
             return None
         if (key := _key_of(line[:end])) is not None:
@@ -129,7 +129,7 @@ def _key_of(text: str) -> KeyPath | None:
 
 
 def _left_open(line: str) -> str:
-    """The quotes of a multi-line text that this line opens and does not close."""
+    """The quotes of a multi-line string that this line opens and does not close."""
     position = 0
     while found := _OPENING.search(line, position):
         quotes = found[0]

@@ -1,7 +1,7 @@
-"""Which directories a person has trusted.
+"""The directories that the user trusts.
 
-Opening a directory runs none of its code and reads none of its settings until its owner said so once (W1). Trusting a
-directory covers what is below it. Places are real paths, so that a link cannot borrow another's trust.
+Opening a directory runs none of its code and reads none of its settings until the user trusts it (W1). Trust covers the
+directories below. Paths are resolved, so that a link does not inherit the trust of its own location.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from holdfast.config.config_files import WRITABLE_BY_OTHERS, exclusive, problem_
 from holdfast.errors import ConfigError
 
 
-class _Document(msgspec.Struct):
+class _TrustFile(msgspec.Struct):
     directories: list[str] = []
     version: int = 1
 
 
 class TrustStore:
-    """The list of trusted directories as a file. Its methods block: call them in a thread."""
+    """The file with the trusted directories. Its methods block: call them in a thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def directories(self) -> tuple[Path, ...]:
-        """What is trusted, sorted."""
+        """The trusted directories, sorted."""
         data = read_bytes(self._path, forbidden_mode=WRITABLE_BY_OTHERS)
         if data is None:
             return ()
         try:
-            document = msgspec.json.decode(data, type=_Document)
+            document = msgspec.json.decode(data, type=_TrustFile)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise problem_with(self._path, "is damaged; remove it and trust your directories again") from None
         return tuple(sorted(Path(directory) for directory in document.directories))
@@ -41,23 +41,23 @@ class TrustStore:
         return self.covering(directory) is not None
 
     def covering(self, directory: Path) -> Path | None:
-        """The trusted directory that this one is, or is below."""
+        """The trusted directory that equals or contains this one."""
         real = _real(directory)
         return next((root for root in self.directories() if real.is_relative_to(root)), None)
 
     def trust(self, directory: Path) -> Path:
-        """Trust a directory and what is below it; its real path is returned."""
+        """Trust a directory and everything below it. Returns its real path."""
         real = _real(directory)
         if not real.is_dir():
             raise ConfigError(f"cannot trust {str(directory)!r}: it is not a directory")
         if real == Path(real.anchor):
-            raise ConfigError(f"cannot trust {str(real)!r}: that would cover every directory there is")
+            raise ConfigError(f"cannot trust {str(real)!r}: it contains every directory on this machine")
         with exclusive(self._path):
             self._write({*self.directories(), real})
         return real
 
     def revoke(self, directory: Path) -> Path | None:
-        """Stop trusting a directory and what is below it. Returns the trusted directory above that still covers it."""
+        """Stop trusting a directory and everything below it. Returns a trusted parent that still covers it, if any."""
         real = _real(directory)
         with exclusive(self._path):
             before = set(self.directories())
@@ -67,7 +67,7 @@ class TrustStore:
         return next((root for root in sorted(left) if real.is_relative_to(root)), None)
 
     def _write(self, directories: set[Path]) -> None:
-        document = _Document(directories=sorted(str(directory) for directory in directories))
+        document = _TrustFile(directories=sorted(str(directory) for directory in directories))
         write_bytes(self._path, msgspec.json.encode(document) + b"\n")
 
 

@@ -1,6 +1,6 @@
-"""Values that a plain TOML type cannot say: durations, addresses, headers, and where a key comes from.
+"""Types of settings that TOML does not have: durations, addresses, headers, secrets, and the source of a key.
 
-None of them shows a secret when it is printed: a repr ends up in logs, tracebacks and failing tests.
+None of them shows a secret in its repr, because a repr ends up in logs, tracebacks and test output.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ _DURATION = re.compile(r"(?:\d{1,12}(?:\.\d{1,3})?(?:ms|[smhd]))+", re.ASCII)
 _AMOUNT = re.compile(r"([\d.]+)(ms|[smhd])", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_LONGEST_DURATION = 100 * 365 * 86_400
+_MAX_DURATION = 100 * 365 * 86_400
 
 KeyKind = Literal["env", "file", "cmd", "literal", "stored"]
 
 
 class Leaf:
-    """A setting's type that is written as text (or a table of texts) and checked by itself."""
+    """Base of setting types that are written as a string (or a table of strings) and validate themselves."""
 
     __slots__ = ()
     json_schema: ClassVar[dict[str, Any]] = {"type": "string"}
 
     @classmethod
     def from_config(cls, value: object) -> Self:
-        """Read what stands in a file; `ValueError` says what was expected and never repeats a secret."""
+        """Validate a value from a file. `ValueError` says what was expected and never repeats a secret."""
         raise NotImplementedError
 
     def to_config(self) -> object:
-        """What to show of it, secrets hidden."""
+        """The value for display, with secrets hidden."""
         raise NotImplementedError
 
 
@@ -49,8 +49,8 @@ class Duration(float, Leaf):
         if not isinstance(value, str) or not _DURATION.fullmatch(value):
             raise ValueError(f"expected a duration such as '90s', '10m' or '7d', got {shown(value)}")
         seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _AMOUNT.findall(value)) / 1_000
-        if seconds > _LONGEST_DURATION:
-            raise ValueError(f"expected a duration of at most a hundred years, got {shown(value)}")
+        if seconds > _MAX_DURATION:
+            raise ValueError(f"expected a duration of at most 100 years, got {shown(value)}")
         return cls(seconds)
 
     def to_config(self) -> str:
@@ -58,7 +58,7 @@ class Duration(float, Leaf):
 
 
 def parse_duration(text: str) -> Duration:
-    """Seconds in a text such as ``"1h30m"``; `ValueError` if it is none."""
+    """Parse a text such as ``"1h30m"`` into seconds. `ValueError` if it is not a duration."""
     return Duration.from_config(text)
 
 
@@ -74,7 +74,7 @@ def format_duration(seconds: float) -> str:
 
 
 class Secret:
-    """A key that can be used but not seen: only `reveal` gives it away."""
+    """A key whose text only `reveal` returns."""
 
     __slots__ = ("_value",)
 
@@ -82,7 +82,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The key itself, for the one header it is meant for."""
+        """The key itself."""
         return self._value
 
     def __bool__(self) -> bool:
@@ -104,11 +104,11 @@ class Secret:
         return format(HIDDEN, spec)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not to be pickled or copied into another process")
+        raise TypeError("a secret cannot be pickled or copied into another process")
 
 
 class KeySource(Leaf):
-    """Where a key comes from: ``env:NAME``, ``file:PATH``, ``cmd:COMMAND``, the key itself, or our own key file."""
+    """Where a key comes from: ``env:NAME``, ``file:PATH``, ``cmd:COMMAND``, a literal key, or the key file."""
 
     __slots__ = ("_text", "kind")
     json_schema: ClassVar[dict[str, Any]] = {"type": "string", "minLength": 1}
@@ -139,12 +139,12 @@ class KeySource(Leaf):
 
     @property
     def argument(self) -> str:
-        """The variable, path, command or stored name; of a literal, nothing to show."""
+        """The variable, path, command or stored name; hidden for a literal key."""
         return HIDDEN if self.kind == "literal" else self._text.reveal()
 
     @property
     def literal(self) -> Secret | None:
-        """The key itself, where it stands in the file."""
+        """The key itself, if it is written in the file."""
         return self._text if self.kind == "literal" else None
 
     def to_config(self) -> str:
@@ -161,7 +161,7 @@ class KeySource(Leaf):
 
 
 class Url(str, Leaf):
-    """An ``http(s)`` or SOCKS address. It may carry a password, which its repr hides."""
+    """An ``http(s)`` address. It may contain a password, which its repr hides."""
 
     __slots__ = ()
     schemes: ClassVar[tuple[str, ...]] = ("http", "https")
@@ -192,14 +192,14 @@ class Url(str, Leaf):
 
 
 class ProxyUrl(Url):
-    """A proxy's address."""
+    """The address of an HTTP or SOCKS proxy."""
 
     __slots__ = ()
     schemes = ("http", "https", "socks5", "socks5h")
 
 
 class Headers(dict[str, str], Leaf):
-    """HTTP headers. Their values often are credentials, so a repr shows only their names."""
+    """HTTP headers. Their values are often credentials, so a repr shows only their names."""
 
     json_schema: ClassVar[dict[str, Any]] = {"type": "object", "additionalProperties": {"type": "string"}}
 
@@ -209,13 +209,13 @@ class Headers(dict[str, str], Leaf):
             raise ValueError(f"expected a table of header names and values, got {type_name(value)}")
         for name, text in value.items():
             if not _HEADER_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no header name")
+                raise ValueError(f"{name!r} is not a header name")
             if not isinstance(text, str) or re.search(r"[\r\n\x00]", text):
                 raise ValueError(f"the value of {name!r} must be text on one line")
         return cls(value)
 
     def expand(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The headers to send: a value ``env:NAME`` is read from the environment, and left out if it is not there."""
+        """The headers to send. ``env:NAME`` is read from the environment; without it the header is omitted."""
         return expand_variables(self, env)
 
     def to_config(self) -> dict[str, str]:
@@ -234,7 +234,7 @@ class Variables(Headers):
             raise ValueError(f"expected a table of variables, got {type_name(value)}")
         for name, text in value.items():
             if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"{name!r} is no variable name")
+                raise ValueError(f"{name!r} is not a variable name")
             if not isinstance(text, str) or "\x00" in text:
                 raise ValueError(f"the value of {name!r} must be text")
         return cls(value)
@@ -254,7 +254,7 @@ def expand_variables(values: Mapping[str, str], env: Mapping[str, str]) -> dict[
 
 
 def type_name(value: object) -> str:
-    """A TOML value's type in words."""
+    """The name of a TOML value's type, for messages."""
     match value:
         case bool():
             return "true or false"
@@ -272,7 +272,7 @@ def type_name(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A value for an error message: short text and numbers as they are, the rest by type."""
+    """A value for an error message: short strings and numbers verbatim, anything else by its type."""
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else f"{value[:39]}…")
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else type_name(value)

@@ -7,7 +7,7 @@ from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
-from holdfast.config.settings import Agent
+from holdfast.config.settings import AgentSettings
 from holdfast.errors import BadRequest
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
@@ -113,7 +113,7 @@ class _RoomTurn:
         return session.id
 
 
-def _bounds(run: Run, setup: Setup, agent: Agent | None) -> TurnLimits:
+def _bounds(run: Run, setup: Setup, agent: AgentSettings | None) -> TurnLimits:
     configured, own = setup.settings.limits, run.limits
     steps = own.max_steps or (agent.max_steps if agent else None) or configured.max_steps
     return TurnLimits(
@@ -124,7 +124,7 @@ def _bounds(run: Run, setup: Setup, agent: Agent | None) -> TurnLimits:
     )
 
 
-def _agent_prompt(run: Run, agent: Agent | None) -> str | None:
+def _agent_prompt(run: Run, agent: AgentSettings | None) -> str | None:
     """A child run's own instructions; None for a person's."""
     if run.parent_run_id is None:
         return None

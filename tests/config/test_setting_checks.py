@@ -58,9 +58,7 @@ def load(
         ("mcp.x = {command=['evil'], env={A='env:HOLDFAST_TOKEN'}}", "pass on a variable that holds a key"),
     ],
 )
-def test_a_trusted_project_still_gets_nowhere_near_the_keys(
-    locations: Locations, project: Path, text: str, message: str
-) -> None:
+def test_a_trusted_project_cannot_get_at_the_keys(locations: Locations, project: Path, text: str, message: str) -> None:
     user = "[providers.mine]\nwire = 'openai-chat'\nbase_url = 'https://mine.test'\napi_key = 'env:MY_OWN_KEY'\n"
     with pytest.raises(ConfigError) as caught:
         load(locations, project, text, user=user)
@@ -92,7 +90,7 @@ def test_a_project_may_describe_models_of_a_known_provider(locations: Locations,
     assert (model.context_window, model.base_url) == (5, "https://api.anthropic.com/v1")
 
 
-def test_what_the_user_denied_stays_denied_whatever_a_project_says(locations: Locations, project: Path) -> None:
+def test_a_project_cannot_remove_deny_rules_of_the_user(locations: Locations, project: Path) -> None:
     user = "approvals.deny = ['bash: git push *', 'write: .env']\n"
     emptied = load(locations, project, "approvals.deny = []\n", user=user)
     assert emptied.settings.approvals.deny == ("bash: git push *", "write: .env")
@@ -100,14 +98,14 @@ def test_what_the_user_denied_stays_denied_whatever_a_project_says(locations: Lo
     assert added.settings.approvals.deny == ("bash: git push *", "write: .env", "fetch")
 
 
-def test_trust_is_the_act_that_lets_a_project_choose_its_rules(locations: Locations, project: Path) -> None:
+def test_a_trusted_project_chooses_its_rules(locations: Locations, project: Path) -> None:
     text = "approvals.mode = 'auto'\napprovals.allow = ['bash']\n"
     assert load(locations, project, text).settings.approvals.mode == "auto"
     untrusted = load_config(locations, env={}, workspace=project)
     assert (untrusted.settings.approvals.mode, untrusted.settings.approvals.allow) == ("ask", ())
 
 
-def test_a_project_may_speak_of_its_own_provider_in_several_files(locations: Locations, project: Path) -> None:
+def test_a_project_may_configure_its_own_provider_in_several_files(locations: Locations, project: Path) -> None:
     (project / ".git").mkdir()
     inner = project / "inner"
     (inner / ".holdfast").mkdir(parents=True)
@@ -117,7 +115,7 @@ def test_a_project_may_speak_of_its_own_provider_in_several_files(locations: Loc
     assert config.settings.providers["t"].base_url == "http://127.0.0.1:2"
 
 
-def test_the_repository_is_found_from_below_also_through_a_link_and_with_a_git_file(tmp_path: Path) -> None:
+def test_project_files_are_found_through_a_link_and_below_a_git_file(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "a" / "b").mkdir(parents=True)
     (root / ".git").write_text("gitdir: elsewhere")

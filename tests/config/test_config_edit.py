@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.config.file_edit import edit_config, value_from_text
+from holdfast.config.config_edit import edit_config, value_from_text
 from holdfast.errors import ConfigError
 
 PLANTED = "sk-planted-0123456789abcdef"
@@ -54,7 +54,7 @@ def test_a_value_changes_and_the_comments_stay(file: Path) -> None:
         ("mcp.docs", {"command": ["x", "-y"]}),
     ],
 )
-def test_any_key_can_be_set_also_in_tables_that_are_not_there_yet(file: Path, key: str, value: Any) -> None:
+def test_any_key_can_be_set_also_in_a_table_that_does_not_exist_yet(file: Path, key: str, value: Any) -> None:
     edit_config(file, {key: value})
     found: Any = tomllib.loads(file.read_text())
     for part in tomllib_path(key):
@@ -81,7 +81,7 @@ def test_a_key_can_be_removed_and_removing_it_again_changes_nothing(file: Path) 
     assert file.read_text() == once
 
 
-def test_a_new_file_is_made_for_its_owner_only(tmp_path: Path) -> None:
+def test_a_new_file_is_private(tmp_path: Path) -> None:
     path = tmp_path / "new" / "config.toml"
     edit_config(path, {"models.large": "a/b"})
     assert tomllib.loads(path.read_text()) == {"models": {"large": "a/b"}}
@@ -102,9 +102,9 @@ def test_several_changes_are_made_together_or_not_at_all(file: Path) -> None:
         ({"limits.max_stepz": 1}, "unknown key 'max_stepz'; did you mean 'max_steps'?"),
         ({"limits.max_steps": "many"}, "expected a whole number, got text"),
         ({"limits": 3}, "expected a table"),
-        ({"limits.max_steps.more": 3}, "cannot be changed without changing more"),
+        ({"limits.max_steps.more": 3}, "cannot be changed without other changes"),
         ({"providers.x.wire": "gemini"}, "'base_url' is missing"),
-        ({"a..b": 3}, "is no key"),
+        ({"a..b": 3}, "is not a key"),
         ({"providers.anthropic.api_key": f"env:{PLANTED}"}, "expected a variable's name after 'env:'"),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_file_that_is_broken_already_is_named_and_untouched(file: Path) -> Non
     assert file.read_text() == "not toml at all"
 
 
-def test_a_projects_file_is_held_to_a_projects_rules(file: Path) -> None:
+def test_an_edit_of_a_project_file_obeys_the_rules_for_projects(file: Path) -> None:
     file.write_text("")
     with pytest.raises(ConfigError, match="a project cannot name a key"):
         edit_config(file, {"providers.anthropic.api_key": PLANTED}, kind="project")
@@ -159,7 +159,7 @@ def test_a_link_stays_a_link_and_permissions_stay(file: Path, tmp_path: Path) ->
         ("limits.max_steps", "many", "many"),
     ],
 )
-def test_what_is_typed_becomes_what_the_key_takes(key: str, text: str, value: Any) -> None:
+def test_text_from_the_command_line_becomes_the_type_of_the_key(key: str, text: str, value: Any) -> None:
     assert value_from_text(key, text) == value
 
 
@@ -172,7 +172,7 @@ names = st.text("abc-_. é\"'", min_size=1, max_size=4).filter(str.strip)
     value=st.text(max_size=10).filter(lambda text: text.isprintable()),
 )
 @settings(max_examples=40)
-def test_whatever_is_in_the_file_only_the_asked_key_changes(
+def test_only_the_requested_key_of_a_file_changes(
     tmp_path_factory: pytest.TempPathFactory, before: dict[str, dict[str, str]], action: str, value: str
 ) -> None:
     path = tmp_path_factory.mktemp("edit") / "config.toml"

@@ -1,8 +1,9 @@
-"""The layers, one above the other, and for every value where it came from.
+"""Load the configuration: join the layers into typed settings, and record where each value came from.
 
-Defaults < proxy and certificate variables of the environment < the user's ``config.toml`` < the file that
-``HOLDFAST_CONFIG`` names < the project's files, from the repository's root down to the workspace, if trusted <
-``HOLDFAST_…`` variables < flags. Tables merge, scalars and lists replace; a project's ``approvals.deny`` only adds.
+The layers, each overriding those before it: defaults, proxy and certificate variables of the environment, the user's
+``config.toml``, the file that ``HOLDFAST_CONFIG`` names, the project's files from the repository's root down to the
+workspace (if trusted), ``HOLDFAST_…`` variables, flags. Tables merge; scalars and lists replace. A project's
+``approvals.deny`` only adds rules.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from typing import Any
 import msgspec
 
 from holdfast.config.setting_checks import check_layer, check_settings
-from holdfast.config.setting_decoding import Problem, decode
-from holdfast.config.setting_sources import (
+from holdfast.config.setting_decoder import SettingProblem, decode
+from holdfast.config.setting_layers import (
     FILE_KINDS,
     Layer,
     Origin,
     checked_key,
+    common_variables,
     extra_layer,
     file_layer,
     flag_layers,
     own_variables,
     project_layers,
-    usual_variables,
 )
 from holdfast.config.settings import Settings
 from holdfast.config.toml_document import KeyPath, format_key
@@ -33,11 +34,11 @@ from holdfast.config.value_types import Leaf
 from holdfast.errors import ConfigError
 from holdfast.locations import Locations
 
-_MOST_PROBLEMS = 20
+_MAX_PROBLEMS = 20
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The settings in effect, and how they came about."""
+    """The settings in effect, and where they came from."""
 
     settings: Settings
     origins: Mapping[KeyPath, Origin] = {}
@@ -48,7 +49,7 @@ class Config(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     def get(self, key: str) -> Any:
-        """A value by its dotted key as plain data, secrets hidden; a table gives a dict. `ConfigError` if unknown."""
+        """Return a value by its dotted key as plain data, secrets hidden. `ConfigError` if unknown."""
         found: Any = self.settings
         for part in checked_key(key):
             match found:
@@ -57,11 +58,11 @@ class Config(msgspec.Struct, frozen=True):
                 case dict() if part in found:
                     found = found[part]
                 case _:
-                    raise ConfigError(f"{key!r} is not set; 'holdfast config get' lists what there is")
+                    raise ConfigError(f"{key!r} is not set; run 'holdfast config get' to list all settings")
         return plain(found)
 
     def origin(self, key: str) -> Origin:
-        """Where a value came from; for a table, the highest layer that says something in it."""
+        """Where a value came from; for a table, the highest layer that sets a key in it."""
         path = checked_key(key)
         for size in range(len(path), 0, -1):
             if found := self.origins.get(path[:size]):
@@ -78,13 +79,13 @@ def load_config(
     trusted: Callable[[Path], bool] = lambda directory: False,
     flags: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Read and join all layers. Blocks on small files: call it in a thread, or before the loop runs.
+    """Read and join all layers. Blocks: call it in a thread, or before the loop runs.
 
-    `flags` are values by dotted key. `ConfigError` names file, line and key of everything that is wrong.
+    `flags` are values by dotted key. `ConfigError` names file, line and key of every problem.
     """
     in_project, untrusted = project_layers(workspace, trusted=trusted) if workspace else ([], ())
     layers = [
-        *usual_variables(env),
+        *common_variables(env),
         file_layer(locations.config_file, kind="user"),
         extra_layer(env),
         *in_project,
@@ -96,18 +97,18 @@ def load_config(
 
 def join(layers: Sequence[Layer], *, untrusted: tuple[Path, ...] = ()) -> Config:
     """Typed settings from layers, lowest first."""
-    settings = own = Settings()
+    settings = user = Settings()
     data: dict[str, Any] = {}
     origins: dict[KeyPath, Origin] = {}
     warnings: list[str] = []
     for layer in layers:
-        problems, unwise = check_layer(layer, own=own)
+        problems, layer_warnings = check_layer(layer, user=user)
         raise_problems(problems, [layer])
-        warnings += unwise
-        data = merge(data, _adding_denies(layer.data, data) if layer.kind == "project" else layer.data)
+        warnings += layer_warnings
+        data = merge(data, _with_denies_added(layer.data, data) if layer.kind == "project" else layer.data)
         settings, problems = decode(data)
         raise_problems(problems, layers)
-        own = own if layer.kind == "project" else settings
+        user = user if layer.kind == "project" else settings
         _record(origins, layer)
     raise_problems(check_settings(settings), layers)
     files = tuple(Path(layer.source) for layer in layers if layer.kind in FILE_KINDS)
@@ -123,25 +124,25 @@ def merge(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def raise_problems(problems: Sequence[Problem], layers: Sequence[Layer]) -> None:
+def raise_problems(problems: Sequence[SettingProblem], layers: Sequence[Layer]) -> None:
     """One error for all problems, each with the file and line that caused it."""
     if not problems:
         return
     lines = []
     details = []
-    for problem in problems[:_MOST_PROBLEMS]:
-        origin = _blame(problem.key, layers)
+    for problem in problems[:_MAX_PROBLEMS]:
+        origin = _origin_of(problem.key, layers)
         where = origin.source if origin.line is None else f"{origin.source}:{origin.line}"
         lines.append(f"{where}: {problem}" if where else str(problem))
         file = origin.source if origin.layer in FILE_KINDS else None
         details.append({"file": file, "line": origin.line, "key": format_key(problem.key), "message": problem.message})
-    if left := len(problems) - _MOST_PROBLEMS:
+    if left := len(problems) - _MAX_PROBLEMS:
         lines += [f"and {left} more"] if left > 0 else []
     raise ConfigError("\n".join(lines), detail={**details[0], "problems": details})
 
 
 def plain(value: Any) -> Any:
-    """Settings as plain values for showing: durations as text, secrets hidden, what is not said left out."""
+    """Convert settings to plain values for display: durations as text, secrets hidden, unset keys omitted."""
     match value:
         case Leaf():
             return value.to_config()
@@ -155,8 +156,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _adding_denies(data: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
-    """What the user denied stays denied, whatever a project says."""
+def _with_denies_added(data: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
+    """A project adds to the user's deny rules and cannot remove any."""
     added = data.get("approvals", {}).get("deny")
     if added is None:
         return data
@@ -179,16 +180,16 @@ def _leaves(data: dict[str, Any], path: KeyPath) -> Iterator[KeyPath]:
             yield (*path, key)
 
 
-def _blame(key: KeyPath, layers: Sequence[Layer]) -> Origin:
-    """The highest layer that says something at a key, or at the nearest of its parents."""
+def _origin_of(key: KeyPath, layers: Sequence[Layer]) -> Origin:
+    """The highest layer that sets a key, or else the nearest of its parents."""
     for size in range(len(key), 0, -1):
         for layer in reversed(layers):
-            if _says(layer.data, key[:size]):
+            if _sets(layer.data, key[:size]):
                 return layer.origin(key)
     return layers[-1].origin(key) if layers else Origin()
 
 
-def _says(data: Any, path: KeyPath) -> bool:
+def _sets(data: Any, path: KeyPath) -> bool:
     for part in path:
         if not isinstance(data, dict) or part not in data:
             return False

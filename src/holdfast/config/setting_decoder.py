@@ -1,7 +1,7 @@
-"""Plain values into typed settings, with every problem named by its key.
+"""Decode plain values into typed settings; every problem is named by its key.
 
-All problems of a document are collected before anything is said, so that a person fixes a file once. Messages show
-keys and types; a value is repeated only where it must be one of a few words.
+All problems of a document are collected, so that a person fixes a file once. Messages show keys and types, not values:
+a value may be a secret.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ T = TypeVar("T", bound=Table)
 _AT_LEAST = re.compile(r">= (\d+)")
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """One thing wrong with a document."""
+class SettingProblem(msgspec.Struct, frozen=True):
+    """One problem of a document."""
 
     key: KeyPath
     message: str
@@ -34,30 +34,30 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{format_key(self.key)}: {self.message}" if self.key else self.message
 
 
-class Field(msgspec.Struct, frozen=True):
-    """How one key of a table is read."""
+class SettingField(msgspec.Struct, frozen=True):
+    """One key of a table."""
 
     name: str
     full: Any
     """The whole annotation, for `msgspec`."""
     bare: Any
-    """Without its description and without ``None``."""
+    """The annotation without its description and without ``None``."""
     description: str
     default: Any
-    """The default, or `msgspec.NODEFAULT` for a key that must be there."""
+    """The default, or `msgspec.NODEFAULT` for a required key."""
 
 
-def decode(data: dict[str, Any]) -> tuple[Settings, list[Problem]]:
-    """Settings from a whole document, and what is wrong with it; with problems the settings are not to be used."""
-    problems: list[Problem] = []
+def decode(data: dict[str, Any]) -> tuple[Settings, list[SettingProblem]]:
+    """Decode a whole document. Returns the settings and the problems; do not use the settings if there are problems."""
+    problems: list[SettingProblem] = []
     return _table(Settings, data, (), problems) or Settings(), problems
 
 
 @cache
-def fields_of(table: type[Table]) -> dict[str, Field]:
+def fields_of(table: type[Table]) -> dict[str, SettingField]:
     """A table's keys in order."""
     return {
-        field.name: Field(
+        field.name: SettingField(
             field.name,
             field.type,
             _bare(field.type),
@@ -73,14 +73,14 @@ def is_table(kind: Any) -> bool:
 
 
 def table_in(kind: Any) -> type[Table] | None:
-    """The table that a table of tables, such as ``providers``, holds under free names."""
+    """The inner table of a table with free names, such as ``providers``."""
     arguments = get_args(kind)
     return arguments[1] if get_origin(kind) is dict and is_table(arguments[1]) else None
 
 
-def _table(kind: type[T], data: object, path: KeyPath, problems: list[Problem]) -> T | None:
+def _table(kind: type[T], data: object, path: KeyPath, problems: list[SettingProblem]) -> T | None:
     if not isinstance(data, dict):
-        problems.append(Problem(path, f"expected a table, got {type_name(data)}"))
+        problems.append(SettingProblem(path, f"expected a table, got {type_name(data)}"))
         return None
     fields = fields_of(kind)
     before = len(problems)
@@ -89,20 +89,20 @@ def _table(kind: type[T], data: object, path: KeyPath, problems: list[Problem]) 
         if field := fields.get(name):
             values[name] = _value(field, value, (*path, name), problems)
         else:
-            problems.append(Problem((*path, name), unknown(name, fields, what="key")))
+            problems.append(SettingProblem((*path, name), unknown(name, fields, what="key")))
     for name, field in fields.items():
         if field.default is msgspec.NODEFAULT and name not in data:
-            problems.append(Problem(path, f"{name!r} is missing"))
+            problems.append(SettingProblem(path, f"{name!r} is missing"))
     return kind(**values) if len(problems) == before else None
 
 
-def _value(field: Field, value: object, path: KeyPath, problems: list[Problem]) -> Any:
+def _value(field: SettingField, value: object, path: KeyPath, problems: list[SettingProblem]) -> Any:
     if is_table(field.bare):
         return _table(field.bare, value, path, problems)
     if inner := table_in(field.bare):
         if isinstance(value, dict):
             return {name: _table(inner, item, (*path, name), problems) for name, item in value.items()}
-        problems.append(Problem(path, f"expected a table, got {type_name(value)}"))
+        problems.append(SettingProblem(path, f"expected a table, got {type_name(value)}"))
         return None
     try:
         if isinstance(field.bare, type) and issubclass(field.bare, Leaf):
@@ -110,14 +110,14 @@ def _value(field: Field, value: object, path: KeyPath, problems: list[Problem]) 
         _check_plain(value)
         return msgspec.convert(value, field.full)
     except msgspec.ValidationError as error:
-        problems.append(Problem(path, _explain(field.bare, value, error)))
+        problems.append(SettingProblem(path, _explain(field.bare, value, error)))
     except ValueError as error:
-        problems.append(Problem(path, str(error)))
+        problems.append(SettingProblem(path, str(error)))
     return None
 
 
 def _explain(kind: Any, value: object, error: msgspec.ValidationError) -> str:
-    """What `msgspec` found, in words."""
+    """Describe what `msgspec` found in terms of TOML."""
     reason, _, inside = str(error).partition(" - at `")
     if get_origin(kind) is Literal and isinstance(value, str):
         return unknown(value, cast("tuple[str, ...]", get_args(kind)), what="value")
@@ -151,12 +151,12 @@ def unknown(name: str, known: Any, *, what: str) -> str:
 
 
 def _check_plain(value: object) -> None:
-    """TOML can say what JSON cannot; such values would fail much later, on the way to a model."""
+    """Refuse TOML values that JSON cannot express; they would fail later, in a request to a model."""
     match value:
         case float() if not math.isfinite(value):
             raise ValueError("expected a finite number")
         case datetime.date() | datetime.time():
-            raise ValueError("dates and times are not used here; write text in quotes")
+            raise ValueError("dates and times are not supported; write text in quotes")
         case list():
             for item in value:
                 _check_plain(item)

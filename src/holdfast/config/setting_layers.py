@@ -1,4 +1,4 @@
-"""Where settings come from: files, variables and flags, each read into a layer of plain values."""
+"""The sources of settings: files, variables and flags, each read into a layer of plain values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.config.config_files import problem_with, read_text
-from holdfast.config.project_settings import project_files
 from holdfast.config.toml_document import KeyLines, KeyPath, TomlError, parse_key, parse_toml
 from holdfast.errors import ConfigError
+from holdfast.files import repository_root
 
 LayerKind = Literal["default", "user", "extra", "project", "environment", "flag"]
 FILE_KINDS: frozenset[LayerKind] = frozenset({"user", "extra", "project"})
@@ -21,7 +21,7 @@ _OWN_VARIABLES: Mapping[str, KeyPath] = {
     "HOLDFAST_MODEL": ("models", "large"),
     "HOLDFAST_SMALL_MODEL": ("models", "small"),
 }
-_USUAL_VARIABLES: Mapping[KeyPath, tuple[str, ...]] = {
+_COMMON_VARIABLES: Mapping[KeyPath, tuple[str, ...]] = {
     ("network", "proxy"): ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"),
     ("network", "no_proxy"): ("NO_PROXY", "no_proxy"),
     ("network", "ca_file"): ("SSL_CERT_FILE",),
@@ -41,7 +41,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Layer:
-    """One source's values before they are typed. They may hold a literal key: a layer is never kept or shown."""
+    """One source's values before they are decoded. They may contain a key, so a layer is not stored or shown."""
 
     __slots__ = ("data", "kind", "lines", "source")
 
@@ -67,13 +67,13 @@ def layer_from_text(text: str, *, kind: LayerKind, path: Path) -> Layer:
 
 
 def file_layer(path: Path, *, kind: LayerKind) -> Layer | None:
-    """A file's layer, or nothing if there is no such file."""
+    """Read a file as a layer; `None` if it does not exist."""
     text = read_text(path)
     return None if text is None else layer_from_text(text, kind=kind, path=path)
 
 
 def extra_layer(env: Mapping[str, str]) -> Layer | None:
-    """The file that ``HOLDFAST_CONFIG`` names; a file named on purpose has to be there."""
+    """Read the file that ``HOLDFAST_CONFIG`` names. That file must exist."""
     named = env.get("HOLDFAST_CONFIG")
     if not named:
         return None
@@ -83,8 +83,17 @@ def extra_layer(env: Mapping[str, str]) -> Layer | None:
     raise problem_with(path, "does not exist, but HOLDFAST_CONFIG names it")
 
 
+def project_files(workspace: Path) -> tuple[Path, ...]:
+    """Each ``.holdfast/config.toml`` that exists, from the repository's root down to the workspace."""
+    real = Path(os.path.realpath(workspace))
+    root = repository_root(real)
+    below = [place for place in real.parents if place.is_relative_to(root)]
+    files = (place / ".holdfast" / "config.toml" for place in (*reversed(below), real))
+    return tuple(file for file in files if os.path.lexists(file))
+
+
 def project_layers(workspace: Path, *, trusted: Callable[[Path], bool]) -> tuple[list[Layer], tuple[Path, ...]]:
-    """The project's files whose directory is trusted, and those that were not read because theirs is not."""
+    """Read the project files of trusted directories. Returns their layers, and the files that were not read."""
     layers = []
     untrusted = []
     for path in project_files(workspace):
@@ -95,11 +104,11 @@ def project_layers(workspace: Path, *, trusted: Callable[[Path], bool]) -> tuple
     return layers, tuple(untrusted)
 
 
-def usual_variables(env: Mapping[str, str]) -> Iterator[Layer]:
-    """What all programs honour. They lie below the files: who writes a proxy into ours means it for us."""
-    for path, names in _USUAL_VARIABLES.items():
+def common_variables(env: Mapping[str, str]) -> Iterator[Layer]:
+    """Read the proxy and certificate variables that many programs use. Configuration files override them."""
+    for path, names in _COMMON_VARIABLES.items():
         if name := next((name for name in names if env.get(name)), None):
-            value = _usual_value(path[-1], env[name].strip())
+            value = _common_value(path[-1], env[name].strip())
             yield Layer("environment", name, _nested(path, value))
 
 
@@ -110,13 +119,13 @@ def own_variables(env: Mapping[str, str]) -> Iterator[Layer]:
 
 
 def flag_layers(flags: Mapping[str, Any]) -> Iterator[Layer]:
-    """Values by dotted key, from whoever started us."""
+    """Read the values given on the command line, by dotted key."""
     for key, value in flags.items():
         yield Layer("flag", key, _nested(checked_key(key), value))
 
 
-def _usual_value(key: str, text: str) -> Any:
-    """As other programs read it: hosts with commas between them, a proxy's scheme left out."""
+def _common_value(key: str, text: str) -> Any:
+    """Read a value as other programs do: hosts separated by commas, a proxy with or without a scheme."""
     if key == "no_proxy":
         return [host for part in text.split(",") if (host := part.strip())]
     return f"http://{text}" if key == "proxy" and "://" not in text else text

@@ -1,7 +1,7 @@
-"""Changes single keys of a configuration file and leaves the rest of it, comments included, as it is.
+"""Change single keys of a configuration file; the rest of the file, comments included, stays as it is.
 
-The new text is checked like any file before it is written, and read back to say exactly what was asked for; a file
-that would not is left untouched.
+The new text is validated before it is written, and parsed again to prove that only the requested keys changed. If they
+are not the only change, the file is left untouched.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config.config_files import exclusive, problem_with, read_text, write_bytes
-from holdfast.config.layers import join, raise_problems
+from holdfast.config.config_loader import join, raise_problems
 from holdfast.config.setting_checks import check_layer
-from holdfast.config.setting_decoding import decode
-from holdfast.config.setting_sources import Layer, LayerKind, checked_key, layer_from_text
+from holdfast.config.setting_decoder import decode
+from holdfast.config.setting_layers import Layer, LayerKind, checked_key, layer_from_text
 from holdfast.config.settings import Settings
 from holdfast.config.toml_document import KeyPath, TomlError, format_key, parse_toml
 
 
 def edit_config(path: Path, changes: Mapping[str, Any], *, kind: LayerKind = "user") -> None:
-    """Set values by dotted key, or remove them with ``None``, all or none. Blocks: call it in a thread."""
+    """Set values by dotted key, or remove them with ``None``; all or none. Blocks: call it in a thread."""
     edits = {checked_key(key): value for key, value in changes.items()}
     with exclusive(path):
         text = read_text(path) or ""
@@ -28,7 +28,7 @@ def edit_config(path: Path, changes: Mapping[str, Any], *, kind: LayerKind = "us
         edited = _edited(text, edits, path=path)
         layer = Layer(kind, str(path), layer_from_text(edited, kind=kind, path=path).data)
         if kind == "project":
-            problems, _ = check_layer(layer, own=Settings())
+            problems, _ = check_layer(layer, user=Settings())
             raise_problems(problems, [layer])
         else:
             join([layer])
@@ -37,7 +37,7 @@ def edit_config(path: Path, changes: Mapping[str, Any], *, kind: LayerKind = "us
 
 
 def value_from_text(key: str, text: str) -> Any:
-    """A value as typed on a command line: TOML where it is, plain text where it is not, whichever the key takes."""
+    """Read a value from a command line: as TOML if it is valid for the key, else as plain text."""
     path = checked_key(key)
     candidates: list[Any] = [text]
     try:
@@ -73,7 +73,7 @@ def _edited(text: str, edits: Mapping[KeyPath, Any], *, path: Path) -> str:
     except (TOMLKitError, TomlError, KeyError, TypeError, AttributeError, ValueError):
         pass
     keys = ", ".join(format_key(key) for key in edits)
-    raise problem_with(path, f"{keys} cannot be changed without changing more; please edit the file by hand")
+    raise problem_with(path, f"{keys} cannot be changed without other changes; edit the file by hand")
 
 
 def _put(container: MutableMapping[str, Any], key: KeyPath, value: Any, *, nest: Callable[[Any], Any]) -> None:
@@ -93,7 +93,7 @@ def _remove(container: MutableMapping[str, Any], key: KeyPath) -> None:
 
 
 def _new_table(container: Any) -> Any:
-    """A table inside another: on a line of its own, unless its parent is all on one line."""
+    """A nested table: inline if its parent is inline."""
     from tomlkit import inline_table, table
     from tomlkit.items import InlineTable
 

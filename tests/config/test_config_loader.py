@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.config import Config, Locations, load_config
-from holdfast.config.layers import merge
-from holdfast.config.setting_sources import Origin
+from holdfast.config.config_loader import merge
+from holdfast.config.setting_layers import Origin
 from holdfast.errors import ConfigError
 
 PLANTED = "sk-planted-0123456789abcdef"
@@ -62,7 +62,7 @@ def refused(locations: Locations, **options: Any) -> ConfigError:
     return caught.value
 
 
-def test_without_any_file_the_defaults_hold(locations: Locations) -> None:
+def test_without_a_file_the_defaults_apply(locations: Locations) -> None:
     config = load(locations)
     assert config.settings.limits.max_steps == 200
     assert config.settings.limits.first_token == 120
@@ -72,7 +72,7 @@ def test_without_any_file_the_defaults_hold(locations: Locations) -> None:
     assert config.files == ()
 
 
-def test_each_layer_beats_the_one_below_and_every_value_knows_where_it_came_from(
+def test_each_layer_overrides_the_one_below_and_every_value_has_an_origin(
     locations: Locations, repository: Path, tmp_path: Path
 ) -> None:
     user = write(locations.config_file, '[models]\nlarge = "user/a"\nsmall = "user/b"\n[limits]\nmax_steps = 1\n')
@@ -124,14 +124,14 @@ tables = st.dictionaries(st.sampled_from("abc"), json_trees, max_size=3)
 
 @given(tables, tables, tables)
 @settings(max_examples=50)
-def test_merging_gives_the_same_however_it_is_grouped_when_shapes_agree(a: Any, b: Any, c: Any) -> None:
+def test_merge_is_associative_when_shapes_agree(a: Any, b: Any, c: Any) -> None:
     if same_shape(a, b) and same_shape(b, c) and same_shape(a, c):
         assert merge(merge(a, b), c) == merge(a, merge(b, c))
 
 
 @given(tables, tables)
 @settings(max_examples=50)
-def test_after_merging_the_upper_layer_is_all_there_and_the_lower_where_nothing_was_said(a: Any, b: Any) -> None:
+def test_a_merge_has_all_of_the_upper_layer_and_the_rest_of_the_lower(a: Any, b: Any) -> None:
     merged = merge(a, b)
     assert merge(merged, b) == merged
     assert merge(a, {}) == a == merge({}, a)
@@ -146,7 +146,7 @@ def same_shape(a: Any, b: Any) -> bool:
     return not isinstance(a, dict) and not isinstance(b, dict)
 
 
-def test_an_untrusted_project_is_not_even_read(locations: Locations, repository: Path) -> None:
+def test_an_untrusted_project_is_not_read(locations: Locations, repository: Path) -> None:
     file = project_file(repository, "this is not TOML")
     config = load(locations, workspace=repository)
     assert config.untrusted == (file,)
@@ -161,13 +161,15 @@ def test_each_project_file_needs_the_trust_of_its_own_directory(locations: Locat
     assert config.settings.limits.max_steps == 200
 
 
-def test_files_above_the_repository_or_beside_the_way_down_do_not_count(locations: Locations, repository: Path) -> None:
+def test_files_above_the_repository_or_in_sibling_directories_are_ignored(
+    locations: Locations, repository: Path
+) -> None:
     project_file(repository.parent, "limits.max_steps = 1\n")
     project_file(repository / "package" / "inner", "limits.max_steps = 2\n")
     assert load(locations, workspace=repository / "package", trusted=everything).files == ()
 
 
-def test_the_usual_proxy_and_certificate_variables_are_honoured_below_the_files(locations: Locations) -> None:
+def test_files_override_the_common_proxy_and_certificate_variables(locations: Locations) -> None:
     env = {"HTTPS_PROXY": "http://p:1", "no_proxy": "a.test, .b.test,", "SSL_CERT_FILE": "/ca.pem", "HTTP_PROXY": "x"}
     network = load(locations, env=env).settings.network
     assert (network.proxy, network.no_proxy, network.ca_file) == ("http://p:1", ("a.test", ".b.test"), "/ca.pem")
@@ -196,15 +198,15 @@ def test_the_usual_proxy_and_certificate_variables_are_honoured_below_the_files(
         ("models.large = ''", ":1: models.large: expected text that is not empty"),
         ("providers.anthropic.models.x.images = 1", "images: expected true or false, got a whole number"),
         ("[providers.x]\nwire = 'anthropic'", ":1: providers.x: 'base_url' is missing, and 'x' is not a built-in"),
-        ("[providers.'a/b']\nenabled = false", "a name has letters, digits"),
+        ("[providers.'a/b']\nenabled = false", "a name may contain only letters, digits"),
         ("providers = { x = 3 }", ":1: providers.x: expected a table, got a whole number"),
         ("mcp.docs.timeout = '1s'", ":1: mcp.docs: needs either 'command' or 'url'"),
-        ("providers.openai.body.when = 2020-01-01", "dates and times are not used here"),
+        ("providers.openai.body.when = 2020-01-01", "dates and times are not supported"),
         ("providers.openai.models.x.price.long.input = 1", "'above' is missing"),
         ("a = ", ":1: is not valid TOML"),
     ],
 )
-def test_a_mistake_is_named_with_file_line_and_key(locations: Locations, text: str, message: str) -> None:
+def test_a_problem_is_reported_with_file_line_and_key(locations: Locations, text: str, message: str) -> None:
     write(locations.config_file, text)
     error = refused(locations)
     assert f"{locations.config_file}" in error.message
@@ -212,7 +214,7 @@ def test_a_mistake_is_named_with_file_line_and_key(locations: Locations, text: s
     assert error.detail["file"] == str(locations.config_file)
 
 
-def test_all_mistakes_of_a_file_are_told_at_once(locations: Locations) -> None:
+def test_all_problems_of_a_file_are_reported_at_once(locations: Locations) -> None:
     write(locations.config_file, "[limits]\nmax_step = 1\nmax_steps = 0\n" + "".join(f"x{n} = 1\n" for n in range(30)))
     error = refused(locations)
     assert len(error.detail["problems"]) == 20
@@ -225,16 +227,16 @@ def test_all_mistakes_of_a_file_are_told_at_once(locations: Locations) -> None:
     }
 
 
-def test_a_bad_variable_or_flag_is_named(locations: Locations) -> None:
+def test_an_invalid_variable_or_flag_is_named(locations: Locations) -> None:
     assert refused(locations, env={"ALL_PROXY": "ftp://nonsense"}).message.startswith(
         "ALL_PROXY: network.proxy: expected"
     )
     error = refused(locations, flags={"approvals.mode": "yolo"})
     assert error.message.startswith("approvals.mode: approvals.mode: unknown value 'yolo'")
-    assert "is no key" in refused(locations, flags={"a..b": 1}).message
+    assert "is not a key" in refused(locations, flags={"a..b": 1}).message
 
 
-def test_a_file_that_was_named_on_purpose_has_to_be_there(locations: Locations, tmp_path: Path) -> None:
+def test_the_file_in_holdfast_config_must_exist(locations: Locations, tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
     assert "HOLDFAST_CONFIG names it" in refused(locations, env={"HOLDFAST_CONFIG": str(missing)}).message
 
@@ -307,29 +309,29 @@ def test_a_hostile_file_gets_a_clear_error(locations: Locations, make: Callable[
     assert message in error.message
 
 
-def test_a_file_that_may_not_be_read_gets_a_clear_error(locations: Locations) -> None:
+def test_an_unreadable_file_gets_a_clear_error(locations: Locations) -> None:
     write(locations.config_file, "limits.max_steps = 1").chmod(0)
     with as_nobody():
         error = refused(locations)
     assert error.message == f"{locations.config_file}: cannot be read: Permission denied"
 
 
-def test_a_byte_order_mark_does_no_harm(locations: Locations) -> None:
+def test_a_byte_order_mark_is_ignored(locations: Locations) -> None:
     locations.config_file.write_bytes(b"\xef\xbb\xbflimits.max_steps = 3\r\n")
     assert load(locations).settings.limits.max_steps == 3
 
 
-def test_a_literal_key_is_taken_from_the_user_with_a_warning_that_does_not_show_it(locations: Locations) -> None:
+def test_a_literal_key_of_the_user_is_used_with_a_warning_that_does_not_show_it(locations: Locations) -> None:
     write(locations.config_file, f'\n[providers.anthropic]\napi_key = "{PLANTED}"\n')
     config = load(locations)
     [warning] = config.warnings
-    assert f"{locations.config_file}:3: providers.anthropic.api_key is a key in plain sight" in warning
+    assert f"{locations.config_file}:3: providers.anthropic.api_key is a key in plain text" in warning
     assert "holdfast key set anthropic" in warning
     assert PLANTED not in f"{config!r} {warning} {config.get('providers')} {config.settings!r}"
     assert config.get("providers.anthropic.api_key") == "(hidden)"
 
 
-def test_a_value_can_be_asked_for_by_its_key(locations: Locations) -> None:
+def test_get_returns_a_value_by_its_key(locations: Locations) -> None:
     write(locations.config_file, '[providers.openai.models."gpt-5.5"]\nname = "Five"\n')
     config = load(locations)
     assert config.get('providers.openai.models."gpt-5.5".name') == "Five"
