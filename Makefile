@@ -8,6 +8,9 @@ KEY    := $(shell cat lock/dev.txt pyproject.toml | cksum | tr ' ' '-')
 READY  := $(VENV)/ready-$(KEY)
 E2E    := .venv-e2e
 E2E_KEY := $(shell cat lock/e2e.txt | cksum | tr ' ' '-')
+ifndef SEED
+SEED   := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+endif
 COMPILE = $(PY) -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
           --python-version 3.11 pyproject.toml
 
@@ -37,8 +40,10 @@ promises: $(READY) ## print the tests that prove each row of docs/promises.md
 bench: $(READY) ## run the programs under bench/ and print what they measure
 	@for program in $(wildcard bench/*.py); do echo "== $$program" && $(PY) $$program || exit 1; done
 
-stress: $(READY) $(E2E)/ready-$(E2E_KEY) ## run the long tests and print what they counted
-	@HOLDFAST_TEST_SCHEMATHESIS=$(CURDIR)/$(E2E)/bin/schemathesis $(PY) -m pytest -m stress -s
+stress: $(READY) $(E2E)/ready-$(E2E_KEY) ## run the long tests, and the property tests with random examples
+	@echo "random examples with seed $(SEED); to repeat them: make stress SEED=$(SEED)"
+	@HOLDFAST_TEST_SCHEMATHESIS=$(CURDIR)/$(E2E)/bin/schemathesis \
+	  $(PY) -m pytest -m "stress or hypothesis" -s --hypothesis-profile=random --hypothesis-seed=$(SEED)
 
 lock: $(READY) ## make the lock files again, after dependencies in pyproject.toml changed
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PY) -m pip install --quiet uv

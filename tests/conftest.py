@@ -1,4 +1,4 @@
-"""The rules that hold for every test: no network, no blocking on the loop, nobody's home, reproducible properties."""
+"""Rules for every test: no network, no blocking on the loop, a home of its own, the same signals and examples each time."""
 
 import os
 import shutil
@@ -12,15 +12,17 @@ import pytest
 from tests.support.blocking import no_blocking_on_the_loop
 from tests.support.environment import isolated_environment, leaks_into_tests
 from tests.support.network import NetworkGuard
+from tests.support.signals import define_signals
 
-hypothesis.settings.register_profile("local", deadline=None)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
+hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, database=None, print_blob=True)
+hypothesis.settings.register_profile("random", deadline=None, derandomize=False, database=None, print_blob=True)
+hypothesis.settings.load_profile("fixed")
 
 _guard = pytest.StashKey[NetworkGuard]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    define_signals()
     config.stash[_guard] = guard = NetworkGuard()
     guard.install()
 

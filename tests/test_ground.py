@@ -4,11 +4,14 @@ import asyncio
 import os
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import hypothesis
 import pytest
 import uvloop
 from blockbuster import BlockingError
@@ -119,3 +122,33 @@ def test_variables_that_stay(name: str) -> None:
 
 def test_a_socket_path_below_the_home_fits_the_kernels_limit(holdfast_home: Path) -> None:
     assert len(str(holdfast_home / "run" / "holdfast.sock")) < 100
+
+
+def test_properties_are_tried_with_the_same_examples_each_time() -> None:
+    if hypothesis.settings.get_current_profile_name() != "random":  # `make stress`
+        assert (hypothesis.settings.default.derandomize, hypothesis.settings.default.database) == (True, None)
+
+
+def test_children_start_with_default_signals(tmp_path: Path) -> None:
+    """Also when the test run itself was started with ignored or blocked signals, as `make test &` in a script does."""
+    (tmp_path / "probe.py").write_text(
+        "import signal, subprocess, sys\n"
+        "from tests.support.signals import define_signals\n"
+        "define_signals()\n"
+        "subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)\n"
+    )
+    look = (
+        "import signal\n"
+        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler,"
+        " [signal.getsignal(number).name for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT)],"
+        " signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
+    )
+    done = subprocess.run(
+        ["bash", "-c", 'trap "" INT HUP TERM QUIT; exec "$0" "$@"', sys.executable, tmp_path / "probe.py", look],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout == "True ['SIG_DFL', 'SIG_DFL', 'SIG_DFL'] set()\n"
