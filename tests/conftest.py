@@ -1,4 +1,4 @@
-"""Rules for every test: no network, no blocking on the loop, a home of its own, the same signals and examples each time."""
+"""Rules for every test: no network, no blocking on the loop, its own home, the same signals and examples each time."""
 
 import os
 import shutil

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.approvals.pending import Approvals
 from holdfast.ids import Ids
 from holdfast.schema.approvals import Approval, Question, QuestionItem
-from holdfast.schema.events import Event, read_event
+from holdfast.schema.events import ApprovalRequested, Event, QuestionAsked, read_event
 from holdfast.store import Store
 
 START = 1_800_000_000.0
@@ -115,18 +115,25 @@ class Office:
         return asyncio.create_task(self.approvals.ask(question(*items), deadline=deadline))
 
     async def opened(self, *, count: int = 1) -> list[Approval]:
-        """The open approvals, once there are so many."""
+        """The open approvals, once there are so many and the server knows that they are committed."""
         for _ in range(10_000):
             found = (await self.store.open_approvals(workspace_id="wsp_1")).items
-            if len(found) >= count:
+            if len(found) >= count and await self._are_logged(found):
                 return list(found)
         raise AssertionError("the approvals that were waited for did not come")
 
     async def opened_question(self) -> Question:
         for _ in range(10_000):
-            if found := (await self.store.open_questions(workspace_id="wsp_1")).items:
+            found = (await self.store.open_questions(workspace_id="wsp_1")).items
+            if found and await self._are_logged(found):
                 return found[0]
         raise AssertionError("the question that was waited for did not come")
+
+    async def _are_logged(self, records: Iterable[Approval | Question]) -> bool:
+        """Whether `events` has them all. A reader sees a commit a moment before the store's `last_number` covers it."""
+        events = await self.events(ApprovalRequested, QuestionAsked)
+        logged = {event.approval.id if isinstance(event, ApprovalRequested) else event.question.id for event in events}
+        return logged.issuperset(record.id for record in records)
 
     async def events(self, *kinds: type[Event]) -> list[Event]:
         page = await self.store.events_after(0, upto=self.store.last_number, limit=1000)

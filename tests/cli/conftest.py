@@ -11,3 +11,11 @@ from tests.cli.shell import Shell, shell
 def sh() -> Iterator[Shell]:
     with shell() as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    made: Shell | None = request.getfixturevalue("sh") if "sh" in request.fixturenames else None
+    yield
+    if made is not None:
+        made.kill_left()

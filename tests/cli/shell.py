@@ -135,6 +135,15 @@ class Running:
     def signal(self, number: int = signal.SIGINT) -> None:
         self.process.send_signal(number)
 
+    def kill(self) -> None:
+        """End it, if it has not ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(30)
+        for pipe in (self.process.stdin, self.process.stdout, self._err):
+            if pipe is not None:
+                pipe.close()
+
     def leave(self) -> Done:
         """As a reader that has had enough; then its end."""
         assert self.process.stdout is not None
@@ -168,6 +177,7 @@ class Shell:
         self.env = {**kept, **isolated_environment(base), "TERM": "xterm", "TMPDIR": str(base / "tmp")}
         (base / "tmp").mkdir()
         self.locations = Locations.from_env(self.env)
+        self._started: list[Running] = []
 
     def start(
         self,
@@ -186,7 +196,15 @@ class Shell:
             cwd=cwd or self.work,
             env={**self.env, **(env or {})},
         )
-        return Running(process, err)
+        running = Running(process, err)
+        self._started.append(running)
+        return running
+
+    def kill_left(self) -> None:
+        """End what a failed test did not wait for, so that the next test does not fail as well."""
+        for running in self._started:
+            running.kill()
+        self._started.clear()
 
     def __call__(
         self, *words: str, given: str | None = None, cwd: Path | None = None, env: dict[str, str] | None = None
@@ -235,6 +253,7 @@ def shell(*, provider: bool = True) -> Iterator[Shell]:
         try:
             yield made
         finally:
+            made.kill_left()
             made("stop")
             left = processes_of(base)
             assert left == [], left

@@ -113,11 +113,10 @@ async def test_a_busy_server_is_not_stopped_if_idle_and_an_idle_one_is(home: Pat
 @pytest.mark.promise("W2")
 async def test_a_server_leaves_when_nobody_is_there_and_nothing_is_left_to_do(home: Path) -> None:
     async with served(home, answering(HELD), linger=0.02, idle_exit=True) as house:
-        stream = await house.http.open_stream("/v1/events")
         house.workspace_id = await house.open()
         run = await house.prompt(await house.session())
         await house.provider.wait_for_requests(1)
-        await stream.close()
+        await house.watcher.close()
         await until(lambda: house.parts.presence.streams == 0 and house.parts.life.idle_seconds > 0.1)
         assert not house.parts.life.stopping
         house.provider.open("go")
@@ -133,8 +132,9 @@ async def test_a_server_stays_while_somebody_watches_and_unloads_what_nobody_wat
         elsewhere = home / "elsewhere"
         elsewhere.mkdir()
         async with house.http.stream(f"/v1/workspaces/{watched}/events") as stream:
-            other = await house.open(elsewhere)
             await stream.data()
+            other = await house.open(elsewhere)
+            await house.watcher.close()
             while (await house.http.get(f"/v1/workspaces/{other}")).ok()["open"]:
                 pass
             assert (await house.http.get(f"/v1/workspaces/{watched}")).ok()["open"]
@@ -144,6 +144,7 @@ async def test_a_server_stays_while_somebody_watches_and_unloads_what_nobody_wat
 
 async def test_a_health_check_keeps_nobody_awake(home: Path) -> None:
     async with served(home, linger=0.05, idle_exit=True) as house:
+        await house.watcher.close()
         while not house.serving.done():
             try:
                 await house.http.get("/v1/health")

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from holdfast.locations import Locations
 from holdfast.runs.engine_limits import EngineLimits
 from holdfast.server import ServerLimits, ServerParts, TcpAddress, listen_tcp, listen_unix, serve
 from holdfast.testing import Answer, ReceivedRequest, TestProvider, text
-from tests.support.http import Http
+from tests.support.http import Http, Stream
 from tests.support.server import PATIENT
 
 TOKEN = "a-token-that-tests-use"
@@ -56,6 +56,8 @@ class Served:
         self.work = work
         self.workspace_id = ""
         self.serving: asyncio.Task[None]
+        self.watcher: Stream
+        """With `idle_exit`: an open stream of all events. The server stays, and unloads nothing, until it is closed."""
 
     async def open(self, path: Path | None = None) -> str:
         answer = await self.http.post("/v1/workspaces", {"path": str(path or self.work)})
@@ -107,6 +109,8 @@ async def served(
             unix = await asyncio.to_thread(listen_unix, locations.socket)
             tcp = listen_tcp(TcpAddress("127.0.0.1", 0), token=TOKEN)
             ready = asyncio.Event()
+            starting = ExitStack()
+            starting.enter_context(parts.life.request())  # it does not leave before the test has begun
             task = asyncio.create_task(
                 serve(parts, [unix, tcp], linger=linger, idle_exit=idle_exit, ready=ready.set), name="serve"
             )
@@ -121,8 +125,11 @@ async def served(
                     work=work,
                 )
                 house.serving = task
-                if not idle_exit:
+                if idle_exit:
+                    house.watcher = await house.http.open_stream("/v1/events")
+                else:
                     house.workspace_id = await house.open()
+                starting.close()
                 yield house
             finally:
                 parts.life.stop()

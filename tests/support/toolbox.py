@@ -59,6 +59,20 @@ class Nursery:
         return self.outcome
 
 
+class Gate:
+    """A named pipe at which a command waits (`read < gate`) until the test opens it.
+
+    One gate, one `read`: a second one could still find the writer of the first, and pass at once.
+    """
+
+    def __init__(self, directory: Path, name: str = "gate") -> None:
+        self.path = directory / name
+        os.mkfifo(self.path)
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self.path.write_text, "go\n")
+
+
 class Toolbox:
     """Makes contexts of one workspace; keeps what its calls emitted and its jobs' changes."""
 

@@ -1,7 +1,6 @@
 """`bash`: output, endings, jobs and cancelling, with real commands."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.schema.sessions import Job
 from holdfast.tools.bash import BashArguments, BashTool
 from holdfast.tools.protocol import ToolContext, ToolOutput
-from tests.support.toolbox import Toolbox, settings_of
+from tests.support.toolbox import Gate, Toolbox, settings_of
 from tests.support.zoo import ZOO, still_there
 
 _SOON = settings_of(tools={"bash_background": "1ms"})
@@ -36,17 +35,6 @@ async def bash(toolbox: Toolbox) -> AsyncIterator[BashTool]:
 async def call(tool: BashTool, context: ToolContext, command: str, **arguments: Any) -> ToolOutput:
     struct = msgspec.convert({"command": command, **arguments}, BashArguments)
     return await tool.run(struct, context, await tool.plan(struct, context))
-
-
-class Gate:
-    """A named pipe: a command waits at it until the test opens it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "gate"
-        os.mkfifo(self.path)
-
-    async def open(self) -> None:
-        await asyncio.to_thread(self.path.write_text, "go\n")
 
 
 async def test_output_and_exit_code_are_told(bash: BashTool, toolbox: Toolbox) -> None:

@@ -13,7 +13,7 @@ from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.schema.sessions import Job
 from holdfast.tools.bash import BashArguments, BashTool
 from holdfast.tools.jobs import JobKillArguments, JobKillTool, JobOutputArguments, JobOutputTool, JobTable
-from tests.support.toolbox import Toolbox, settings_of
+from tests.support.toolbox import Gate, Toolbox, settings_of
 from tests.support.zoo import ZOO, still_there
 
 _SOON = settings_of(tools={"bash_background": "1ms"})
@@ -41,23 +41,25 @@ async def start(bash: BashTool, toolbox: Toolbox, command: str, **more: Any) -> 
 
 
 async def test_each_session_reads_on_where_it_stopped(bash: BashTool, toolbox: Toolbox) -> None:
-    job = await start(bash, toolbox, "read < gate; echo one; read < gate; echo two", **_gate(toolbox))
+    first_gate, second_gate = Gate(toolbox.workspace, "first"), Gate(toolbox.workspace, "second")
+    job = await start(bash, toolbox, "read < first; echo one; read < second; echo two")
     first, second = toolbox.table.for_session("ses_a"), toolbox.table.for_session("ses_b")
-    await _open(toolbox)
+    await first_gate.open()
     await toolbox.until_said("one")
     assert (await first.read(job.id))[1] == "one\n"
     assert (await first.read(job.id))[1] == ""
-    await _open(toolbox)
+    await second_gate.open()
     await toolbox.until_said("two")
     assert (await first.read(job.id, wait=30))[1] == "two\n"
     assert (await second.read(job.id))[1] == "one\ntwo\n"
 
 
 async def test_waiting_ends_when_the_job_does(bash: BashTool, toolbox: Toolbox) -> None:
-    job = await start(bash, toolbox, "read < gate; exit 5", **_gate(toolbox))
+    gate = Gate(toolbox.workspace)
+    job = await start(bash, toolbox, "read < gate; exit 5")
     reading = asyncio.create_task(toolbox.table.read(job.id, session_id="ses_1", wait=500))
     await asyncio.wait((reading,), timeout=0)
-    await _open(toolbox)
+    await gate.open()
     ended, _ = await reading
     assert (ended.state, ended.exit_code) == ("exited", 5)
     assert ended.finished_at
@@ -70,8 +72,9 @@ async def test_waiting_does_not_outlast_its_time(bash: BashTool, toolbox: Toolbo
 
 
 async def test_a_long_output_is_read_with_its_middle_cut_out(bash: BashTool, toolbox: Toolbox) -> None:
-    job = await start(bash, toolbox, "read < gate; seq 200000", **_gate(toolbox))
-    await _open(toolbox)
+    gate = Gate(toolbox.workspace)
+    job = await start(bash, toolbox, "read < gate; seq 200000")
+    await gate.open()
     _, text = await toolbox.table.read(job.id, session_id="ses_1", wait=30)
     assert text.startswith("1\n2\n")
     assert text.endswith("\n200000\n")
@@ -158,14 +161,3 @@ def test_a_job_that_would_not_die_is_named() -> None:
     job = Job("job_1", "wsp_1", "ses_1", "run_1", "x", state="killed", left_running=("12 stuck",))
     assert _state(job) == "[job_1: killed, but these would not die: 12 stuck]"
     assert "lost" in _state(msgspec.structs.replace(job, state="lost", left_running=()))
-
-
-def _gate(toolbox: Toolbox) -> dict[str, Any]:
-    import os
-
-    os.mkfifo(toolbox.workspace / "gate")
-    return {}
-
-
-async def _open(toolbox: Toolbox) -> None:
-    await asyncio.to_thread((toolbox.workspace / "gate").write_text, "go\n")

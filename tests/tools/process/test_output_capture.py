@@ -1,5 +1,6 @@
 """Captured output: exact, bounded, and without secrets however it is cut into chunks."""
 
+import asyncio
 import itertools
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def test_a_secret_inside_an_endless_word_is_found_too(before: int, size: int) ->
     redactor = OutputRedactor(redact)
     shown = [redactor.push(text[at : at + size]) for at in range(0, len(text), size)]
     assert "".join(shown) + redactor.push("", final=True) == redact(text)
+
+
+async def test_output_that_arrives_while_the_file_is_created_is_in_the_file(tmp_path: Path) -> None:
+    captured = OutputCapture(tmp_path / "out.txt", redact=str, emit=lambda _: None)
+    await asyncio.gather(captured.keep_in_file(), captured.feed(b"first\n"))
+    await captured.feed(b"second\n", final=True)
+    assert captured.path.read_text() == "first\nsecond\n"
 
 
 def test_a_whole_word_is_shown_at_once() -> None:

@@ -66,20 +66,26 @@ class OutputCapture:
         self._file: int | None = None
         self._stored = 0
         self._problem = ""
+        self._ended = False
+        self._writing = asyncio.Lock()  # output that arrives while the file is being created belongs into it as well
 
     async def feed(self, data: bytes, *, final: bool = False) -> None:
-        text = self._redactor.push(self._decoder.decode(data, final=final), final=final)
-        if text:
-            await self._keep(text)
-            self._show(text)
-        if final and self._file is not None:
-            await asyncio.to_thread(os.close, self._file)
-            self._file = None
+        async with self._writing:
+            text = self._redactor.push(self._decoder.decode(data, final=final), final=final)
+            if text:
+                await self._keep(text)
+                self._show(text)
+            if final:
+                self._ended = True
+                await self._close()
 
     async def keep_in_file(self) -> None:
         """From now on everything is in the file, what came before included."""
-        if self._file is None and not self._stored:
-            await self._store(b"", head=self._head)
+        async with self._writing:
+            if self._file is None and not self._stored:
+                await self._store(b"", head=self._head)
+            if self._ended:
+                await self._close()
 
     @property
     def stored_path(self) -> str:
@@ -102,6 +108,11 @@ class OutputCapture:
         if stored < size and start < size:
             text += f"\n[… {self._where()}; the output ends with: …]\n{self._tail}"
         return text, size
+
+    async def _close(self) -> None:
+        if self._file is not None:
+            await asyncio.to_thread(os.close, self._file)
+            self._file = None
 
     def _where(self) -> str:
         if self._problem:
