@@ -11,7 +11,7 @@ import pytest
 from holdfast.cli import main
 from holdfast.cli.commands import server
 from holdfast.client import local_server
-from holdfast.client.server_address import Address
+from holdfast.client.server_address import ServerAddress
 from holdfast.client.sync_http import Connection
 from holdfast.errors import NoAnswer
 from holdfast.locations import Locations
@@ -47,6 +47,6 @@ def test_a_server_that_takes_no_connections_does_not_answer_either() -> None:
         listener.listen(0)
         with socket.socket(socket.AF_UNIX) as first:
             first.connect(path)
-            connection = Connection(Address(path=path), headers={})
-            with pytest.raises(NoAnswer, match="takes no connections"):
+            connection = Connection(ServerAddress(path=path), headers={})
+            with pytest.raises(NoAnswer, match="accepts no connections"):
                 connection.exchange("GET", "/v1/health", body=None, headers={}, seconds=0.05)

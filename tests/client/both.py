@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.async_client import Client
-from holdfast.client.server_address import Address
+from holdfast.client.async_client import AsyncClient
+from holdfast.client.server_address import ServerAddress
 from holdfast.client.sync_client import EventStream, SyncClient
 from holdfast.schema.events import Event
 
@@ -32,18 +32,21 @@ class ThreadedStream:
 class Threaded:
     """The command line's client, each call in a thread."""
 
-    def __init__(self, address: Address, **options: Any) -> None:
+    def __init__(self, address: ServerAddress, **options: Any) -> None:
         self._client = SyncClient(address, **options)
+        self.leave_stopped = False
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
+            self._client.leave_stopped = self.leave_stopped
             return await asyncio.to_thread(method, *args, **kwargs)
 
         return call
 
     def events(self, **options: Any) -> ThreadedStream:
+        self._client.leave_stopped = self.leave_stopped
         return ThreadedStream(self._client.events(**options))
 
     async def aclose(self) -> None:
@@ -51,7 +54,7 @@ class Threaded:
 
 
 Open = Callable[..., Any]
-both = pytest.mark.parametrize("open_client", [Threaded, Client], ids=["sync", "aio"])
+both = pytest.mark.parametrize("open_client", [Threaded, AsyncClient], ids=["sync", "aio"])
 
 
 async def first(stream: Any, count: int) -> list[Event]:

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 import msgspec
 
-from holdfast.client.server_address import Address
+from holdfast.client.server_address import ServerAddress
 from holdfast.schema.base import encode
 
 
@@ -71,14 +71,14 @@ class Stub:
         self._respond = respond
         self._reads_bodies = reads_bodies
         self.requests: list[Request] = []
-        self.address: Address
+        self.address: ServerAddress
         self._listener = socket.socket(socket.AF_UNIX if path else socket.AF_INET, socket.SOCK_STREAM)
         if path:
             self._listener.bind(str(path))
-            self.address = Address(path=str(path))
+            self.address = ServerAddress(path=str(path))
         else:
             self._listener.bind(("127.0.0.1", 0))
-            self.address = Address(host="127.0.0.1", port=self._listener.getsockname()[1])
+            self.address = ServerAddress(host="127.0.0.1", port=self._listener.getsockname()[1])
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self.connections = 0

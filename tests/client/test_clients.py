@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import __version__
-from holdfast.client.api_call import call
+from holdfast.client.api_call import api_call
 from holdfast.errors import Conflict, NoAnswer, NotFound, NotOurs, Stopping, Unauthorized, Unreachable
 from holdfast.schema.api.response_bodies import Health, PageView
 from holdfast.schema.base import builtins
@@ -60,7 +60,7 @@ async def test_any_route_can_be_asked_with_the_type_of_its_answer(open_client: O
         client = open_client(stub.address)
         assert await client.request("PUT", "/v1/x", {"key": None}, dict[str, int], query={"q": "a b"}) == {"a": 1}
         assert await client.request("DELETE", "/v1/x", None, NoneType) is None
-        assert await client.send_raw(call("GET", "/v1/x", answer=NoneType)) == b"plain"
+        assert await client.send_raw(api_call("GET", "/v1/x", answer=NoneType)) == b"plain"
         await client.aclose()
     assert stub.requests[0].target == "/v1/x?q=a%20b"
     assert stub.requests[0].json == {"key": None}
@@ -156,7 +156,7 @@ async def test_a_server_that_is_gone_is_brought_back_if_that_is_known_how(open_c
         return answer(HEALTH) if revived else [Cut()]
 
     with Stub(respond) as stub:
-        client = open_client(stub.address, revive=lambda: revived.append(1))
+        client = open_client(stub.address, revive=lambda **_: revived.append(1))
         assert await client.health() == HEALTH
         await client.aclose()
     assert revived == [1]
@@ -167,7 +167,7 @@ async def test_a_server_that_is_leaving_is_replaced_and_asked_again(open_client:
     revived: list[int] = []
     accepted = answer(Accepted(RUN, "started"), status=202)
     with Stub(one_after_another(error(503, "stopping"), accepted)) as stub:
-        client = open_client(stub.address, revive=lambda: revived.append(len(stub.requests)))
+        client = open_client(stub.address, revive=lambda **_: revived.append(len(stub.requests)))
         assert (await client.start_run("ses_1", RunRequest(prompt="hello"))).run == RUN
         await client.aclose()
     assert revived == [1]
@@ -211,11 +211,11 @@ async def test_all_messages_come_with_the_cursor_that_the_first_page_was_true_at
 
 
 def test_a_method_of_both_clients_is_documented_by_its_call() -> None:
-    from holdfast.client.async_client import Client
+    from holdfast.client.async_client import AsyncClient
     from holdfast.client.sync_client import SyncClient
 
     def methods(client: Any) -> set[str]:
         return {name for name in vars(client) if not name.startswith("_")} - {"close", "aclose"}
 
-    assert methods(SyncClient) == methods(Client)
+    assert methods(SyncClient) == methods(AsyncClient)
     assert "gets one here" in str(SyncClient.start_run.__doc__)

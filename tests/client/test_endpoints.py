@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.client import endpoints
-from holdfast.client.api_call import Call, path, with_query
+from holdfast.client.api_call import ApiCall, api_path, with_query
 from holdfast.errors import BadRequest
 from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.messages import File
@@ -104,7 +104,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
-def test_each_call_is_one_that_the_server_takes(call: Call[object]) -> None:
+def test_each_call_is_one_that_the_server_takes(call: ApiCall[object]) -> None:
     endpoint = _endpoint(call.method, call.target)
     if endpoint.body is not None:
         msgspec.json.decode(call.body or b"{}", type=endpoint.body)
@@ -147,7 +147,7 @@ def test_every_route_that_answers_values_has_a_call() -> None:
 
 @pytest.mark.parametrize("make", [lambda text: endpoints.shell("ses_1", text), endpoints.search])
 def test_what_is_no_text_is_refused_before_it_is_sent(make: Callable[[str], object]) -> None:
-    with pytest.raises(BadRequest, match="not text in UTF-8"):
+    with pytest.raises(BadRequest, match="not valid UTF-8"):
         make("caf\udce9")
 
 
@@ -164,7 +164,7 @@ def _same_shape(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
-def test_each_answer_is_read_as_what_the_server_says(call: Call[object]) -> None:
+def test_each_answer_is_read_as_what_the_server_says(call: ApiCall[object]) -> None:
     told = _endpoint(call.method, call.target).answer
     for cell in call.read.__closure__ or ():
         if cell.cell_contents is not type(None):
@@ -187,5 +187,5 @@ def test_other_changes_have_a_key_and_reading_has_none() -> None:
 
 
 def test_ids_and_searches_are_made_safe_for_an_address() -> None:
-    assert path("sessions", "a/../b c?") == "/v1/sessions/a%2F..%2Fb%20c%3F"
+    assert api_path("sessions", "a/../b c?") == "/v1/sessions/a%2F..%2Fb%20c%3F"
     assert with_query("/x", {"q": "ä &=", "none": None, "on": True, "n": 2}) == "/x?q=%C3%A4%20%26%3D&on=true&n=2"

@@ -4,6 +4,8 @@ import asyncio
 import fcntl
 import os
 import signal
+import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from holdfast import __version__
-from holdfast.client.local_server import LocalServer, open_client, open_sync
-from holdfast.client.server_address import Address
-from holdfast.errors import ConfigError, NoAnswer, StartFailed
+from holdfast.client.local_server import LocalServer, is_alive, open_client, open_sync, what_became_of
+from holdfast.client.server_address import ServerAddress
+from holdfast.errors import ConfigError, NoAnswer, StartFailed, Stopping
 from holdfast.ids import build_id
 from holdfast.locations import Locations
-from tests.client.stub import Piece, Request, Stub, Wait, answer, error
+from tests.client.both import Open, both
+from tests.client.stub import Piece, Request, Stub, Wait, answer, error, one_after_another
 
 FAKE = Path(__file__).with_name("fake_serve.py")
 
@@ -120,7 +123,7 @@ def test_a_command_that_is_not_there_is_named(place: Place) -> None:
 
 
 def test_a_server_that_never_answers_is_not_waited_for_for_ever(place: Place) -> None:
-    with pytest.raises(StartFailed, match=r"does not answer after 0\.2 s; it said nothing in '.*start\.log'"):
+    with pytest.raises(StartFailed, match=r"does not answer after 0\.2 s; it printed nothing to '.*start\.log'"):
         place.local(mode="mute", seconds=0.2).ensure()
 
 
@@ -155,7 +158,7 @@ def test_an_idle_server_with_older_code_is_replaced(place: Place, version: str, 
 def _started(place: Place, **env: str) -> None:
     """A server with other code, as another client had started it."""
     local = place.local(**env)
-    local._is_to_be_replaced = lambda health: False  # type: ignore[method-assign]
+    local._is_outdated = lambda health: False  # type: ignore[method-assign]
     local.ensure()
     assert len(place.started) == 1
 
@@ -239,7 +242,7 @@ async def test_both_clients_open_the_local_server_and_bring_it_back(
 ) -> None:
     env = {"HOLDFAST_HOME": str(place.locations.config_dir.parent), "HOLDFAST_TOKEN": "unused"}
     async with await open_client(env, name="test") as client:
-        assert client.address == Address(path=str(place.locations.socket))
+        assert client.address == ServerAddress(path=str(place.locations.socket))
         assert (await client.health()).status == "ok"
         (pid,) = faked()
         os.kill(pid, signal.SIGKILL)
@@ -254,7 +257,7 @@ async def test_both_clients_open_the_local_server_and_bring_it_back(
 def test_a_client_that_may_not_start_a_server_does_not(place: Place, faked: Callable[[], list[int]]) -> None:
     env = {"HOLDFAST_HOME": str(place.locations.config_dir.parent)}
     with open_sync(env, name="test", start=False) as client:
-        assert client.address == Address(path=str(place.locations.socket))
+        assert client.address == ServerAddress(path=str(place.locations.socket))
     assert faked() == []
 
 
@@ -270,3 +273,83 @@ def test_a_source_tree_is_another_build_after_each_change_and_a_release_is_none(
     os.utime(tree / "inner" / "module.py", ns=(1, 1))
     assert build_id(str(tree)) != first
     assert build_id("/usr/lib/python3/site-packages/holdfast") == ""
+
+
+def _left_behind(path: Path) -> None:
+    """A socket file without a listener."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+
+
+def test_a_socket_that_accepts_connections_has_a_server(home: Path) -> None:
+    with Stub(lambda request: [], path=home / "s"):
+        assert what_became_of(str(home / "s"), None) == "listens"
+
+
+def test_a_socket_that_was_left_behind_means_a_crash(home: Path) -> None:
+    _left_behind(home / "s")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert not is_alive(ended.pid)
+    assert what_became_of(str(home / "s"), ended.pid) == "died"
+    assert what_became_of(str(home / "s"), None) == "died"
+
+
+def test_a_process_that_is_still_stopping_is_waited_for(home: Path) -> None:
+    path = home / "s"
+    _left_behind(path)
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(what_became_of(str(path), os.getpid())))
+    thread.start()
+    path.unlink()
+    thread.join()
+    assert found == ["stopped"]
+
+
+@both
+async def test_a_client_that_only_waits_does_not_start_a_server_that_was_stopped(
+    place: Place, open_client: Open
+) -> None:
+    await asyncio.to_thread(place.locations.prepare)
+    local = place.local()
+    with Stub(lambda request: answer({"status": "ok", "version": "0"}), path=place.locations.socket) as stub:
+        client = open_client(stub.address, revive=local.revive)
+        assert (await client.health()).status == "ok"
+    place.locations.socket.unlink()
+    client.leave_stopped = True
+    with pytest.raises(Stopping):
+        await client.health()
+    events = client.events()
+    with pytest.raises(Stopping):
+        await anext(events)
+    await events.aclose()
+    await client.aclose()
+    assert place.started == []
+
+
+@both
+async def test_a_client_that_only_waits_starts_a_server_again_that_died(place: Place, open_client: Open) -> None:
+    await asyncio.to_thread(place.locations.prepare)
+    _left_behind(place.locations.socket)
+    client = open_client(ServerAddress(path=str(place.locations.socket)), revive=place.local().revive)
+    client.leave_stopped = True
+    assert (await client.health()).status == "ok"
+    await client.aclose()
+    assert len(place.started) == 1
+
+
+@both
+async def test_a_client_knows_the_process_that_answered_last(home: Path, open_client: Open) -> None:
+    asked: list[int | None] = []
+
+    def revive(*, pid: int | None, leave_stopped: bool) -> None:
+        asked.append(pid)
+        raise Stopping("enough")
+
+    with Stub(one_after_another(answer({"status": "ok", "version": "0"})), path=home / "s") as stub:
+        client = open_client(stub.address, revive=revive)
+        await client.health()
+    with pytest.raises(Stopping):
+        await client.health()
+    await client.aclose()
+    assert asked == [os.getpid()]

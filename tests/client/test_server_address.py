@@ -4,22 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.client.server_address import Address, address_from_env
+from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.errors import ConfigError
 
 
 @pytest.mark.parametrize(
     ("text", "address", "authority"),
     [
-        ("unix:/run/holdfast.sock", Address(path="/run/holdfast.sock"), "localhost"),
-        ("unix:///run/holdfast.sock", Address(path="/run/holdfast.sock"), "localhost"),
-        ("http://127.0.0.1:8080", Address(host="127.0.0.1", port=8080), "127.0.0.1:8080"),
-        ("http://box:8080/", Address(host="box", port=8080), "box:8080"),
-        ("http://[::1]:8080", Address(host="::1", port=8080), "[::1]:8080"),
+        ("unix:/run/holdfast.sock", ServerAddress(path="/run/holdfast.sock"), "localhost"),
+        ("unix:///run/holdfast.sock", ServerAddress(path="/run/holdfast.sock"), "localhost"),
+        ("http://127.0.0.1:8080", ServerAddress(host="127.0.0.1", port=8080), "127.0.0.1:8080"),
+        ("http://box:8080/", ServerAddress(host="box", port=8080), "box:8080"),
+        ("http://[::1]:8080", ServerAddress(host="::1", port=8080), "[::1]:8080"),
     ],
 )
-def test_an_address_is_read(text: str, address: Address, authority: str) -> None:
-    assert Address.parse(text) == address
+def test_an_address_is_read(text: str, address: ServerAddress, authority: str) -> None:
+    assert ServerAddress.parse(text) == address
     assert address.authority == authority
 
 
@@ -33,19 +33,19 @@ def test_an_address_is_read(text: str, address: Address, authority: str) -> None
 )
 def test_what_is_no_address_is_refused_with_its_name(text: str) -> None:
     with pytest.raises(ConfigError, match=r"HOLDFAST_SERVER must be unix:/PATH or http://host:port"):
-        Address.parse(text, name="HOLDFAST_SERVER")
+        ServerAddress.parse(text, name="HOLDFAST_SERVER")
 
 
 def test_the_environment_names_a_server_or_does_not() -> None:
     assert address_from_env({}) is None
     assert address_from_env({"HOLDFAST_SERVER": ""}) is None
-    assert address_from_env({"HOLDFAST_SERVER": "unix:/s"}) == Address(path="/s")
+    assert address_from_env({"HOLDFAST_SERVER": "unix:/s"}) == ServerAddress(path="/s")
 
 
 @given(text=st.text())
 def test_no_text_is_read_as_an_address_that_is_written_differently(text: str) -> None:
     try:
-        address = Address.parse(text)
+        address = ServerAddress.parse(text)
     except ConfigError:
         return
-    assert Address.parse(str(address)) == address
+    assert ServerAddress.parse(str(address)) == address

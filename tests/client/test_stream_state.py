@@ -4,8 +4,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.client.stream_state import Following, OutOfStep
+from holdfast.client.retry import Retry, RetryBudget
+from holdfast.client.stream_state import ReconnectRules, StreamBroken, StreamState
 from holdfast.client.transcript import Transcript
+from holdfast.errors import (
+    ClientError,
+    Conflict,
+    HoldfastError,
+    Internal,
+    NoAnswer,
+    NotFound,
+    NotOurs,
+    Stopping,
+    TooMany,
+    Unreachable,
+)
 from holdfast.schema.events import (
     Delta,
     Event,
@@ -24,11 +37,18 @@ from tests.client.stub import frame
 HELLO = Hello(at="", cursor="log.0", heartbeat_seconds=10)
 
 
-def following(after: str | None = None) -> Following:
-    return Following(after=after, transcript=Transcript(), random=lambda: 1.0)
+def new_stream(after: str | None = None, *, random: float = 1.0, **rules: bool) -> StreamState:
+    budget = RetryBudget(None, clock=lambda: 0.0)
+    return StreamState(
+        after=after, transcript=Transcript(), rules=ReconnectRules(budget, random=lambda: random, **rules)
+    )
 
 
-def take_all(stream: Following) -> list[Event]:
+def waits(stream: StreamState, count: int) -> list[float]:
+    return [stream.after_loss(Unreachable("gone")).seconds for _ in range(count)]
+
+
+def take_all(stream: StreamState) -> list[Event]:
     found = []
     while (event := stream.take()) is not None:
         found.append(event)
@@ -40,11 +60,11 @@ def delta(offset: int, text: str, *, part: int = 0, attempt: int = 1) -> Delta:
 
 
 def test_a_stream_without_a_cursor_goes_on_from_where_it_first_began() -> None:
-    stream = following()
+    stream = new_stream()
     stream.feed(frame(HELLO))
     assert take_all(stream) == [HELLO]
     assert stream.cursor == "log.0"
-    stream.connected()
+    stream.connect()
     stream.feed(frame(Hello(at="", cursor="log.7", heartbeat_seconds=10)))
     take_all(stream)
     assert stream.cursor == "log.0"
@@ -52,7 +72,7 @@ def test_a_stream_without_a_cursor_goes_on_from_where_it_first_began() -> None:
 
 @pytest.mark.promise("E2")
 def test_the_cursor_moves_as_events_are_handed_out_and_not_before() -> None:
-    stream = following("log.0")
+    stream = new_stream("log.0")
     stream.feed(frame(Heartbeat(at=""), "log.5") + frame(SessionDeleted("", "ses_1"), "log.6") + b"id: log.7\ndata: {")
     assert stream.cursor == "log.0"
     assert stream.take() == Heartbeat(at="")
@@ -63,7 +83,7 @@ def test_the_cursor_moves_as_events_are_handed_out_and_not_before() -> None:
 
 @pytest.mark.promise("E2")
 def test_a_reset_moves_the_cursor_and_forgets_what_was_known() -> None:
-    stream = following("old.9")
+    stream = new_stream("old.9")
     stream.transcript.load([Message("msg_1", "ses_1", "run_1", "assistant", 1, "")])
     stream.feed(frame(HELLO) + frame(Reset("", "log.3", "foreign"), "log.3"))
     take_all(stream)
@@ -72,7 +92,7 @@ def test_a_reset_moves_the_cursor_and_forgets_what_was_known() -> None:
 
 
 def test_kinds_of_tomorrow_are_passed_over_but_move_the_cursor() -> None:
-    stream = following("log.0")
+    stream = new_stream("log.0")
     stream.feed(b'event: moon.rose\nid: log.1\ndata: {"kind":"moon.rose"}\n\n')
     assert take_all(stream) == []
     assert stream.cursor == "log.1"
@@ -80,13 +100,13 @@ def test_kinds_of_tomorrow_are_passed_over_but_move_the_cursor() -> None:
 
 @pytest.mark.promise("E3")
 def test_text_that_does_not_continue_what_is_here_is_never_handed_out() -> None:
-    stream = following("log.0")
+    stream = new_stream("log.0")
     stream.feed(frame(delta(0, "abc")) + frame(delta(5, "fg")) + frame(delta(7, "h")))
     assert stream.take() == delta(0, "abc")
-    with pytest.raises(OutOfStep):
+    with pytest.raises(StreamBroken):
         stream.take()
     assert stream.take() is None
-    stream.connected()
+    stream.connect()
     snapshot = Snapshot("", "ses_1", "msg_1", (OpenPart(0, 1, "text", "abcdefg"),))
     stream.feed(frame(HELLO) + frame(snapshot) + frame(delta(7, "h")))
     assert take_all(stream) == [HELLO, snapshot, delta(7, "h")]
@@ -95,51 +115,119 @@ def test_text_that_does_not_continue_what_is_here_is_never_handed_out() -> None:
 
 @pytest.mark.parametrize("rubbish", [b"data: <html>\n\n", b"data: \xff\n\n", b"data: " + b"[" * 100_000 + b"\n\n"])
 def test_a_stream_that_carries_no_json_is_given_up(rubbish: bytes) -> None:
-    stream = following("log.0")
+    stream = new_stream("log.0")
     stream.feed(rubbish)
-    with pytest.raises(OutOfStep):
+    with pytest.raises(StreamBroken):
         stream.take()
     assert stream.cursor == "log.0"
 
 
 @pytest.mark.promise("E6")
 def test_silence_is_measured_in_the_servers_own_heartbeats() -> None:
-    stream = following()
+    stream = new_stream()
     before = stream.silence
     stream.feed(frame(Hello(at="", cursor="log.0", heartbeat_seconds=2)))
     take_all(stream)
     assert stream.silence == 5.0
-    stream.connected()
+    stream.connect()
     assert stream.silence == before
 
 
 def test_a_lost_connection_is_tried_at_once_and_then_ever_less_often() -> None:
-    stream = following()
-    assert [stream.wait_after_loss() for _ in range(9)] == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    stream = new_stream()
+    assert waits(stream, 9) == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     stream.feed(frame(HELLO))
     take_all(stream)
-    assert stream.wait_after_loss() == 5.0
+    assert waits(stream, 1) == [5.0]
     stream.feed(frame(Heartbeat(at="")))
     take_all(stream)
-    assert stream.wait_after_loss() == 0.0
+    assert waits(stream, 1) == [0.0]
 
 
 def test_waits_are_spread_so_that_not_all_clients_come_at_once() -> None:
-    stream = Following(after=None, transcript=Transcript(), random=lambda: 0.0)
-    assert [stream.wait_after_loss() for _ in range(3)] == [0.0, 0.05, 0.1]
+    assert waits(new_stream(random=0.0), 3) == [0.0, 0.05, 0.1]
 
 
 def test_a_server_that_never_continues_is_not_asked_in_a_tight_circle() -> None:
-    stream = following("log.0")
-    waits = []
+    stream = new_stream("log.0")
+    waited = []
     for _ in range(4):
-        stream.connected()
+        stream.connect()
         snapshot = Snapshot("", "ses_1", "msg_1", (OpenPart(0, 1, "text", "ab"),))
         stream.feed(frame(HELLO) + frame(snapshot) + frame(delta(9, "x")))
-        with pytest.raises(OutOfStep):
+        with pytest.raises(StreamBroken) as broken:
             take_all(stream)
-        waits.append(stream.wait_after_loss())
-    assert waits == [0.1, 0.2, 0.4, 0.8]
+        waited.append(stream.after_loss(broken.value).seconds)
+    assert waited == [0.1, 0.2, 0.4, 0.8]
+
+
+def test_a_connection_asks_for_the_events_after_its_cursor() -> None:
+    assert new_stream().connect() == {"Accept": "text/event-stream"}
+    assert new_stream("log.4").connect()["Last-Event-ID"] == "log.4"
+
+
+_PASSING: list[HoldfastError | StreamBroken] = [
+    Unreachable("x"),
+    NoAnswer("x"),
+    Stopping("x"),
+    Internal("x"),
+    TooMany("x"),
+    StreamBroken("x"),
+]
+_FINAL: list[HoldfastError] = [NotFound("x"), Conflict("x"), NotOurs("x"), ClientError("x")]
+
+
+@pytest.mark.parametrize("error", _PASSING, ids=lambda error: type(error).__name__)
+def test_what_may_pass_is_tried_again_at_once(error: HoldfastError | StreamBroken) -> None:
+    assert new_stream().after_loss(error) == Retry(0.0)
+
+
+@pytest.mark.parametrize("error", _FINAL, ids=lambda error: type(error).__name__)
+def test_what_the_caller_must_change_is_raised(error: HoldfastError) -> None:
+    with pytest.raises(type(error)):
+        new_stream(can_revive=True).after_loss(error)
+
+
+def test_a_full_server_is_raised_only_to_a_caller_that_asks_for_it() -> None:
+    assert new_stream(raise_when_full=False).after_loss(TooMany("full")) == Retry(0.0)
+    with pytest.raises(TooMany):
+        new_stream(raise_when_full=True).after_loss(TooMany("full"))
+
+
+@pytest.mark.parametrize("error", _PASSING, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("can_revive", [True, False])
+@pytest.mark.parametrize("leave_stopped", [True, False])
+@pytest.mark.parametrize("ended_properly", [True, False])
+def test_the_server_is_revived_only_when_it_is_unreachable_and_was_not_stopped(
+    error: HoldfastError | StreamBroken, can_revive: bool, leave_stopped: bool, ended_properly: bool
+) -> None:
+    stream = new_stream(can_revive=can_revive, leave_stopped=leave_stopped)
+    if ended_properly:
+        with pytest.raises(Unreachable, match="ended the stream"):
+            stream.feed(None)
+    expected = can_revive and isinstance(error, Unreachable) and (leave_stopped or not ended_properly)
+    assert stream.after_loss(error).revive is expected
+    assert stream.after_loss(error).revive is expected
+    stream.connect()
+    assert stream.after_loss(error).revive is expected, "an attempt that was not accepted changes nothing"
+    stream.connected()
+    expected = can_revive and isinstance(error, Unreachable)
+    assert stream.after_loss(error).revive is expected
+
+
+def test_the_budget_of_failures_starts_again_with_each_hello() -> None:
+    now = [0.0]
+    rules = ReconnectRules(RetryBudget(10.0, clock=lambda: now[0]), random=lambda: 1.0)
+    stream = StreamState(after=None, transcript=Transcript(), rules=rules)
+    for _ in range(3):
+        stream.after_loss(Unreachable("gone"))
+        now[0] += 8
+        stream.feed(frame(HELLO))
+        take_all(stream)
+    stream.after_loss(Unreachable("gone"))
+    now[0] += 10
+    with pytest.raises(Unreachable):
+        stream.after_loss(Unreachable("gone"))
 
 
 class Log:
@@ -189,7 +277,7 @@ class Log:
 @settings(max_examples=200)
 @given(texts=st.lists(st.text("aé😀\n", min_size=1, max_size=12), min_size=1, max_size=4), data=st.data())
 def test_a_stream_cut_at_random_bytes_gives_exactly_what_is_stored(texts: list[str], data: st.DataObject) -> None:
-    log, stream, transcript = Log(texts), following("log.0"), Transcript()
+    log, stream, transcript = Log(texts), new_stream("log.0"), Transcript()
     stream.transcript = transcript
     wire = log.connect("log.0")
     seen: list[Event] = []
@@ -203,7 +291,7 @@ def test_a_stream_cut_at_random_bytes_gives_exactly_what_is_stored(texts: list[s
             written = "".join(part.text for part in log.parts) + log.text
             assert written.startswith(transcript.text("msg_1"))
         if data.draw(st.booleans()):  # cut here, in the middle of whatever it is
-            stream.connected()
+            stream.connect()
             wire = log.connect(stream.cursor)
     stream.feed(wire)
     seen += take_all(stream)

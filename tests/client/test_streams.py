@@ -5,11 +5,10 @@ import threading
 
 import pytest
 
-from holdfast.client.async_client import Client
-from holdfast.client.retry import RetryBudget
+from holdfast.client.async_client import AsyncClient
 from holdfast.client.sync_client import SyncClient
 from holdfast.client.transcript import Transcript
-from holdfast.errors import NotFound, NotOurs, Unreachable
+from holdfast.errors import NotFound, NotOurs, TooMany, Unreachable
 from holdfast.schema.events import Delta, Heartbeat, Hello, OpenPart, RunProgress, SessionDeleted, Snapshot
 from holdfast.schema.runs import Now
 from tests.client.both import Open, both, first
@@ -123,7 +122,7 @@ async def test_text_that_does_not_fit_makes_the_stream_begin_again(open_client: 
         hold.set()
         await events.aclose()
         await client.aclose()
-    assert lost == ["text came that does not continue what is here"]
+    assert lost == ["a delta does not continue the text received so far"]
 
 
 @both
@@ -197,7 +196,7 @@ async def test_a_server_that_crashed_is_brought_back_and_one_that_was_stopped_is
         stream(frame(gone(3), "log.3"), end=STREAM_END),
     ]
     with Stub(one_after_another(*answers)) as stub:
-        client = open_client(stub.address, revive=lambda: revived.append(len(stub.requests)))
+        client = open_client(stub.address, revive=lambda **_: revived.append(len(stub.requests)))
         events = client.events()
         await first(events, 6)
         await events.aclose()
@@ -233,7 +232,7 @@ async def test_a_stream_whose_reader_was_cancelled_goes_on_without_a_gap() -> No
         await anext(events)
 
     with Stub(one_after_another(*answers)) as stub:
-        async with Client(stub.address) as client:
+        async with AsyncClient(stub.address) as client:
             events = client.events(after="log.0", on_lost=lambda error, wait: lost.append(error))
             assert await first(events, 2) == [HELLO, gone(1)]
             reader = asyncio.create_task(read())
@@ -268,11 +267,24 @@ def test_a_stream_that_ctrl_c_interrupted_goes_on_without_a_gap() -> None:
 async def test_closing_the_client_closes_the_streams_that_were_left_open() -> None:
     hold = threading.Event()
     with Stub(lambda request: stream(end=Wait(hold))) as stub:
-        async with Client(stub.address) as client:
+        async with AsyncClient(stub.address) as client:
             async for event in client.events():
                 assert event == HELLO
                 break
         hold.set()
+
+
+@both
+async def test_a_full_server_is_raised_to_a_caller_that_asks_for_it(open_client: Open) -> None:
+    answers = [error(429, "too_many_streams"), stream(frame(gone(1), "log.1"))]
+    with Stub(one_after_another(*answers)) as stub:
+        client = open_client(stub.address)
+        events = client.events(raise_when_full=True)
+        with pytest.raises(TooMany):
+            await anext(events)
+        assert await first(events, 2) == [HELLO, gone(1)]
+        await events.aclose()
+        await client.aclose()
 
 
 @both
@@ -285,24 +297,12 @@ async def test_patience_begins_anew_with_each_connection_that_was_good(open_clie
 
     with Stub(one_after_another(*answers)) as stub:
         client = open_client(stub.address)
-        events = client.events(on_lost=lost)
+        events = client.events(on_lost=lost, give_up_after=10)
         inner = getattr(events, "_stream", events)
-        inner._patience = RetryBudget(10, clock=lambda: now[0])
+        inner._state._rules.budget._clock = lambda: now[0]
         assert len(await first(events, 10)) == 10
         await events.aclose()
         await client.aclose()
-
-
-def test_patience_ends_when_failures_have_gone_on_for_too_long() -> None:
-    now = [0.0]
-    patience, error = RetryBudget(1.0, clock=lambda: now[0]), Unreachable("gone")
-    assert [patience.next_wait(error) for _ in range(3)] == [0.02, 0.04, 0.08]
-    now[0] = 1.0
-    with pytest.raises(Unreachable):
-        patience.next_wait(error)
-    patience.succeeded()
-    assert patience.next_wait(error) == 0.02
-    assert max(RetryBudget(None, clock=lambda: now[0]).next_wait(error) for _ in range(9)) <= 1.0
 
 
 def test_an_interrupt_while_bytes_are_in_hand_loses_none_of_them() -> None:
@@ -310,13 +310,13 @@ def test_an_interrupt_while_bytes_are_in_hand_loses_none_of_them() -> None:
     answers = [stream(frame(gone(1), "log.1"), end=Wait(hold)), stream(frame(gone(1), "log.1"), end=Wait(hold))]
     with Stub(one_after_another(*answers)) as stub, SyncClient(stub.address) as client:
         with client.events(after="log.0") as events:
-            feed = events._following.feed
+            feed = events._state.feed
 
             def interrupted(chunk: bytes) -> None:
-                events._following.feed = feed  # type: ignore[method-assign]
+                events._state.feed = feed  # type: ignore[method-assign]
                 raise KeyboardInterrupt
 
-            events._following.feed = interrupted  # type: ignore[method-assign]
+            events._state.feed = interrupted  # type: ignore[method-assign]
             with pytest.raises(KeyboardInterrupt):
                 next(events)
             assert [next(events), next(events)] == [HELLO, gone(1)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.client.sync_http import Connection, Head
+from holdfast.client.sync_http import Connection, ResponseHead
 from holdfast.errors import ClientError, NoAnswer, NotOurs, Unreachable
 from tests.client.stub import STREAM_END, Cut, Piece, Request, Stub, Wait, answer, chunk, one_after_another
 
@@ -16,7 +16,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 def ask(
     connection: Connection, target: str = "/", *, body: bytes | None = None, seconds: float = 20.0
-) -> tuple[Head, bytes]:
+) -> tuple[ResponseHead, bytes]:
     method = "GET" if body is None else "POST"
     return connection.exchange(method, target, body=body, headers={"X-One": "1"}, seconds=seconds)
 
@@ -130,7 +130,7 @@ def test_an_interrupted_exchange_closes_its_connection(monkeypatch: pytest.Monke
     with Stub(lambda request: answer(b"yes")) as stub:
         connection = Connection(stub.address, headers={})
 
-        def interrupted(head: Head) -> None:
+        def interrupted(head: ResponseHead) -> None:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(connection, "pieces", interrupted)

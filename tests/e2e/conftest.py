@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client import Client
-from holdfast.client.server_address import Address
+from holdfast.client import AsyncClient
+from holdfast.client.server_address import ServerAddress
 from tests.e2e.player import Player
 from tests.e2e.provider import Provider
 from tests.e2e.server import Server, ServerProcess
@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Iterator[
     """One server for all tests that leave it alive."""
     if _URL:
         assert _PORT, "HOLDFAST_E2E_PROVIDER_PORT must name the port of the server's provider 'e2e'"
-        yield Server(Address.parse(_URL, name="HOLDFAST_E2E_URL"), token=_TOKEN, provider_port=int(_PORT))
+        yield Server(ServerAddress.parse(_URL, name="HOLDFAST_E2E_URL"), token=_TOKEN, provider_port=int(_PORT))
         return
     process = ServerProcess(tmp_path_factory.mktemp("server"), pycache=pycache)
     process.start()
@@ -85,8 +85,8 @@ async def join(tmp_path: Path) -> AsyncIterator[Join]:
     work.mkdir()
     players: list[Player] = []
 
-    def join(server: Server, name: str = "someone", *, address: Address | None = None) -> Player:
-        client = Client(address or server.address, token=server.token, name=name, patience=30.0)
+    def join(server: Server, name: str = "someone", *, address: ServerAddress | None = None) -> Player:
+        client = AsyncClient(address or server.address, token=server.token, name=name, patience=30.0)
         players.append(Player(client, work))
         return players[-1]
 

@@ -6,14 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from holdfast.client.server_address import Address
+from holdfast.client.server_address import ServerAddress
 
 
 class CuttingProxy:
     """``async with CuttingProxy(to, at=path, after=how_many) as proxy``; ``after()`` says, per connection."""
 
-    def __init__(self, target: Address, *, at: Path, after: Callable[[], int | None]) -> None:
-        self.address = Address(path=str(at))
+    def __init__(self, target: ServerAddress, *, at: Path, after: Callable[[], int | None]) -> None:
+        self.address = ServerAddress(path=str(at))
         self.cuts = 0
         self._target = target
         self._after = after

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.client import Client
-from holdfast.client.async_client import EventStream
+from holdfast.client import AsyncClient
+from holdfast.client.async_client import AsyncEventStream
 from holdfast.schema.events import Delta, Event, MessageUpdated, RunFinished, Snapshot
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest
@@ -18,7 +18,7 @@ E = TypeVar("E")
 class Player:
     """One client in one workspace."""
 
-    def __init__(self, client: Client, directory: Path) -> None:
+    def __init__(self, client: AsyncClient, directory: Path) -> None:
         self.client = client
         self.directory = directory
 
@@ -50,7 +50,7 @@ class Player:
 
 
 class Watch:
-    def __init__(self, stream: EventStream) -> None:
+    def __init__(self, stream: AsyncEventStream) -> None:
         self.stream = stream
         self.seen: list[Event] = []
 

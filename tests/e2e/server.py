@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.client.server_address import Address
+from holdfast.client.server_address import ServerAddress
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import Unreachable
 from holdfast.locations import Locations
@@ -40,7 +40,7 @@ heartbeat = "2s"
 class Server:
     """Where it is, and the port on which it looks for its model provider."""
 
-    def __init__(self, address: Address, *, token: str | None, provider_port: int) -> None:
+    def __init__(self, address: ServerAddress, *, token: str | None, provider_port: int) -> None:
         self.address = address
         self.token = token
         self.provider_port = provider_port
@@ -60,7 +60,7 @@ class ServerProcess(Server):
             self.env["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self.locations = Locations.from_env(self.env)
         super().__init__(
-            Address(path=str(self.locations.socket)), token=None, provider_port=provider_port or free_port()
+            ServerAddress(path=str(self.locations.socket)), token=None, provider_port=provider_port or free_port()
         )
         self.locations.prepare()
         self.locations.config_file.write_text(CONFIG.format(port=self.provider_port))

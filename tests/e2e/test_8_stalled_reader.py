@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from holdfast.client.async_client import EventStream
+from holdfast.client.async_client import AsyncEventStream
 from holdfast.schema.events import Delta, RunFinished
 from holdfast.testing import Answer, Gate, Say
 from tests.e2e.conftest import Join
@@ -85,7 +85,7 @@ async def _read(player: Player, session_id: str, cursor: str | None) -> str:
     raise AssertionError("the stream has ended")
 
 
-async def _catch_up(stream: EventStream, whole: str) -> int:
+async def _catch_up(stream: AsyncEventStream, whole: str) -> int:
     """It reads on at last, on the same connection: exact text, told in fewer pieces."""
     deltas = 0
     async for event in stream:

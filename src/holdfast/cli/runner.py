@@ -121,7 +121,7 @@ class Runner:
         if accepted.run.state in END_STATES:
             return accepted.run
         assert self._watch is not None
-        self._here.client.leaves_stopped = True
+        self._here.client.leave_stopped = True
         try:
             return self._watch.until_end(after=after, known=self._known)
         except Stopping as error:

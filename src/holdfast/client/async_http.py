@@ -1,4 +1,4 @@
-"""The asynchronous client's one seam to HTTP: requests over pooled connections, failures as our errors."""
+"""HTTP for the asynchronous client: pooled connections; the library's exceptions become our errors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from holdfast.client.api_call import Call
-from holdfast.client.server_address import Address
+from holdfast.client.api_call import ApiCall
+from holdfast.client.server_address import ServerAddress
+from holdfast.client.sync_http import peer_pid
 from holdfast.errors import ClientError, NoAnswer, Unreachable
 
 if TYPE_CHECKING:
@@ -17,20 +18,22 @@ CONNECT_SECONDS = 10.0
 _KEEP_ALIVE = 60.0
 
 
-class Wire:
-    """The connections to one server; what the library raises becomes one of our errors."""
+class HttpPool:
+    """The connections to one server."""
 
-    def __init__(self, address: Address, *, headers: Mapping[str, str]) -> None:
+    def __init__(self, address: ServerAddress, *, headers: Mapping[str, str]) -> None:
         self._address = address
         self._headers = {"Host": address.authority, **headers}
         self._opening = asyncio.Lock()
         self._pool: httpx2.AsyncHTTPTransport | None = None
+        self.peer: int | None = None
+        """The process that answered last, where the platform tells it."""
 
     async def open(
         self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], seconds: float
     ) -> httpx2.Response:
-        """How the answer begins; the rest is read with `pieces`, and the response closed."""
-        pool = await self._ready()
+        """Send a request and read the head of its answer. Read the body with `piece` or `rest`, then close it."""
+        pool = await self._opened()
         import httpx2
 
         given = {**self._headers, **headers}
@@ -43,9 +46,11 @@ class Wire:
         )
         try:
             async with asyncio.timeout(seconds):
-                return await pool.handle_async_request(request)
+                response = await pool.handle_async_request(request)
         except (httpx2.HTTPError, OSError, TimeoutError) as error:
             raise self._failure(error) from None
+        self.peer = self._peer_of(response) or self.peer
+        return response
 
     async def piece(self, pieces: AsyncIterator[bytes], *, seconds: float) -> bytes | None:
         """The next bytes of a body; ``None`` at its proper end."""
@@ -57,7 +62,7 @@ class Wire:
         except (httpx2.HTTPError, OSError, TimeoutError) as error:
             raise self._failure(error) from None
 
-    async def exchange(self, call: Call[Any], *, seconds: float) -> tuple[int, bytes]:
+    async def exchange(self, call: ApiCall[Any], *, seconds: float) -> tuple[int, bytes]:
         response = await self.open(call.method, call.target, body=call.body, headers=call.headers, seconds=seconds)
         try:
             return response.status_code, await self.rest(response, seconds=seconds)
@@ -65,6 +70,7 @@ class Wire:
             await response.aclose()
 
     async def rest(self, response: httpx2.Response, *, seconds: float) -> bytes:
+        """The whole body; each piece must come within ``seconds``."""
         pieces, found = body_of(response), []
         while (piece := await self.piece(pieces, seconds=seconds)) is not None:
             found.append(piece)
@@ -75,11 +81,17 @@ class Wire:
         if pool is not None:
             await pool.aclose()
 
-    async def _ready(self) -> httpx2.AsyncHTTPTransport:
+    async def _opened(self) -> httpx2.AsyncHTTPTransport:
         async with self._opening:
             if self._pool is None:
                 self._pool = await asyncio.to_thread(_open_pool, self._address.path)
             return self._pool
+
+    def _peer_of(self, response: httpx2.Response) -> int | None:
+        stream = response.extensions.get("network_stream")
+        if self._address.path is None or stream is None:
+            return None
+        return peer_pid(stream.get_extra_info("socket"))
 
     def _failure(self, error: Exception) -> ClientError:
         import httpx2
@@ -94,14 +106,14 @@ class Wire:
 
 
 def body_of(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The body as it comes in, without the library's own re-chunking."""
+    """The body as it arrives, without the library's own re-chunking."""
     stream: Any = response.stream
     return aiter(stream)
 
 
 def _open_pool(path: str | None) -> httpx2.AsyncHTTPTransport:
-    """In a thread: the imports read from disk."""
-    import anyio._backends._asyncio  # noqa: F401 - else imported on the event loop, with the first connection
+    """Call it in a thread: the imports read from disk."""
+    import anyio._backends._asyncio  # noqa: F401 - otherwise imported on the event loop, with the first connection
     import httpx2
 
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE)

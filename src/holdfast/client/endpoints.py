@@ -1,6 +1,6 @@
-"""Every route that a client of ours uses, once: a call is a value, and both clients send the same ones.
+"""Every route of the API as a function that builds its call. Both clients send the same calls.
 
-Each call can be sent again when its answer was lost, and is done once: runs carry their id, other changes a key.
+A call can be sent again when its answer was lost, and is done once: runs carry their id, other changes a key.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.client.api_call import NOTHING, Call, call, encoded, path, reader, with_query
+from holdfast.client.api_call import NO_ANSWER, ApiCall, api_call, api_path, body_reader, encode_body, with_query
 from holdfast.client.response_decoding import read_messages
 from holdfast.ids import Ids
 from holdfast.schema.api.response_bodies import (
@@ -35,38 +35,38 @@ from holdfast.schema.sessions import Client, FileChange, Job, SearchHit, Session
 CancelScope: TypeAlias = Literal["session", "active"]
 
 
-def health() -> Call[Health]:
-    return call("GET", path("health"), answer=Health)
+def health() -> ApiCall[Health]:
+    return api_call("GET", api_path("health"), answer=Health)
 
 
-def server() -> Call[ServerView]:
-    return call("GET", path("server"), answer=ServerView)
+def server() -> ApiCall[ServerView]:
+    return api_call("GET", api_path("server"), answer=ServerView)
 
 
-def stop_server(*, if_idle: bool) -> Call[None]:
-    return call("POST", path("server", "stop"), {"if_idle": if_idle}, answer=NOTHING)
+def stop_server(*, if_idle: bool) -> ApiCall[None]:
+    return api_call("POST", api_path("server", "stop"), {"if_idle": if_idle}, answer=NO_ANSWER)
 
 
-def backup(target: str) -> Call[BackupView]:
-    """Copies the database to a file that does not exist yet, while everything goes on."""
-    return call("POST", path("server", "backup"), {"path": target}, answer=BackupView, wait=600.0)
+def backup(target: str) -> ApiCall[BackupView]:
+    """Copy the database to a file that does not exist yet, without stopping anything."""
+    return api_call("POST", api_path("server", "backup"), {"path": target}, answer=BackupView, wait=600.0)
 
 
-def open_workspace(directory: str) -> Call[WorkspaceView]:
-    return call("POST", path("workspaces"), {"path": directory}, answer=WorkspaceView)
+def open_workspace(directory: str) -> ApiCall[WorkspaceView]:
+    return api_call("POST", api_path("workspaces"), {"path": directory}, answer=WorkspaceView)
 
 
-def workspaces() -> Call[PageView[WorkspaceView]]:
-    return call("GET", path("workspaces"), answer=PageView[WorkspaceView])
+def workspaces() -> ApiCall[PageView[WorkspaceView]]:
+    return api_call("GET", api_path("workspaces"), answer=PageView[WorkspaceView])
 
 
-def workspace(workspace_id: str) -> Call[WorkspaceView]:
-    return call("GET", path("workspaces", workspace_id), answer=WorkspaceView)
+def workspace(workspace_id: str) -> ApiCall[WorkspaceView]:
+    return api_call("GET", api_path("workspaces", workspace_id), answer=WorkspaceView)
 
 
-def create_session(workspace_id: str, *, title: str | None = None) -> Call[Session]:
+def create_session(workspace_id: str, *, title: str | None = None) -> ApiCall[Session]:
     body = {} if title is None else {"title": title}
-    return call("POST", path("workspaces", workspace_id, "sessions"), body, answer=Session)
+    return api_call("POST", api_path("workspaces", workspace_id, "sessions"), body, answer=Session)
 
 
 def sessions(
@@ -77,24 +77,24 @@ def sessions(
     q: str | None = None,
     archived: bool | None = None,
     parent: str | None = None,
-) -> Call[PageView[Session]]:
+) -> ApiCall[PageView[Session]]:
     query = {"limit": limit, "before": before, "q": q, "archived": archived, "parent": parent}
-    return call("GET", path("workspaces", workspace_id, "sessions"), answer=PageView[Session], query=query)
+    return api_call("GET", api_path("workspaces", workspace_id, "sessions"), answer=PageView[Session], query=query)
 
 
-def session(session_id: str) -> Call[SessionView]:
-    return call("GET", path("sessions", session_id), answer=SessionView)
+def session(session_id: str) -> ApiCall[SessionView]:
+    return api_call("GET", api_path("sessions", session_id), answer=SessionView)
 
 
-def change_session(session_id: str, *, title: str | None = None, archived: bool | None = None) -> Call[Session]:
+def change_session(session_id: str, *, title: str | None = None, archived: bool | None = None) -> ApiCall[Session]:
     given = {"title": title, "archived": archived}
     body = {name: value for name, value in given.items() if value is not None}
-    return call("PATCH", path("sessions", session_id), body, answer=Session)
+    return api_call("PATCH", api_path("sessions", session_id), body, answer=Session)
 
 
-def delete_session(session_id: str) -> Call[Receipt]:
-    """Its runs are cancelled first; the receipt says how each ended."""
-    return call("DELETE", path("sessions", session_id), answer=Receipt, wait=2.0)
+def delete_session(session_id: str) -> ApiCall[Receipt]:
+    """Cancel its runs, then delete it; the receipt says how each run ended."""
+    return api_call("DELETE", api_path("sessions", session_id), answer=Receipt, wait=2.0)
 
 
 def messages(
@@ -103,223 +103,225 @@ def messages(
     after: str | int | None = None,
     before: str | int | None = None,
     limit: int | None = None,
-) -> Call[PageView[Message]]:
+) -> ApiCall[PageView[Message]]:
     query = {"after": after, "before": before, "limit": limit}
-    return Call("GET", with_query(path("sessions", session_id, "messages"), query), read_messages)
+    return ApiCall("GET", with_query(api_path("sessions", session_id, "messages"), query), read_messages)
 
 
-def start_run(session_id: str, request: RunRequest) -> Call[Accepted]:
-    """A run without an id gets one here: whoever repeats the call gets the same run (`R3`)."""
-    return _start(path("sessions", session_id, "runs"), request)
+def start_run(session_id: str, request: RunRequest) -> ApiCall[Accepted]:
+    """Start a run. One without an id gets one here, so that repeating the call gives the same run (`R3`)."""
+    return _start(api_path("sessions", session_id, "runs"), request)
 
 
-def start_session(workspace_id: str, request: RunRequest, *, title: str | None = None) -> Call[Accepted]:
-    """A new session with its first run."""
-    return _start(path("workspaces", workspace_id, "runs"), request, **({} if title is None else {"title": title}))
+def start_session(workspace_id: str, request: RunRequest, *, title: str | None = None) -> ApiCall[Accepted]:
+    """Start a new session with its first run."""
+    return _start(api_path("workspaces", workspace_id, "runs"), request, **({} if title is None else {"title": title}))
 
 
 def runs(
     session_id: str, *, state: str | None = None, limit: int | None = None, before: str | int | None = None
-) -> Call[PageView[Run]]:
+) -> ApiCall[PageView[Run]]:
     query = {"state": state, "limit": limit, "before": before}
-    return call("GET", path("sessions", session_id, "runs"), answer=PageView[Run], query=query)
+    return api_call("GET", api_path("sessions", session_id, "runs"), answer=PageView[Run], query=query)
 
 
-def run(run_id: str, *, wait: float = 0.0) -> Call[Run]:
-    return call("GET", path("runs", run_id), answer=Run, query={"wait": f"{wait:g}"} if wait else {}, wait=wait)
+def run(run_id: str, *, wait: float = 0.0) -> ApiCall[Run]:
+    return api_call("GET", api_path("runs", run_id), answer=Run, query={"wait": f"{wait:g}"} if wait else {}, wait=wait)
 
 
-def change_run(run_id: str, *, prompt: str | None = None, position: int | None = None) -> Call[Run]:
+def change_run(run_id: str, *, prompt: str | None = None, position: int | None = None) -> ApiCall[Run]:
     given = {"prompt": prompt, "position": position}
     body = {name: value for name, value in given.items() if value is not None}
-    return call("PATCH", path("runs", run_id), body, answer=Run)
+    return api_call("PATCH", api_path("runs", run_id), body, answer=Run)
 
 
-def cancel_run(run_id: str) -> Call[Receipt]:
-    return call("POST", path("runs", run_id, "cancel"), answer=Receipt, wait=2.0)
+def cancel_run(run_id: str) -> ApiCall[Receipt]:
+    return api_call("POST", api_path("runs", run_id, "cancel"), answer=Receipt, wait=2.0)
 
 
-def cancel_session(session_id: str, *, scope: CancelScope = "session") -> Call[Receipt]:
-    return call("POST", path("sessions", session_id, "cancel"), {"scope": scope}, answer=Receipt, wait=2.0)
+def cancel_session(session_id: str, *, scope: CancelScope = "session") -> ApiCall[Receipt]:
+    return api_call("POST", api_path("sessions", session_id, "cancel"), {"scope": scope}, answer=Receipt, wait=2.0)
 
 
-def pause(session_id: str) -> Call[Queue]:
-    return call("POST", path("sessions", session_id, "pause"), answer=Queue)
+def pause(session_id: str) -> ApiCall[Queue]:
+    return api_call("POST", api_path("sessions", session_id, "pause"), answer=Queue)
 
 
-def resume(session_id: str) -> Call[Queue]:
-    return call("POST", path("sessions", session_id, "resume"), answer=Queue)
+def resume(session_id: str) -> ApiCall[Queue]:
+    return api_call("POST", api_path("sessions", session_id, "resume"), answer=Queue)
 
 
-def shell(session_id: str, command: str) -> Call[Accepted]:
-    return _lane("shell", session_id, command=command)
+def shell(session_id: str, command: str) -> ApiCall[Accepted]:
+    return _lane_call("shell", session_id, command=command)
 
 
-def compact(session_id: str) -> Call[Accepted]:
-    return _lane("compact", session_id)
+def compact(session_id: str) -> ApiCall[Accepted]:
+    return _lane_call("compact", session_id)
 
 
-def undo(session_id: str, *, to_message_id: str | None = None) -> Call[Accepted]:
-    return _lane("undo", session_id, to_message_id=to_message_id)
+def undo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[Accepted]:
+    return _lane_call("undo", session_id, to_message_id=to_message_id)
 
 
-def redo(session_id: str, *, to_message_id: str | None = None) -> Call[Accepted]:
-    return _lane("redo", session_id, to_message_id=to_message_id)
+def redo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[Accepted]:
+    return _lane_call("redo", session_id, to_message_id=to_message_id)
 
 
-def fork(session_id: str, *, message_id: str | None = None) -> Call[Session]:
+def fork(session_id: str, *, message_id: str | None = None) -> ApiCall[Session]:
     body = {} if message_id is None else {"message_id": message_id}
-    return call("POST", path("sessions", session_id, "fork"), body, answer=Session)
+    return api_call("POST", api_path("sessions", session_id, "fork"), body, answer=Session)
 
 
-def changes(session_id: str) -> Call[PageView[FileChange]]:
-    return call("GET", path("sessions", session_id, "changes"), answer=PageView[FileChange])
+def changes(session_id: str) -> ApiCall[PageView[FileChange]]:
+    return api_call("GET", api_path("sessions", session_id, "changes"), answer=PageView[FileChange])
 
 
-def approvals(workspace_id: str) -> Call[PageView[Approval]]:
-    return call("GET", path("workspaces", workspace_id, "approvals"), answer=PageView[Approval])
+def approvals(workspace_id: str) -> ApiCall[PageView[Approval]]:
+    return api_call("GET", api_path("workspaces", workspace_id, "approvals"), answer=PageView[Approval])
 
 
 def answer_approval(
     approval_id: str, decision: Decision, *, pattern: Sequence[str] = (), feedback: str = ""
-) -> Call[Approval]:
+) -> ApiCall[Approval]:
     body: dict[str, Any] = {"decision": decision}
     if pattern:
         body["pattern"] = list(pattern)
     if feedback:
         body["feedback"] = feedback
-    return call("POST", path("approvals", approval_id), body, answer=Approval)
+    return api_call("POST", api_path("approvals", approval_id), body, answer=Approval)
 
 
-def approval(approval_id: str) -> Call[Approval]:
-    return call("GET", path("approvals", approval_id), answer=Approval)
+def approval(approval_id: str) -> ApiCall[Approval]:
+    return api_call("GET", api_path("approvals", approval_id), answer=Approval)
 
 
-def question(question_id: str) -> Call[Question]:
-    return call("GET", path("questions", question_id), answer=Question)
+def question(question_id: str) -> ApiCall[Question]:
+    return api_call("GET", api_path("questions", question_id), answer=Question)
 
 
-def questions(workspace_id: str) -> Call[PageView[Question]]:
-    return call("GET", path("workspaces", workspace_id, "questions"), answer=PageView[Question])
+def questions(workspace_id: str) -> ApiCall[PageView[Question]]:
+    return api_call("GET", api_path("workspaces", workspace_id, "questions"), answer=PageView[Question])
 
 
-def answer_question(question_id: str, answers: Sequence[Sequence[str]] | None) -> Call[Question]:
-    """``None`` dismisses it."""
+def answer_question(question_id: str, answers: Sequence[Sequence[str]] | None) -> ApiCall[Question]:
+    """Answer a question; ``None`` dismisses it."""
     body: dict[str, Any] = {"dismiss": True} if answers is None else {"answers": answers}
-    return call("POST", path("questions", question_id), body, answer=Question)
+    return api_call("POST", api_path("questions", question_id), body, answer=Question)
 
 
-def jobs(workspace_id: str, *, running: bool | None = None) -> Call[PageView[Job]]:
-    return call("GET", path("workspaces", workspace_id, "jobs"), answer=PageView[Job], query={"running": running})
+def jobs(workspace_id: str, *, running: bool | None = None) -> ApiCall[PageView[Job]]:
+    return api_call(
+        "GET", api_path("workspaces", workspace_id, "jobs"), answer=PageView[Job], query={"running": running}
+    )
 
 
-def job(job_id: str) -> Call[Job]:
-    return call("GET", path("jobs", job_id), answer=Job)
+def job(job_id: str) -> ApiCall[Job]:
+    return api_call("GET", api_path("jobs", job_id), answer=Job)
 
 
-def kill_job(job_id: str) -> Call[Job]:
-    return call("POST", path("jobs", job_id, "kill"), answer=Job)
+def kill_job(job_id: str) -> ApiCall[Job]:
+    return api_call("POST", api_path("jobs", job_id, "kill"), answer=Job)
 
 
-def trust(workspace_id: str, *, trusted: bool = True) -> Call[WorkspaceView]:
-    return call("POST", path("workspaces", workspace_id, "trust"), {"trusted": trusted}, answer=WorkspaceView)
+def trust(workspace_id: str, *, trusted: bool = True) -> ApiCall[WorkspaceView]:
+    return api_call("POST", api_path("workspaces", workspace_id, "trust"), {"trusted": trusted}, answer=WorkspaceView)
 
 
-def close_workspace(workspace_id: str) -> Call[WorkspaceView]:
-    return call("DELETE", path("workspaces", workspace_id), answer=WorkspaceView, wait=10.0)
+def close_workspace(workspace_id: str) -> ApiCall[WorkspaceView]:
+    return api_call("DELETE", api_path("workspaces", workspace_id), answer=WorkspaceView, wait=10.0)
 
 
-def clients(workspace_id: str) -> Call[PageView[Client]]:
-    """Who is attached."""
-    return call("GET", path("workspaces", workspace_id, "clients"), answer=PageView[Client])
+def clients(workspace_id: str) -> ApiCall[PageView[Client]]:
+    """The clients that are attached."""
+    return api_call("GET", api_path("workspaces", workspace_id, "clients"), answer=PageView[Client])
 
 
-def grants(workspace_id: str, *, session_id: str | None = None) -> Call[PageView[Grant]]:
-    """Those of the workspace, and of a session in it."""
-    target = path("workspaces", workspace_id, "grants")
-    return call("GET", target, answer=PageView[Grant], query={"session": session_id})
+def grants(workspace_id: str, *, session_id: str | None = None) -> ApiCall[PageView[Grant]]:
+    """The grants of the workspace, and of one of its sessions."""
+    target = api_path("workspaces", workspace_id, "grants")
+    return api_call("GET", target, answer=PageView[Grant], query={"session": session_id})
 
 
 def remove_grants(
     workspace_id: str, *, session_id: str | None = None, grant_id: str | None = None
-) -> Call[PageView[Grant]]:
-    """One of them, or all; answers those that are left."""
-    target = path("workspaces", workspace_id, "grants")
-    return call("DELETE", target, answer=PageView[Grant], query={"session": session_id, "id": grant_id})
+) -> ApiCall[PageView[Grant]]:
+    """Remove one grant, or all; answers those that remain."""
+    target = api_path("workspaces", workspace_id, "grants")
+    return api_call("DELETE", target, answer=PageView[Grant], query={"session": session_id, "id": grant_id})
 
 
-def files(workspace_id: str, q: str, *, limit: int | None = None) -> Call[FilesView]:
+def files(workspace_id: str, q: str, *, limit: int | None = None) -> ApiCall[FilesView]:
     query = {"q": q, "limit": limit}
-    return call("GET", path("workspaces", workspace_id, "files"), answer=FilesView, query=query)
+    return api_call("GET", api_path("workspaces", workspace_id, "files"), answer=FilesView, query=query)
 
 
-def config(workspace_id: str) -> Call[ConfigView]:
-    return call("GET", path("workspaces", workspace_id, "config"), answer=ConfigView)
+def config(workspace_id: str) -> ApiCall[ConfigView]:
+    return api_call("GET", api_path("workspaces", workspace_id, "config"), answer=ConfigView)
 
 
-def change_config(workspace_id: str, changes: dict[str, Any]) -> Call[ConfigView]:
-    """Values by dotted key; ``None`` removes one."""
-    return call("PATCH", path("workspaces", workspace_id, "config"), {"changes": changes}, answer=ConfigView)
+def change_config(workspace_id: str, changes: dict[str, Any]) -> ApiCall[ConfigView]:
+    """Change values by dotted key; ``None`` removes one."""
+    return api_call("PATCH", api_path("workspaces", workspace_id, "config"), {"changes": changes}, answer=ConfigView)
 
 
-def config_schema() -> Call[dict[str, Any]]:
+def config_schema() -> ApiCall[dict[str, Any]]:
     """JSON Schema of the configuration, for editors."""
-    return call("GET", path("config", "schema"), answer=dict[str, Any])
+    return api_call("GET", api_path("config", "schema"), answer=dict[str, Any])
 
 
-def models(*, workspace_id: str | None = None) -> Call[ModelsView]:
-    return call("GET", path("models"), answer=ModelsView, query={"workspace": workspace_id})
+def models(*, workspace_id: str | None = None) -> ApiCall[ModelsView]:
+    return api_call("GET", api_path("models"), answer=ModelsView, query={"workspace": workspace_id})
 
 
-def set_key(provider: str, key: str | None) -> Call[KeyView]:
-    """``None`` forgets it."""
-    return call("PUT", path("providers", provider, "key"), {"key": key}, answer=KeyView)
+def set_key(provider: str, key: str | None) -> ApiCall[KeyView]:
+    """Store a provider's key; ``None`` removes it."""
+    return api_call("PUT", api_path("providers", provider, "key"), {"key": key}, answer=KeyView)
 
 
-def try_provider(provider: str, *, model: str | None = None) -> Call[ProviderTestView]:
+def try_provider(provider: str, *, model: str | None = None) -> ApiCall[ProviderTestView]:
     body = {} if model is None else {"model": model}
-    return call("POST", path("providers", provider, "test"), body, answer=ProviderTestView, wait=60.0)
+    return api_call("POST", api_path("providers", provider, "test"), body, answer=ProviderTestView, wait=60.0)
 
 
-def stats(*, since: str | None = None, until: str | None = None) -> Call[StatsView]:
-    return call("GET", path("stats"), answer=StatsView, query={"since": since, "until": until})
+def stats(*, since: str | None = None, until: str | None = None) -> ApiCall[StatsView]:
+    return api_call("GET", api_path("stats"), answer=StatsView, query={"since": since, "until": until})
 
 
-def search(q: str, *, workspace_id: str | None = None, limit: int | None = None) -> Call[PageView[SearchHit]]:
+def search(q: str, *, workspace_id: str | None = None, limit: int | None = None) -> ApiCall[PageView[SearchHit]]:
     query = {"q": q, "workspace": workspace_id, "limit": limit}
-    return call("GET", path("search"), answer=PageView[SearchHit], query=query)
+    return api_call("GET", api_path("search"), answer=PageView[SearchHit], query=query)
 
 
-def export(session_id: str) -> Call[SessionExport]:
-    return call("GET", path("sessions", session_id, "export"), answer=SessionExport, query={"format": "json"})
+def export(session_id: str) -> ApiCall[SessionExport]:
+    return api_call("GET", api_path("sessions", session_id, "export"), answer=SessionExport, query={"format": "json"})
 
 
-def export_markdown(session_id: str) -> Call[str]:
-    return Call("GET", with_query(path("sessions", session_id, "export"), {"format": "markdown"}), _text)
+def export_markdown(session_id: str) -> ApiCall[str]:
+    return ApiCall("GET", with_query(api_path("sessions", session_id, "export"), {"format": "markdown"}), _text)
 
 
-def call_output(call_id: str) -> Call[str]:
+def call_output(call_id: str) -> ApiCall[str]:
     """The whole output of a tool call."""
-    return Call("GET", path("calls", call_id, "output"), _text)
+    return ApiCall("GET", api_path("calls", call_id, "output"), _text)
 
 
 def events_target(*, workspace_id: str | None = None, session_id: str | None = None, viewing: str | None = None) -> str:
-    """The stream of a workspace, or of all; the cursor goes into a header."""
-    base = path("events") if workspace_id is None else path("workspaces", workspace_id, "events")
+    """The stream of a workspace, or of all; the cursor is sent as a header."""
+    base = api_path("events") if workspace_id is None else api_path("workspaces", workspace_id, "events")
     return with_query(base, {"session": session_id, "viewing": viewing})
 
 
-def _start(target: str, request: RunRequest, **more: str) -> Call[Accepted]:
+def _start(target: str, request: RunRequest, **more: str) -> ApiCall[Accepted]:
     return _run(target, msgspec.to_builtins(request) | more)
 
 
-def _lane(what: str, session_id: str, **arguments: str | None) -> Call[Accepted]:
+def _lane_call(action: str, session_id: str, **arguments: str | None) -> ApiCall[Accepted]:
     given = {name: value for name, value in arguments.items() if value is not None}
-    return _run(path("sessions", session_id, what), given)
+    return _run(api_path("sessions", session_id, action), given)
 
 
-def _run(target: str, body: dict[str, Any]) -> Call[Accepted]:
-    return Call("POST", target, reader(Accepted), encoded({"run_id": Ids().new("run"), **body}))
+def _run(target: str, body: dict[str, Any]) -> ApiCall[Accepted]:
+    return ApiCall("POST", target, body_reader(Accepted), encode_body({"run_id": Ids().new("run"), **body}))
 
 
 def _text(raw: bytes) -> str:

@@ -1,23 +1,24 @@
-"""Find the local server, or start it: what every face does before its first request.
+"""Find the local server, or start it: what every user interface does before its first request.
 
 ``HOLDFAST_SERVER`` names a server that is used as it is. Without it, the server behind the user's own socket is used;
-if nobody answers there, one is started, detached, and it is ready when it answers. When several clients start at once,
-one of them starts the server while the others wait for its answer; should two servers be started all the same, the
-lock on the ledger lets one of them live. A server with older code is used while it is busy, and replaced when idle.
+if none answers there, one is started, detached, and it is ready when it answers. When several clients start at once,
+one of them starts the server while the others wait for it; if two servers are started nevertheless, the lock on the
+database lets only one of them run. A server with older code is used while it is busy, and replaced when idle.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from holdfast import __version__
-from holdfast.client.server_address import Address, address_from_env
+from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import ConfigError, Conflict, NoAnswer, StartFailed, Stopping, Unreachable
 from holdfast.files import lock
@@ -28,43 +29,44 @@ from holdfast.schema.api.response_bodies import Health
 if TYPE_CHECKING:
     import subprocess
 
-    from holdfast.client.async_client import Client
+    from holdfast.client.async_client import AsyncClient
 
 ALREADY_RUNNING = 75
-"""The exit status of ``serve`` when another server owns the ledger (``EX_TEMPFAIL``)."""
+"""The exit status of ``serve`` when another server owns the database (``EX_TEMPFAIL``)."""
 
 START_SECONDS = 20.0
 _PROBE_SECONDS = 5.0
 _POLL_SECONDS = 0.02
+_STOP_SECONDS = 40.0
 _LOG_LIMIT = 1 << 20
 _TAIL_BYTES = 4096
 
 
 def open_sync(env: Mapping[str, str], *, name: str, start: bool = True) -> SyncClient:
-    """A client of the server that the environment means, found or started."""
-    address, token, local = _place(env)
+    """A client of the server that the environment names, or of the local one, which is started if needed."""
+    address, token, local = _resolve(env)
     if local is None:
         return SyncClient(address, token=token, name=name)
     if start:
         local.ensure()
-    return SyncClient(address, name=name, revive=local.ensure if start else None)
+    return SyncClient(address, name=name, revive=local.revive if start else None)
 
 
-async def open_client(env: Mapping[str, str], *, name: str, start: bool = True) -> Client:
+async def open_client(env: Mapping[str, str], *, name: str, start: bool = True) -> AsyncClient:
     """The same for an event loop."""
     import asyncio
 
-    from holdfast.client.async_client import Client
+    from holdfast.client.async_client import AsyncClient
 
-    address, token, local = await asyncio.to_thread(_place, env)
+    address, token, local = await asyncio.to_thread(_resolve, env)
     if local is None:
-        return Client(address, token=token, name=name)
+        return AsyncClient(address, token=token, name=name)
     if start:
         await asyncio.to_thread(local.ensure)
-    return Client(address, name=name, revive=local.ensure if start else None)
+    return AsyncClient(address, name=name, revive=local.revive if start else None)
 
 
-def _place(env: Mapping[str, str]) -> tuple[Address, str | None, LocalServer | None]:
+def _resolve(env: Mapping[str, str]) -> tuple[ServerAddress, str | None, LocalServer | None]:
     named = address_from_env(env)
     if named is not None:
         return named, env.get("HOLDFAST_TOKEN") or None, None
@@ -84,31 +86,31 @@ class LocalServer:
         build: str | None = None,
         seconds: float = START_SECONDS,
     ) -> None:
-        self.address = Address(path=str(locations.socket))
+        self.address = ServerAddress(path=str(locations.socket))
         self._locations = locations
         self._env = dict(env)
-        # -P: nothing of the directory that the person happens to be in is imported.
+        # -P: nothing is imported from the current directory.
         self._command = command or (sys.executable, "-P", "-m", "holdfast", "serve", "--idle-exit")
         self._build = build_id() if build is None else build
         self._seconds = seconds
 
     @property
     def log(self) -> Path:
-        """What a server that was started here says outside of its own log: why it could not start, above all."""
+        """What a server that was started here prints outside its own log, above all why it could not start."""
         return self._locations.logs_dir / "start.log"
 
     def ensure(self) -> Health:
-        """Returns when a server answers: the one that was there, or one that was started. Blocks."""
+        """Return when a server answers: the running one, or one that was started. Blocks."""
         health = self.probe()
-        if health is not None and not self._is_to_be_replaced(health):
+        if health is not None and not self._is_outdated(health):
             return health
         self._locations.prepare()
         until = time.monotonic() + self._seconds
-        with self._starting(until):
-            return self._settle(until)
+        with self._start_lock(until):
+            return self._use_or_start(until)
 
     def probe(self) -> Health | None:
-        """What the server says of itself; ``None`` if there is none."""
+        """The health of the running server; ``None`` if there is none."""
         with self._client() as client:
             try:
                 return client.health()
@@ -116,23 +118,39 @@ class LocalServer:
                 return None
             except NoAnswer as error:
                 pid = error.detail.get("pid")
-                who = f"process {pid}" if pid else "something"
-                what = f"{who} listens at {self.address} but has not answered within {_PROBE_SECONDS:g} s"
-                raise NoAnswer(what, detail=error.detail) from None
+                process = f"process {pid}" if pid else "a process"
+                message = f"{process} listens at {self.address} but has not answered within {_PROBE_SECONDS:g} s"
+                raise NoAnswer(message, detail=error.detail) from None
+
+    def revive(self, *, pid: int | None, leave_stopped: bool) -> None:
+        """Bring back a server that does not answer any more. ``pid``: the process that answered last. Blocks.
+
+        With ``leave_stopped``, a server that was stopped on purpose is not started again: `Stopping` is raised.
+        """
+        if not leave_stopped:
+            self.ensure()
+            return
+        match what_became_of(str(self._locations.socket), pid):
+            case "stopped":
+                raise Stopping("the server was stopped")
+            case "died":
+                self.ensure()
+            case "listens":
+                pass  # the next attempt reaches it
 
     def _client(self) -> SyncClient:
         return SyncClient(self.address, name="start", patience=0.0, answer_seconds=_PROBE_SECONDS)
 
-    def _settle(self, until: float) -> Health:
-        """The one who may start a server decides; whoever was faster has left one that answers."""
+    def _use_or_start(self, until: float) -> Health:
+        """Called with the lock: another client may have started a server meanwhile."""
         health = self.probe()
-        if health is not None and (not self._is_to_be_replaced(health) or self._is_busy(health)):
+        if health is not None and (not self._is_outdated(health) or self._is_busy(health)):
             return health
         self._wait_until_gone(until)
         return self._start(until)
 
-    def _is_to_be_replaced(self, health: Health) -> bool:
-        """Older code is replaced; newer code is understood, and never replaced by older."""
+    def _is_outdated(self, health: Health) -> bool:
+        """Whether the server is stopping or has older code. Newer code is never replaced by older."""
         if health.status != "ok":
             return True
         ours, theirs = _version(__version__), _version(health.version)
@@ -141,7 +159,7 @@ class LocalServer:
         return bool(health.build and self._build) and health.build != self._build
 
     def _is_busy(self, health: Health) -> bool:
-        """A busy server is used as it is; one that is not was asked to stop here."""
+        """Ask the server to stop if it is idle. A busy one is used as it is."""
         if health.status != "ok":
             return False  # it is stopping already
         with self._client() as client:
@@ -150,13 +168,13 @@ class LocalServer:
             except Conflict:
                 return True
             except (Unreachable, Stopping):
-                pass  # it was faster
+                pass  # it stopped by itself
             return False
 
     def _wait_until_gone(self, until: float) -> None:
         while self.probe() is not None:
             if time.monotonic() >= until:
-                raise StartFailed(f"the server at {self.address} is stopping, but has not ended; try again later")
+                raise StartFailed(f"the server at {self.address} is stopping, but has not exited yet; try again later")
             time.sleep(_POLL_SECONDS)
 
     def _start(self, until: float) -> Health:
@@ -169,17 +187,17 @@ class LocalServer:
                     return health
                 ended = child.poll()
                 if ended == ALREADY_RUNNING and time.monotonic() < until:
-                    time.sleep(_POLL_SECONDS)  # an older one that is still leaving, or one that is still coming
+                    time.sleep(_POLL_SECONDS)  # another server is still stopping, or still starting
                     child = self._spawn() if self.probe() is None else child
                 elif ended is not None:
-                    what = f"the server could not start (exit status {ended}){self._tail(offset)}"
-                    raise StartFailed(what, detail={"exit_status": ended})
+                    message = f"the server could not start (exit status {ended}){self._tail(offset)}"
+                    raise StartFailed(message, detail={"exit_status": ended})
                 elif time.monotonic() >= until:
                     raise StartFailed(f"the server does not answer after {self._seconds:g} s{self._tail(offset)}")
                 time.sleep(_POLL_SECONDS)
         finally:
             if child.returncode is None:
-                child.returncode = 0  # it lives on, and is not ours to wait for
+                child.returncode = 0  # it keeps running, and this process does not wait for it
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         import subprocess
@@ -199,7 +217,7 @@ class LocalServer:
                 raise StartFailed(f"cannot run {self._command[0]!r}: {error.strerror or error}") from None
 
     def _prepare_log(self) -> int:
-        """Where the new server's words will begin."""
+        """The offset at which the new server's output begins."""
         try:
             size = self.log.stat().st_size
         except FileNotFoundError:
@@ -210,20 +228,19 @@ class LocalServer:
         return size
 
     def _tail(self, offset: int) -> str:
-        """What it said, for the message."""
+        """What the server printed, for the error message."""
         try:
             with self.log.open("rb") as log:
                 size = log.seek(0, os.SEEK_END)
                 log.seek(max(offset, size - _TAIL_BYTES))
-                said = log.read().decode("utf-8", "replace").strip()
+                text = log.read().decode("utf-8", "replace").strip()
         except OSError:
-            said = ""
-        return f":\n{said}" if said else f"; it said nothing in {str(self.log)!r}"
+            text = ""
+        return f":\n{text}" if text else f"; it printed nothing to {str(self.log)!r}"
 
     @contextmanager
-    def _starting(self, until: float) -> Iterator[None]:
-        """One client at a time starts or replaces the server. The kernel frees the lock of one that dies."""
-
+    def _start_lock(self, until: float) -> Iterator[None]:
+        """One client at a time starts or replaces the server. The kernel releases the lock of a process that dies."""
         path = self._locations.runtime_dir / "start.lock"
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -237,8 +254,48 @@ class LocalServer:
             os.close(handle)
 
 
+def what_became_of(path: str, pid: int | None) -> Literal["listens", "stopped", "died"]:
+    """What became of the server behind a socket that does not answer. ``pid``: the process that listened there. Blocks.
+
+    A server that stops removes its socket once everything is stored; one that died leaves it behind. A process that is
+    still stopping is waited for.
+    """
+    until = time.monotonic() + _STOP_SECONDS
+    while os.path.exists(path):
+        if _listens(path):
+            return "listens"
+        if pid is None or not is_alive(pid) or time.monotonic() >= until:
+            return "died" if os.path.exists(path) else "stopped"
+        time.sleep(_POLL_SECONDS)
+    return "stopped"
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs. One that has exited and was not collected yet (a zombie) does not count."""
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except (ProcessLookupError, PermissionError):
+        return False
+    except (OSError, IndexError):
+        return True  # this platform has no /proc
+    return state != "Z"
+
+
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_POLL_SECONDS)
+        try:
+            probe.connect(path)
+        except (BlockingIOError, TimeoutError):
+            return True  # it is busy
+        except OSError:
+            return False
+    return True
+
+
 def _version(text: str) -> tuple[int, ...]:
-    """Its numbers, as far as they go: ``1.2.0rc1`` is ``(1, 2, 0)``."""
+    """Its leading numbers: ``1.2.0rc1`` is ``(1, 2, 0)``."""
     numbers: list[int] = []
     for part in text.split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]

@@ -1,7 +1,7 @@
-"""Answers and events, read so that an older or newer server is understood as far as possible. Pure.
+"""Decode answers and events so that older and newer servers are understood as far as possible. Pure.
 
-Unknown fields are ignored by the words themselves. What a newer server says in a field that this version knows (a
-reason, a state, a kind of part) is left out rather than making the whole unreadable.
+Unknown fields are ignored by the schema itself. A value that only newer versions know (a reason, a state, a kind of
+part) is left out instead of making the whole unreadable.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ T = TypeVar("T")
 _PLACE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`$")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_PROXIES_SAY = frozenset({502, 503, 504})
-_OURS = re.compile(r"[a-z]+(?:_[a-z]+)*")
+_PROXY_STATUSES = frozenset({502, 503, 504})
+_ERROR_CODE = re.compile(r"[a-z]+(?:_[a-z]+)*")
 
 
 def read_as(raw: bytes, shape: type[T]) -> T:
-    """A body of this shape; `NotOurs` where even the lenient reading finds none."""
+    """Decode a body of this type; raises `NotOurs` if even the lenient decoding fails."""
     known: Any = shape
     try:
         try:
@@ -37,14 +37,14 @@ def read_as(raw: bytes, shape: type[T]) -> T:
         except msgspec.ValidationError:
             found = _without_the_unknown(msgspec.json.decode(raw), shape)
     except msgspec.ValidationError as error:
-        raise errors.NotOurs(f"the server's answer has another shape than expected: {error}") from None
+        raise errors.NotOurs(f"the server's answer does not have the expected fields: {error}") from None
     except _UNREADABLE:
         raise errors.NotOurs("the server's answer is not JSON; is this a Holdfast server?") from None
     return found
 
 
 def read_messages(raw: bytes) -> PageView[Message]:
-    """A page of messages; parts of unknown types stay in their places, since deltas count parts."""
+    """A page of messages; parts of unknown types keep their places, since deltas refer to parts by number."""
     page = read_as(raw, PageView[msgspec.Raw])
     try:
         return PageView(tuple(read_message(item) for item in page.items), page.cursor, page.next)
@@ -53,12 +53,12 @@ def read_messages(raw: bytes) -> PageView[Message]:
 
 
 def read_stream_event(raw: bytes) -> Event:
-    """An event of a stream; `Unknown` where this version can make nothing of it, `NotOurs` if it is no JSON."""
+    """An event of a stream; `Unknown` if this version does not know it. Raises `NotOurs` if it is not JSON."""
     try:
         event = read_event(raw)
         return _known_event(event, raw) if isinstance(event, Unknown) else event
     except _UNREADABLE:
-        raise errors.NotOurs("the stream carries something that is not JSON") from None
+        raise errors.NotOurs("the stream contains an event that is not JSON") from None
 
 
 def _known_event(event: Unknown, raw: bytes) -> Event:
@@ -70,22 +70,22 @@ def _known_event(event: Unknown, raw: bytes) -> Event:
 
 
 def read_error(status: int, raw: bytes) -> errors.HoldfastError:
-    """The leaf of our tree that an answer means. What is not in our shape is somebody else's, and not repeated."""
+    """The error that an answer stands for. The text of an answer that is not ours is not repeated."""
     try:
-        said = msgspec.json.decode(raw)["error"]
-        code, message = said["code"], said["message"]
-        detail = said.get("detail") or {}
+        body = msgspec.json.decode(raw)["error"]
+        code, message = body["code"], body["message"]
+        detail = body.get("detail") or {}
     except (*_UNREADABLE, TypeError, KeyError, AttributeError):
         return _foreign(status)
-    if not isinstance(code, str) or not isinstance(detail, dict) or not _OURS.fullmatch(code):
+    if not isinstance(code, str) or not isinstance(detail, dict) or not _ERROR_CODE.fullmatch(code):
         return _foreign(status)
-    return _leaf(status, code)(str(message), code=code, detail=detail)
+    return _error_class(status, code)(str(message), code=code, detail=detail)
 
 
 def _foreign(status: int) -> errors.HoldfastError:
-    if status in _PROXIES_SAY:
-        return errors.Unreachable(f"something before the server answered with status {status}: it cannot reach it")
-    return errors.NotOurs(f"the answer has status {status} and is not a Holdfast server's; check the address")
+    if status in _PROXY_STATUSES:
+        return errors.Unreachable(f"a proxy answered with status {status}: it cannot reach the server")
+    return errors.NotOurs(f"the answer (status {status}) is not from a Holdfast server; check the address")
 
 
 @cache
@@ -125,17 +125,17 @@ _BY_STATUS: dict[int, type[errors.HoldfastError]] = {
     503: errors.Stopping,
     507: errors.StoreUnwritable,
 }
-"""For codes that refine a leaf (``session_not_found``), or that this version does not know."""
+"""For codes that refine an error (``session_not_found``), or that this version does not know."""
 
 
-def _leaf(status: int, code: str) -> Callable[..., errors.HoldfastError]:
-    if code in _leaves():
-        return _leaves()[code]
+def _error_class(status: int, code: str) -> Callable[..., errors.HoldfastError]:
+    if code in _error_classes():
+        return _error_classes()[code]
     return _BY_STATUS.get(status, errors.BadRequest if 400 <= status < 500 else errors.Internal)
 
 
 @cache
-def _leaves() -> dict[str, type[errors.HoldfastError]]:
+def _error_classes() -> dict[str, type[errors.HoldfastError]]:
     found: dict[str, type[errors.HoldfastError]] = {}
     waiting: list[type[errors.HoldfastError]] = [errors.CallerError, errors.ServerError, errors.StoreError]
     waiting.append(errors.ModelError)

@@ -8,7 +8,7 @@ from holdfast.errors import ConfigError
 from holdfast.schema.base import Value
 
 
-class Address(Value, frozen=True):
+class ServerAddress(Value, frozen=True):
     """``path`` of a Unix socket, or ``host`` and ``port``."""
 
     path: str | None = None
@@ -16,8 +16,8 @@ class Address(Value, frozen=True):
     port: int = 0
 
     @classmethod
-    def parse(cls, text: str, *, name: str = "the server's address") -> Address:
-        """``unix:PATH`` or ``http://host:port``; ``name`` is what the person wrote it as."""
+    def parse(cls, text: str, *, name: str = "the server's address") -> ServerAddress:
+        """``unix:PATH`` or ``http://host:port``; ``name`` is how the error message calls it."""
         if text.startswith("unix:"):
             path = text.removeprefix("unix:").removeprefix("//")
             if path.startswith("/") and "\0" not in path:
@@ -31,7 +31,7 @@ class Address(Value, frozen=True):
 
     @property
     def authority(self) -> str:
-        """What goes into the ``Host`` header."""
+        """The value of the ``Host`` header."""
         if self.path is not None:
             return "localhost"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -40,7 +40,7 @@ class Address(Value, frozen=True):
         return f"unix:{self.path}" if self.path is not None else f"http://{self.authority}"
 
 
-def address_from_env(env: Mapping[str, str]) -> Address | None:
+def address_from_env(env: Mapping[str, str]) -> ServerAddress | None:
     """The server that ``HOLDFAST_SERVER`` names."""
     text = env.get("HOLDFAST_SERVER")
-    return Address.parse(text, name="HOLDFAST_SERVER") if text else None
+    return ServerAddress.parse(text, name="HOLDFAST_SERVER") if text else None

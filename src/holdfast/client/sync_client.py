@@ -1,43 +1,38 @@
 """The command line's client: synchronous, on plain sockets, without an event loop.
 
-It shares everything that decides with the asynchronous one: the calls, their reading, the fold, and what a stream
-remembers. A lost answer is asked for again with the same key, so that nothing is done twice.
+Everything that decides is shared with the asynchronous client: the calls, how responses are read, and the rules for
+trying again. A lost answer is asked for again with the same key, so that nothing is done twice.
 """
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client import endpoints
-from holdfast.client.api_call import Call, Method, QueryValue, call
-from holdfast.client.identity import identity_headers
+from holdfast.client.api_call import ApiCall, Method, QueryValue, api_call
+from holdfast.client.base_client import BaseClient, OnLost, Revive
 from holdfast.client.response_decoding import read_error
-from holdfast.client.retry import Lost, RetryBudget, Revive, is_worth_another_try
-from holdfast.client.server_address import Address
-from holdfast.client.server_liveness import what_became_of
-from holdfast.client.stream_state import Following, OutOfStep
+from holdfast.client.retry import LongPoll, Retry
+from holdfast.client.server_address import ServerAddress
+from holdfast.client.stream_state import StreamBroken, StreamState
 from holdfast.client.sync_http import Connection
 from holdfast.client.transcript import Transcript
-from holdfast.errors import HoldfastError, Stopping, TooMany, Unreachable
-from holdfast.schema.events import Event, Hello
+from holdfast.errors import HoldfastError, Unreachable
+from holdfast.schema.events import Event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Run
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ANSWER_SECONDS = 30.0
-_LONGEST_WAIT = 30.0
 
+class _EndpointMethod(Generic[P, T]):
+    """A method that sends the call which ``make`` builds from its arguments."""
 
-class _Sends(Generic[P, T]):
-    """A method that sends the call which ``make`` makes of its arguments."""
-
-    def __init__(self, make: Callable[P, Call[T]]) -> None:
+    def __init__(self, make: Callable[P, ApiCall[T]]) -> None:
         self._make = make
         self.__doc__ = make.__doc__
 
@@ -55,83 +50,79 @@ class _Sends(Generic[P, T]):
         return send
 
 
-class SyncClient:
+class SyncClient(BaseClient):
     """Talks to one server, from one thread at a time. Close it, or use it in a ``with``."""
 
     def __init__(
         self,
-        address: Address,
+        address: ServerAddress,
         *,
         token: str | None = None,
         name: str = "client",
         patience: float = 10.0,
-        answer_seconds: float = ANSWER_SECONDS,
+        answer_seconds: float = 30.0,
         revive: Revive | None = None,
     ) -> None:
         """``patience``: seconds for which a lost connection is tried again; ``revive`` brings the server back."""
-        self.address = address
-        self._headers = identity_headers(name, token=token)
+        super().__init__(
+            address, token=token, name=name, patience=patience, answer_seconds=answer_seconds, revive=revive
+        )
         self._connection = Connection(address, headers=self._headers)
-        self._patience = patience
-        self._answer_seconds = answer_seconds
-        self._revive = revive
-        self.leaves_stopped = False
-        """Set by whoever waits: a server that was stopped on purpose is not started again, but told (`Stopping`)."""
 
-    health = _Sends(endpoints.health)
-    server = _Sends(endpoints.server)
-    stop_server = _Sends(endpoints.stop_server)
-    backup = _Sends(endpoints.backup)
-    open_workspace = _Sends(endpoints.open_workspace)
-    workspaces = _Sends(endpoints.workspaces)
-    workspace = _Sends(endpoints.workspace)
-    close_workspace = _Sends(endpoints.close_workspace)
-    trust = _Sends(endpoints.trust)
-    create_session = _Sends(endpoints.create_session)
-    sessions = _Sends(endpoints.sessions)
-    session = _Sends(endpoints.session)
-    change_session = _Sends(endpoints.change_session)
-    delete_session = _Sends(endpoints.delete_session)
-    messages = _Sends(endpoints.messages)
-    changes = _Sends(endpoints.changes)
-    start_run = _Sends(endpoints.start_run)
-    start_session = _Sends(endpoints.start_session)
-    runs = _Sends(endpoints.runs)
-    get_run = _Sends(endpoints.run)
-    change_run = _Sends(endpoints.change_run)
-    cancel_run = _Sends(endpoints.cancel_run)
-    cancel_session = _Sends(endpoints.cancel_session)
-    pause = _Sends(endpoints.pause)
-    resume = _Sends(endpoints.resume)
-    shell = _Sends(endpoints.shell)
-    compact = _Sends(endpoints.compact)
-    undo = _Sends(endpoints.undo)
-    redo = _Sends(endpoints.redo)
-    fork = _Sends(endpoints.fork)
-    approvals = _Sends(endpoints.approvals)
-    approval = _Sends(endpoints.approval)
-    answer_approval = _Sends(endpoints.answer_approval)
-    questions = _Sends(endpoints.questions)
-    question = _Sends(endpoints.question)
-    answer_question = _Sends(endpoints.answer_question)
-    jobs = _Sends(endpoints.jobs)
-    job = _Sends(endpoints.job)
-    kill_job = _Sends(endpoints.kill_job)
-    call_output = _Sends(endpoints.call_output)
-    export = _Sends(endpoints.export)
-    export_markdown = _Sends(endpoints.export_markdown)
-    clients = _Sends(endpoints.clients)
-    grants = _Sends(endpoints.grants)
-    remove_grants = _Sends(endpoints.remove_grants)
-    files = _Sends(endpoints.files)
-    config = _Sends(endpoints.config)
-    change_config = _Sends(endpoints.change_config)
-    config_schema = _Sends(endpoints.config_schema)
-    models = _Sends(endpoints.models)
-    set_key = _Sends(endpoints.set_key)
-    try_provider = _Sends(endpoints.try_provider)
-    stats = _Sends(endpoints.stats)
-    search = _Sends(endpoints.search)
+    health = _EndpointMethod(endpoints.health)
+    server = _EndpointMethod(endpoints.server)
+    stop_server = _EndpointMethod(endpoints.stop_server)
+    backup = _EndpointMethod(endpoints.backup)
+    open_workspace = _EndpointMethod(endpoints.open_workspace)
+    workspaces = _EndpointMethod(endpoints.workspaces)
+    workspace = _EndpointMethod(endpoints.workspace)
+    close_workspace = _EndpointMethod(endpoints.close_workspace)
+    trust = _EndpointMethod(endpoints.trust)
+    create_session = _EndpointMethod(endpoints.create_session)
+    sessions = _EndpointMethod(endpoints.sessions)
+    session = _EndpointMethod(endpoints.session)
+    change_session = _EndpointMethod(endpoints.change_session)
+    delete_session = _EndpointMethod(endpoints.delete_session)
+    messages = _EndpointMethod(endpoints.messages)
+    changes = _EndpointMethod(endpoints.changes)
+    start_run = _EndpointMethod(endpoints.start_run)
+    start_session = _EndpointMethod(endpoints.start_session)
+    runs = _EndpointMethod(endpoints.runs)
+    get_run = _EndpointMethod(endpoints.run)
+    change_run = _EndpointMethod(endpoints.change_run)
+    cancel_run = _EndpointMethod(endpoints.cancel_run)
+    cancel_session = _EndpointMethod(endpoints.cancel_session)
+    pause = _EndpointMethod(endpoints.pause)
+    resume = _EndpointMethod(endpoints.resume)
+    shell = _EndpointMethod(endpoints.shell)
+    compact = _EndpointMethod(endpoints.compact)
+    undo = _EndpointMethod(endpoints.undo)
+    redo = _EndpointMethod(endpoints.redo)
+    fork = _EndpointMethod(endpoints.fork)
+    approvals = _EndpointMethod(endpoints.approvals)
+    approval = _EndpointMethod(endpoints.approval)
+    answer_approval = _EndpointMethod(endpoints.answer_approval)
+    questions = _EndpointMethod(endpoints.questions)
+    question = _EndpointMethod(endpoints.question)
+    answer_question = _EndpointMethod(endpoints.answer_question)
+    jobs = _EndpointMethod(endpoints.jobs)
+    job = _EndpointMethod(endpoints.job)
+    kill_job = _EndpointMethod(endpoints.kill_job)
+    call_output = _EndpointMethod(endpoints.call_output)
+    export = _EndpointMethod(endpoints.export)
+    export_markdown = _EndpointMethod(endpoints.export_markdown)
+    clients = _EndpointMethod(endpoints.clients)
+    grants = _EndpointMethod(endpoints.grants)
+    remove_grants = _EndpointMethod(endpoints.remove_grants)
+    files = _EndpointMethod(endpoints.files)
+    config = _EndpointMethod(endpoints.config)
+    change_config = _EndpointMethod(endpoints.change_config)
+    config_schema = _EndpointMethod(endpoints.config_schema)
+    models = _EndpointMethod(endpoints.models)
+    set_key = _EndpointMethod(endpoints.set_key)
+    try_provider = _EndpointMethod(endpoints.try_provider)
+    stats = _EndpointMethod(endpoints.stats)
+    search = _EndpointMethod(endpoints.search)
 
     def request(
         self,
@@ -143,18 +134,18 @@ class SyncClient:
         query: Mapping[str, QueryValue] | None = None,
         wait: float = 0.0,
     ) -> T:
-        """Any route; ``answer`` is the type of what it answers, ``NoneType`` where that does not matter."""
-        return self.send(call(method, path, body, answer=answer, query=query, wait=wait))
+        """Call any route; ``answer`` is the type of its answer, ``NoneType`` to ignore it."""
+        return self.send(api_call(method, path, body, answer=answer, query=query, wait=wait))
 
-    def send(self, call: Call[T]) -> T:
-        """The call's answer, or the leaf of our error tree that it means."""
+    def send(self, call: ApiCall[T]) -> T:
+        """The call's answer; a refusal is raised as its error."""
         return call.read(self.send_raw(call))
 
-    def send_raw(self, call: Call[Any]) -> bytes:
-        """The answer's bytes, for what is no JSON (an export, a tool's output)."""
-        patience = RetryBudget(self._patience, clock=time.monotonic)
+    def send_raw(self, call: ApiCall[Any]) -> bytes:
+        """The answer's bytes, for answers that are not JSON (an export, a tool's output)."""
+        retry = self._call_retry()
         while True:
-            was_open = self._connection.is_open
+            reused = self._connection.is_open
             try:
                 head, body = self._connection.exchange(
                     call.method,
@@ -164,27 +155,22 @@ class SyncClient:
                     seconds=self._answer_seconds + call.wait,
                 )
             except Unreachable as error:
-                if not was_open:  # else it was merely kept for too long
-                    self._wait(patience, error)
+                self._pause(retry.after_loss(error, reused=reused))
                 continue
             if 200 <= head.status < 300:
                 return body
-            refusal = read_error(head.status, body)
-            if not isinstance(refusal, Stopping) or self._revive is None or self.leaves_stopped:
-                raise refusal
-            self._wait(patience, refusal)  # nothing of it was done; the next server takes it
+            self._pause(retry.after_refusal(read_error(head.status, body)))
 
     def wait_run(self, run_id: str, *, seconds: float | None = None) -> Run:
-        """The run when it has ended, or as it is when the time is over; over lost connections and restarts (`R9`)."""
-        until = None if seconds is None else time.monotonic() + seconds
+        """The run when it has ended, or as it is after ``seconds``; across lost connections and restarts (`R9`)."""
+        poll = LongPoll(seconds, clock=time.monotonic)
         while True:
-            left = _LONGEST_WAIT if until is None else min(_LONGEST_WAIT, max(until - time.monotonic(), 0.0))
-            run = self.get_run(run_id, wait=left)
-            if run.state in END_STATES or (until is not None and time.monotonic() >= until):
+            run = self.get_run(run_id, wait=poll.next_wait())
+            if run.state in END_STATES or poll.is_over:
                 return run
 
     def all_messages(self, session_id: str) -> tuple[list[Message], str | None]:
-        """A session's messages in order, and the cursor from which events go on."""
+        """A session's messages in order, and the cursor at which its events continue."""
         first = page = self.messages(session_id, after="0")
         found = list(page.items)
         while page.next is not None:
@@ -200,30 +186,24 @@ class SyncClient:
         viewing: str | None = None,
         after: str | None = None,
         transcript: Transcript | None = None,
-        on_lost: Lost | None = None,
+        on_lost: OnLost | None = None,
         give_up_after: float | None = None,
         raise_when_full: bool = False,
     ) -> EventStream:
-        """What happens from the cursor ``after`` on (from now on without one), for as long as you iterate.
+        """Events after the cursor ``after`` (without one: from now on), for as long as you iterate.
 
-        ``on_lost(error, wait)`` is called when the connection was lost and is tried again after ``wait`` seconds; a
-        `Hello` says that it is back. After ``give_up_after`` seconds without one, the error is raised. With
-        ``raise_when_full``, `TooMany` is raised at once while the server has no stream to give: ask otherwise, then
-        iterate again.
+        ``on_lost(error, seconds)`` is called when the connection was lost and is tried again after ``seconds``; a
+        `Hello` follows when it is back. After ``give_up_after`` seconds without one, the error is raised. With
+        ``raise_when_full``, `TooMany` is raised at once while the server has no free stream: poll, then iterate again.
         """
-        target = endpoints.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing)
-        following = Following(after=after, transcript=transcript or Transcript(), random=random.random)
-        connection = Connection(self.address, headers=self._headers)
-        patience = RetryBudget(give_up_after, clock=time.monotonic)
         return EventStream(
-            connection,
-            target,
-            following,
-            patience=patience,
+            Connection(self.address, headers=self._headers),
+            endpoints.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing),
+            self._stream_state(
+                after=after, transcript=transcript, give_up_after=give_up_after, raise_when_full=raise_when_full
+            ),
             on_lost=on_lost,
-            revive=self._bring_back,
-            leaves_stopped=self.leaves_stopped,
-            raise_when_full=raise_when_full,
+            pause=self._pause,
         )
 
     def close(self) -> None:
@@ -237,64 +217,42 @@ class SyncClient:
     ) -> None:
         self.close()
 
-    def _wait(self, patience: RetryBudget, error: HoldfastError) -> None:
-        wait = patience.next_wait(error)
-        self._bring_back()
-        time.sleep(wait)
-
-    def _bring_back(self) -> None:
-        """The local server, unless it was stopped and shall stay so."""
-        if self._revive is None:
-            return
-        if not self.leaves_stopped or self.address.path is None:
-            self._revive()
-            return
-        match what_became_of(self.address.path, self._connection.peer):
-            case "stopped":
-                raise Stopping("the server was stopped")
-            case "died":
-                self._revive()
-            case "listens":
-                pass  # the next attempt reaches it
+    def _pause(self, retry: Retry) -> None:
+        if retry.revive and self._revive is not None:
+            self._revive(pid=self._connection.peer, leave_stopped=self.leave_stopped)
+        time.sleep(retry.seconds)
 
 
 class EventStream:
     """An iterator of events that reconnects by itself; `transcript` has the exact text at every event.
 
-    An interrupt (Ctrl-C) may come in the middle: go on iterating afterwards, and nothing is missing.
+    An interrupt (Ctrl-C) may come at any time: iterate again afterwards, and nothing is missing.
     """
 
     def __init__(
         self,
         connection: Connection,
         target: str,
-        following: Following,
+        state: StreamState,
         *,
-        patience: RetryBudget,
-        on_lost: Lost | None,
-        revive: Revive,
-        leaves_stopped: bool,
-        raise_when_full: bool,
+        on_lost: OnLost | None,
+        pause: Callable[[Retry], None],
     ) -> None:
         self._connection = connection
         self._target = target
-        self._following = following
-        self._patience = patience
+        self._state = state
         self._on_lost = on_lost
-        self._revive = revive
-        self._leaves_stopped = leaves_stopped
-        self._raise_when_full = raise_when_full
+        self._pause = pause
         self._pieces: Iterator[bytes] | None = None
-        self._ended_cleanly = False
 
     @property
     def cursor(self) -> str | None:
-        """Where a later stream goes on after the events handed out so far."""
-        return self._following.cursor
+        """Where a later stream continues after the events handed out so far."""
+        return self._state.cursor
 
     @property
     def transcript(self) -> Transcript:
-        return self._following.transcript
+        return self._state.transcript
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -302,22 +260,18 @@ class EventStream:
     def __next__(self) -> Event:
         while True:
             try:
-                event = self._following.take()
-                if event is None:
-                    self._more()
-                    continue
-            except (HoldfastError, OutOfStep) as error:
-                self._lost(error)
-                continue
+                event = self._state.take()
+                if event is not None:
+                    return event
+                self._read()
+            except (HoldfastError, StreamBroken) as error:
+                self._reconnect(error)
             except BaseException:
                 self.close()
                 raise
-            if isinstance(event, Hello):
-                self._patience.succeeded()
-            return event
 
     def close(self) -> None:
-        """Ends the connection; iterating again opens a new one at the cursor."""
+        """End the connection; iterating again opens a new one at the cursor."""
         self._pieces = None
         self._connection.close()
 
@@ -329,35 +283,23 @@ class EventStream:
     ) -> None:
         self.close()
 
-    def _more(self) -> None:
+    def _read(self) -> None:
         if self._pieces is None:
             self._pieces = self._connect()
-        self._connection.allow(self._following.silence)
-        piece = next(self._pieces, None)
-        if piece is None:
-            self._ended_cleanly = True
-            raise Unreachable("the server ended the stream")
-        self._following.feed(piece)
+        self._connection.allow(self._state.silence)
+        self._state.feed(next(self._pieces, None))
 
     def _connect(self) -> Iterator[bytes]:
-        cursor = self._following.cursor
-        headers = {"Accept": "text/event-stream"} | ({} if cursor is None else {"Last-Event-ID": cursor})
-        self._following.connected()
-        silence = self._following.silence
-        head = self._connection.begin("GET", self._target, body=None, headers=headers, seconds=silence)
+        headers = self._state.connect()
+        head = self._connection.begin("GET", self._target, body=None, headers=headers, seconds=self._state.silence)
         if head.status != 200:
             raise read_error(head.status, b"".join(self._connection.pieces(head)))
-        self._ended_cleanly = False
+        self._state.connected()
         return self._connection.pieces(head)
 
-    def _lost(self, error: HoldfastError | OutOfStep) -> None:
+    def _reconnect(self, error: HoldfastError | StreamBroken) -> None:
         self.close()
-        if not is_worth_another_try(error) or (self._raise_when_full and isinstance(error, TooMany)):
-            raise error
-        wait = self._following.wait_after_loss()
-        self._patience.check(error)
+        retry = self._state.after_loss(error)
         if self._on_lost is not None:
-            self._on_lost(error, wait)
-        if isinstance(error, Unreachable) and (not self._ended_cleanly or self._leaves_stopped):
-            self._revive()
-        time.sleep(wait)
+            self._on_lost(error, retry.seconds)
+        self._pause(retry)

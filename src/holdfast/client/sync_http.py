@@ -1,7 +1,7 @@
 """HTTP/1.1 over a Unix socket or TCP, on plain sockets: all that the command line needs, without an event loop.
 
-A connection is kept between requests. Whatever goes wrong in the middle of an exchange closes it, so that no answer is
-ever read as the answer to another question.
+A connection is kept open between requests. Any failure in the middle of an exchange closes it, so that no answer is
+read as the answer to another request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 
-from holdfast.client.server_address import Address
+from holdfast.client.server_address import ServerAddress
 from holdfast.errors import ClientError, NoAnswer, NotOurs, Unreachable
 from holdfast.schema.base import Value
 
@@ -21,21 +21,21 @@ _CHUNK = 64 * 1024
 _FULL_SECONDS = 0.02
 
 
-class Head(Value, frozen=True):
-    """How an answer begins."""
+class ResponseHead(Value, frozen=True):
+    """Status and headers of an answer."""
 
     status: int
     headers: dict[str, str]
-    """Names in lower case; of repeated ones the last."""
+    """Names in lower case; the last one of repeated headers."""
 
     @property
     def length(self) -> int | None:
-        """Bytes of the body, where that was said."""
+        """Bytes of the body; ``None`` if the server did not declare it."""
         text = self.headers.get("content-length")
         if text is None:
             return 0 if self.status in (204, 304) else None
         if not text.isascii() or not text.isdigit():
-            raise NotOurs(f"the answer says that its length is {text!r}")
+            raise NotOurs(f"the answer declares an invalid Content-Length: {text!r}")
         return int(text)
 
     @property
@@ -48,16 +48,16 @@ class Head(Value, frozen=True):
 
 
 class Connection:
-    """One connection to a server, for one exchange after the other. Opened by the first."""
+    """One connection to a server, for one exchange after another. The first exchange opens it."""
 
-    def __init__(self, address: Address, *, headers: Mapping[str, str]) -> None:
+    def __init__(self, address: ServerAddress, *, headers: Mapping[str, str]) -> None:
         self._address = address
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._socket: socket.socket | None = None
         self._received = b""
         self._deadline = 0.0
         self.peer: int | None = None
-        """The process that was connected to last, as far as the platform tells."""
+        """The process that was connected to last, where the platform tells it."""
 
     @property
     def is_open(self) -> bool:
@@ -71,7 +71,7 @@ class Connection:
 
     def exchange(
         self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], seconds: float
-    ) -> tuple[Head, bytes]:
+    ) -> tuple[ResponseHead, bytes]:
         """Send a request and read its whole answer."""
         try:
             head = self.begin(method, target, body=body, headers=headers, seconds=seconds)
@@ -85,22 +85,22 @@ class Connection:
 
     def begin(
         self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], seconds: float
-    ) -> Head:
-        """Send a request and read how its answer begins; `pieces` gives the rest. Close the connection on any error."""
+    ) -> ResponseHead:
+        """Send a request and read the head of its answer; `pieces` gives the body. After an error, close."""
         self.allow(seconds)
         if self._socket is None:
             self._connect()
         self._send(self._request(method, target, body, headers))
-        while (head := self._read_head()).status < 200:  # only announces the answer
+        while (head := self._read_head()).status < 200:  # an interim response: the answer follows
             pass
         return head
 
     def allow(self, seconds: float) -> None:
-        """From now on, what is read must come within this time."""
+        """Bytes that are read from now on must arrive within this time."""
         self._deadline = time.monotonic() + seconds
 
-    def pieces(self, head: Head) -> Iterator[bytes]:
-        """The body, as it comes."""
+    def pieces(self, head: ResponseHead) -> Iterator[bytes]:
+        """The body, as it arrives."""
         if head.chunked:
             yield from self._chunks()
         elif head.length is not None:
@@ -135,7 +135,7 @@ class Connection:
         except OSError as error:
             raise Unreachable(f"cannot connect to {address}: {error.strerror or error}") from None
         self._socket, self._received = made, b""
-        self.peer = self._peer_of(made)
+        self.peer = None if address.path is None else peer_pid(made)
 
     def _connect_to_path(self, path: str) -> socket.socket:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -144,9 +144,9 @@ class Connection:
             while True:
                 try:
                     made.connect(path)
-                except BlockingIOError as error:  # others wait before us, and the server takes nobody
+                except BlockingIOError as error:  # the listen backlog is full
                     if time.monotonic() >= self._deadline:
-                        raise NoAnswer(f"the server at {self._address} takes no connections") from error
+                        raise NoAnswer(f"the server at {self._address} accepts no connections") from error
                     time.sleep(_FULL_SECONDS)
                 else:
                     return made
@@ -160,28 +160,28 @@ class Connection:
             self._socket.settimeout(self._left())
             self._socket.sendall(request)
         except OSError as error:
-            # A server that refuses a body may answer before it has read it all: the answer decides.
+            # A server that refuses a body may answer before it has read all of it: its answer decides.
             if not isinstance(error, BrokenPipeError | ConnectionResetError):
                 raise self._broken(error) from None
 
-    def _read_head(self) -> Head:
+    def _read_head(self) -> ResponseHead:
         while (end := self._received.find(b"\r\n\r\n")) < 0:
             if len(self._received) > _LONGEST_HEAD:
-                raise NotOurs(f"what listens at {self._address} does not speak HTTP")
+                raise NotOurs(f"the process that listens at {self._address} does not speak HTTP")
             self._receive()
         raw, self._received = self._received[:end], self._received[end + 4 :]
         status_line, *lines = raw.decode("latin-1").split("\r\n")
         version, _, rest = status_line.partition(" ")
         status = rest[:3]
         if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit()):
-            raise NotOurs(f"what listens at {self._address} does not speak HTTP")
+            raise NotOurs(f"the process that listens at {self._address} does not speak HTTP")
         headers: dict[str, str] = {}
         for line in lines:
             name, _, value = line.partition(":")
             headers[name.strip().lower()] = value.strip()
         if version == "HTTP/1.0":
             headers.setdefault("connection", "close")
-        return Head(int(status), headers)
+        return ResponseHead(int(status), headers)
 
     def _chunks(self) -> Iterator[bytes]:
         while size := self._chunk_size():
@@ -190,8 +190,8 @@ class Connection:
                 size -= len(piece)
                 yield piece
             if self._line():
-                raise NotOurs("the answer's chunks are malformed")
-        while self._line():  # trailers say nothing to us
+                raise NotOurs("the answer has malformed chunks")
+        while self._line():  # trailers are ignored
             pass
 
     def _chunk_size(self) -> int:
@@ -199,18 +199,18 @@ class Connection:
         try:
             return int(line, 16)
         except ValueError:
-            raise NotOurs("the answer's chunks are malformed") from None
+            raise NotOurs("the answer has malformed chunks") from None
 
     def _line(self) -> bytes:
         while (end := self._received.find(b"\r\n")) < 0:
             if len(self._received) > _LONGEST_HEAD:
-                raise NotOurs("the answer's chunks are malformed")
+                raise NotOurs("the answer has malformed chunks")
             self._receive()
         line, self._received = self._received[:end], self._received[end + 2 :]
         return line
 
     def _some(self, most: int, *, ending: bool = False) -> bytes:
-        """At least one byte; none at all only where the end of the connection is the end of the body."""
+        """At least one byte; with ``ending``, none at the end of the connection, which then ends the body."""
         if not self._received:
             self._receive(ending=ending)
         piece, self._received = self._received[:most], self._received[most:]
@@ -232,15 +232,17 @@ class Connection:
 
     def _broken(self, error: OSError) -> ClientError:
         if isinstance(error, TimeoutError):
-            who = f" (process {self.peer})" if self.peer else ""
-            what = f"the server at {self._address}{who} has not answered in time"
-            return NoAnswer(what, detail={"pid": self.peer} if self.peer else None)
+            process = f" (process {self.peer})" if self.peer else ""
+            message = f"the server at {self._address}{process} has not answered in time"
+            return NoAnswer(message, detail={"pid": self.peer} if self.peer else None)
         return Unreachable(f"the connection to {self._address} broke: {error.strerror or error}")
 
-    def _peer_of(self, made: socket.socket) -> int | None:
-        if self._address.path is None or not hasattr(socket, "SO_PEERCRED"):
-            return None
-        try:
-            return struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0] or None
-        except OSError:
-            return None
+
+def peer_pid(connected: socket.socket) -> int | None:
+    """The process at the other end of a Unix socket, where the platform tells it."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    try:
+        return struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0] or None
+    except OSError:
+        return None

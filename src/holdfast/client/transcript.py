@@ -1,8 +1,8 @@
-"""Events folded into what a person sees: stored messages, with the text that is on its way laid over them.
+"""Events folded into what a person sees: stored messages, overlaid with the text that is still being streamed.
 
-Pure: no I/O, no clock. Every client does it this way, so that text is exact whatever was cut, lagged or retried (`E3`):
-a durable message replaces what was known of it and closes the open parts it tells; a snapshot replaces a message's open
-parts; a delta continues one at its offset.
+Pure: no I/O, no clock. All clients fold events this way, so that text is exact across cuts, lag and retries (`E3`): a
+durable message replaces its older version and closes the open parts that it contains; a snapshot replaces a message's
+open parts; a delta continues an open part at its offset.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from holdfast.schema.events import (
 from holdfast.schema.messages import Message, Text, ToolResult
 
 
-class _Open:
-    """An open part; its pieces are joined when somebody looks."""
+class _OpenText:
+    """An open part; its pieces are joined when they are read."""
 
     __slots__ = ("attempt", "call_id", "length", "name", "of", "pieces")
 
@@ -57,27 +57,27 @@ class _Open:
 
 
 class Transcript:
-    """Messages by id, of one session or of many, as far as the events went."""
+    """Messages by id, of one session or of many, as of the last event."""
 
     def __init__(self) -> None:
         self.messages: dict[str, Message] = {}
-        self._open: dict[str, dict[int, _Open]] = {}
+        self._open: dict[str, dict[int, _OpenText]] = {}
 
     def load(self, messages: Iterable[Message]) -> None:
-        """Messages that were read, to go on from the cursor they are true at."""
+        """Messages as they were at the cursor from which events continue."""
         self.messages.update((message.id, message) for message in messages)
 
     def apply(self, event: Event) -> bool:
-        """False if the event continues text that is not here: reconnect, and a snapshot comes."""
+        """False if the event continues text that is missing here: reconnect, and a snapshot follows."""
         match event:
             case Delta():
-                return self._continue(event)
+                return self._append(event)
             case Snapshot():
                 self._replace_open(event)
             case MessageCreated() | MessageUpdated():
-                self._told(event.message)
+                self._store(event.message)
             case MessageFinished():
-                self._told(event.message)
+                self._store(event.message)
                 self._open.pop(event.message.id, None)
             case SessionDeleted():
                 self._forget(event.session_id)
@@ -91,7 +91,7 @@ class Transcript:
         return True
 
     def open_parts(self, message_id: str) -> tuple[OpenPart, ...]:
-        """What is on its way, as it stands."""
+        """The parts that are still being streamed, as they are now."""
         return tuple(
             OpenPart(
                 part=number, attempt=part.attempt, of=part.of, text=part.text, call_id=part.call_id, name=part.name
@@ -100,7 +100,7 @@ class Transcript:
         )
 
     def text(self, message_id: str) -> str:
-        """The message's plain text, stored and on its way."""
+        """The message's plain text, stored and streamed."""
         texts: dict[int, str] = {}
         message = self.messages.get(message_id)
         for number, part in enumerate(message.parts if message else ()):
@@ -112,14 +112,14 @@ class Transcript:
         return "".join(text for _, text in sorted(texts.items()))
 
     def output(self, call_id: str) -> str | None:
-        """What a running call has printed; ``None`` once its result is stored."""
+        """What a running call has printed so far; ``None`` once its result is stored."""
         for parts in self._open.values():
             for part in parts.values():
                 if part.of == "output" and part.call_id == call_id:
                     return part.text
         return None
 
-    def _continue(self, delta: Delta) -> bool:
+    def _append(self, delta: Delta) -> bool:
         parts = self._open.setdefault(delta.message_id, {})
         part = parts.get(delta.part)
         if part is not None and delta.attempt < part.attempt:
@@ -127,7 +127,7 @@ class Transcript:
         if part is None or delta.attempt > part.attempt:
             if delta.offset > 0:
                 return False
-            parts[delta.part] = _Open(attempt=delta.attempt, of=delta.of, text=delta.text)
+            parts[delta.part] = _OpenText(attempt=delta.attempt, of=delta.of, text=delta.text)
             return True
         return part.continue_at(delta.offset, delta.text)
 
@@ -135,11 +135,13 @@ class Transcript:
         self._open.pop(snapshot.message_id, None)
         if snapshot.parts:
             self._open[snapshot.message_id] = {
-                part.part: _Open(attempt=part.attempt, of=part.of, text=part.text, call_id=part.call_id, name=part.name)
+                part.part: _OpenText(
+                    attempt=part.attempt, of=part.of, text=part.text, call_id=part.call_id, name=part.name
+                )
                 for part in snapshot.parts
             }
 
-    def _told(self, message: Message) -> None:
+    def _store(self, message: Message) -> None:
         self.messages[message.id] = message
         parts = self._open.get(message.id, {})
         for number in [n for n, part in parts.items() if n < len(message.parts) and part.of != "output"]:

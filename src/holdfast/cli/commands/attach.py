@@ -83,7 +83,7 @@ class Attached:
 
     def follow(self, *, everything: bool, until_idle: bool) -> None:
         messages, cursor = self._client.all_messages(self._session_id)
-        self._client.leaves_stopped = True
+        self._client.leave_stopped = True
         self._tell_past(messages, everything=everything)
         self._ask_what_is_open()
         self._tell_pause(self._client.session(self._session_id).queue)

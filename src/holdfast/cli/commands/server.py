@@ -15,8 +15,8 @@ from holdfast.cli.error_messages import Problem
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import span, table
 from holdfast.cli.run_result import as_text
-from holdfast.client.server_address import Address, address_from_env
-from holdfast.client.server_liveness import is_alive
+from holdfast.client.local_server import is_alive
+from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import ClientError, Stopping, Unreachable
 from holdfast.locations import Locations
@@ -96,7 +96,7 @@ def stop(args: argparse.Namespace) -> int:
 def _client() -> SyncClient:
     """Of the server that is there now: nothing is started, nothing is waited for."""
     named = address_from_env(os.environ)
-    address = named or Address(path=str(Locations.from_env(os.environ).socket))
+    address = named or ServerAddress(path=str(Locations.from_env(os.environ).socket))
     token = os.environ.get("HOLDFAST_TOKEN") if named else None
     return SyncClient(address, token=token, name="cli", patience=0.0, answer_seconds=ANSWER_SECONDS)
 

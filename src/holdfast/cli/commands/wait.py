@@ -64,7 +64,7 @@ def _end_of(client: SyncClient, run_id: str, *, seconds: float | None, screen: S
     """The run as it ended, or as it is when the time is over. A lane that stands still is told, not waited for."""
     until = math.inf if seconds is None else time.monotonic() + seconds
     run = client.get_run(run_id)
-    client.leaves_stopped = True
+    client.leave_stopped = True
     told = None
     try:
         while run.state not in END_STATES and time.monotonic() < until:
