@@ -32,10 +32,10 @@ check: $(READY) ## format, lint, types, layers, unused dependencies, locks
 	@$(PY) -m mypy
 	@$(PY) -m pytest -q tests/test_layers.py
 	@$(PY) -m deptry src
-	@$(PY) -m tools.check_lock
+	@$(PY) -m dev.check_lock
 
 promises: $(READY) ## print the tests that prove each row of docs/promises.md
-	@$(PY) -m tools.promises
+	@$(PY) -m dev.promises
 
 bench: $(READY) ## run the programs under bench/ and print what they measure
 	@for program in $(wildcard bench/*.py); do echo "== $$program" && $(PY) $$program || exit 1; done

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Iterator
 
 from tests.cli.shell import processes_of, shell
-from tools.record_demo import COLUMNS, TARGET, text_of
+from dev.record_demo import COLUMNS, TARGET, text_of
 
 
 def test_the_tour_mends_the_test_and_leaves_nothing_behind() -> None:
@@ -16,7 +16,7 @@ def test_the_tour_mends_the_test_and_leaves_nothing_behind() -> None:
         assert list((sh.base / "tmp").iterdir()) == []
         assert not sh.locations.data_dir.exists()
         assert processes_of(sh.base) == []
-        assert sorted(text_of(TARGET.read_text("utf-8"))) == sorted(_rows(told)), "run: python -m tools.record_demo"
+        assert sorted(text_of(TARGET.read_text("utf-8"))) == sorted(_rows(told)), "run: python -m dev.record_demo"
 
 
 def _rows(told: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Prints, per promise of docs/promises.md, the tests that prove it.
+"""Print the tests that prove each promise of docs/promises.md.
 
-Run by `make promises`. A test proves a promise by naming it: `@pytest.mark.promise("R1", "C3")`. A promise that no test
-names is printed as such, one line each. Exits with 1 if a test names an id that is not in the document, or if the
-tests cannot be collected.
+Run by `make promises`. A test proves a promise by naming it: `@pytest.mark.promise("R1", "C3")`. A promise without a
+test is printed as missing. The exit status is 1 if a test names an id that is not in the document, or if the tests
+cannot be collected.
 """
 
 import argparse
@@ -21,7 +21,7 @@ _ABSENT = "MISSING"
 
 
 class Collector:
-    """A pytest plugin that notes which test names which promise; parameters of one test count as cases of it."""
+    """A pytest plugin that counts the cases of each test per promise that it names."""
 
     def __init__(self) -> None:
         self.cases: Counter[tuple[str, str]] = Counter()
@@ -34,12 +34,12 @@ class Collector:
 
 
 def promised_ids(document: str) -> list[str]:
-    """The ids of the document's rows, in its order."""
+    """The ids of the document's rows, in order."""
     return _ROW.findall(document)
 
 
 def report(promised: Iterable[str], cases: Mapping[tuple[str, str], int]) -> tuple[list[str], list[str]]:
-    """The lines to print, and a complaint per test that names an unknown id."""
+    """The lines to print, and one complaint per test that names an unknown id."""
     promised = list(promised)
     lines = []
     for id_ in promised:
@@ -51,7 +51,7 @@ def report(promised: Iterable[str], cases: Mapping[tuple[str, str], int]) -> tup
 
 
 def collect(directory: Path) -> tuple[Collector, str | None]:
-    """All tests of a project, the long ones too; with what pytest said if it could not collect them."""
+    """Collect all tests, stress tests included; also returns pytest's output if that failed."""
     collector, said = Collector(), io.StringIO()
     arguments = ["--collect-only", "-q", "-m", "", "-p", "no:cacheprovider", str(directory)]
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -81,7 +81,7 @@ def _times(cases: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which the word that tells of an unproven promise cannot appear by chance, as in a test's name."""
+    """The text without the word that marks a missing promise, which a test name could contain by chance."""
     return text.replace(_ABSENT, _ABSENT.lower())
 
 

@@ -1,7 +1,7 @@
-"""Checks the lock files without a network: they cover pyproject.toml, hold hashes, and no address of an index.
+"""Check, without a network, that the lock files cover pyproject.toml, have hashes and contain no index address.
 
-Run by `make check`. Files that git knows and commit messages are searched for addresses as well: where packages come
-from is a matter of each machine.
+Run by `make check`. Tracked files and commit messages are searched for index addresses as well: which index is used is
+a setting of each machine.
 """
 
 import re
@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 LOCKS = {"lock/dev.txt": ("dev",), "lock/e2e.txt": ("e2e",), "lock/oracles.txt": ("oracles",)}
-"""Each lock file, and the dependency groups that it covers besides the project's own dependencies."""
+"""Each lock file, and the dependency groups that it covers in addition to the project's dependencies."""
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;]+)")
 _ADDRESS = re.compile(
@@ -28,7 +28,7 @@ _ADDRESS = re.compile(
 
 
 def requirements(pyproject: str, groups: Iterable[str]) -> list[Requirement]:
-    """What the project itself and the named groups ask for."""
+    """The dependencies of the project and of the named groups."""
     table = tomllib.loads(pyproject)
     asked = [*table["project"].get("dependencies", [])]
     for group in groups:
@@ -37,7 +37,7 @@ def requirements(pyproject: str, groups: Iterable[str]) -> list[Requirement]:
 
 
 def stale(lock: str, asked: Iterable[Requirement]) -> Iterator[str]:
-    """What the lock does not cover, and each pin that has no hash."""
+    """Each requirement that the lock does not cover, and each pin without a hash."""
     pins: dict[str, list[str]] = {}
     for entry in re.split(r"\n(?=\S)", lock):
         if found := _PIN.match(entry):
@@ -54,12 +54,12 @@ def stale(lock: str, asked: Iterable[Requirement]) -> Iterator[str]:
 
 
 def addresses(text: str) -> list[str]:
-    """Lines that tell where packages come from."""
+    """Lines that contain the address of a package index."""
     return [line.strip() for line in text.splitlines() if _ADDRESS.search(line)]
 
 
 def addresses_in_lock(text: str) -> list[str]:
-    """In a lock, any address is one too many."""
+    """Lines of a lock that contain any address at all."""
     return [line.strip() for line in text.splitlines() if "://" in line or _ADDRESS.search(line)]
 
 
@@ -81,7 +81,7 @@ def complaints(root: Path) -> Iterator[str]:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """What git says; nothing outside a repository or before its first commit, as in an unpacked release."""
+    """Git's output; empty outside a repository (an unpacked release) and before the first commit."""
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False).stdout
 
 

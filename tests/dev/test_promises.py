@@ -1,4 +1,4 @@
-"""`make promises` tells which test proves which promise."""
+"""`make promises` prints which test proves which promise."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import promises
+from dev import promises
 
 _ROOT = Path(__file__).parents[2]
 _DOCUMENT = "| id | promise |\n|---|---|\n| R1 | **One.** Not R9. |\n| R2 | Two. |\n| C1 | Three. |\n"
@@ -19,7 +19,7 @@ def _run(tmp_path: Path, tests: str) -> subprocess.CompletedProcess[str]:
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = promise\n    stress\naddopts = -m 'not stress'\n")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_it.py").write_text(f"import pytest\nproves = pytest.mark.promise\n{tests}")
-    program = [sys.executable, str(_ROOT / "tools" / "promises.py"), "--document", "promises.md", "--tests", "tests"]
+    program = [sys.executable, str(_ROOT / "dev" / "promises.py"), "--document", "promises.md", "--tests", "tests"]
     quick = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(program, cwd=tmp_path, env=quick, capture_output=True, text=True, check=False, timeout=50)
 

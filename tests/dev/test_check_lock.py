@@ -1,11 +1,11 @@
-"""`make check` finds a lock that no longer fits, and an address that nobody else could use."""
+"""`make check` finds a lock that no longer fits, and an index address."""
 
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-from tools import check_lock
+from dev import check_lock
 
 _LOCK = """\
 six==1.17.0 \\

@@ -1,6 +1,6 @@
-"""Records `holdfast demo` at a terminal of its own and draws it as docs/demo.svg: ``python -m tools.record_demo``.
+"""Record `holdfast demo` on a pseudo-terminal and draw it as docs/demo.svg: ``python -m dev.record_demo``.
 
-The picture plays by itself where styles may move, and shows the whole session at once where they may not.
+The picture is animated with CSS; a reader who prefers reduced motion sees the whole session at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TARGET = Path(__file__).parents[1] / "docs" / "demo.svg"
 COLUMNS, ROWS = 100, 60
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.15, 0.9
 SLOWER = 2.5
-"""People read slower than the tour runs."""
+"""How much slower the picture plays than the demo ran."""
 
 _CELL_WIDTH, _LINE_HEIGHT, _MARGIN, _BAR = 8.4, 19, 18, 34
 _TOKENS = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 class Line:
-    """A row of the terminal and when it came to be as it is."""
+    """A row of the terminal, and the time of its first text."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -58,7 +58,7 @@ class Line:
 
 
 def record() -> Iterator[tuple[float, str]]:
-    """What the tour writes to a terminal, and when."""
+    """The time and text of each write of the demo."""
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
@@ -74,7 +74,7 @@ def record() -> Iterator[tuple[float, str]]:
     finally:
         os.close(master)
         if process.wait(60) != 0:
-            raise SystemExit(f"the tour failed with status {process.returncode}")
+            raise SystemExit(f"the demo failed with status {process.returncode}")
 
 
 def _read(master: int) -> str:
@@ -85,7 +85,7 @@ def _read(master: int) -> str:
 
 
 def lines_of(pieces: Iterator[tuple[float, str]]) -> list[Line]:
-    """The screen at the end. Knows what the tour uses: colours, returning to the line's start, clearing it."""
+    """The final screen. Handles what the demo uses: colours, carriage return, clear line."""
     lines, style = [Line()], ""
     for at, piece in pieces:
         for codes, command, move, text in _TOKENS.findall(piece):
@@ -120,7 +120,7 @@ def _without_edges(lines: list[Line]) -> list[Line]:
 
 
 def _wrapped(lines: list[Line]) -> Iterator[Line]:
-    """As a terminal of this width shows them."""
+    """The lines, wrapped at the width of the terminal."""
     for line in lines:
         rest = line
         while len(rest.text) > COLUMNS:
@@ -139,7 +139,7 @@ def _wrapped(lines: list[Line]) -> Iterator[Line]:
 
 
 def schedule(lines: list[Line]) -> list[float]:
-    """When each line appears: in the order and rhythm of the recording, without its longest pauses."""
+    """The time at which each line appears: as recorded, with long pauses shortened."""
     times, now, before = [], 0.3, 0.0
     for line in lines:
         if line.text.strip():
@@ -183,7 +183,7 @@ _BUTTONS = ("#f07178", "#e0af68", "#9ece6a")
 
 
 def _tspans(line: Line) -> str:
-    """The whole row in one piece per style; blanks at its start are kept."""
+    """One tspan per style; leading blanks are kept."""
     parts = []
     for text, style in line.spans:
         shown = escape(text)
@@ -192,7 +192,7 @@ def _tspans(line: Line) -> str:
 
 
 def text_of(svg: str) -> list[str]:
-    """The lines that a picture shows, as plain text."""
+    """The lines of a picture, as plain text."""
     from xml.etree import ElementTree
 
     rows = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")

@@ -1,1 +1,0 @@
-"""Programs that keep the repository true; run by the Makefile, not part of the package."""
