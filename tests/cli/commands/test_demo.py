@@ -3,8 +3,8 @@
 import signal
 from collections.abc import Iterator
 
-from tests.cli.shell import processes_of, shell
 from dev.record_demo import COLUMNS, TARGET, text_of
+from tests.cli.shell import processes_of, shell
 
 
 def test_the_tour_mends_the_test_and_leaves_nothing_behind() -> None:
