@@ -1,4 +1,4 @@
-# Everything runs in .venv, which is made from the hashed lock when it is first needed and when the lock changes.
+# Everything runs in .venv. It is created from the hashed lock on first use, and updated when the lock changes.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV   := .venv
@@ -17,10 +17,10 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --generate-hashes --no-emi
 .DEFAULT_GOAL := help
 .PHONY: help demo test check promises bench stress lock
 
-help: ## list these targets
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## show the main job, without an account and without a network
+demo: $(READY) ## show a session with a scripted model; no account, no network
 	@$(PY) -m holdfast demo
 
 test: $(READY) ## run the tests on two cores
@@ -34,10 +34,10 @@ check: $(READY) ## format, lint, types, layers, unused dependencies, locks
 	@$(PY) -m deptry src
 	@$(PY) -m dev.check_lock
 
-promises: $(READY) ## print the tests that prove each row of docs/promises.md
+promises: $(READY) ## print the tests that prove each promise in docs/promises.md
 	@$(PY) -m dev.promises
 
-bench: $(READY) ## run the programs under bench/ and print what they measure
+bench: $(READY) ## run the benchmarks under bench/ and print their results
 	@for program in $(wildcard bench/*.py); do echo "== $$program" && $(PY) $$program || exit 1; done
 
 stress: $(READY) $(E2E)/ready-$(E2E_KEY) ## run the long tests, and the property tests with random examples
@@ -45,7 +45,7 @@ stress: $(READY) $(E2E)/ready-$(E2E_KEY) ## run the long tests, and the property
 	@HOLDFAST_TEST_SCHEMATHESIS=$(CURDIR)/$(E2E)/bin/schemathesis \
 	  $(PY) -m pytest -m "stress or hypothesis" -s --hypothesis-profile=random --hypothesis-seed=$(SEED)
 
-lock: $(READY) ## make the lock files again, after dependencies in pyproject.toml changed
+lock: $(READY) ## rebuild the lock files after a change of dependencies in pyproject.toml
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PY) -m pip install --quiet uv
 	@$(COMPILE) --group dev -o lock/dev.txt
 	@$(COMPILE) --group e2e --constraint lock/dev.txt -o lock/e2e.txt
