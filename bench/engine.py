@@ -85,7 +85,7 @@ class Bench:
             Batch(
                 (
                     w.SetLane(LaneRow(session_id, next_seq=run.seq + 1)),
-                    w.InsertRun(run=run, body_hash="h", verdict="started"),
+                    w.InsertRun(run=run, body_hash="h", decision="started"),
                     w.UpdateRun(run_id=run.id, state="active", started_at=AT),
                     w.PutMessage(message),
                 ),

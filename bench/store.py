@@ -47,7 +47,7 @@ def prompt(session: int) -> Batch:
     message = a_message(f"msg_{n}", Text(run.prompt), session_id=session_id, run_id=run.id, role="user")
     return Batch(
         (
-            InsertRun(run=run, body_hash="0" * 64, verdict="queued", position=1),
+            InsertRun(run=run, body_hash="0" * 64, decision="queued", position=1),
             PutMessage(message),
             SetLane(LaneRow(session_id, next_seq=n + 1)),
         ),
@@ -124,7 +124,7 @@ async def bench_accepts(store: SqliteStore, directory: Path, *, rounds: int) -> 
 async def drain(stream: Subscription, count: int) -> None:
     left = count
     while left > 0:
-        left -= sum(item.id is not None for item in await stream.ready())
+        left -= sum(item.id is not None for item in await stream.read_batch())
 
 
 async def fan_out(store: SqliteStore, hub: Hub, events: int) -> float:
@@ -176,7 +176,7 @@ async def bench_fan_out(store: SqliteStore, hub: Hub, *, rounds: int) -> None:
 def burst(hub: Hub, message_id: str, count: int) -> float:
     start = time.thread_time()
     for _ in range(count):
-        hub.delta("ses_0", message_id, 0, text="token ")
+        hub.add_delta("ses_0", message_id, 0, text="token ")
     return (time.thread_time() - start) / count
 
 
@@ -194,12 +194,12 @@ async def relay(hub: Hub, message_id: str, count: int) -> float:
     """Each delta alone, read by everyone before the next: the worst case, nothing is merged."""
     streams = list(_subscribed(hub))
     for stream in streams:
-        await stream.ready()
+        await stream.read_batch()
     start = time.process_time()
     for _ in range(count):
-        hub.delta("ses_0", message_id, 0, text="token ")
+        hub.add_delta("ses_0", message_id, 0, text="token ")
         for stream in streams:
-            await stream.ready()
+            await stream.read_batch()
     taken = time.process_time() - start
     for stream in streams:
         stream.close()

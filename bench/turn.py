@@ -150,7 +150,7 @@ async def ours(app: App, workspace_id: str, wire: WireName) -> int:
 
 async def _read_everything(app: App) -> None:
     with app.hub.subscribe() as subscription:
-        while await subscription.ready():
+        while await subscription.read_batch():
             pass
 
 

@@ -52,6 +52,6 @@ def test_a_plain_leaf_has_its_own_code_and_no_detail() -> None:
 
 def test_a_model_error_says_whether_to_try_again_and_when() -> None:
     retryable = {leaf.__name__ for leaf in _leaves(errors.ModelError) if leaf.retryable}
-    assert retryable == {"ModelRateLimit", "ModelOverloaded", "ModelNetwork", "ModelStall", "ModelGarbage"}
+    assert retryable == {"ModelRateLimit", "ModelOverloaded", "ModelNetwork", "ModelStall", "ModelMalformed"}
     assert errors.ModelRateLimit("slow down", retry_after=2.5).retry_after == 2.5
     assert errors.ModelAuth("no key").retry_after is None

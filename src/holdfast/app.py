@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.approvals.pending import Approvals
 from holdfast.config import Keyring, Redactor, SecretStore, Settings, TrustStore, load_config
-from holdfast.events import Hub, keep_log
+from holdfast.events import Hub, prune_periodically
 from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
@@ -108,8 +108,8 @@ async def open_app(
         await engine.recover()
         await name_lost_jobs(shared)
         for name, chore in (
-            ("heartbeats", hub.run()),
-            ("keep the log", keep_log(store, keep_seconds=float(settings.server.keep_events), clock=clock)),
+            ("heartbeats", hub.send_heartbeats()),
+            ("keep the log", prune_periodically(store, keep_seconds=float(settings.server.keep_events), clock=clock)),
             ("sweep leftovers", sweep_leftovers(shared)),
         ):
             closing.push_async_callback(_end, asyncio.create_task(chore, name=name))

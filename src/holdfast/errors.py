@@ -10,17 +10,17 @@
     │   ├── Forbidden         403    forbidden
     │   ├── NotFound          404    not_found (session_not_found, run_not_found, …)
     │   ├── MethodNotAllowed  405    method_not_allowed
-    │   ├── TooSlow           408    too_slow: the request did not arrive in time
+    │   ├── RequestTimeout           408    too_slow: the request did not arrive in time
     │   ├── Conflict          409    conflict (run_id_reused, run_joined, not_queued, …)
     │   ├── NoModel           409    no_model
     │   ├── WorkspaceClosing  409    workspace_closing
-    │   ├── ChildSession      409    child_session
+    │   ├── SubagentSession      409    child_session
     │   ├── Gone              410    session_deleted
     │   ├── TooLarge          413    too_large
     │   └── TooMany           429    too_many
     ├── ServerError                  the caller may try again later
-    │   ├── Internal          500    internal
-    │   ├── Stopping          503    stopping
+    │   ├── InternalError          500    internal
+    │   ├── ServerStopping          503    stopping
     │   └── StoreUnwritable   507    store_unwritable
     ├── StoreError                   the person must look at the database
     │   ├── StoreLocked       503    store_locked
@@ -36,11 +36,11 @@
     │   ├── ModelInvalid      502    invalid_request_to_model
     │   ├── ModelNetwork      502    network
     │   ├── ModelStall        502    stall
-    │   └── ModelGarbage      502    garbage: bytes that are not the wire's
+    │   └── ModelMalformed      502    garbage: bytes that are not the wire's
     ├── ClientError                  a client got no answer that it can use
     │   ├── Unreachable       503    unreachable: nobody listens, or the connection broke
     │   ├── NoAnswer          504    no_answer: time ran out
-    │   ├── NotOurs           502    not_ours: what answered is no Holdfast server
+    │   ├── NotHoldfast           502    not_ours: what answered is no Holdfast server
     │   └── StartFailed       503    start_failed: the local server did not come up
     └── ToolError                    the model is told, the run goes on
 """
@@ -92,7 +92,7 @@ class MethodNotAllowed(CallerError):
     code, status = "method_not_allowed", 405
 
 
-class TooSlow(CallerError):
+class RequestTimeout(CallerError):
     code, status = "too_slow", 408
 
 
@@ -108,7 +108,7 @@ class WorkspaceClosing(CallerError):
     code, status = "workspace_closing", 409
 
 
-class ChildSession(CallerError):
+class SubagentSession(CallerError):
     code, status = "child_session", 409
 
 
@@ -128,11 +128,11 @@ class ServerError(HoldfastError):
     status = 500
 
 
-class Internal(ServerError):
+class InternalError(ServerError):
     code, status = "internal", 500
 
 
-class Stopping(ServerError):
+class ServerStopping(ServerError):
     code, status = "stopping", 503
 
 
@@ -213,7 +213,7 @@ class ModelStall(ModelError):
     code, retryable = "stall", True
 
 
-class ModelGarbage(ModelError):
+class ModelMalformed(ModelError):
     code, retryable = "garbage", True
 
 
@@ -231,7 +231,7 @@ class NoAnswer(ClientError):
     code, status = "no_answer", 504
 
 
-class NotOurs(ClientError):
+class NotHoldfast(ClientError):
     code, status = "not_ours", 502
 
 

@@ -6,8 +6,8 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Callable
-from typing import Literal, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, Protocol, TypeAlias
 
 Prefix = Literal["wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "evt", "cli", "snp", "key"]
 
@@ -21,6 +21,10 @@ class Clock(Protocol):
     """Wall time in seconds since the epoch. Only for showing and for deadlines, never for order."""
 
     def __call__(self) -> float: ...
+
+
+Sleep: TypeAlias = Callable[[float], Coroutine[Any, Any, object]]
+"""Wait for a number of seconds, as `asyncio.sleep` does."""
 
 
 class Ids:

@@ -10,7 +10,7 @@ from holdfast.agent.protocol import Ending
 from holdfast.approvals.pending import Approvals
 from holdfast.errors import BadRequest, ConfigError, Conflict, NotFound
 from holdfast.ids import Ids
-from holdfast.schema.approvals import Approval, Decision, QuestionItem
+from holdfast.schema.approvals import Approval, ApprovalDecision, QuestionItem
 from holdfast.schema.events import ApprovalRequested, ApprovalResolved, QuestionAsked, QuestionResolved
 from holdfast.store import Store, open_store
 from tests.approvals.asking import Office, Rulebook, approval
@@ -58,7 +58,7 @@ async def test_a_late_joiner_finds_what_is_open_and_can_answer_it(office: Office
 @pytest.mark.promise("W4")
 @pytest.mark.parametrize(("first", "second"), [("deny", "always"), ("always", "deny"), ("session", "once")])
 async def test_of_two_clients_that_answer_at_once_one_wins_and_the_other_is_told_who(
-    office: Office, first: Decision, second: Decision
+    office: Office, first: ApprovalDecision, second: ApprovalDecision
 ) -> None:
     waiting = office.request("make")
     (opened,) = await office.opened()

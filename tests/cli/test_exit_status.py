@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.cli.exit_status import Exit, exit_of_error, exit_of_run
 from holdfast.errors import BadRequest, ConfigError, Conflict, ModelAuth, NoModel, StartFailed, Unreachable
-from holdfast.schema.runs import EndReason, EndState, LiveState, Run
+from holdfast.schema.runs import EndReason, EndState, Run, UnfinishedState
 from tests.cli.shell import Shell, shell
 
 BY_REASON = {
@@ -38,7 +38,7 @@ def test_a_failed_run_leaves_with_the_status_of_its_reason(reason: EndReason) ->
 
 
 def test_only_a_run_that_completed_is_a_success() -> None:
-    states = itertools.chain(get_args(EndState), get_args(LiveState))
+    states = itertools.chain(get_args(EndState), get_args(UnfinishedState))
     assert [state for state in states if exit_of_run(_run(state)) == 0] == ["completed"]
 
 

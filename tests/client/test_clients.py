@@ -8,9 +8,9 @@ import pytest
 
 from holdfast import __version__
 from holdfast.client.api_call import api_call
-from holdfast.errors import Conflict, NoAnswer, NotFound, NotOurs, Stopping, Unauthorized, Unreachable
+from holdfast.errors import Conflict, NoAnswer, NotFound, NotHoldfast, ServerStopping, Unauthorized, Unreachable
 from holdfast.schema.api.response_bodies import Health, PageView
-from holdfast.schema.base import builtins
+from holdfast.schema.base import to_builtins
 from holdfast.schema.messages import Message, Text
 from holdfast.schema.runs import Accepted, Receipt, Run, RunRequest
 from tests.client.both import Open, both
@@ -74,9 +74,9 @@ async def test_any_route_can_be_asked_with_the_type_of_its_answer(open_client: O
         (error(404, "run_not_found"), NotFound),
         (error(409, "run_joined", host="run_0"), Conflict),
         (error(401, "unauthorized"), Unauthorized),
-        (error(503, "stopping"), Stopping),
-        (answer(b"<html>"), NotOurs),
-        (answer(b"<html>", status=404), NotOurs),
+        (error(503, "stopping"), ServerStopping),
+        (answer(b"<html>"), NotHoldfast),
+        (answer(b"<html>", status=404), NotHoldfast),
     ],
 )
 async def test_a_refusal_is_raised_as_the_error_it_is(open_client: Open, pieces: list[Piece], leaf: type) -> None:
@@ -201,7 +201,7 @@ async def test_all_messages_come_with_the_cursor_that_the_first_page_was_true_at
     messages = [Message(f"msg_{n}", "ses_1", "run_1", "user", n, "", (Text(str(n)),)) for n in range(3)]
 
     def page(items: list[Message], following: str | None, cursor: str) -> list[Piece]:
-        return answer(PageView(tuple(builtins(item) for item in items), cursor, following))
+        return answer(PageView(tuple(to_builtins(item) for item in items), cursor, following))
 
     with Stub(one_after_another(page(messages[:2], "2", "log.5"), page(messages[2:], None, "log.9"))) as stub:
         client = open_client(stub.address)

@@ -16,7 +16,7 @@ import pytest
 from holdfast import __version__
 from holdfast.client.local_server import LocalServer, is_alive, open_client, open_sync, what_became_of
 from holdfast.client.server_address import ServerAddress
-from holdfast.errors import ConfigError, NoAnswer, StartFailed, Stopping
+from holdfast.errors import ConfigError, NoAnswer, ServerStopping, StartFailed
 from holdfast.ids import build_id
 from holdfast.locations import Locations
 from tests.client.both import Open, both
@@ -317,10 +317,10 @@ async def test_a_client_that_only_waits_does_not_start_a_server_that_was_stopped
         assert (await client.health()).status == "ok"
     place.locations.socket.unlink()
     client.leave_stopped = True
-    with pytest.raises(Stopping):
+    with pytest.raises(ServerStopping):
         await client.health()
     events = client.events()
-    with pytest.raises(Stopping):
+    with pytest.raises(ServerStopping):
         await anext(events)
     await events.aclose()
     await client.aclose()
@@ -344,12 +344,12 @@ async def test_a_client_knows_the_process_that_answered_last(home: Path, open_cl
 
     def revive(*, pid: int | None, leave_stopped: bool) -> None:
         asked.append(pid)
-        raise Stopping("enough")
+        raise ServerStopping("enough")
 
     with Stub(one_after_another(answer({"status": "ok", "version": "0"})), path=home / "s") as stub:
         client = open_client(stub.address, revive=revive)
         await client.health()
-    with pytest.raises(Stopping):
+    with pytest.raises(ServerStopping):
         await client.health()
     await client.aclose()
     assert asked == [os.getpid()]

@@ -8,7 +8,7 @@ import pytest
 from holdfast import errors
 from holdfast.client.response_decoding import read_as, read_error, read_messages, read_stream_event
 from holdfast.schema.api.response_bodies import Health, PageView
-from holdfast.schema.base import Unknown, builtins, encode
+from holdfast.schema.base import Unknown, encode, to_builtins
 from holdfast.schema.events import Heartbeat, MessageFinished, RunFinished
 from holdfast.schema.messages import Finish, Message, Text
 from holdfast.schema.runs import Run
@@ -18,7 +18,7 @@ MESSAGE = Message("msg_1", "ses_1", "run_1", "assistant", 1, "now", (Text("hello
 
 
 def _newer(value: object, **fields: object) -> bytes:
-    changed: dict[str, Any] = builtins(value)
+    changed: dict[str, Any] = to_builtins(value)
     return msgspec.json.encode(changed | fields)
 
 
@@ -33,7 +33,7 @@ def test_a_value_that_only_newer_versions_know_is_left_out_and_the_rest_is_read(
 
 
 def test_a_list_loses_only_what_cannot_be_read() -> None:
-    raw = msgspec.json.encode({"items": [builtins(RUN), 7, builtins(RUN)], "cursor": "a.1"})
+    raw = msgspec.json.encode({"items": [to_builtins(RUN), 7, to_builtins(RUN)], "cursor": "a.1"})
     assert read_as(raw, PageView[Run]) == PageView((RUN, RUN), "a.1")
 
 
@@ -43,12 +43,12 @@ def test_an_older_server_may_say_less() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[1]", b'"text"', b"{}", b"\xff", b"[" * 100_000])
 def test_what_is_nothing_of_ours_is_said_to_be(raw: bytes) -> None:
-    with pytest.raises(errors.NotOurs):
+    with pytest.raises(errors.NotHoldfast):
         read_as(raw, Run)
 
 
 def test_messages_keep_parts_of_unknown_types_in_their_places() -> None:
-    message = builtins(MESSAGE)
+    message = to_builtins(MESSAGE)
     message["parts"].insert(0, {"type": "hologram", "data": 1})
     page = read_messages(msgspec.json.encode({"items": [message], "next": "4", "cursor": "a.9"}))
     (read,) = page.items
@@ -60,7 +60,7 @@ def test_messages_keep_parts_of_unknown_types_in_their_places() -> None:
 @pytest.mark.promise("R7")
 def test_the_end_of_a_run_is_understood_also_with_a_reason_of_tomorrow() -> None:
     raw = msgspec.json.encode(
-        {"kind": "run.finished", "at": "now", "session_id": "ses_1", "run": builtins(RUN) | {"reason": "eclipse"}}
+        {"kind": "run.finished", "at": "now", "session_id": "ses_1", "run": to_builtins(RUN) | {"reason": "eclipse"}}
     )
     event = read_stream_event(raw)
     assert isinstance(event, RunFinished)
@@ -84,10 +84,10 @@ def test_known_events_are_read_and_unknown_kinds_stay_unknown() -> None:
         (410, "session_deleted", errors.Gone),
         (429, "too_many", errors.TooMany),
         (418, "teapot", errors.BadRequest),
-        (503, "stopping", errors.Stopping),
+        (503, "stopping", errors.ServerStopping),
         (507, "store_unwritable", errors.StoreUnwritable),
-        (500, "internal", errors.Internal),
-        (599, "new_fault", errors.Internal),
+        (500, "internal", errors.InternalError),
+        (599, "new_fault", errors.InternalError),
     ],
 )
 @pytest.mark.promise("W9")
@@ -111,7 +111,7 @@ def test_an_error_becomes_the_leaf_it_was_with_its_code_and_detail(
 @pytest.mark.promise("W9")
 def test_a_strangers_error_is_not_repeated(raw: bytes) -> None:
     error = read_error(404, raw)
-    assert type(error) is errors.NotOurs
+    assert type(error) is errors.NotHoldfast
     assert "404" in str(error)
     assert "secret" not in str(error)
     assert type(read_error(502, raw)) is errors.Unreachable

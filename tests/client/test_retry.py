@@ -3,7 +3,16 @@
 import pytest
 
 from holdfast.client.retry import CallRetry, LongPoll, Retry, RetryBudget
-from holdfast.errors import Conflict, HoldfastError, Internal, NoAnswer, Stopping, TooMany, Unauthorized, Unreachable
+from holdfast.errors import (
+    Conflict,
+    HoldfastError,
+    InternalError,
+    NoAnswer,
+    ServerStopping,
+    TooMany,
+    Unauthorized,
+    Unreachable,
+)
 
 LOST = Unreachable("gone")
 
@@ -66,7 +75,7 @@ def test_a_stale_connection_is_replaced_at_once_and_costs_no_patience() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [Conflict("x"), Unauthorized("x"), TooMany("x"), Internal("x"), NoAnswer("x"), LOST],
+    [Conflict("x"), Unauthorized("x"), TooMany("x"), InternalError("x"), NoAnswer("x"), LOST],
     ids=lambda error: type(error).__name__,
 )
 def test_a_refusal_is_raised(error: HoldfastError) -> None:
@@ -79,10 +88,10 @@ def test_a_refusal_is_raised(error: HoldfastError) -> None:
 def test_a_stopping_server_is_replaced_unless_it_shall_stay_stopped(can_revive: bool, leave_stopped: bool) -> None:
     retry = call_retry(can_revive=can_revive, leave_stopped=leave_stopped)
     if can_revive and not leave_stopped:
-        assert retry.after_refusal(Stopping("x")) == Retry(0.02, revive=True)
+        assert retry.after_refusal(ServerStopping("x")) == Retry(0.02, revive=True)
     else:
-        with pytest.raises(Stopping):
-            retry.after_refusal(Stopping("x"))
+        with pytest.raises(ServerStopping):
+            retry.after_refusal(ServerStopping("x"))
 
 
 def test_losses_and_refusals_share_one_budget() -> None:
@@ -90,8 +99,8 @@ def test_losses_and_refusals_share_one_budget() -> None:
     retry = call_retry(patience=5.0, can_revive=True, clock=clock)
     retry.after_loss(LOST)
     clock.now = 5.0
-    with pytest.raises(Stopping):
-        retry.after_refusal(Stopping("x"))
+    with pytest.raises(ServerStopping):
+        retry.after_refusal(ServerStopping("x"))
 
 
 def test_a_long_poll_splits_its_time_into_requests() -> None:

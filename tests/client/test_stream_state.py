@@ -11,11 +11,11 @@ from holdfast.errors import (
     ClientError,
     Conflict,
     HoldfastError,
-    Internal,
+    InternalError,
     NoAnswer,
     NotFound,
-    NotOurs,
-    Stopping,
+    NotHoldfast,
+    ServerStopping,
     TooMany,
     Unreachable,
 )
@@ -169,12 +169,12 @@ def test_a_connection_asks_for_the_events_after_its_cursor() -> None:
 _PASSING: list[HoldfastError | StreamBroken] = [
     Unreachable("x"),
     NoAnswer("x"),
-    Stopping("x"),
-    Internal("x"),
+    ServerStopping("x"),
+    InternalError("x"),
     TooMany("x"),
     StreamBroken("x"),
 ]
-_FINAL: list[HoldfastError] = [NotFound("x"), Conflict("x"), NotOurs("x"), ClientError("x")]
+_FINAL: list[HoldfastError] = [NotFound("x"), Conflict("x"), NotHoldfast("x"), ClientError("x")]
 
 
 @pytest.mark.parametrize("error", _PASSING, ids=lambda error: type(error).__name__)

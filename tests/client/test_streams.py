@@ -8,7 +8,7 @@ import pytest
 from holdfast.client.async_client import AsyncClient
 from holdfast.client.sync_client import SyncClient
 from holdfast.client.transcript import Transcript
-from holdfast.errors import NotFound, NotOurs, TooMany, Unreachable
+from holdfast.errors import NotFound, NotHoldfast, TooMany, Unreachable
 from holdfast.schema.events import Delta, Heartbeat, Hello, OpenPart, RunProgress, SessionDeleted, Snapshot
 from holdfast.schema.runs import Now
 from tests.client.both import Open, both, first
@@ -161,7 +161,7 @@ async def test_a_server_that_may_come_round_is_asked_again(open_client: Open, re
 
 @both
 @pytest.mark.parametrize(
-    ("refusal", "leaf"), [(error(404, "workspace_not_found"), NotFound), (answer(b"<html>", status=404), NotOurs)]
+    ("refusal", "leaf"), [(error(404, "workspace_not_found"), NotFound), (answer(b"<html>", status=404), NotHoldfast)]
 )
 async def test_a_refusal_that_the_caller_must_hear_is_raised(
     open_client: Open, refusal: list[Piece], leaf: type

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.client.sync_http import Connection, ResponseHead
-from holdfast.errors import ClientError, NoAnswer, NotOurs, Unreachable
+from holdfast.errors import ClientError, NoAnswer, NotHoldfast, Unreachable
 from tests.client.stub import STREAM_END, Cut, Piece, Request, Stub, Wait, answer, chunk, one_after_another
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -101,7 +101,7 @@ def test_an_announcement_is_not_the_answer() -> None:
 def test_what_is_not_http_is_said_to_be_a_stranger(pieces: list[Piece]) -> None:
     with Stub(lambda request: pieces) as stub:
         connection = Connection(stub.address, headers={})
-        with pytest.raises(NotOurs):
+        with pytest.raises(NotHoldfast):
             ask(connection)
         assert not connection.is_open
 

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from holdfast.client.transcript import Transcript
-from holdfast.events import Hub, Item, Subscription
+from holdfast.events import Hub, StreamItem, Subscription
 from holdfast.schema.events import read_event
 
 
-async def pending(subscription: Subscription) -> list[Item]:
+async def pending(subscription: Subscription) -> list[StreamItem]:
     """Everything until the stream would wait for something new."""
-    items: list[Item] = []
+    items: list[StreamItem] = []
     while True:
         one = asyncio.ensure_future(subscription.__anext__())
         try:
@@ -26,12 +26,12 @@ async def pending(subscription: Subscription) -> list[Item]:
             await asyncio.gather(one, return_exceptions=True)
 
 
-def seen(items: list[Item]) -> list[str]:
+def seen(items: list[StreamItem]) -> list[str]:
     """Short: kinds, with numbers, or offsets and texts."""
     return [_short(item) for item in items]
 
 
-def _short(item: Item) -> str:
+def _short(item: StreamItem) -> str:
     body: dict[str, Any] = msgspec.json.decode(item.body)
     if item.kind == "delta":
         return f"delta {body['part']}@{body['offset']} {body['text']}"
@@ -70,7 +70,7 @@ class Reader:
                 return
             self.take(item)
 
-    def take(self, item: Item) -> None:
+    def take(self, item: StreamItem) -> None:
         if item.id is not None:
             self.last_id = item.id
             if item.kind not in ("heartbeat", "reset"):

@@ -54,7 +54,7 @@ class World:
         self.new_message()
 
     def new_hub(self) -> None:
-        self.hub = Hub(self.store, ring=RecentEvents(self.store.last_number, most_events=self.ring))
+        self.hub = Hub(self.store, recent_events=RecentEvents(self.store.last_number, most_events=self.ring))
 
     def new_message(self) -> None:
         self.counter += 1
@@ -76,7 +76,7 @@ class World:
     async def do(self, what: str, how: Any) -> None:
         match what:
             case "delta":
-                self.hub.delta(self.session_id, self.message_id, len(self.done), text=how, attempt=self.attempt)
+                self.hub.add_delta(self.session_id, self.message_id, len(self.done), text=how, attempt=self.attempt)
                 self.open += how
             case "whole" if self.open:
                 self.done.append(self.open)
@@ -84,7 +84,7 @@ class World:
                 await self.commit(*map(Text, self.done))
             case "attempt":
                 self.attempt += 1
-                self.hub.attempt(self.session_id, self.message_id, self.attempt)
+                self.hub.start_attempt(self.session_id, self.message_id, self.attempt)
                 had_parts, self.done, self.open = bool(self.done), [], ""
                 if had_parts:
                     await self.commit()

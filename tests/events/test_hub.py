@@ -107,15 +107,15 @@ async def test_a_pruned_cursor_is_reset(store: SqliteStore, hub: Hub) -> None:
 
 @pytest.mark.promise("E2", "E8")
 async def test_pruning_under_a_reader_that_is_behind_resets_it_and_it_goes_on(store: SqliteStore) -> None:
-    hub = Hub(store, ring=RecentEvents(store.last_number, most_events=2))
+    hub = Hub(store, recent_events=RecentEvents(store.last_number, most_events=2))
     stream = hub.subscribe()
     for n in range(9):
         await store.commit(says(f"msg_{n}", "x"))
-    hub.delta("ses_1", "msg_9", 0, text="open")
+    hub.add_delta("ses_1", "msg_9", 0, text="open")
     await store.prune_events(before=LATER)
     assert seen(await pending(stream)) == ["hello", "reset 10", "snapshot 0: open"]
     await store.commit(says("msg_8", "again"))
-    hub.delta("ses_1", "msg_9", 0, text=" more")
+    hub.add_delta("ses_1", "msg_9", 0, text=" more")
     assert seen(await pending(stream)) == ["message.updated 11", "delta 0@4  more"]
     for n in range(9):
         await store.commit(says(f"msg_{n}", "x"))
@@ -135,11 +135,11 @@ async def test_pruning_does_not_touch_readers_that_are_not_behind(store: SqliteS
 
 @pytest.mark.promise("E4")
 async def test_a_reader_behind_the_ring_reads_the_log_in_bounded_pages(store: SqliteStore) -> None:
-    hub = Hub(store, ring=RecentEvents(store.last_number, most_events=4))
+    hub = Hub(store, recent_events=RecentEvents(store.last_number, most_events=4))
     reader = Reader(hub)
     for n in range(200):
         await store.commit(says(f"msg_{n}", "x" * 5000))
-        assert hub.ring.size[0] <= 4
+        assert hub.recent_events.size[0] <= 4
     held = []
     while len(reader.numbers) < 200:
         reader.take(await anext(reader.subscription))
@@ -155,14 +155,14 @@ async def test_a_filtered_reader_far_behind_passes_what_is_not_its_own(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, scope: dict[str, str]
 ) -> None:
     monkeypatch.setattr(event_log, "SPAN", 7)
-    hub = Hub(store, ring=RecentEvents(store.last_number, most_events=2))
+    hub = Hub(store, recent_events=RecentEvents(store.last_number, most_events=2))
     stream = hub.subscribe(**scope)
     await store.commit(new_workspace("wsp_2"))
     await store.commit(new_session("ses_2", workspace_id="wsp_2"))
     for n in range(30):
         await store.commit(says(f"msg_{n}", "x", session_id="ses_2"))
     assert seen(await pending(stream)) == ["hello"]
-    hub.beat()
+    hub.send_heartbeat()
     assert seen(await pending(stream)) == ["heartbeat 32"]
     await store.commit(says("msg_mine", "x"))
     assert seen(await pending(stream)) == ["message.updated 33"]
@@ -190,17 +190,17 @@ async def test_filtered_streams_show_their_own_and_advance_over_the_rest(store: 
         ["hello", "message.updated 4", "config.changed 5"],
         ["hello", "message.updated 3"],
     ]
-    hub.beat()
+    hub.send_heartbeat()
     assert [seen(await pending(stream)) for stream in streams] == [["heartbeat 5"]] * 3
     await store.commit(says("msg_2", "y", session_id="ses_2"))
-    hub.beat()
+    hub.send_heartbeat()
     assert seen(await pending(streams[0])) == seen(await pending(streams[2])) == ["heartbeat 6"]
 
 
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("most_events", [1, 2048])
 async def test_a_sessions_stream_includes_descendants_old_and_new(store: SqliteStore, most_events: int) -> None:
-    hub = Hub(store, ring=RecentEvents(store.last_number, most_events=most_events))
+    hub = Hub(store, recent_events=RecentEvents(store.last_number, most_events=most_events))
     await store.commit(new_session("ses_a", parent_id="ses_1"))  # 2
     await store.commit(new_session("ses_other"))  # 3
     stream = hub.subscribe(after=f"{store.log_id}.1", session_id="ses_1")
@@ -210,8 +210,8 @@ async def test_a_sessions_stream_includes_descendants_old_and_new(store: SqliteS
     await store.commit(new_session("ses_c", parent_id="ses_b"))  # 5
     await store.commit(says("msg_1", "x", session_id="ses_other"))  # 6
     await store.commit(says("msg_2", "x", session_id="ses_c"))  # 7
-    hub.delta("ses_c", "msg_3", 0, text="live")
-    hub.delta("ses_other", "msg_4", 0, text="not shown")
+    hub.add_delta("ses_c", "msg_3", 0, text="live")
+    hub.add_delta("ses_other", "msg_4", 0, text="not shown")
     live = ["session.created 5", "message.updated 7", "delta 0@0 live"]
     assert seen(await pending(stream)) == live
     assert seen(await pending(child)) == ["hello", "session.created 4", *live]
@@ -223,8 +223,8 @@ async def test_live_text_goes_to_its_workspace_only(store: SqliteStore, hub: Hub
     await store.commit(new_workspace("wsp_2"))
     await store.commit(new_session("ses_2", workspace_id="wsp_2"))
     streams = [hub.subscribe(workspace_id="wsp_1"), hub.subscribe(workspace_id="wsp_2"), hub.subscribe()]
-    hub.delta("ses_2", "msg_1", 0, text="x")
-    hub.progress("ses_2", "run_1", Now("tool", "bash"))
+    hub.add_delta("ses_2", "msg_1", 0, text="x")
+    hub.report_progress("ses_2", "run_1", Now("tool", "bash"))
     shown = [seen(await pending(stream)) for stream in streams]
     assert shown == [["hello"], *[["hello", "delta 0@0 x", "run.progress"]] * 2]
 
@@ -235,11 +235,11 @@ async def test_live_text_goes_to_its_workspace_only(store: SqliteStore, hub: Hub
 @pytest.mark.promise("E3")
 async def test_deltas_continue_each_other_and_a_burst_is_one(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe()
-    hub.delta("ses_1", "msg_1", 0, text="Grüße, ")
+    hub.add_delta("ses_1", "msg_1", 0, text="Grüße, ")
     assert seen(await pending(stream)) == ["hello", "delta 0@0 Grüße, "]
     for piece in ("😀", "b", "c"):
-        hub.delta("ses_1", "msg_1", 0, text=piece)
-    hub.delta("ses_1", "msg_1", 1, text="second")
+        hub.add_delta("ses_1", "msg_1", 0, text=piece)
+    hub.add_delta("ses_1", "msg_1", 1, text="second")
     assert seen(await pending(stream)) == ["delta 0@7 😀bc", "delta 1@0 second"]
     assert await pending(stream) == []
 
@@ -247,7 +247,7 @@ async def test_deltas_continue_each_other_and_a_burst_is_one(store: SqliteStore,
 @pytest.mark.promise("E3")
 async def test_a_delta_has_no_id_and_does_not_advance_the_cursor(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe()
-    hub.delta("ses_1", "msg_1", 0, text="x")
+    hub.add_delta("ses_1", "msg_1", 0, text="x")
     _, delta = await pending(stream)
     assert delta.id is None
     assert stream.cursor == hub.cursor == f"{store.log_id}.1"
@@ -255,25 +255,25 @@ async def test_a_delta_has_no_id_and_does_not_advance_the_cursor(store: SqliteSt
 
 @pytest.mark.promise("E3")
 async def test_who_comes_in_the_middle_gets_a_snapshot_and_then_deltas(store: SqliteStore, hub: Hub) -> None:
-    hub.delta("ses_1", "msg_1", 0, text="Once ", of="reasoning")
-    hub.delta("ses_1", "msg_1", 1, text="upon ")
-    hub.delta("ses_1", "msg_1", 1, text="a time")
+    hub.add_delta("ses_1", "msg_1", 0, text="Once ", of="reasoning")
+    hub.add_delta("ses_1", "msg_1", 1, text="upon ")
+    hub.add_delta("ses_1", "msg_1", 1, text="a time")
     stream = hub.subscribe(after=hub.cursor)
     assert seen(await pending(stream)) == ["hello", "snapshot 0: Once , 1: upon a time"]
-    hub.delta("ses_1", "msg_1", 1, text=" there")
+    hub.add_delta("ses_1", "msg_1", 1, text=" there")
     assert seen(await pending(stream)) == ["delta 1@11  there"]
 
 
 @pytest.mark.promise("E3", "R13")
 async def test_a_new_attempt_replaces_the_text_of_the_failed_one(store: SqliteStore, hub: Hub) -> None:
     watching, late = Reader(hub), Reader(hub)
-    hub.delta("ses_1", "msg_1", 0, text="wrong")
+    hub.add_delta("ses_1", "msg_1", 0, text="wrong")
     await watching.read()
-    hub.attempt("ses_1", "msg_1", 2)
+    hub.start_attempt("ses_1", "msg_1", 2)
     await watching.read()
     assert watching.transcript.text("msg_1") == ""
-    hub.delta("ses_1", "msg_1", 0, text="ignored", attempt=1)
-    hub.delta("ses_1", "msg_1", 0, text="right", attempt=2)
+    hub.add_delta("ses_1", "msg_1", 0, text="ignored", attempt=1)
+    hub.add_delta("ses_1", "msg_1", 0, text="right", attempt=2)
     await watching.read()
     await late.read()
     assert watching.order == ["hello", "delta", "snapshot", "delta"]
@@ -284,12 +284,12 @@ async def test_a_new_attempt_replaces_the_text_of_the_failed_one(store: SqliteSt
 @pytest.mark.promise("E3")
 async def test_an_event_closes_only_the_parts_it_tells(store: SqliteStore, hub: Hub) -> None:
     reader = Reader(hub)
-    hub.delta("ses_1", "msg_1", 0, text="first", of="reasoning")
-    hub.delta("ses_1", "msg_1", 1, text="second ")
+    hub.add_delta("ses_1", "msg_1", 0, text="first", of="reasoning")
+    hub.add_delta("ses_1", "msg_1", 1, text="second ")
     await reader.read()
     message = a_message("msg_1", Text("first"))
     await store.commit(Batch((PutMessage(message),), (MessageUpdated(at=AT, session_id="ses_1", message=message),)))
-    hub.delta("ses_1", "msg_1", 1, text="goes on")
+    hub.add_delta("ses_1", "msg_1", 1, text="goes on")
     await reader.read()
     assert reader.order == ["hello", "delta", "delta", "message.updated", "delta"]
     assert [(part.part, part.text) for part in reader.transcript.open_parts("msg_1")] == [(1, "second goes on")]
@@ -300,10 +300,10 @@ async def test_an_event_closes_only_the_parts_it_tells(store: SqliteStore, hub: 
 async def test_a_new_attempt_may_tell_again_what_was_stored_already(store: SqliteStore, hub: Hub) -> None:
     reader = Reader(hub)
     message = a_message("msg_1", Text("first try"))
-    hub.delta("ses_1", "msg_1", 0, text="first try")
+    hub.add_delta("ses_1", "msg_1", 0, text="first try")
     await store.commit(Batch((PutMessage(message),), (MessageUpdated(at=AT, session_id="ses_1", message=message),)))
-    hub.attempt("ses_1", "msg_1", 2)
-    hub.delta("ses_1", "msg_1", 0, text="second try", attempt=2)
+    hub.start_attempt("ses_1", "msg_1", 2)
+    hub.add_delta("ses_1", "msg_1", 0, text="second try", attempt=2)
     await reader.read()
     assert reader.transcript.text("msg_1") == "second try"
 
@@ -311,24 +311,24 @@ async def test_a_new_attempt_may_tell_again_what_was_stored_already(store: Sqlit
 @pytest.mark.promise("E5")
 async def test_live_text_never_follows_the_event_that_tells_it_whole(store: SqliteStore, hub: Hub) -> None:
     reader, slow = Reader(hub), Reader(hub)
-    hub.delta("ses_1", "msg_1", 0, text="whole ")
+    hub.add_delta("ses_1", "msg_1", 0, text="whole ")
     await reader.read()
-    hub.delta("ses_1", "msg_1", 0, text="text")
+    hub.add_delta("ses_1", "msg_1", 0, text="text")
     message = a_message("msg_1", Text("whole text"))
     await store.commit(Batch((PutMessage(message),), (MessageUpdated(at=AT, session_id="ses_1", message=message),)))
-    hub.delta("ses_1", "msg_1", 0, text=" late")
-    hub.delta("ses_1", "msg_1", 1, text="next part")
+    hub.add_delta("ses_1", "msg_1", 0, text=" late")
+    hub.add_delta("ses_1", "msg_1", 1, text="next part")
     await reader.read()
     await slow.read()
     assert reader.order == ["hello", "delta", "message.updated", "delta"]
     assert slow.order == ["hello", "message.updated", "delta"]
     assert reader.transcript.text("msg_1") == slow.transcript.text("msg_1") == "whole textnext part"
     await store.commit(finished("msg_1", "whole text", "next part"))
-    hub.beat()
+    hub.send_heartbeat()
     await reader.read()
     assert reader.order[4:] == ["heartbeat", "message.finished"]
     assert reader.transcript.open_parts("msg_1") == ()
-    assert hub.board.find("msg_1") is None
+    assert hub.live_state.find("msg_1") is None
 
 
 @pytest.mark.promise("E5")
@@ -337,19 +337,19 @@ async def test_events_come_in_commit_order_and_the_message_before_the_end(store:
     run = a_run(state="active")
     await store.commit(accept(run))
     last, over = finished("msg_1", "bye"), end(run)
-    hub.progress("ses_1", "run_1", Now("streaming"))
+    hub.report_progress("ses_1", "run_1", Now("streaming"))
     await store.commit(Batch((*last.writes, *over.writes), (*last.events, *over.events)))
     assert seen(await pending(stream)) == ["hello", "run.accepted 2", "message.finished 3", "run.finished 4"]
 
 
 async def test_live_output_of_a_call_is_named_and_ends_with_its_result(store: SqliteStore, hub: Hub) -> None:
     stream, reader = hub.subscribe(), Reader(hub)
-    hub.delta("ses_1", "msg_1", 0, text="thinking")
+    hub.add_delta("ses_1", "msg_1", 0, text="thinking")
     assert seen(await pending(stream)) == ["hello", "delta 0@0 thinking"]
-    hub.delta("ses_1", "msg_1", 1, text="line 1\n", of="output", call_id="call_1", name="bash")
-    hub.delta("ses_1", "msg_1", 2, text="other", of="output", call_id="call_2", name="bash")
+    hub.add_delta("ses_1", "msg_1", 1, text="line 1\n", of="output", call_id="call_1", name="bash")
+    hub.add_delta("ses_1", "msg_1", 2, text="other", of="output", call_id="call_2", name="bash")
     assert seen(await pending(stream)) == ["snapshot 0: thinking, 1: line 1\n, 2: other"]
-    hub.delta("ses_1", "msg_1", 1, text="line 2\n", of="output", call_id="call_1", name="bash")
+    hub.add_delta("ses_1", "msg_1", 1, text="line 2\n", of="output", call_id="call_1", name="bash")
     assert seen(await pending(stream)) == ["delta 1@7 line 2\n"]
     await reader.read()
     assert (reader.transcript.output("call_1"), reader.transcript.output("call_2")) == ("line 1\nline 2\n", "other")
@@ -358,15 +358,15 @@ async def test_live_output_of_a_call_is_named_and_ends_with_its_result(store: Sq
     await reader.read()
     assert (reader.transcript.output("call_1"), reader.transcript.output("call_2")) == (None, "other")
     assert seen(await pending(hub.subscribe())) == ["hello", "snapshot 0: thinking, 2: other"]
-    hub.delta("ses_1", "msg_1", 1, text="a", of="output", call_id="call_3")
+    hub.add_delta("ses_1", "msg_1", 1, text="a", of="output", call_id="call_3")
     await reader.read()
     assert reader.transcript.output("call_3") == "a"
 
 
 async def test_a_message_that_is_closed_without_an_event_is_taken_back(store: SqliteStore, hub: Hub) -> None:
     reader = Reader(hub)
-    hub.delta("ses_1", "msg_1", 0, text="gone")
-    hub.delta("ses_1", "msg_2", 0, text="too")
+    hub.add_delta("ses_1", "msg_1", 0, text="gone")
+    hub.add_delta("ses_1", "msg_2", 0, text="too")
     await reader.read()
     hub.close_session("ses_1")
     await reader.read()
@@ -377,7 +377,7 @@ async def test_a_message_that_is_closed_without_an_event_is_taken_back(store: Sq
 
 async def test_a_deleted_session_has_nothing_open(store: SqliteStore, hub: Hub) -> None:
     reader = Reader(hub)
-    hub.delta("ses_1", "msg_1", 0, text="x")
+    hub.add_delta("ses_1", "msg_1", 0, text="x")
     await reader.read()
     deleted = SessionDeleted(at=AT, session_id="ses_1")
     await store.commit(Batch((DeleteSession("ses_1", AT),), (deleted,)))
@@ -389,9 +389,9 @@ async def test_a_deleted_session_has_nothing_open(store: SqliteStore, hub: Hub) 
 async def test_of_progress_and_presence_only_the_latest_is_told(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe(workspace_id="wsp_1")
     for what in ("a", "b", "c"):
-        hub.progress("ses_1", "run_1", Now("tool", what))
-    hub.tell(ClientAttached(at=AT, client=Client("cli_1")), key="cli_1", workspace_id="wsp_1")
-    hub.tell(ClientAttached(at=AT, client=Client("cli_2")), key="cli_2", workspace_id="wsp_2")
+        hub.report_progress("ses_1", "run_1", Now("tool", what))
+    hub.publish(ClientAttached(at=AT, client=Client("cli_1")), key="cli_1", workspace_id="wsp_1")
+    hub.publish(ClientAttached(at=AT, client=Client("cli_2")), key="cli_2", workspace_id="wsp_2")
     items = await pending(stream)
     assert seen(items) == ["hello", "run.progress", "client.attached"]
     assert msgspec.json.decode(items[1].body)["now"]["what"] == "c"
@@ -406,7 +406,7 @@ async def test_one_encoding_serves_all(store: SqliteStore, hub: Hub) -> None:
     for stream in streams:
         await pending(stream)
     await store.commit(says("msg_1", "x"))
-    hub.delta("ses_1", "msg_2", 0, text="y")
+    hub.add_delta("ses_1", "msg_2", 0, text="y")
     items = [await pending(stream) for stream in streams]
     assert len({id(found[0]) for found in items}) == len({id(found[1]) for found in items}) == 1
     assert items[0][0].frame is items[19][0].frame
@@ -424,13 +424,13 @@ async def test_a_reader_that_reads_nothing_for_10_mb_costs_nothing_and_is_exact_
     piece = "0123456789" * 10
     count = 100_000
     for n in range(count):
-        hub.delta("ses_1", "msg_1", 0, text=piece)
+        hub.add_delta("ses_1", "msg_1", 0, text=piece)
         if n % 1000 == 0:
             await steady.read()
             assert sum(part.length for part in steady.transcript._open["msg_1"].values()) == (n + 1) * 100
             assert not stalled.subscription._page
-            assert not hub.board.find("msg_1")._seen.get(stalled.subscription)
-    pieces = hub.board.find("msg_1").parts[0].text._pieces
+            assert not hub.live_state.find("msg_1")._seen.get(stalled.subscription)
+    pieces = hub.live_state.find("msg_1").parts[0].text._pieces
     assert len(pieces) < 1200
     first = await pending(stalled.subscription)
     assert max(len(item.body) for item in first) < PIECE + 1000
@@ -445,26 +445,26 @@ async def test_a_reader_that_reads_nothing_for_10_mb_costs_nothing_and_is_exact_
 async def test_memory_does_not_grow_with_readers_that_do_not_read(store: SqliteStore, hub: Hub) -> None:
     streams = [hub.subscribe() for _ in range(200)]
     for _ in range(50):
-        hub.delta("ses_1", "msg_1", 0, text="warm up")
+        hub.add_delta("ses_1", "msg_1", 0, text="warm up")
     tracemalloc.start()
     for n in range(20_000):
-        hub.delta("ses_1", "msg_1", 0, text="0123456789" * 5)
+        hub.add_delta("ses_1", "msg_1", 0, text="0123456789" * 5)
         if n % 500 == 0:
-            hub.beat()
-            hub.progress("ses_1", "run_1", Now("streaming", str(n)))
+            hub.send_heartbeat()
+            hub.report_progress("ses_1", "run_1", Now("streaming", str(n)))
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert grown < 3_000_000  # the text itself is 1 MB; 200 queues of it would be 200
-    assert hub.subscribers == len(streams)
+    assert hub.subscriber_count == len(streams)
 
 
 async def test_a_reader_that_left_is_forgotten(store: SqliteStore, hub: Hub) -> None:
-    hub.delta("ses_1", "msg_1", 0, text="x")
+    hub.add_delta("ses_1", "msg_1", 0, text="x")
     with hub.subscribe() as stream:
         await pending(stream)
-        assert hub.subscribers == 1
-    assert hub.subscribers == 0
-    assert not hub.board.find("msg_1")._seen
+        assert hub.subscriber_count == 1
+    assert hub.subscriber_count == 0
+    assert not hub.live_state.find("msg_1")._seen
     assert [item async for item in stream] == []
 
 
@@ -478,18 +478,18 @@ async def test_closing_the_hub_ends_a_reader_that_waits(store: SqliteStore, hub:
     await asyncio.sleep(0)
     hub.close()
     assert await reading == ["hello"]
-    assert await stream.ready() == []
+    assert await stream.read_batch() == []
 
 
 async def test_what_is_ready_comes_at_once_within_bounds(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe()
     for n in range(5):
         await store.commit(says(f"msg_{n}", "x"))
-    hub.delta("ses_1", "msg_9", 0, text="y")
-    assert len(await stream.ready(most=3)) == 3
-    assert len(await stream.ready(most_bytes=1)) == 1
-    assert seen(await stream.ready()) == ["message.updated 5", "message.updated 6", "delta 0@0 y"]
-    waiting = asyncio.ensure_future(stream.ready())
+    hub.add_delta("ses_1", "msg_9", 0, text="y")
+    assert len(await stream.read_batch(most=3)) == 3
+    assert len(await stream.read_batch(most_bytes=1)) == 1
+    assert seen(await stream.read_batch()) == ["message.updated 5", "message.updated 6", "delta 0@0 y"]
+    waiting = asyncio.ensure_future(stream.read_batch())
     await asyncio.sleep(0)
     await store.commit(says("msg_6", "x"))
     assert seen(await waiting) == ["message.updated 7"]
@@ -509,7 +509,7 @@ async def test_the_hub_beats_at_a_fixed_interval_with_the_highest_number_passed(
         slept.append(seconds)
         await ticks.get()
 
-    beating = asyncio.create_task(hub.run(sleep=sleep))
+    beating = asyncio.create_task(hub.send_heartbeats(sleep=sleep))
     for expected in (2, 3, 4):
         await store.commit(new_session(f"ses_{expected}"))
         ticks.put_nowait(None)
@@ -528,7 +528,7 @@ async def test_a_stream_that_is_never_idle_still_beats_and_a_stalled_one_beats_o
     stream = hub.subscribe()
     for n in range(3):
         await store.commit(says(f"msg_{n}", "x"))
-        hub.beat()
+        hub.send_heartbeat()
     assert seen(await pending(stream)) == [
         "hello",
         "heartbeat 1",
@@ -548,8 +548,8 @@ def test_ledger_and_hub_work_on_either_loop(tmp_path: Path, new_loop: Callable[[
             await store.commit(new_workspace())
             await store.commit(new_session())
             await store.commit(says("msg_1", "x"))
-            hub.delta("ses_1", "msg_2", 0, text="y")
-            found = seen(await stream.ready())
+            hub.add_delta("ses_1", "msg_2", 0, text="y")
+            found = seen(await stream.read_batch())
         hub.close()
         await store.close()
         return found

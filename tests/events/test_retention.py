@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
-from holdfast.events import Hub, keep_log
+from holdfast.events import Hub, prune_periodically
 from holdfast.ids import rfc3339
 from holdfast.schema.events import ConfigChanged
-from holdfast.store import Batch, SqliteStore, StoredAnswer
-from holdfast.store.writes import PutAnswer
+from holdfast.store import Batch, SqliteStore, StoredResponse
+from holdfast.store.writes import PutResponse
 from tests.events.reading import pending, seen
 from tests.store.building import a_run, accept, end
 from tests.store.faults import failing
@@ -45,7 +45,7 @@ class Calendar:
 async def test_events_are_kept_for_the_time_that_is_configured_and_readers_stay(store: SqliteStore, hub: Hub) -> None:
     calendar = Calendar(1767225600.0)  # when the fixture's event was told
     stream = hub.subscribe()
-    keeping = asyncio.create_task(keep_log(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
+    keeping = asyncio.create_task(prune_periodically(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
     await calendar.pass_days(6)
     run = a_run()
     await store.commit(accept(run, at=rfc3339(calendar.now)))  # 2
@@ -66,12 +66,12 @@ async def test_events_are_kept_for_the_time_that_is_configured_and_readers_stay(
 
 async def test_stored_answers_are_kept_for_a_day(store: SqliteStore) -> None:
     calendar = Calendar(1767225600.0)
-    await store.commit(Batch((PutAnswer(StoredAnswer("key", "hash", 200, b"", rfc3339(calendar.now))),)))
-    keeping = asyncio.create_task(keep_log(store, clock=calendar, sleep=calendar.sleep))
+    await store.commit(Batch((PutResponse(StoredResponse("key", "hash", 200, b"", rfc3339(calendar.now))),)))
+    keeping = asyncio.create_task(prune_periodically(store, clock=calendar, sleep=calendar.sleep))
     await calendar.pass_days(0.9)
-    assert await store.answer("key") is not None
+    assert await store.stored_response("key") is not None
     await calendar.pass_days(0.2)
-    assert await store.answer("key") is None
+    assert await store.stored_response("key") is None
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
 
@@ -97,7 +97,7 @@ async def test_a_ledger_that_cannot_be_written_is_pruned_later(
             return self._sql.execute(statement, *args)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(writer, "_sql", Failing(writer._sql))
-    keeping = asyncio.create_task(keep_log(store, clock=calendar, sleep=calendar.sleep))
+    keeping = asyncio.create_task(prune_periodically(store, clock=calendar, sleep=calendar.sleep))
     await calendar.asleep.wait()
     assert store.oldest_number == 1
     assert "could not be removed" in caplog.text

@@ -6,8 +6,7 @@ from typing import Any
 
 from holdfast.models.protocol import ModelInfo, ModelRequest
 from holdfast.models.wires.protocol import Target
-from holdfast.schema.messages import File, Finish, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
-from holdfast.schema.tool_spec import ToolSpec
+from holdfast.schema.messages import File, Finish, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult, ToolSpec
 
 MODELS = {
     "openai-chat": ("gpt-x", "api.openai.com"),

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.config.provider_catalogue import CatalogueModel
 from holdfast.config.value_types import Secret
-from holdfast.errors import ModelError, ModelGarbage
+from holdfast.errors import ModelError, ModelMalformed
 from holdfast.models.discovery import discover, discover_all, read_models
 from holdfast.models.http_transport import HttpTransport
 from holdfast.testing import TestProvider
@@ -52,7 +52,7 @@ def test_each_servers_way_to_say_it(row: dict[str, Any], expected: CatalogueMode
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"7", b'{"data": 3}', b'{"error": "x"}', b"[" * 100_000])
 def test_what_is_no_list_of_models_is_garbage(body: bytes) -> None:
-    with pytest.raises(ModelGarbage):
+    with pytest.raises(ModelMalformed):
         read_models(body, host="h")
 
 

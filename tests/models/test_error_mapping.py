@@ -11,8 +11,8 @@ from holdfast.errors import (
     ModelAuth,
     ModelContext,
     ModelError,
-    ModelGarbage,
     ModelInvalid,
+    ModelMalformed,
     ModelOverloaded,
     ModelRateLimit,
     ModelRefused,
@@ -216,7 +216,7 @@ def test_what_looks_like_a_key_is_not_repeated(key: str) -> None:
 
 def test_a_success_that_holds_an_error_is_that_error() -> None:
     assert type(said(200, error("slow down", code="rate_limit_exceeded"))) is ModelRateLimit
-    assert type(said(200, {"choices": []})) is ModelGarbage
+    assert type(said(200, {"choices": []})) is ModelMalformed
 
 
 @pytest.mark.parametrize(

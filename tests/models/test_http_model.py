@@ -17,8 +17,8 @@ from holdfast.errors import (
     ModelAuth,
     ModelContext,
     ModelError,
-    ModelGarbage,
     ModelInvalid,
+    ModelMalformed,
     ModelNetwork,
     ModelOverloaded,
     ModelRateLimit,
@@ -239,14 +239,14 @@ async def test_half_an_event_at_the_end_was_cut_off(
 @pytest.mark.parametrize("wire", WIRES)
 async def test_garbage_in_the_stream_is_garbage(wire: str, provider: TestProvider, transport: HttpTransport) -> None:
     provider.script(Answer((Say("Hello"), RawBytes(b"data: <html>secret</html>\n\n"))))
-    with pytest.raises(ModelGarbage) as raised:
+    with pytest.raises(ModelMalformed) as raised:
         await asked(model(wire, provider, transport))
     assert "secret" not in raised.value.message
 
 
 async def test_a_line_without_an_end_is_given_up(provider: TestProvider, transport: HttpTransport) -> None:
     provider.script(Answer((Say("Hello"),), done=False, endless_line=True))
-    with pytest.raises(ModelGarbage, match="more than"):
+    with pytest.raises(ModelMalformed, match="more than"):
         await asked(model("openai-chat", provider, transport))
     await provider.wait_for_disconnect(0)
 
@@ -259,7 +259,7 @@ async def test_another_content_type_is_garbage_and_is_not_repeated(
     content_type: str, body: bytes, provider: TestProvider, transport: HttpTransport
 ) -> None:
     provider.script(Answer(body=body, content_type=content_type))
-    with pytest.raises(ModelGarbage, match=content_type) as raised:
+    with pytest.raises(ModelMalformed, match=content_type) as raised:
         await asked(model("openai-chat", provider, transport))
     assert "secret" not in raised.value.message
 
@@ -427,7 +427,7 @@ async def test_a_compressed_stream_is_understood(provider: TestProvider, transpo
     )
     asking = model("openai-chat", provider, transport)
     assert told(await asked(asking))["text"] == "hi"
-    with pytest.raises(ModelGarbage, match="compression"):
+    with pytest.raises(ModelMalformed, match="compression"):
         await asked(asking)
 
 

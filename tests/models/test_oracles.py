@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import ModelError
 from holdfast.models.model_factory import wire_named
-from holdfast.schema.base import builtins
+from holdfast.schema.base import to_builtins
 from tests.models.requests import requests, target
 from tests.models.support import WIRES, answer, golden, streams, told
 
@@ -57,4 +57,4 @@ def test_we_read_a_stream_as_its_vendors_sdk_does(wire: str, name: str) -> None:
 def test_a_body_is_the_one_that_its_vendors_types_allow(wire: Any, name: str) -> None:
     expected = golden(f"bodies-{wire}")["bodies"][name]
     assert expected["verdict"] == "valid"
-    assert builtins(wire_named(wire).body(requests(wire)[name], target(wire))) == expected["body"]
+    assert to_builtins(wire_named(wire).body(requests(wire)[name], target(wire))) == expected["body"]

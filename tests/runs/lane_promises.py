@@ -11,8 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.errors import BadRequest, Conflict, Gone, HoldfastError
-from holdfast.errors import Stopping as ServerStopping
+from holdfast.errors import BadRequest, Conflict, Gone, HoldfastError, ServerStopping
 from holdfast.runs.lane.protocol import (
     Accept,
     Boundary,

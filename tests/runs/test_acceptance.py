@@ -8,13 +8,13 @@ import pytest
 from holdfast.agent.protocol import Ending
 from holdfast.errors import (
     BadRequest,
-    ChildSession,
     Conflict,
     Gone,
     NoModel,
     NotFound,
-    Stopping,
+    ServerStopping,
     StoreUnwritable,
+    SubagentSession,
     TooLarge,
     TooMany,
     WorkspaceClosing,
@@ -92,7 +92,7 @@ async def test_a_known_id_is_answered_while_its_run_is_stopping_and_while_the_se
     await house.gates.arrived("cleaning up")
     again = await house.accept("slow", run_id="mine")
     assert (again.decision, again.run.state) == ("started", "stopping")
-    with pytest.raises(Stopping):
+    with pytest.raises(ServerStopping):
         await house.accept("new")
     house.gates.open("cleaning up")
     await stop
@@ -257,7 +257,7 @@ async def test_a_workspace_that_is_not_open_takes_no_prompts_but_answers_known_i
 
 async def test_a_child_session_takes_no_prompts(house: House) -> None:
     await house.session("ses_child", parent_id="ses_1")
-    with pytest.raises(ChildSession):
+    with pytest.raises(SubagentSession):
         await house.accept("hello", session_id="ses_child")
 
 

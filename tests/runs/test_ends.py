@@ -290,7 +290,7 @@ async def test_live_text_and_progress_reach_whoever_watches_and_end_with_the_run
         assert message_id is not None
         seats[0].handle.delta(message_id, 0, text="too late")
         seats[0].handle.progress("tool", "too late")
-        house.hub.beat()
+        house.hub.send_heartbeat()
         async for item in stream:
             seen.append(item.kind)
             if item.kind == "heartbeat":
@@ -410,7 +410,7 @@ async def test_a_commit_that_is_under_way_when_the_cancel_comes_is_known_before_
         (errors.ModelInvalid("x"), "provider"),
         (errors.ModelNetwork("x"), "network"),
         (errors.ModelStall("x"), "stall"),
-        (errors.ModelGarbage("x"), "provider"),
+        (errors.ModelMalformed("x"), "provider"),
         (errors.StoreUnwritable("x"), "store"),
         (errors.StoreConflict("x"), "store"),
         (errors.NoModel("x"), "no_model"),

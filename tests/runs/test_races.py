@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, currently_in_test_context, given, note, sett
 from hypothesis import strategies as st
 
 from holdfast.agent.protocol import Ended, Ending, GoOn, StopNow
-from holdfast.errors import CallerError, Stopping, StoreUnwritable
+from holdfast.errors import CallerError, ServerStopping, StoreUnwritable
 from holdfast.events import Hub
 from holdfast.runs import Engine
 from holdfast.schema.runs import END_STATES, Accepted, Outcome, RunRequest
@@ -78,7 +78,7 @@ class World:
                 return await self.engine.open_workspace(WORKSPACE)
             except StoreUnwritable:
                 await self.stepper.barrier("try again")
-            except Stopping:
+            except ServerStopping:
                 return None
 
     async def _answer(self, actor: Actor) -> Ending | None:
@@ -184,7 +184,7 @@ class World:
         """Callers may be told no; nobody may see a fault of ours."""
         try:
             await call
-        except (CallerError, StoreUnwritable, Stopping) as error:
+        except (CallerError, StoreUnwritable, ServerStopping) as error:
             self.counts[f"refused {error.status}"] += 1
 
     async def _accept(self, session_id: str, number: int) -> None:

@@ -29,7 +29,7 @@ async def left_behind(path: Path, *writes: w.AnyWrite) -> None:
 
 def row(run_id: str, *, seq: int, state: str, **fields: object) -> w.InsertRun:
     run = Run(id=run_id, session_id="ses_1", seq=seq, rank=seq, prompt=run_id, state=state, **fields)  # type: ignore[arg-type]
-    return w.InsertRun(run=run, body_hash="h", verdict="started")
+    return w.InsertRun(run=run, body_hash="h", decision="started")
 
 
 def lane(next_seq: int, **fields: object) -> w.SetLane:
@@ -210,10 +210,10 @@ async def test_sub_agents_end_before_their_parent(
         row("one", seq=1, state=parent_state, reason=reason),
         lane(2),
         w.PutSession(Session(id="ses_2", workspace_id=WORKSPACE, parent_id="ses_1")),
-        w.InsertRun(run=child, body_hash="", verdict="started"),
+        w.InsertRun(run=child, body_hash="", decision="started"),
         w.SetLane(LaneRow("ses_2", next_seq=2)),
         w.PutSession(Session(id="ses_3", workspace_id=WORKSPACE, parent_id="ses_2")),
-        w.InsertRun(run=grandchild, body_hash="", verdict="started"),
+        w.InsertRun(run=grandchild, body_hash="", decision="started"),
         w.SetLane(LaneRow("ses_3", next_seq=2)),
     )
     async with opened(path) as house:
@@ -232,7 +232,7 @@ async def test_a_sub_agent_that_had_not_started_never_does(tmp_path: Path) -> No
         row("one", seq=1, state="active"),
         lane(2),
         w.PutSession(Session(id="ses_9", workspace_id=WORKSPACE, parent_id="ses_1")),
-        w.InsertRun(run=child, body_hash="", verdict="started"),
+        w.InsertRun(run=child, body_hash="", decision="started"),
         w.SetLane(LaneRow("ses_9", next_seq=2)),
     )
     async with opened(path) as house:

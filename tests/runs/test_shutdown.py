@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agent.protocol import Ending
-from holdfast.errors import Stopping
+from holdfast.errors import ServerStopping
 from holdfast.runs import EngineLimits
 from holdfast.schema.messages import Finish, Text
 from holdfast.schema.runs import Queue, Run
@@ -48,9 +48,9 @@ async def test_active_runs_are_interrupted_and_queues_wait_for_resume(
         run = await house.store.run(active.run.id)
         assert (run.state, run.reason, run.text) == ("interrupted", "server_stop", "partial")
         assert (await house.messages())[-1].parts == (Text("partial"), Finish("interrupted", "the server was stopped"))
-        with pytest.raises(Stopping):
+        with pytest.raises(ServerStopping):
             await house.accept("more")
-        with pytest.raises(Stopping):
+        with pytest.raises(ServerStopping):
             await house.engine.open_workspace("wsp_other")
     assert "stopping: 1 active runs are interrupted, queues are kept" in caplog.messages
     assert "stopped; every active run has its end" in caplog.messages
@@ -70,7 +70,7 @@ async def test_a_stop_that_comes_while_a_workspace_is_being_opened_lets_nothing_
     path = tmp_path / "own.db"
     async with opened(path) as house:
         await house.session()
-        queued = InsertRun(run=Run(id="queued", session_id="ses_1", seq=1), body_hash="", verdict="queued")
+        queued = InsertRun(run=Run(id="queued", session_id="ses_1", seq=1), body_hash="", decision="queued")
         await house.store.commit(Batch((queued, SetLane(LaneRow("ses_1", next_seq=2)))))
     async with opened(path, open_workspace=False) as house:
         read = house.store.unfinished_runs
@@ -86,7 +86,7 @@ async def test_a_stop_that_comes_while_a_workspace_is_being_opened_lets_nothing_
         stopping = asyncio.create_task(house.engine.stop())
         await asyncio.sleep(0)
         house.gates.open("opening")
-        with pytest.raises(Stopping):
+        with pytest.raises(ServerStopping):
             await opening
         await stopping
         assert (await house.store.run("queued")).state == "queued"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agent.protocol import Ending
-from holdfast.errors import ChildSession, Conflict, StoreUnwritable, ToolError
+from holdfast.errors import Conflict, StoreUnwritable, SubagentSession, ToolError
 from holdfast.runs import EngineLimits
 from holdfast.schema.events import RunFinished, SessionCreated
 from holdfast.schema.runs import Receipt, RunRequest
@@ -56,7 +56,7 @@ async def test_a_sub_agent_runs_in_a_session_of_its_own_below_its_parent(house: 
     assert (child_run.parent_run_id, child_run.agent, child_run.client) == (run.id, "helper", "test")
     ends = [event.run.id for event in await house.events() if isinstance(event, RunFinished)]
     assert ends == [child_run.id, run.id]
-    with pytest.raises(ChildSession):
+    with pytest.raises(SubagentSession):
         await house.accept("hello", session_id=session_id)
 
 

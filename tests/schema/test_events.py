@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.schema import events as ev
 from holdfast.schema.approvals import Approval, Question
-from holdfast.schema.base import Unknown, builtins, encode
+from holdfast.schema.base import Unknown, encode, to_builtins
 from holdfast.schema.messages import Message, Text
 from holdfast.schema.runs import Now, Queue, Run
 from holdfast.schema.sessions import Client, Job, Session, Todo
@@ -93,13 +93,13 @@ def test_the_kinds_are_those_of_the_interface() -> None:
 def test_every_kind_is_read_as_it_was_written(kind: Any) -> None:
     event = _example(kind)
     assert ev.read_event(encode(event)) == event
-    assert builtins(event)["kind"] == ev.event_kind(event)
+    assert to_builtins(event)["kind"] == ev.event_kind(event)
 
 
 @pytest.mark.parametrize("kind", _every_kind)
 def test_a_field_of_a_newer_version_is_ignored(kind: Any) -> None:
     event = _example(kind)
-    assert ev.read_event(encode({**builtins(event), "new_field": {"a": [1]}})) == event
+    assert ev.read_event(encode({**to_builtins(event), "new_field": {"a": [1]}})) == event
 
 
 @given(kind=texts.map(lambda text: f"new.{text}"), fields=objects)
@@ -112,34 +112,34 @@ def test_a_kind_of_a_newer_version_is_kept_unchanged(kind: str, fields: dict[str
 
 @given(message=messages, unknown=unknown_parts, kind=st.sampled_from(["created", "updated", "finished"]))
 def test_an_unknown_part_stays_within_its_message(message: Message, unknown: dict[str, Any], kind: str) -> None:
-    parts = [*builtins(message)["parts"], unknown]
+    parts = [*to_builtins(message)["parts"], unknown]
     event = ev.read_event(
         encode(
             {
                 "kind": f"message.{kind}",
                 "at": "t",
                 "session_id": message.session_id,
-                "message": {**builtins(message), "parts": parts},
+                "message": {**to_builtins(message), "parts": parts},
             }
         )
     )
     assert isinstance(event, ev.MessageCreated | ev.MessageUpdated | ev.MessageFinished)
     assert ev.event_kind(event) == f"message.{kind}"
     assert event.message.parts[:-1] == message.parts
-    assert builtins(event)["message"]["parts"] == parts
+    assert to_builtins(event)["message"]["parts"] == parts
 
 
 @pytest.mark.parametrize(
     "event",
     [
         {"kind": "message.created", "at": "t"},
-        {"kind": "message.created", "at": 7, "session_id": "s", "message": builtins(_MADE[Message])},
+        {"kind": "message.created", "at": 7, "session_id": "s", "message": to_builtins(_MADE[Message])},
         {"kind": "message.updated", "at": "t", "session_id": "s", "message": "another shape"},
         {
             "kind": "message.updated",
             "at": "t",
             "session_id": "s",
-            "message": {**builtins(_MADE[Message]), "role": "new"},
+            "message": {**to_builtins(_MADE[Message]), "role": "new"},
         },
         {"kind": "run.finished", "at": "t", "session_id": "s", "run": {"id": 7}},
         {"no": "kind"},
@@ -149,4 +149,4 @@ def test_an_unknown_part_stays_within_its_message(message: Message, unknown: dic
 def test_an_event_of_another_shape_is_kept_unchanged(event: Any) -> None:
     read = ev.read_event(encode(event))
     assert isinstance(read, Unknown)
-    assert builtins(read) == event
+    assert to_builtins(read) == event

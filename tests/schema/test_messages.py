@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.schema.base import Unknown, builtins, encode
+from holdfast.schema.base import Unknown, encode, to_builtins
 from holdfast.schema.messages import (
     Context,
     Finish,
@@ -35,10 +35,10 @@ def test_a_message_is_read_as_it_was_written(message: Message) -> None:
     assert read_message(encode(message)) == message
 
 
-@given(parts=st.lists(known_parts.map(builtins) | unknown_parts, max_size=6))
+@given(parts=st.lists(known_parts.map(to_builtins) | unknown_parts, max_size=6))
 def test_parts_of_a_newer_version_are_written_back_unchanged_and_in_place(parts: list[Any]) -> None:
     message = read_message(_json(*parts))
-    assert builtins(message)["parts"] == parts
+    assert to_builtins(message)["parts"] == parts
     assert read_message(encode(message)) == message
 
 
@@ -68,7 +68,7 @@ def test_a_part_of_another_shape_is_kept_and_its_neighbours_are_read(part: Any) 
     message = read_message(_json({"type": "text", "text": "before"}, part, {"type": "text", "text": "after"}))
     assert isinstance(message.parts[1], Unknown)
     assert text_of(message.parts) == "beforeafter"
-    assert builtins(message)["parts"][1] == part
+    assert to_builtins(message)["parts"][1] == part
 
 
 @given(name=texts.map(lambda text: f"new_{text}"), value=json_values)
@@ -91,7 +91,7 @@ def test_what_is_no_message_is_not_taken_for_one() -> None:
 
 
 def test_defaults_are_left_out_of_parts() -> None:
-    assert builtins(ToolCall(id="call_1", name="bash")) == {"type": "tool_call", "id": "call_1", "name": "bash"}
+    assert to_builtins(ToolCall(id="call_1", name="bash")) == {"type": "tool_call", "id": "call_1", "name": "bash"}
 
 
 def test_clients_see_neither_opaque_data_nor_the_system_prompt() -> None:

@@ -5,18 +5,18 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from holdfast.schema.base import builtins, encode
+from holdfast.schema.base import encode, to_builtins
 from holdfast.schema.runs import (
     END_STATES,
     Accepted,
     EndReason,
     EndState,
     Limits,
-    LiveState,
     Outcome,
     Run,
     RunRequest,
     RunSettings,
+    UnfinishedState,
     settings_of,
 )
 
@@ -37,7 +37,7 @@ def test_a_request_is_read_as_the_interface_shows_it() -> None:
     assert request == RunRequest(
         prompt="hi", delivery="steer", after="success", model="p/m", limits=Limits(max_steps=3)
     )
-    assert builtins(request) == msgspec.json.decode(body)
+    assert to_builtins(request) == msgspec.json.decode(body)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_every_setting_tells_two_runs_apart(name: str) -> None:
 
 def test_a_run_shows_all_its_fields_and_is_read_again() -> None:
     run = Run(id="run_1", session_id="ses_1", seq=41, rank=41, prompt="hi", client="tui/0.1 c_1", **_SETTINGS)
-    assert set(builtins(run)) == set(Run.__struct_fields__)
+    assert set(to_builtins(run)) == set(Run.__struct_fields__)
     assert msgspec.json.decode(encode(run), type=Run) == run
     answer = Accepted(run=run, decision="queued", position=2)
     assert msgspec.json.decode(encode(answer), type=Accepted) == answer
@@ -71,12 +71,12 @@ def test_a_run_shows_all_its_fields_and_is_read_again() -> None:
 
 def test_a_run_of_a_newer_version_with_more_fields_is_read() -> None:
     run = Run(id="run_1", session_id="ses_1", seq=1)
-    assert msgspec.json.decode(encode({**builtins(run), "mood": "good"}), type=Run) == run
+    assert msgspec.json.decode(encode({**to_builtins(run), "mood": "good"}), type=Run) == run
 
 
 def test_a_state_is_live_or_an_end() -> None:
     assert set(get_args(EndState)) == END_STATES
-    assert not END_STATES & set(get_args(LiveState))
+    assert not END_STATES & set(get_args(UnfinishedState))
 
 
 @pytest.mark.parametrize("reason", get_args(EndReason))

@@ -35,7 +35,7 @@ async def test_a_stream_begins_with_hello_and_goes_on_from_the_cursor_of_an_answ
             assert stream.headers["x-accel-buffering"] == "no"
             assert [(await stream.data())["session_id"] for _ in range(2)] == [first, second]
             assert stream.retry == 1000
-            house.app.hub.beat()
+            house.app.hub.send_heartbeat()
             assert (await stream.data())["kind"] == "heartbeat"
             assert stream.last_id == house.app.hub.cursor
         async with house.http.stream(events(house, after=listed["cursor"])) as stream:
@@ -117,7 +117,7 @@ async def test_a_filtered_stream_shows_one_session_and_its_cursor_still_advances
         async with house.http.stream(events(house, session=mine)) as stream:
             await stream.data()
             await house.http.send("PATCH", f"/v1/sessions/{other}", {"title": "not shown"})
-            house.app.hub.beat()
+            house.app.hub.send_heartbeat()
             assert (await stream.data())["kind"] == "heartbeat"
             assert stream.last_id == house.app.hub.cursor
             await house.http.send("PATCH", f"/v1/sessions/{mine}", {"title": "shown"})
@@ -202,7 +202,7 @@ async def test_streams_are_bounded_and_one_that_ended_makes_room(home: Path) -> 
             assert (await third.data())["kind"] == "hello"
         await second.close()
         await until(lambda: house.parts.presence.streams == 0)
-        assert house.app.hub.subscribers == 0
+        assert house.app.hub.subscriber_count == 0
 
 
 async def test_asking_only_for_the_head_of_a_stream_opens_none(home: Path) -> None:

@@ -2,9 +2,9 @@
 
 from holdfast.schema.events import MessageUpdated, RunAccepted, RunFinished, SessionCreated
 from holdfast.schema.messages import Message, Part, Role, Text
-from holdfast.schema.runs import LiveState, Outcome, Run
+from holdfast.schema.runs import Outcome, Run, UnfinishedState
 from holdfast.schema.sessions import Session, Workspace
-from holdfast.store import Batch, run_after
+from holdfast.store import Batch, apply_run_write
 from holdfast.store.writes import EndRun, InsertRun, PutMessage, PutSession, PutWorkspace
 
 AT = "2026-01-01T00:00:00.000Z"
@@ -30,21 +30,26 @@ def new_session(
 
 
 def a_run(
-    run_id: str = "run_1", *, session_id: str = "ses_1", seq: int = 1, state: LiveState = "queued", prompt: str = "go"
+    run_id: str = "run_1",
+    *,
+    session_id: str = "ses_1",
+    seq: int = 1,
+    state: UnfinishedState = "queued",
+    prompt: str = "go",
 ) -> Run:
     return Run(id=run_id, session_id=session_id, seq=seq, rank=seq, state=state, prompt=prompt, created_at=AT)
 
 
 def accept(run: Run, *, body_hash: str = "hash", at: str = AT) -> Batch:
     return Batch(
-        (InsertRun(run=run, body_hash=body_hash, verdict="queued", position=1),),
+        (InsertRun(run=run, body_hash=body_hash, decision="queued", position=1),),
         (RunAccepted(at=at, session_id=run.session_id, run=run),),
     )
 
 
 def end(run: Run, outcome: Outcome = DONE, *, at: str = AT) -> Batch:
     write = EndRun(run_id=run.id, outcome=outcome, finished_at=at)
-    return Batch((write,), (RunFinished(at=at, session_id=run.session_id, run=run_after(run, write)),))
+    return Batch((write,), (RunFinished(at=at, session_id=run.session_id, run=apply_run_write(run, write)),))
 
 
 def a_message(

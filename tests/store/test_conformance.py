@@ -23,7 +23,7 @@ from holdfast.schema.messages import Finish, Reasoning, Summary, Text, ToolCall
 from holdfast.schema.runs import Outcome, Queue, Run
 from holdfast.schema.sessions import Job, Todo, Workspace
 from holdfast.schema.usage import ToolRow, Usage, UsageRow
-from holdfast.store import Batch, CallOutput, FileSnapshot, LaneRow, Logged, Store, StoredAnswer, run_after
+from holdfast.store import Batch, CallOutput, FileSnapshot, LaneRow, LoggedEvent, Store, StoredResponse, apply_run_write
 from holdfast.store import writes as w
 from tests.store.building import AT, DONE, a_message, a_run, accept, end, new_session, new_workspace, says
 
@@ -111,7 +111,7 @@ async def test_a_conflict_does_not_hurt_batches_that_are_committed_with_it(ledge
 async def test_listeners_hear_each_commit_once_in_order_before_its_caller_goes_on(ledger: Store) -> None:
     heard: list[int] = []
 
-    def listen(events: tuple[Logged, ...]) -> None:
+    def listen(events: tuple[LoggedEvent, ...]) -> None:
         heard.extend(event.number for event in events)
 
     stop = ledger.listen(listen)
@@ -210,22 +210,22 @@ async def test_only_the_given_fields_of_a_run_change_and_the_event_can_tell_the_
     await ledger.commit(accept(run))
     update = w.UpdateRun(run_id="run_1", state="active", started_at=AT, usage=Usage(input=3), reason=None)
     await ledger.commit(Batch((update,)))
-    assert await ledger.run("run_1") == run_after(run, update)
+    assert await ledger.run("run_1") == apply_run_write(run, update)
     finish = w.EndRun(run_id="run_1", outcome=DONE, finished_at=AT, steps=2)
     await ledger.commit(Batch((finish,)))
     ended = await ledger.run("run_1")
-    assert ended == run_after(run_after(run, update), finish)
+    assert ended == apply_run_write(apply_run_write(run, update), finish)
     assert (ended.model, ended.usage, ended.steps, ended.finished_at) == ("a/b", Usage(input=3), 2, AT)
 
 
 @pytest.mark.promise("R3")
 async def test_a_repeated_id_finds_the_first_decision_and_the_run_as_it_is(ledger: Store) -> None:
-    insert = w.InsertRun(run=a_run(), body_hash="first", verdict="steered", position=None, host_run_id="run_0")
+    insert = w.InsertRun(run=a_run(), body_hash="first", decision="steered", position=None, host_run_id="run_0")
     await ledger.commit(Batch((insert,)))
     await ledger.commit(Batch((w.UpdateRun(run_id="run_1", rank=7),)))
     record = await ledger.run_record("run_1")
     assert record is not None
-    assert (record.body_hash, record.verdict, record.host_run_id) == ("first", "steered", "run_0")
+    assert (record.body_hash, record.decision, record.host_run_id) == ("first", "steered", "run_0")
     assert (record.run.rank, record.deleted, record.workspace_id) == (7, False, "wsp_1")
     assert await ledger.run_record("run_2") is None
 
@@ -554,7 +554,7 @@ async def test_nothing_is_written_into_a_deleted_session(ledger: Store) -> None:
     await ledger.commit(Batch((w.DeleteSession("ses_1", AT),)))
     for write in (
         w.PutMessage(a_message()),
-        w.InsertRun(run=a_run(), body_hash="", verdict="queued"),
+        w.InsertRun(run=a_run(), body_hash="", decision="queued"),
         w.UpdateSession(session_id="ses_1", title="x"),
         w.PutTodos("ses_1", ()),
         w.DeleteSession("ses_1", AT),
@@ -775,14 +775,14 @@ async def test_snapshots_are_numbered_and_moved_only_from_the_expected_state(led
 
 
 async def test_a_stored_answer_is_kept_until_it_is_old(ledger: Store) -> None:
-    answer = StoredAnswer("key", "hash", 201, b"{}", AT)
-    await ledger.commit(Batch((w.PutAnswer(answer),)))
-    assert await ledger.answer("key") == answer
+    answer = StoredResponse("key", "hash", 201, b"{}", AT)
+    await ledger.commit(Batch((w.PutResponse(answer),)))
+    assert await ledger.stored_response("key") == answer
     with pytest.raises(StoreConflict):
-        await ledger.commit(Batch((w.PutAnswer(replace(answer, body=b"other")),)))
-    assert await ledger.prune_answers(before=AT) == 0
-    assert await ledger.prune_answers(before="2026-01-02") == 1
-    assert await ledger.answer("key") is None
+        await ledger.commit(Batch((w.PutResponse(replace(answer, body=b"other")),)))
+    assert await ledger.prune_responses(before=AT) == 0
+    assert await ledger.prune_responses(before="2026-01-02") == 1
+    assert await ledger.stored_response("key") is None
 
 
 async def test_statistics_add_up_by_day_and_model_and_outlive_their_session(ledger: Store) -> None:

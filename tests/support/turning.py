@@ -19,10 +19,9 @@ from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.models.protocol import Model
 from holdfast.schema.approvals import Subject
-from holdfast.schema.messages import ToolCall
+from holdfast.schema.messages import ToolCall, ToolSpec
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
-from holdfast.schema.tool_spec import ToolSpec
 from holdfast.store import Batch, Store, open_store
 from holdfast.store.writes import PutWorkspace
 from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan

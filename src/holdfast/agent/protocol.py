@@ -34,7 +34,7 @@ class Spent(Value, frozen=True):
     usage: Usage
     steps: int = 1
     """0 for a request that is no step of the turn: a summary, a title, an attempt that failed."""
-    by_child: bool = False
+    by_subagent: bool = False
     """A sub-agent spent it: its own run has told the day's statistics already."""
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.errors import HoldfastError, ModelError, NoModel, StoreError, StoreUnwritable, ToolError
+from holdfast.schema.base import repair_text
 from holdfast.schema.runs import EndReason, Outcome, RunError
-from holdfast.schema.text_repair import repaired
 
 _REASONS: dict[str, EndReason] = {
     "auth": "auth",
@@ -22,7 +22,7 @@ _REASONS: dict[str, EndReason] = {
 def outcome_of(error: BaseException) -> Outcome:
     """Failed, with the reason that the error's place in the tree gives. Faults of ours say only their kind."""
     if isinstance(error, HoldfastError):
-        told = RunError(code=error.error_code, message=repaired(error.message))
+        told = RunError(code=error.error_code, message=repair_text(error.message))
     else:
         told = RunError(code="internal", message=f"an unexpected {type(error).__name__} ended the run; the log has it")
     return Outcome(state="failed", reason=reason_of(error), error=told)

@@ -9,7 +9,7 @@ from holdfast.agent.model_answer import ModelAnswer
 from holdfast.agent.protocol import Spent, TurnHandle
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.agent.usage_guard import UsageGuard
-from holdfast.errors import ModelContext, ModelGarbage
+from holdfast.errors import ModelContext, ModelMalformed
 from holdfast.models.pricing import priced
 from holdfast.models.protocol import ModelDelta, ModelRequest
 from holdfast.schema.messages import Message, Part, Summary, Text, text_of
@@ -41,7 +41,7 @@ class Summarizer:
         await self._ask()
         said = text_of(self._collector.fold.parts())
         if not said.strip():
-            raise ModelGarbage("the model gave no summary of the conversation; try again or start a new session")
+            raise ModelMalformed("the model gave no summary of the conversation; try again or start a new session")
         todos = await self._dependencies.store.todos(self._handle.run.session_id)
         text = summary_of(said, prompts=self._talk.prompts, todos=todos)
         head = await self._talk.new_head()

@@ -97,7 +97,7 @@ class StepCalls:
         usage = sum((child.run.usage for child in self._children if child.run is not None), Usage())
         if usage == Usage() or self._bill.is_paid:
             return None
-        return Spent(self._dependencies.model.info.name, usage, steps=0, by_child=True)
+        return Spent(self._dependencies.model.info.name, usage, steps=0, by_subagent=True)
 
     async def run(self) -> Message:
         """All calls; the tool message that answers them. Everything but the last result is stored as it comes."""

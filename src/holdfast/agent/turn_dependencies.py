@@ -12,9 +12,8 @@ from holdfast.agent.protocol import Child, TurnHandle
 from holdfast.agent.system_prompt import Gathered
 from holdfast.models.protocol import Model
 from holdfast.schema.base import Value
-from holdfast.schema.messages import ToolCall
+from holdfast.schema.messages import ToolCall, ToolSpec
 from holdfast.schema.runs import Phase
-from holdfast.schema.tool_spec import ToolSpec
 from holdfast.store import Store
 from holdfast.tools.protocol import Tool, ToolContext, ToolPlan
 

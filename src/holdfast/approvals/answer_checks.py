@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TypeVar, assert_never
 
 from holdfast.errors import BadRequest, Conflict
-from holdfast.schema.approvals import Approval, Decision, Question, QuestionItem
-from holdfast.schema.base import builtins
+from holdfast.schema.approvals import Approval, ApprovalDecision, Question, QuestionItem
+from holdfast.schema.base import to_builtins
 
 _Asked = TypeVar("_Asked", bound=Approval | Question)
 
 
-def rules_to_save(approval: Approval, decision: Decision, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
+def rules_to_save(approval: Approval, decision: ApprovalDecision, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
     """What "session" or "always" saves: what was shown, exactly, or some of it."""
     if decision not in ("session", "always"):
         return ()
@@ -35,7 +35,7 @@ def again_or_refuse(found: _Asked, wanted: _Asked) -> _Asked:
     raise Conflict(
         f"{what} {found.id!r} is {found.state} already{who}",
         code=f"{what}_closed",
-        detail={what: builtins(found)},
+        detail={what: to_builtins(found)},
     )
 
 

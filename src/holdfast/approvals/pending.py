@@ -18,7 +18,7 @@ be saved, nothing was answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -26,8 +26,8 @@ from msgspec.structs import replace
 
 from holdfast.approvals.answer_checks import again_or_refuse, check_answers, rules_to_save
 from holdfast.errors import StoreConflict
-from holdfast.ids import Clock, Ids, rfc3339
-from holdfast.schema.approvals import Approval, Decision, Grant, Question
+from holdfast.ids import Clock, Ids, Sleep, rfc3339
+from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question
 from holdfast.schema.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -35,13 +35,12 @@ from holdfast.schema.events import (
     QuestionResolved,
     read_event,
 )
-from holdfast.store import Batch, Logged, Store
+from holdfast.store import Batch, LoggedEvent, Store
 from holdfast.store.writes import AddGrant, OpenApproval, OpenQuestion, ResolveApproval, ResolveQuestion
 from holdfast.tasks import finish_before_cancel
 
 SaveRules: TypeAlias = Callable[[tuple[str, ...]], Awaitable[None]]
 """Keeps rules that are to hold always, in the user's own configuration."""
-Sleep: TypeAlias = Callable[[float], Coroutine[Any, Any, object]]
 
 _Asked = TypeVar("_Asked", bound=Approval | Question)
 _LOOK_AGAIN: Final = 5.0
@@ -85,7 +84,7 @@ class Approvals:
     async def answer(
         self,
         approval_id: str,
-        decision: Decision,
+        decision: ApprovalDecision,
         *,
         client: str,
         patterns: tuple[str, ...] | None = None,
@@ -189,7 +188,7 @@ class Approvals:
             found = await self._store.question(asked.id)
         return cast(_Asked, found)
 
-    def _told(self, logged: tuple[Logged, ...]) -> None:
+    def _told(self, logged: tuple[LoggedEvent, ...]) -> None:
         """Wakes who waits for a record that was closed, by whomever."""
         for entry in logged:
             if entry.kind not in _RESOLVED or not self._waiters:

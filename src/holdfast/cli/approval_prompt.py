@@ -10,12 +10,12 @@ from typing import TextIO, TypeVar
 from holdfast.cli.screen import Screen, one_line, plain
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import BadRequest, Conflict, Gone, NotFound
-from holdfast.schema.approvals import Approval, Decision, Question, QuestionItem
+from holdfast.schema.approvals import Approval, ApprovalDecision, Question, QuestionItem
 
 T = TypeVar("T")
 
 _LOOK_SECONDS = 1.0
-_ANSWERS: dict[str, Decision] = {"y": "once", "s": "session", "a": "always", "n": "deny"}
+_ANSWERS: dict[str, ApprovalDecision] = {"y": "once", "s": "session", "a": "always", "n": "deny"}
 _MOST_DIFF_LINES = 60
 
 
@@ -91,7 +91,7 @@ class ApprovalPrompt:
         if approval.patterns:
             self._screen.warn(f"  {style.dim('always would save: ' + ', '.join(map(one_line, approval.patterns)))}")
 
-    def _decision(self, is_open: Callable[[], bool]) -> tuple[Decision, str]:
+    def _decision(self, is_open: Callable[[], bool]) -> tuple[ApprovalDecision, str]:
         ask = "  [y] once  [s] this session  [a] always  [n] no, or 'n and why': "
         while True:
             line = self._line(ask, is_open)
@@ -171,7 +171,7 @@ def _option(item: QuestionItem, word: str) -> str | None:
     return word if word in item.options else None
 
 
-def _said(decision: Decision, approval: Approval) -> str:
+def _said(decision: ApprovalDecision, approval: Approval) -> str:
     match decision:
         case "once":
             return "allowed once"

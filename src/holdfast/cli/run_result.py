@@ -7,7 +7,7 @@ from typing import Any, Self
 import msgspec
 
 from holdfast.schema.base import Value, encode
-from holdfast.schema.runs import CoveredRun, EndReason, Run, RunError, RunState, Verdict
+from holdfast.schema.runs import CoveredRun, EndReason, Run, RunDecision, RunError, RunState
 from holdfast.schema.usage import Usage
 
 VERSION = 1
@@ -45,7 +45,7 @@ class Result(Value, frozen=True, kw_only=True, tag_field="kind", tag="result"):
     model: str | None = None
     steps: int = 0
     usage: Used
-    decision: Verdict | None = None
+    decision: RunDecision | None = None
     """What was decided when the prompt was accepted."""
     created_at: str = ""
     started_at: str | None = None
@@ -59,7 +59,7 @@ def result_of(
     run: Run,
     *,
     exit_code: int,
-    decision: Verdict | None = None,
+    decision: RunDecision | None = None,
     output: Any = None,
     cancelled: tuple[CoveredRun, ...] = (),
 ) -> Result:

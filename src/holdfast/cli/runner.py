@@ -21,7 +21,7 @@ from holdfast.cli.interrupts import Interrupted, Interrupts
 from holdfast.cli.run_result import as_json, as_line, as_text, result_of
 from holdfast.cli.run_watcher import RunWatcher, stopped
 from holdfast.cli.screen import Screen, one_line
-from holdfast.errors import ClientError, Conflict, HoldfastError, NoModel, ServerError, Stopping, WorkspaceClosing
+from holdfast.errors import ClientError, Conflict, HoldfastError, NoModel, ServerError, ServerStopping, WorkspaceClosing
 from holdfast.schema.events import ClientAttached, ClientDetached, Event, Heartbeat, Hello, Reset
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Accepted, CoveredRun, Run, RunError, RunRequest
@@ -124,7 +124,7 @@ class Runner:
         self._here.client.leave_stopped = True
         try:
             return self._watch.until_end(after=after, known=self._known)
-        except Stopping as error:
+        except ServerStopping as error:
             raise stopped(self._watch.run) from error
         except (ClientError, ServerError) as error:
             raise self._lost(error) from error
@@ -142,7 +142,7 @@ class Runner:
                     self._accepted = client.start_session(self._here.workspace.id, request)
                 else:
                     self._accepted = client.start_run(session_id, request)
-            except (Stopping, WorkspaceClosing):
+            except (ServerStopping, WorkspaceClosing):
                 if time.monotonic() >= until:
                     raise
                 time.sleep(0.1)

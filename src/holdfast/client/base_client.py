@@ -22,7 +22,7 @@ class Revive(Protocol):
         """Bring the local server back; returns when it answers. Blocks.
 
         ``pid`` is the process that answered last. With ``leave_stopped``, a server that was stopped on purpose is not
-        started again: `Stopping` is raised instead.
+        started again: `ServerStopping` is raised instead.
         """
 
 

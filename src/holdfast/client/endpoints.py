@@ -27,7 +27,7 @@ from holdfast.schema.api.response_bodies import (
     SessionView,
     StatsView,
 )
-from holdfast.schema.approvals import Approval, Decision, Grant, Question
+from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import Client, FileChange, Job, SearchHit, Session, WorkspaceView
@@ -181,7 +181,7 @@ def approvals(workspace_id: str) -> ApiCall[PageView[Approval]]:
 
 
 def answer_approval(
-    approval_id: str, decision: Decision, *, pattern: Sequence[str] = (), feedback: str = ""
+    approval_id: str, decision: ApprovalDecision, *, pattern: Sequence[str] = (), feedback: str = ""
 ) -> ApiCall[Approval]:
     body: dict[str, Any] = {"decision": decision}
     if pattern:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from holdfast import __version__
 from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.client.sync_client import SyncClient
-from holdfast.errors import ConfigError, Conflict, NoAnswer, StartFailed, Stopping, Unreachable
+from holdfast.errors import ConfigError, Conflict, NoAnswer, ServerStopping, StartFailed, Unreachable
 from holdfast.files import lock
 from holdfast.ids import build_id
 from holdfast.locations import Locations
@@ -125,14 +125,14 @@ class LocalServer:
     def revive(self, *, pid: int | None, leave_stopped: bool) -> None:
         """Bring back a server that does not answer any more. ``pid``: the process that answered last. Blocks.
 
-        With ``leave_stopped``, a server that was stopped on purpose is not started again: `Stopping` is raised.
+        With ``leave_stopped``, a server that was stopped on purpose is not started again: `ServerStopping` is raised.
         """
         if not leave_stopped:
             self.ensure()
             return
         match what_became_of(str(self._locations.socket), pid):
             case "stopped":
-                raise Stopping("the server was stopped")
+                raise ServerStopping("the server was stopped")
             case "died":
                 self.ensure()
             case "listens":
@@ -167,7 +167,7 @@ class LocalServer:
                 client.stop_server(if_idle=True)
             except Conflict:
                 return True
-            except (Unreachable, Stopping):
+            except (Unreachable, ServerStopping):
                 pass  # it stopped by itself
             return False
 

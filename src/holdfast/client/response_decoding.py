@@ -29,7 +29,7 @@ _ERROR_CODE = re.compile(r"[a-z]+(?:_[a-z]+)*")
 
 
 def read_as(raw: bytes, shape: type[T]) -> T:
-    """Decode a body of this type; raises `NotOurs` if even the lenient decoding fails."""
+    """Decode a body of this type; raises `NotHoldfast` if even the lenient decoding fails."""
     known: Any = shape
     try:
         try:
@@ -37,9 +37,9 @@ def read_as(raw: bytes, shape: type[T]) -> T:
         except msgspec.ValidationError:
             found = _without_the_unknown(msgspec.json.decode(raw), shape)
     except msgspec.ValidationError as error:
-        raise errors.NotOurs(f"the server's answer does not have the expected fields: {error}") from None
+        raise errors.NotHoldfast(f"the server's answer does not have the expected fields: {error}") from None
     except _UNREADABLE:
-        raise errors.NotOurs("the server's answer is not JSON; is this a Holdfast server?") from None
+        raise errors.NotHoldfast("the server's answer is not JSON; is this a Holdfast server?") from None
     return found
 
 
@@ -49,16 +49,16 @@ def read_messages(raw: bytes) -> PageView[Message]:
     try:
         return PageView(tuple(read_message(item) for item in page.items), page.cursor, page.next)
     except msgspec.ValidationError as error:
-        raise errors.NotOurs(f"the server sent a message that cannot be read: {error}") from None
+        raise errors.NotHoldfast(f"the server sent a message that cannot be read: {error}") from None
 
 
 def read_stream_event(raw: bytes) -> Event:
-    """An event of a stream; `Unknown` if this version does not know it. Raises `NotOurs` if it is not JSON."""
+    """An event of a stream; `Unknown` if this version does not know it. Raises `NotHoldfast` if it is not JSON."""
     try:
         event = read_event(raw)
         return _known_event(event, raw) if isinstance(event, Unknown) else event
     except _UNREADABLE:
-        raise errors.NotOurs("the stream contains an event that is not JSON") from None
+        raise errors.NotHoldfast("the stream contains an event that is not JSON") from None
 
 
 def _known_event(event: Unknown, raw: bytes) -> Event:
@@ -85,7 +85,7 @@ def read_error(status: int, raw: bytes) -> errors.HoldfastError:
 def _foreign(status: int) -> errors.HoldfastError:
     if status in _PROXY_STATUSES:
         return errors.Unreachable(f"a proxy answered with status {status}: it cannot reach the server")
-    return errors.NotOurs(f"the answer (status {status}) is not from a Holdfast server; check the address")
+    return errors.NotHoldfast(f"the answer (status {status}) is not from a Holdfast server; check the address")
 
 
 @cache
@@ -122,7 +122,7 @@ _BY_STATUS: dict[int, type[errors.HoldfastError]] = {
     413: errors.TooLarge,
     415: errors.BadRequest,
     429: errors.TooMany,
-    503: errors.Stopping,
+    503: errors.ServerStopping,
     507: errors.StoreUnwritable,
 }
 """For codes that refine an error (``session_not_found``), or that this version does not know."""
@@ -131,7 +131,7 @@ _BY_STATUS: dict[int, type[errors.HoldfastError]] = {
 def _error_class(status: int, code: str) -> Callable[..., errors.HoldfastError]:
     if code in _error_classes():
         return _error_classes()[code]
-    return _BY_STATUS.get(status, errors.BadRequest if 400 <= status < 500 else errors.Internal)
+    return _BY_STATUS.get(status, errors.BadRequest if 400 <= status < 500 else errors.InternalError)
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.errors import HoldfastError, Stopping, Unreachable
+from holdfast.errors import HoldfastError, ServerStopping, Unreachable
 from holdfast.schema.base import Value
 
 _FIRST_WAIT = 0.02
@@ -67,7 +67,7 @@ class CallRetry:
 
     def after_refusal(self, error: HoldfastError) -> Retry:
         """The server answered with an error. A stopping server has done nothing; the next one takes the call."""
-        if not isinstance(error, Stopping) or not self._can_revive or self._leave_stopped:
+        if not isinstance(error, ServerStopping) or not self._can_revive or self._leave_stopped:
             raise error
         return Retry(self._budget.next_wait(error), revive=True)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from holdfast.client.response_decoding import read_stream_event
 from holdfast.client.retry import Retry, RetryBudget
 from holdfast.client.transcript import Transcript
-from holdfast.errors import HoldfastError, NoAnswer, NotOurs, ServerError, TooMany, Unreachable
+from holdfast.errors import HoldfastError, NoAnswer, NotHoldfast, ServerError, TooMany, Unreachable
 from holdfast.schema.base import Unknown
 from holdfast.schema.events import Delta, Event, Hello
 from holdfast.schema.sse_parser import SseEvent, SseParser, SseTooLong
@@ -137,7 +137,7 @@ class StreamState:
     def _read(self, data: bytes) -> Event:
         try:
             return read_stream_event(data)
-        except NotOurs as error:
+        except NotHoldfast as error:
             raise self._break(str(error)) from None
 
     def _break(self, why: str) -> StreamBroken:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from holdfast.client.server_address import ServerAddress
-from holdfast.errors import ClientError, NoAnswer, NotOurs, Unreachable
+from holdfast.errors import ClientError, NoAnswer, NotHoldfast, Unreachable
 from holdfast.schema.base import Value
 
 CONNECT_SECONDS = 10.0
@@ -35,7 +35,7 @@ class ResponseHead(Value, frozen=True):
         if text is None:
             return 0 if self.status in (204, 304) else None
         if not text.isascii() or not text.isdigit():
-            raise NotOurs(f"the answer declares an invalid Content-Length: {text!r}")
+            raise NotHoldfast(f"the answer declares an invalid Content-Length: {text!r}")
         return int(text)
 
     @property
@@ -167,14 +167,14 @@ class Connection:
     def _read_head(self) -> ResponseHead:
         while (end := self._received.find(b"\r\n\r\n")) < 0:
             if len(self._received) > _LONGEST_HEAD:
-                raise NotOurs(f"the process that listens at {self._address} does not speak HTTP")
+                raise NotHoldfast(f"the process that listens at {self._address} does not speak HTTP")
             self._receive()
         raw, self._received = self._received[:end], self._received[end + 4 :]
         status_line, *lines = raw.decode("latin-1").split("\r\n")
         version, _, rest = status_line.partition(" ")
         status = rest[:3]
         if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit()):
-            raise NotOurs(f"the process that listens at {self._address} does not speak HTTP")
+            raise NotHoldfast(f"the process that listens at {self._address} does not speak HTTP")
         headers: dict[str, str] = {}
         for line in lines:
             name, _, value = line.partition(":")
@@ -190,7 +190,7 @@ class Connection:
                 size -= len(piece)
                 yield piece
             if self._line():
-                raise NotOurs("the answer has malformed chunks")
+                raise NotHoldfast("the answer has malformed chunks")
         while self._line():  # trailers are ignored
             pass
 
@@ -199,12 +199,12 @@ class Connection:
         try:
             return int(line, 16)
         except ValueError:
-            raise NotOurs("the answer has malformed chunks") from None
+            raise NotHoldfast("the answer has malformed chunks") from None
 
     def _line(self) -> bytes:
         while (end := self._received.find(b"\r\n")) < 0:
             if len(self._received) > _LONGEST_HEAD:
-                raise NotOurs("the answer has malformed chunks")
+                raise NotHoldfast("the answer has malformed chunks")
             self._receive()
         line, self._received = self._received[:end], self._received[end + 2 :]
         return line

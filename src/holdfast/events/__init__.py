@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from holdfast.events.cursor import Cursor, read_cursor
 from holdfast.events.hub import Hub
-from holdfast.events.retention import keep_log
-from holdfast.events.stream_item import Item
+from holdfast.events.retention import prune_periodically
+from holdfast.events.stream_item import StreamItem
 from holdfast.events.subscription import Subscription
 
-__all__ = ["Cursor", "Hub", "Item", "Subscription", "keep_log", "read_cursor"]
+__all__ = ["Cursor", "Hub", "StreamItem", "Subscription", "prune_periodically", "read_cursor"]

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
-from typing import TypeAlias
+from collections.abc import Collection
 
 import msgspec
 
@@ -19,17 +18,15 @@ from holdfast.events.cursor import Cursor
 from holdfast.events.live_state import LiveState
 from holdfast.events.live_text import snapshot
 from holdfast.events.recent_events import Entry, RecentEvents
-from holdfast.events.stream_item import Item
+from holdfast.events.stream_item import StreamItem
 from holdfast.events.subscription import Scope, Subscription
-from holdfast.ids import Clock, rfc3339
+from holdfast.ids import Clock, Sleep, rfc3339
 from holdfast.schema.base import encode
 from holdfast.schema.events import DeltaKind, Heartbeat, KnownLive, RunProgress, event_kind
 from holdfast.schema.runs import Now
-from holdfast.store import Logged, Store
+from holdfast.store import LoggedEvent, Store
 
 _HOMES = 16384
-
-Sleep: TypeAlias = Callable[[float], Awaitable[object]]
 
 
 class _Part(msgspec.Struct):
@@ -70,11 +67,11 @@ class Hub:
         *,
         clock: Clock = time.time,
         heartbeat_seconds: float = 10.0,
-        ring: RecentEvents | None = None,
+        recent_events: RecentEvents | None = None,
     ) -> None:
         self.store = store
-        self.ring = ring or RecentEvents(store.last_number)
-        self.board = LiveState()
+        self.recent_events = recent_events or RecentEvents(store.last_number)
+        self.live_state = LiveState()
         self.heartbeat = b""
         self.heartbeat_seconds = heartbeat_seconds
         self._clock = clock
@@ -87,7 +84,7 @@ class Hub:
     @property
     def cursor(self) -> str:
         """Of an answer that is true now."""
-        return self.cursor_at(self.ring.last)
+        return self.cursor_at(self.recent_events.last)
 
     def cursor_at(self, number: int) -> str:
         """Of an answer that is true at an event's number (`Page.at`, `E7`)."""
@@ -102,18 +99,18 @@ class Hub:
         return subscription
 
     @property
-    def subscribers(self) -> int:
+    def subscriber_count(self) -> int:
         return len(self._subscriptions)
 
-    async def run(self, *, sleep: Sleep = asyncio.sleep) -> None:
+    async def send_heartbeats(self, *, sleep: Sleep = asyncio.sleep) -> None:
         """Beats for ever; its owner cancels it."""
         while True:
             await sleep(self.heartbeat_seconds)
-            self.beat()
+            self.send_heartbeat()
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         """Every stream shows that it lives (`E6`)."""
-        self.heartbeat = encode(Heartbeat(at=self.stamp()))
+        self.heartbeat = encode(Heartbeat(at=self.timestamp()))
         for subscription in self._subscriptions:
             subscription.beat()
         self._wake(self._asleep)
@@ -124,7 +121,7 @@ class Hub:
         for subscription in tuple(self._subscriptions):
             subscription.close()
 
-    def delta(
+    def add_delta(
         self,
         session_id: str,
         message_id: str,
@@ -141,42 +138,42 @@ class Hub:
         Message events carry whole parts only: a delta of a part that one has told is not passed on. Live ``output``
         belongs to a call (``call_id``) and ends with the event that tells the call's result.
         """
-        message = self.board.message(message_id, session_id=session_id)
+        message = self.live_state.message(message_id, session_id=session_id)
         if message.append(part, text, attempt=attempt, of=of, call_id=call_id, name=name):
-            self.board.changed(message)
+            self.live_state.changed(message)
             self._wake_for(self._homes.get(session_id), session_id)
 
-    def attempt(self, session_id: str, message_id: str, attempt: int) -> None:
+    def start_attempt(self, session_id: str, message_id: str, attempt: int) -> None:
         """The attempt before failed: its text is replaced, at once by a snapshot without it (`R13`)."""
-        message = self.board.message(message_id, session_id=session_id)
+        message = self.live_state.message(message_id, session_id=session_id)
         message.restart(attempt)
-        self.board.changed(message)
+        self.live_state.changed(message)
         self._wake_for(self._homes.get(session_id), session_id)
 
     def close_message(self, message_id: str) -> None:
         """Its open parts are no more, though no durable event told them. A finished message closes by itself."""
-        message = self.board.drop(message_id)
+        message = self.live_state.drop(message_id)
         if message is not None and message.parts:
-            item = snapshot(message.session_id, message_id, (), self.stamp)
+            item = snapshot(message.session_id, message_id, (), self.timestamp)
             self._notice(("closed", message_id), item, session_id=message.session_id)
 
     def close_session(self, session_id: str) -> None:
         """The turn is over: nothing of the session is open any more."""
-        for message_id in self.board.of_session(session_id):
+        for message_id in self.live_state.of_session(session_id):
             self.close_message(message_id)
 
-    def progress(self, session_id: str, run_id: str, now: Now) -> None:
+    def report_progress(self, session_id: str, run_id: str, now: Now) -> None:
         """What a run is doing; only the latest is told."""
-        event = RunProgress(at=self.stamp(), session_id=session_id, run_id=run_id, now=now)
-        self._notice(("progress", run_id), Item("run.progress", encode(event)), session_id=session_id)
+        event = RunProgress(at=self.timestamp(), session_id=session_id, run_id=run_id, now=now)
+        self._notice(("progress", run_id), StreamItem("run.progress", encode(event)), session_id=session_id)
 
-    def tell(self, event: KnownLive, *, key: str, workspace_id: str | None = None) -> None:
+    def publish(self, event: KnownLive, *, key: str, workspace_id: str | None = None) -> None:
         """Any other live event (presence). Of one kind and key only the latest is told."""
         session_id: str | None = getattr(event, "session_id", None)
         kind = event_kind(event)
-        self._notice((kind, key), Item(kind, encode(event)), session_id=session_id, workspace_id=workspace_id)
+        self._notice((kind, key), StreamItem(kind, encode(event)), session_id=session_id, workspace_id=workspace_id)
 
-    def stamp(self) -> str:
+    def timestamp(self) -> str:
         """The present time as events have it."""
         now = self._clock()
         millis = int(now * 1000)
@@ -194,28 +191,28 @@ class Hub:
         self._subscriptions.discard(subscription)
         self._asleep.discard(subscription)
 
-    def _publish(self, logged: tuple[Logged, ...]) -> None:
+    def _publish(self, logged: tuple[LoggedEvent, ...]) -> None:
         """From the store, on the loop, in commit order."""
         for event in logged:
             if event.session_id is not None:
                 self._remember_home(event.session_id, event.workspace_id)
             self._close_what_it_tells(event)
-            item = Item(event.kind, event.body, id=self.cursor_at(event.number))
-            self.ring.append(
+            item = StreamItem(event.kind, event.body, id=self.cursor_at(event.number))
+            self.recent_events.append(
                 Entry(number=event.number, workspace_id=event.workspace_id, session_id=event.session_id, item=item)
             )
         for event in logged:
             self._wake_for(event.workspace_id, event.session_id)
 
-    def _close_what_it_tells(self, event: Logged) -> None:
+    def _close_what_it_tells(self, event: LoggedEvent) -> None:
         session_id = event.session_id or ""
         match event.kind:
             case "message.created" | "message.updated" | "message.finished":
-                if self.board.of_session(session_id):
+                if self.live_state.of_session(session_id):
                     self._message_told(event, session_id)
             case "run.finished":
                 if run := _glance.decode(event.body).run:
-                    self.board.retract(("progress", run.id))
+                    self.live_state.retract(("progress", run.id))
             case "session.created":
                 session = _glance.decode(event.body).session
                 if session is not None and session.parent_id is not None:
@@ -224,29 +221,29 @@ class Hub:
             case "session.deleted":
                 self.close_session(session_id)
 
-    def _message_told(self, event: Logged, session_id: str) -> None:
+    def _message_told(self, event: LoggedEvent, session_id: str) -> None:
         told = _glance.decode(event.body).message
         if told is None:
             return
-        message = self.board.find(told.id)
+        message = self.live_state.find(told.id)
         if message is not None:
             message.told(len(told.parts))
         answered = {part.call_id for part in told.parts if part.type == "tool_result" and part.call_id}
         if answered:
-            for message_id in self.board.of_session(session_id):
-                called = self.board.message(message_id, session_id=session_id)
+            for message_id in self.live_state.of_session(session_id):
+                called = self.live_state.message(message_id, session_id=session_id)
                 called.answered(answered)
                 if called.is_spent:
-                    self.board.drop(message_id)
+                    self.live_state.drop(message_id)
         if event.kind == "message.finished":
-            self.board.drop(told.id)
+            self.live_state.drop(told.id)
 
     def _notice(
-        self, key: tuple[str, str], item: Item, *, session_id: str | None, workspace_id: str | None = None
+        self, key: tuple[str, str], item: StreamItem, *, session_id: str | None, workspace_id: str | None = None
     ) -> None:
         if session_id is not None and workspace_id is None:
             workspace_id = self._homes.get(session_id)
-        self.board.notice(key, item, workspace_id=workspace_id, session_id=session_id)
+        self.live_state.notice(key, item, workspace_id=workspace_id, session_id=session_id)
         self._wake_for(workspace_id, session_id)
 
     def _remember_home(self, session_id: str, workspace_id: str | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 import msgspec
 
 from holdfast.events.live_text import LiveMessage
-from holdfast.events.stream_item import Item
+from holdfast.events.stream_item import StreamItem
 
 MOST_NOTICES = 1024
 
@@ -19,7 +19,7 @@ class Notice(msgspec.Struct, frozen=True):
     tick: int
     workspace_id: str | None
     session_id: str | None
-    item: Item
+    item: StreamItem
 
 
 class LiveState:
@@ -60,7 +60,9 @@ class LiveState:
                 del self._of_session[message.session_id]
         return message
 
-    def notice(self, key: tuple[str, str], item: Item, *, workspace_id: str | None, session_id: str | None) -> None:
+    def notice(
+        self, key: tuple[str, str], item: StreamItem, *, workspace_id: str | None, session_id: str | None
+    ) -> None:
         self.tick += 1
         self._notices[key] = Notice(tick=self.tick, workspace_id=workspace_id, session_id=session_id, item=item)
         self._notices.move_to_end(key)

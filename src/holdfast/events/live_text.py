@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Collection
 from typing import Protocol
 
-from holdfast.events.stream_item import Item
+from holdfast.events.stream_item import StreamItem
 from holdfast.schema import events
 from holdfast.schema.base import encode
 from holdfast.schema.events import DeltaKind
@@ -71,7 +71,7 @@ class LivePart:
         self.call_id = call_id
         self.name = name
         self.text = PartText()
-        self.encoded: tuple[int, int, Item] | None = None
+        self.encoded: tuple[int, int, StreamItem] | None = None
         """The delta that was made last, and from where to where: most subscribers want the same."""
 
 
@@ -103,7 +103,7 @@ class LiveMessage:
         """Parts that a durable event has told; they are not open any more."""
         self._version = 0
         self._seen: dict[object, tuple[int, dict[int, int]]] = {}
-        self._snapshot: Item | None = None
+        self._snapshot: StreamItem | None = None
 
     def append(
         self, part: int, text: str, *, attempt: int, of: DeltaKind, call_id: str | None, name: str | None
@@ -160,7 +160,7 @@ class LiveMessage:
         """It gets a snapshot next."""
         self._seen.pop(subscriber, None)
 
-    def next_for(self, subscriber: object, *, synced: int, stamp: Stamp) -> Item | None:
+    def next_for(self, subscriber: object, *, synced: int, stamp: Stamp) -> StreamItem | None:
         """The next thing that brings the subscriber up to date: a snapshot, or a delta that continues at its offset.
 
         ``synced`` is the count at which it last had everything: a message that opened later is new to it as a whole.
@@ -181,12 +181,12 @@ class LiveMessage:
                 return self._delta(number, part, start, end, stamp)
         return None
 
-    def _whole_for(self, subscriber: object, stamp: Stamp) -> Item:
+    def _whole_for(self, subscriber: object, stamp: Stamp) -> StreamItem:
         """Also where a part has a name to tell, which deltas do not carry."""
         self._seen[subscriber] = (self._version, {n: part.text.length for n, part in self.parts.items()})
         return self._whole(stamp)
 
-    def _delta(self, number: int, part: LivePart, start: int, end: int, stamp: Stamp) -> Item:
+    def _delta(self, number: int, part: LivePart, start: int, end: int, stamp: Stamp) -> StreamItem:
         if part.encoded is not None and part.encoded[:2] == (start, end):
             return part.encoded[2]
         delta = events.Delta(
@@ -199,11 +199,11 @@ class LiveMessage:
             offset=start,
             text=part.text.cut(start, end),
         )
-        item = Item("delta", encode(delta))
+        item = StreamItem("delta", encode(delta))
         part.encoded = (start, end, item)
         return item
 
-    def _whole(self, stamp: Stamp) -> Item:
+    def _whole(self, stamp: Stamp) -> StreamItem:
         if self._snapshot is None:
             parts = tuple(
                 events.OpenPart(
@@ -220,7 +220,7 @@ class LiveMessage:
         return self._snapshot
 
 
-def snapshot(session_id: str, message_id: str, parts: tuple[events.OpenPart, ...], stamp: Stamp) -> Item:
+def snapshot(session_id: str, message_id: str, parts: tuple[events.OpenPart, ...], stamp: Stamp) -> StreamItem:
     """The open parts of a message as they stand; none of them once it is closed."""
     told = events.Snapshot(at=stamp(), session_id=session_id, message_id=message_id, parts=parts)
-    return Item("snapshot", encode(told))
+    return StreamItem("snapshot", encode(told))

@@ -6,7 +6,7 @@ from collections import deque
 
 import msgspec
 
-from holdfast.events.stream_item import Item
+from holdfast.events.stream_item import StreamItem
 
 MOST_EVENTS = 2048
 MOST_BYTES = 8 << 20
@@ -16,7 +16,7 @@ class Entry(msgspec.Struct, frozen=True):
     number: int
     workspace_id: str | None
     session_id: str | None
-    item: Item
+    item: StreamItem
 
 
 class RecentEvents:

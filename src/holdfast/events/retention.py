@@ -7,8 +7,7 @@ import logging
 import time
 
 from holdfast.errors import StoreUnwritable
-from holdfast.events.hub import Sleep
-from holdfast.ids import Clock, rfc3339
+from holdfast.ids import Clock, Sleep, rfc3339
 from holdfast.store import Store
 
 _logger = logging.getLogger(__name__)
@@ -18,7 +17,7 @@ EVERY_SECONDS = 3600.0
 ANSWERS_SECONDS = 24 * 3600.0
 
 
-async def keep_log(
+async def prune_periodically(
     store: Store,
     *,
     keep_seconds: float = KEEP_SECONDS,
@@ -30,7 +29,7 @@ async def keep_log(
     while True:
         try:
             removed = await store.prune_events(before=rfc3339(clock() - keep_seconds))
-            await store.prune_answers(before=rfc3339(clock() - ANSWERS_SECONDS))
+            await store.prune_responses(before=rfc3339(clock() - ANSWERS_SECONDS))
         except StoreUnwritable as error:
             _logger.warning("old events could not be removed: %s", error)
         else:

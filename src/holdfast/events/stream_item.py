@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Item:
+class StreamItem:
     """One event of a stream. Durable events, heartbeats and resets have an ``id``, the cursor to come back with."""
 
     __slots__ = ("_frame", "body", "id", "kind")
@@ -23,4 +23,4 @@ class Item:
         return self._frame
 
     def __repr__(self) -> str:
-        return f"Item({self.kind!r}, {self.body!r}, id={self.id!r})"
+        return f"StreamItem({self.kind!r}, {self.body!r}, id={self.id!r})"

@@ -16,7 +16,7 @@ from typing import Literal, Protocol, Self, TypeAlias
 from holdfast.events.cursor import read_cursor
 from holdfast.events.live_state import LiveState
 from holdfast.events.recent_events import Entry, RecentEvents
-from holdfast.events.stream_item import Item
+from holdfast.events.stream_item import StreamItem
 from holdfast.schema.base import encode
 from holdfast.schema.events import Hello, Reset
 from holdfast.store import Store
@@ -32,12 +32,12 @@ class Source(Protocol):
     """What a subscription needs of its hub."""
 
     store: Store
-    ring: RecentEvents
-    board: LiveState
+    recent_events: RecentEvents
+    live_state: LiveState
     heartbeat: bytes
     heartbeat_seconds: float
 
-    def stamp(self) -> str: ...
+    def timestamp(self) -> str: ...
 
     def cursor_at(self, number: int) -> str: ...
 
@@ -77,21 +77,21 @@ class Scope:
 
 
 class Subscription:
-    """An asynchronous iterator of `Item`, for one reader at a time. Made by `Hub.subscribe`; close it when done."""
+    """An asynchronous iterator of `StreamItem` for one reader. `Hub.subscribe` creates it; the reader closes it."""
 
     def __init__(self, source: Source, *, after: str | None, scope: Scope) -> None:
         self.scope = scope
         self._source = source
-        self._passed = source.ring.last
+        self._passed = source.recent_events.last
         """Every durable event up to here was given or is outside the scope."""
         self._index: int | None = None
         """The place in the ring, once it is known."""
-        self._page: deque[tuple[int, Item | None]] = deque()
+        self._page: deque[tuple[int, StreamItem | None]] = deque()
         """Of the log, while it is behind the ring."""
-        self._synced = source.board.tick
+        self._synced = source.live_state.tick
         """Messages that were open at this count are new to it: it gets them as snapshots."""
         self._message_tick = 0
-        self._notice_tick = source.board.tick
+        self._notice_tick = source.live_state.tick
         self._scope_known = scope.session_id is None
         self._beat_due = False
         self._closed = False
@@ -103,10 +103,10 @@ class Subscription:
         """Where this stream is: whoever comes back with it misses nothing and gets nothing twice."""
         return self._source.cursor_at(self._passed)
 
-    def __aiter__(self) -> AsyncIterator[Item]:
+    def __aiter__(self) -> AsyncIterator[StreamItem]:
         return self
 
-    async def __anext__(self) -> Item:
+    async def __anext__(self) -> StreamItem:
         while not self._closed:
             item = self._next()
             if item is not None:
@@ -114,9 +114,9 @@ class Subscription:
             await self._more()
         raise StopAsyncIteration
 
-    async def ready(self, *, most: int = 64, most_bytes: int = 1 << 18) -> list[Item]:
+    async def read_batch(self, *, most: int = 64, most_bytes: int = 1 << 18) -> list[StreamItem]:
         """At least one item and what else is there already, to be written at once; nothing when it is closed."""
-        items: list[Item] = []
+        items: list[StreamItem] = []
         size = 0
         while not self._closed and len(items) < most and size < most_bytes:
             item = self._next()
@@ -140,7 +140,7 @@ class Subscription:
     def close(self) -> None:
         """Ends the iteration, also of a reader that waits."""
         self._closed = True
-        self._source.board.forget(self)
+        self._source.live_state.forget(self)
         self._source.left(self)
         self.wake()
 
@@ -152,48 +152,48 @@ class Subscription:
     ) -> None:
         self.close()
 
-    def _begin(self, after: str | None) -> deque[Item]:
+    def _begin(self, after: str | None) -> deque[StreamItem]:
         """Hello, and a reset where the cursor cannot be continued."""
         reason: ResetReason | None = None
         if after is not None:
             cursor = read_cursor(after)
             if cursor is None or cursor.log_id != self._source.store.log_id:
                 reason = "foreign"
-            elif cursor.number > self._source.ring.last:
+            elif cursor.number > self._source.recent_events.last:
                 reason = "future"
             elif cursor.number < self._source.store.oldest_number - 1:
                 reason = "pruned"
             else:
                 self._passed = cursor.number
-        hello = Hello(at=self._source.stamp(), cursor=self.cursor, heartbeat_seconds=self._source.heartbeat_seconds)
-        first = deque([Item("hello", encode(hello))])
+        hello = Hello(at=self._source.timestamp(), cursor=self.cursor, heartbeat_seconds=self._source.heartbeat_seconds)
+        first = deque([StreamItem("hello", encode(hello))])
         if reason is not None:
             first.append(self._reset(reason))
         return first
 
-    def _reset(self, reason: ResetReason) -> Item:
+    def _reset(self, reason: ResetReason) -> StreamItem:
         """The stream goes on from now; the client reads everything else again."""
-        self._passed = self._source.ring.last
+        self._passed = self._source.recent_events.last
         self._index = None
-        self._source.board.forget(self)
-        self._synced = self._source.board.tick
+        self._source.live_state.forget(self)
+        self._synced = self._source.live_state.tick
         self._message_tick = 0
-        body = encode(Reset(at=self._source.stamp(), cursor=self.cursor, reason=reason))
-        return Item("reset", body, id=self.cursor)
+        body = encode(Reset(at=self._source.timestamp(), cursor=self.cursor, reason=reason))
+        return StreamItem("reset", body, id=self.cursor)
 
-    def _next(self) -> Item | None:
+    def _next(self) -> StreamItem | None:
         """What is there already."""
         if self._first:
             return self._first.popleft()
         if self._beat_due:
             self._beat_due = False
             self._next_entry()
-            return Item("heartbeat", self._source.heartbeat, id=self.cursor)
+            return StreamItem("heartbeat", self._source.heartbeat, id=self.cursor)
         if not self._scope_known:
             return None
         return self._next_durable() or self._next_live()
 
-    def _next_durable(self) -> Item | None:
+    def _next_durable(self) -> StreamItem | None:
         while self._page:
             self._passed, item = self._page.popleft()
             if item is not None:
@@ -207,7 +207,7 @@ class Subscription:
 
     def _next_entry(self) -> Entry | None:
         """The next event in the ring, having passed those that are outside the scope."""
-        ring = self._source.ring
+        ring = self._source.recent_events
         if self._page or not self._scope_known or self._passed < ring.floor:
             return None
         if self._index is None:
@@ -219,17 +219,17 @@ class Subscription:
             self._passed = entry.number
         return None
 
-    def _next_live(self) -> Item | None:
+    def _next_live(self) -> StreamItem | None:
         source = self._source
-        if self._passed < source.ring.last:
+        if self._passed < source.recent_events.last:
             return None
-        for message in source.board.messages_since(self._message_tick):
+        for message in source.live_state.messages_since(self._message_tick):
             if self.scope.wants(source.workspace_of(message.session_id), message.session_id):
-                item = message.next_for(self, synced=self._synced, stamp=source.stamp)
+                item = message.next_for(self, synced=self._synced, stamp=source.timestamp)
                 if item is not None:
                     return item
             self._message_tick = message.tick
-        for notice in source.board.notices_since(self._notice_tick):
+        for notice in source.live_state.notices_since(self._notice_tick):
             self._notice_tick = notice.tick
             if self.scope.wants(notice.workspace_id, notice.session_id):
                 return notice.item
@@ -239,7 +239,7 @@ class Subscription:
         """Nothing is there: read what is missing, or sleep until something comes."""
         if not self._scope_known:
             await self._learn_scope()
-        elif self._passed < self._source.ring.floor:
+        elif self._passed < self._source.recent_events.floor:
             await self._read_log()
         else:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -256,7 +256,7 @@ class Subscription:
     async def _read_log(self) -> None:
         page = await self._source.store.events_after(
             self._passed,
-            upto=self._source.ring.last,
+            upto=self._source.recent_events.last,
             workspace_id=self.scope.workspace_id,
             session_id=self.scope.session_id,
             limit=LOG_EVENTS,
@@ -267,5 +267,7 @@ class Subscription:
             return
         self._index = None
         for event in page.events:
-            self._page.append((event.number, Item(event.kind, event.body, id=self._source.cursor_at(event.number))))
+            self._page.append(
+                (event.number, StreamItem(event.kind, event.body, id=self._source.cursor_at(event.number)))
+            )
         self._page.append((page.passed, None))

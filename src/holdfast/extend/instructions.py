@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.files import repository_root
-from holdfast.schema.text_repair import repaired
+from holdfast.schema.base import repair_text
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md")
 RULES_FOLDER = ".cursor/rules"
@@ -44,6 +44,6 @@ def _read(path: Path) -> str | None:
         if not path.is_file():
             return None
         with path.open("rb") as file:
-            return repaired(file.read(MAX_FILE).decode("utf-8", "replace"))
+            return repair_text(file.read(MAX_FILE).decode("utf-8", "replace"))
     except OSError:
         return None  # an unreadable instruction file must not stop a run

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.config.provider_catalogue import CatalogueModel
 from holdfast.config.value_types import Secret
-from holdfast.errors import ModelError, ModelGarbage
+from holdfast.errors import ModelError, ModelMalformed
 from holdfast.models.http_transport import HttpTransport
 from holdfast.models.provider_address import provider_address
 from holdfast.models.stall_timeout import Deadlines, StallTimeout
@@ -79,7 +79,7 @@ def read_models(body: bytes, *, host: str) -> tuple[CatalogueModel, ...]:
         found = None
     rows = (found.get("data") or found.get("models")) if isinstance(found, dict) else found
     if not isinstance(rows, list):
-        raise ModelGarbage(f"{host} did not answer with a list of models; check base_url")
+        raise ModelMalformed(f"{host} did not answer with a list of models; check base_url")
     models = [_model(row) for row in rows if isinstance(row, dict)]
     return tuple(model for model in models if model is not None)
 

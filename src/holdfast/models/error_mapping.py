@@ -16,14 +16,14 @@ from holdfast.errors import (
     ModelAuth,
     ModelContext,
     ModelError,
-    ModelGarbage,
     ModelInvalid,
+    ModelMalformed,
     ModelOverloaded,
     ModelRateLimit,
     ModelRefused,
 )
 from holdfast.models import retry_after
-from holdfast.schema.text_repair import repaired
+from holdfast.schema.base import repair_text
 
 MAX_BODY = 64 * 1024
 """How much of an error's body is looked at."""
@@ -109,7 +109,7 @@ def error_in(body: bytes) -> dict[str, Any] | None:
 
 def shown(text: str, redact: Redact = str) -> str:
     """A provider's words, fit to be shown: one line, short, no control characters, nothing that looks like a key."""
-    plain = _CONTROL.sub(" ", repaired(redact(repaired(text)))).strip()
+    plain = _CONTROL.sub(" ", repair_text(redact(repair_text(text)))).strip()
     plain = _KEY_LIKE.sub("[redacted]", plain)
     return plain if len(plain) <= _LONGEST_MESSAGE else plain[: _LONGEST_MESSAGE - 1] + "…"
 
@@ -188,7 +188,7 @@ def _by_status(status: int) -> ErrorClass:
         case _ if status >= 500:
             return ModelOverloaded
         case _ if status < _FIRST_ERROR:
-            return ModelGarbage
+            return ModelMalformed
     return ModelInvalid
 
 

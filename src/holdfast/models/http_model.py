@@ -11,7 +11,7 @@ import msgspec
 from holdfast import __version__
 from holdfast.config.redaction import Redactor
 from holdfast.config.value_types import Headers, Secret
-from holdfast.errors import ModelAuth, ModelGarbage
+from holdfast.errors import ModelAuth, ModelMalformed
 from holdfast.models import error_mapping
 from holdfast.models.http_transport import HttpTransport, ProviderResponse
 from holdfast.models.protocol import ModelDelta, ModelInfo, ModelRequest, UsageReport
@@ -127,7 +127,7 @@ class HttpModel:
         body = await answer.body(patience, most=error_mapping.MAX_BODY)
         if answer.status in _OK and error_mapping.error_in(body) is None:
             shown = error_mapping.shown(kind)[:60]
-            raise ModelGarbage(f"{host} answered with {shown!r} instead of a stream of events; check base_url")
+            raise ModelMalformed(f"{host} answered with {shown!r} instead of a stream of events; check base_url")
         failure = self._transport.error(answer, body, host=host, redact=redact)
         if isinstance(failure, ModelAuth) and self._on_auth_failure:
             self._on_auth_failure()
@@ -145,11 +145,11 @@ def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 def _events(parser: SseParser, chunk: bytes, size: int, target: Target) -> list[SseEvent]:
     if size > MAX_ANSWER:
-        raise ModelGarbage(f"{target.host} sent more than {MAX_ANSWER >> 20} MB for one answer")
+        raise ModelMalformed(f"{target.host} sent more than {MAX_ANSWER >> 20} MB for one answer")
     try:
         return parser.feed(chunk)
     except SseTooLong as error:
-        raise ModelGarbage(f"{target.host} sent a stream that is no answer: {error}") from None
+        raise ModelMalformed(f"{target.host} sent a stream that is no answer: {error}") from None
 
 
 def _ending(parser: SseParser, reader: AnswerReader, target: Target) -> list[ModelDelta]:
@@ -158,6 +158,6 @@ def _ending(parser: SseParser, reader: AnswerReader, target: Target) -> list[Mod
     try:
         for event in parser.end():
             deltas += reader.feed(event)
-    except ModelGarbage:
+    except ModelMalformed:
         raise cut_off(target.host) from None
     return deltas + reader.end()

@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import ModelError, ModelGarbage, ModelInvalid, ModelNetwork
+from holdfast.errors import ModelError, ModelInvalid, ModelMalformed, ModelNetwork
 from holdfast.models import error_mapping
 from holdfast.models.provider_address import Network, ProviderAddress, proxy_for
 from holdfast.models.stall_timeout import StallTimeout
@@ -210,7 +210,7 @@ def _failure(error: BaseException, address: ProviderAddress, redact: error_mappi
         case httpx2.LocalProtocolError() | httpx2.UnsupportedProtocol() | httpx2.InvalidURL() | UnicodeError():
             return ModelInvalid(f"a request to {host} cannot be sent; check base_url, the key and the headers")
         case httpx2.DecodingError():
-            return ModelGarbage(f"{host} sent an answer whose compression is broken")
+            return ModelMalformed(f"{host} sent an answer whose compression is broken")
         case httpx2.HTTPError() | OSError():
             return ModelNetwork(f"the connection to {host} broke ({type(error).__name__})")
     return ModelNetwork(f"the request to {host} failed ({type(error).__name__})")

@@ -10,8 +10,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, Literal, Protocol, TypeAlias
 
 from holdfast.schema.base import Value
-from holdfast.schema.messages import Message
-from holdfast.schema.tool_spec import ToolSpec
+from holdfast.schema.messages import Message, ToolSpec
 from holdfast.schema.usage import Usage
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refused"]

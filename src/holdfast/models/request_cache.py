@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from holdfast.schema.base import repair_text
 from holdfast.schema.messages import Message
-from holdfast.schema.text_repair import repaired
 
 _LOOSE = 8
 """Items at the end that stay as they are: wires still add to them and mark them."""
@@ -79,7 +79,7 @@ def encoded(body: Any) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        return repaired(json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_read)).encode()
+        return repair_text(json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_read)).encode()
 
 
 def _read(value: Any) -> Any:

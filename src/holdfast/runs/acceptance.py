@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from holdfast.errors import BadRequest, ChildSession, Conflict, Gone, Stopping, TooLarge, TooMany, WorkspaceClosing
+from holdfast.errors import (
+    BadRequest,
+    Conflict,
+    Gone,
+    ServerStopping,
+    SubagentSession,
+    TooLarge,
+    TooMany,
+    WorkspaceClosing,
+)
 from holdfast.ids import is_valid_given_id
 from holdfast.runs.engine_state import EngineState
 from holdfast.runs.lane.decisions import decide
@@ -52,7 +61,7 @@ def validate(request: RunRequest) -> None:
 
 def refuse_child(session: Session) -> None:
     if session.parent_id is not None:
-        raise ChildSession(
+        raise SubagentSession(
             f"session {session.id!r} belongs to a sub-agent and takes no prompts; "
             f"prompt the session {session.parent_id!r} instead"
         )
@@ -71,7 +80,7 @@ def answer_again(
         )
     if record.deleted:
         raise Gone(f"the session of run {record.run.id!r} was deleted")
-    return Accepted(run=record.run, decision=record.verdict, position=record.position, host_run_id=record.host_run_id)
+    return Accepted(run=record.run, decision=record.decision, position=record.position, host_run_id=record.host_run_id)
 
 
 def accept_planner(desk: EngineState, acceptance: Acceptance, *, made: Made = ((), ())) -> Planner[Accepted | None]:
@@ -105,7 +114,7 @@ def accept_planner(desk: EngineState, acceptance: Acceptance, *, made: Made = ((
 def _refuse(desk: EngineState, state: LaneState) -> None:
     workspace_id = state.session.workspace_id
     if desk.stopping:
-        raise Stopping("the server is stopping; try again when it is back")
+        raise ServerStopping("the server is stopping; try again when it is back")
     if state.lane.lifecycle in ("deleting", "deleted"):
         raise Gone(f"session {state.session.id!r} is deleted")
     if not desk.is_open(workspace_id):

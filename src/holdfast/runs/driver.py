@@ -84,7 +84,7 @@ class Driver:
     def progress(self, now: Now) -> None:
         if not self.is_over and (self.why is None or now.phase == "stopping"):
             self.doing = now
-            self.desk.hub.progress(self.session.id, self.run.id, now)
+            self.desk.hub.report_progress(self.session.id, self.run.id, now)
 
     def report(self, *, killed: Sequence[str] = (), left_running: Sequence[str] = ()) -> None:
         self.killed = tuple(dict.fromkeys((*self.killed, *killed)))

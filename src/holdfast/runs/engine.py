@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import TurnFactory
-from holdfast.errors import BadRequest, Stopping, StoreConflict
+from holdfast.errors import BadRequest, ServerStopping, StoreConflict
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids
 from holdfast.runs import recovery
@@ -217,7 +217,7 @@ class Engine:
     async def open_workspace(self, workspace_id: str) -> None:
         """Ends what a crash left behind, then lets queued runs start (`W6`). Again: nothing happens."""
         if self._desk.stopping:
-            raise Stopping("the server is stopping; try again when it is back")
+            raise ServerStopping("the server is stopping; try again when it is back")
         if workspace_id in self._desk.open_workspaces and workspace_id not in self._opening:
             return
         task = self._opening.get(workspace_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.errors import Stopping
+from holdfast.errors import ServerStopping
 from holdfast.runs.engine_state import EngineState
 from holdfast.runs.lane.decisions import decide
 from holdfast.runs.lane.ledger_batch import LaneState, Plan
@@ -32,7 +32,7 @@ def open_planner(desk: EngineState) -> Planner[LaneState]:
 
     async def plan(state: LaneState) -> Plan[LaneState]:
         if not desk.is_open(state.session.workspace_id):
-            raise Stopping("the server is stopping, or the workspace was closed again")
+            raise ServerStopping("the server is stopping, or the workspace was closed again")
         return await opened(state)
 
     return plan

@@ -129,13 +129,13 @@ class EngineTurnHandle:
         name: str | None = None,
     ) -> None:
         if not self._driver.is_over:
-            self._desk.hub.delta(
+            self._desk.hub.add_delta(
                 self.session.id, message_id, part, text=text, of=of, attempt=attempt, call_id=call_id, name=name
             )
 
     def attempt(self, message_id: str, attempt: int) -> None:
         if not self._driver.is_over:
-            self._desk.hub.attempt(self.session.id, message_id, attempt)
+            self._desk.hub.start_attempt(self.session.id, message_id, attempt)
 
 
 _GOING_ON = Outcome("completed", "end_turn")

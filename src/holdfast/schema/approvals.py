@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from holdfast.schema.base import Value
 
-Decision = Literal["once", "session", "always", "deny"]
+ApprovalDecision = Literal["once", "session", "always", "deny"]
 ApprovalState = Literal["open", "answered", "expired", "cancelled"]
 
 
@@ -28,7 +28,7 @@ class Approval(Value, frozen=True):
     """What "always" would save, exactly."""
     display: dict[str, Any] = {}
     state: ApprovalState = "open"
-    decision: Decision | None = None
+    decision: ApprovalDecision | None = None
     pattern: tuple[str, ...] = ()
     """What "always" or "session" did save."""
     feedback: str = ""

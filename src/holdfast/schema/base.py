@@ -46,9 +46,18 @@ def encode(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def builtins(value: object) -> Any:
+def to_builtins(value: object) -> Any:
     """The same as plain dicts and lists."""
     return msgspec.json.decode(encode(value))
+
+
+def repair_text(text: str) -> str:
+    """Join surrogate pairs that arrived split, and replace lone surrogates with U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 class TaggedReader:

@@ -70,6 +70,15 @@ class ToolResult(Value, frozen=True, tag_field="type", tag="tool_result", omit_d
     duration: float | None = None
 
 
+class ToolSpec(Value, frozen=True):
+    """A tool as described to a model."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of an object."""
+
+
 class Shell(Value, frozen=True, tag_field="type", tag="shell", omit_defaults=True):
     """A person's own command and what it printed."""
 

@@ -12,11 +12,11 @@ RunKind = Literal["prompt", "compact", "shell", "undo", "redo", "delete"]
 Delivery = Literal["queue", "steer"]
 After = Literal["any", "success"]
 Mode = Literal["ask", "accept_edits", "plan", "auto"]
-Verdict = Literal["started", "queued", "steered"]
+RunDecision = Literal["started", "queued", "steered"]
 
-LiveState = Literal["queued", "waiting", "joined", "active", "stopping"]
+UnfinishedState = Literal["queued", "waiting", "joined", "active", "stopping"]
 EndState = Literal["completed", "cancelled", "failed", "interrupted"]
-RunState: TypeAlias = LiveState | EndState
+RunState: TypeAlias = UnfinishedState | EndState
 
 END_STATES: frozenset[str] = frozenset({"completed", "cancelled", "failed", "interrupted"})
 
@@ -46,6 +46,12 @@ EndReason = Literal[
     "store",
     "internal",
 ]
+
+LaneHold = Literal["user", "server_stop"]
+"""A stored pause. The third pause, ``predecessor``, follows from the queue."""
+
+LaneLifecycle = Literal["open", "closed", "deleting", "deleted"]
+"""``closed``: the server is stopping, or has not opened the workspace. Nothing is accepted and nothing starts."""
 
 PauseReason = Literal["user", "server_stop", "predecessor"]
 
@@ -157,7 +163,7 @@ class CoveredRun(Value, frozen=True):
 
     run_id: str
     session_id: str
-    was: LiveState | EndState
+    was: UnfinishedState | EndState
     doing: Now | None = None
     ended_as: EndState | None = None
     reason: EndReason | None = None
@@ -178,7 +184,7 @@ class Accepted(Value, frozen=True):
     """The answer to a POST of a run."""
 
     run: Run
-    decision: Verdict
+    decision: RunDecision
     position: int | None = None
     host_run_id: str | None = None
 

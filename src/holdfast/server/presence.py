@@ -67,14 +67,14 @@ class Presence:
 
     def attach(self, caller: Caller, *, workspace_id: str | None, session_id: str | None) -> Attachment:
         client = Client(
-            id=caller.id or self._new_id(), name=caller.name, session_id=session_id, since=self._hub.stamp()
+            id=caller.id or self._new_id(), name=caller.name, session_id=session_id, since=self._hub.timestamp()
         )
         attachment = Attachment(client, workspace_id)
         same = self._attached.setdefault(attachment.place, [])
         same.append(attachment)
         if len(same) == 1:
-            event = ClientAttached(at=self._hub.stamp(), client=client, session_id=session_id)
-            self._hub.tell(event, key=_key(attachment), workspace_id=workspace_id)
+            event = ClientAttached(at=self._hub.timestamp(), client=client, session_id=session_id)
+            self._hub.publish(event, key=_key(attachment), workspace_id=workspace_id)
         return attachment
 
     def detach(self, attachment: Attachment) -> None:
@@ -83,8 +83,8 @@ class Presence:
         if not same:
             del self._attached[attachment.place]
             client = replace(attachment.client, since="")
-            event = ClientDetached(at=self._hub.stamp(), client=client, session_id=client.session_id)
-            self._hub.tell(event, key=_key(attachment), workspace_id=attachment.workspace_id)
+            event = ClientDetached(at=self._hub.timestamp(), client=client, session_id=client.session_id)
+            self._hub.publish(event, key=_key(attachment), workspace_id=attachment.workspace_id)
 
     @property
     def streams(self) -> int:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.errors import Stopping
+from holdfast.errors import ServerStopping
 
 
 class ServerState:
@@ -52,7 +52,7 @@ class ServerState:
     def refuse_when_stopping(self) -> None:
         """For what would begin something new."""
         if self.stopping:
-            raise Stopping("the server is stopping; try again when it is back")
+            raise ServerStopping("the server is stopping; try again when it is back")
 
     def stop(self) -> None:
         """Asked once: stop in an orderly way. Asked again: faster."""

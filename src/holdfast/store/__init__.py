@@ -11,26 +11,26 @@ condition only closes races (`StoreConflict`).
 
 from __future__ import annotations
 
-from holdfast.store.protocol import Listener, LogPage, Store
-from holdfast.store.records import CallOutput, FileSnapshot, LaneRow, LaneRows, Page, RunRecord, StoredAnswer
+from holdfast.store.protocol import CommitListener, LogPage, Store
+from holdfast.store.records import CallOutput, FileSnapshot, LaneRecord, LaneRow, Page, RunRecord, StoredResponse
 from holdfast.store.sqlite import SqliteStore, open_store
-from holdfast.store.writes import Batch, Committed, Logged, run_after
+from holdfast.store.writes import Batch, Committed, LoggedEvent, apply_run_write
 
 __all__ = [
     "Batch",
     "CallOutput",
+    "CommitListener",
     "Committed",
     "FileSnapshot",
+    "LaneRecord",
     "LaneRow",
-    "LaneRows",
-    "Listener",
     "LogPage",
-    "Logged",
+    "LoggedEvent",
     "Page",
     "RunRecord",
     "SqliteStore",
     "Store",
-    "StoredAnswer",
+    "StoredResponse",
+    "apply_run_write",
     "open_store",
-    "run_after",
 ]

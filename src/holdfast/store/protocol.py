@@ -16,16 +16,16 @@ from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
-from holdfast.store.records import CallOutput, FileSnapshot, LaneRows, Page, RunRecord, StoredAnswer
-from holdfast.store.writes import Batch, Committed, Logged
+from holdfast.store.records import CallOutput, FileSnapshot, LaneRecord, Page, RunRecord, StoredResponse
+from holdfast.store.writes import Batch, Committed, LoggedEvent
 
-Listener: TypeAlias = Callable[[tuple[Logged, ...]], None]
+CommitListener: TypeAlias = Callable[[tuple[LoggedEvent, ...]], None]
 
 
 class LogPage(Value, frozen=True):
     """Events of a filtered read, and how far the log was read for them."""
 
-    events: tuple[Logged, ...]
+    events: tuple[LoggedEvent, ...]
     passed: int
     """Every event up to this number is in the page, was filtered out, or was removed."""
     pruned: int = 0
@@ -43,7 +43,7 @@ class Commits(Protocol):
         """
         ...
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: CommitListener) -> Callable[[], None]:
         """Called on the loop with the events of each commit, in commit order, exactly once, before ``commit`` returns.
 
         Answers the function that ends it.
@@ -54,7 +54,7 @@ class Commits(Protocol):
         """Removes events older than the time, oldest first, never past the oldest unfinished run; how many (`E8`)."""
         ...
 
-    async def prune_answers(self, *, before: str) -> int: ...
+    async def prune_responses(self, *, before: str) -> int: ...
 
     async def backup(self, path: Path) -> None:
         """A consistent copy while everything goes on. An existing file is refused."""
@@ -140,7 +140,7 @@ class Runs(Protocol):
         """Newest ``seq`` first."""
         ...
 
-    async def lane(self, session_id: str) -> LaneRows: ...
+    async def lane(self, session_id: str) -> LaneRecord: ...
 
     async def unfinished_runs(
         self, *, workspace_id: str | None = None, session_id: str | None = None
@@ -207,7 +207,7 @@ class Work(Protocol):
         """Those of the hashes that a snapshot still needs."""
         ...
 
-    async def answer(self, key: str) -> StoredAnswer | None: ...
+    async def stored_response(self, key: str) -> StoredResponse | None: ...
 
     async def usage_stats(self, *, since: str, until: str) -> tuple[UsageRow, ...]:
         """By day and model, both days included."""

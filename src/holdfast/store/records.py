@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Generic, Literal, TypeVar
 
 from holdfast.schema.base import Value
-from holdfast.schema.runs import EndState, Run, Verdict
+from holdfast.schema.runs import EndState, LaneHold, LaneLifecycle, Run, RunDecision
 
 T = TypeVar("T")
-
-
-Hold = Literal["user", "server_stop"]
-Lifecycle = Literal["open", "closed", "deleting", "deleted"]
 
 
 class LaneRow(Value, frozen=True):
@@ -21,14 +17,14 @@ class LaneRow(Value, frozen=True):
     next_seq: int = 1
     mark: int = 0
     """Everything accepted at or below it is covered by a cancel."""
-    hold: Hold | None = None
+    hold: LaneHold | None = None
     """A pause that somebody made."""
     last_end: EndState | None = None
     """How the last turn ended: decides a successor that asked for ``after: "success"``."""
-    lifecycle: Lifecycle = "open"
+    lifecycle: LaneLifecycle = "open"
 
 
-class LaneRows(Value, frozen=True):
+class LaneRecord(Value, frozen=True):
     """A lane as it stands in the ledger: its row and every run that has not ended, in ``seq`` order."""
 
     lane: LaneRow
@@ -42,7 +38,7 @@ class RunRecord(Value, frozen=True):
     run: Run
     workspace_id: str
     body_hash: str
-    verdict: Verdict
+    decision: RunDecision
     position: int | None = None
     host_run_id: str | None = None
     """As decided at acceptance; ``run.host_run_id`` is as it is now."""
@@ -92,7 +88,7 @@ class FileSnapshot(Value, frozen=True):
     created_at: str = ""
 
 
-class StoredAnswer(Value, frozen=True):
+class StoredResponse(Value, frozen=True):
     """What a mutation with an ``Idempotency-Key`` answered."""
 
     key: str

@@ -12,16 +12,16 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast.schema.approvals import Approval, ApprovalState, Decision, Grant, Question
+from holdfast.schema.approvals import Approval, ApprovalDecision, ApprovalState, Grant, Question
 from holdfast.schema.base import Value
 from holdfast.schema.events import KnownDurable
 from holdfast.schema.messages import File, Message
-from holdfast.schema.runs import EndReason, LiveState, Outcome, Run, Verdict
+from holdfast.schema.runs import EndReason, Outcome, Run, RunDecision, UnfinishedState
 from holdfast.schema.sessions import Job, Session, Todo, Workspace
 from holdfast.schema.usage import Usage
-from holdfast.store.records import CallOutput, FileSnapshot, LaneRow, SnapshotState, StoredAnswer
+from holdfast.store.records import CallOutput, FileSnapshot, LaneRow, SnapshotState, StoredResponse
 
-LIVE: tuple[LiveState, ...] = ("queued", "waiting", "joined", "active", "stopping")
+LIVE: tuple[UnfinishedState, ...] = ("queued", "waiting", "joined", "active", "stopping")
 
 
 class Write(Value, frozen=True, tag=True):
@@ -69,7 +69,7 @@ class InsertRun(Write, frozen=True, kw_only=True):
 
     run: Run
     body_hash: str
-    verdict: Verdict
+    decision: RunDecision
     position: int | None = None
     host_run_id: str | None = None
 
@@ -78,8 +78,8 @@ class UpdateRun(Write, frozen=True, kw_only=True):
     """Changes the given fields of a live run whose state is one of ``expect``, else `StoreConflict`. Never ends it."""
 
     run_id: str
-    expect: tuple[LiveState, ...] = LIVE
-    state: LiveState | UnsetType = UNSET
+    expect: tuple[UnfinishedState, ...] = LIVE
+    state: UnfinishedState | UnsetType = UNSET
     reason: EndReason | UnsetType | None = UNSET
     """Why it is stopping, already before its end."""
     rank: int | UnsetType = UNSET
@@ -99,7 +99,7 @@ class EndRun(Write, frozen=True, kw_only=True):
     run_id: str
     outcome: Outcome
     finished_at: str
-    expect: tuple[LiveState, ...] = LIVE
+    expect: tuple[UnfinishedState, ...] = LIVE
     usage: Usage | UnsetType = UNSET
     steps: int | UnsetType = UNSET
 
@@ -130,7 +130,7 @@ class ResolveApproval(Write, frozen=True, kw_only=True):
     approval_id: str
     state: ApprovalState
     resolved_at: str
-    decision: Decision | None = None
+    decision: ApprovalDecision | None = None
     pattern: tuple[str, ...] = ()
     feedback: str = ""
     answered_by: str | None = None
@@ -205,10 +205,10 @@ class RemoveGrants(Write, frozen=True, kw_only=True):
     grant_id: str | None = None
 
 
-class PutAnswer(Write, frozen=True):
+class PutResponse(Write, frozen=True):
     """What a mutation with an ``Idempotency-Key`` answered. A key that is already there is a `StoreConflict`."""
 
-    answer: StoredAnswer
+    answer: StoredResponse
 
 
 class AddUsage(Write, frozen=True, kw_only=True):
@@ -221,7 +221,7 @@ class AddUsage(Write, frozen=True, kw_only=True):
     usage: Usage
     runs: int = 0
     steps: int = 0
-    by_child: bool = False
+    by_subagent: bool = False
     """Only to the session: a sub-agent spent it, and told the statistics itself."""
 
 
@@ -256,7 +256,7 @@ AnyWrite: TypeAlias = (
     | MoveSnapshot
     | AddGrant
     | RemoveGrants
-    | PutAnswer
+    | PutResponse
     | AddUsage
     | AddToolUse
 )
@@ -269,7 +269,7 @@ class Batch(Value, frozen=True):
     events: tuple[KnownDurable, ...] = ()
 
 
-class Logged(Value, frozen=True):
+class LoggedEvent(Value, frozen=True):
     """An event as it stands in the log: encoded once, without the providers' opaque data."""
 
     number: int
@@ -286,11 +286,11 @@ class Committed(Value, frozen=True):
     """What a commit gave: numbers of its events in their order, and allotted ``seq`` by message or snapshot id."""
 
     numbers: tuple[int, ...] = ()
-    events: tuple[Logged, ...] = ()
+    events: tuple[LoggedEvent, ...] = ()
     seqs: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-def run_after(run: Run, write: UpdateRun | EndRun) -> Run:
+def apply_run_write(run: Run, write: UpdateRun | EndRun) -> Run:
     """The run as the store will have it after the write, so that a batch's event can tell the same."""
     given = {
         name: value

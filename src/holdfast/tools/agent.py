@@ -10,7 +10,7 @@ from msgspec import Meta
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
-from holdfast.schema.text_repair import repaired
+from holdfast.schema.base import repair_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 _LONGEST_DESCRIPTION = 200
@@ -50,11 +50,11 @@ class AgentTool:
         if arguments.agent and arguments.agent not in known:
             names = ", ".join(map(repr, known)) or "none is configured"
             raise ToolError(f"there is no agent {arguments.agent!r}; agents: {names}. Leave it empty for the default.")
-        return ToolPlan(Subject(tool=self.name, effect="none", title=context.redact(repaired(arguments.title))))
+        return ToolPlan(Subject(tool=self.name, effect="none", title=context.redact(repair_text(arguments.title))))
 
     async def run(self, arguments: AgentArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         outcome = await context.subagents.run(
-            agent=arguments.agent, prompt=repaired(arguments.prompt), title=plan.subject.title
+            agent=arguments.agent, prompt=repair_text(arguments.prompt), title=plan.subject.title
         )
         text = outcome.text
         if outcome.state != "completed":

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, QuestionItem, QuestionKind, Subject
-from holdfast.schema.text_repair import repaired
+from holdfast.schema.base import repair_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 
@@ -52,12 +52,12 @@ class AskTool:
         lines = [
             f"{item.text}\n→ {'; '.join(given) or '(no answer)'}" for item, given in zip(items, answers, strict=True)
         ]
-        return ToolOutput(context.redact(repaired("\n\n".join(lines))), display={"answers": answers})
+        return ToolOutput(context.redact(repair_text("\n\n".join(lines))), display={"answers": answers})
 
 
 def _item(item: AskedQuestion, context: ToolContext) -> QuestionItem:
-    options = tuple(context.redact(repaired(option)) for option in item.options)
-    return QuestionItem(context.redact(repaired(item.text)), item.kind, options)
+    options = tuple(context.redact(repair_text(option)) for option in item.options)
+    return QuestionItem(context.redact(repair_text(item.text)), item.kind, options)
 
 
 def _check(item: AskedQuestion) -> None:

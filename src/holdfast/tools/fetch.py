@@ -13,7 +13,7 @@ from msgspec import Meta
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
-from holdfast.schema.text_repair import repaired
+from holdfast.schema.base import repair_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.web import page_text
 from holdfast.tools.web.web_requests import WebClient
@@ -58,7 +58,7 @@ class FetchTool:
             kind = answer.content_type.partition(";")[0] or "unknown"
             raise ToolError(f"{answer.url} is no text (its type is {kind}); use download to get it as a file")
         text = await asyncio.to_thread(_convert, body, answer.content_type, arguments.format, cut=cut)
-        text = context.redact(repaired(text))
+        text = context.redact(repair_text(text))
         notes = [f"[{answer.url}]"]
         if cut:
             notes.append(f"[only the first {LARGEST_BODY >> 20} MiB were read]")

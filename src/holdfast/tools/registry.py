@@ -14,9 +14,8 @@ from typing import Any
 
 from holdfast.config import Settings
 from holdfast.errors import ToolError
-from holdfast.schema.messages import ToolCall
+from holdfast.schema.messages import ToolCall, ToolSpec
 from holdfast.schema.runs import Mode
-from holdfast.schema.tool_spec import ToolSpec
 from holdfast.tools.protocol import Tool
 from holdfast.tools.tool_arguments import arguments_schema, decode_arguments
 

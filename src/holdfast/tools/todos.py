@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.schema.approvals import Effect, Subject
+from holdfast.schema.base import repair_text
 from holdfast.schema.sessions import Todo, TodoStatus
-from holdfast.schema.text_repair import repaired
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 _MARKS: dict[TodoStatus, str] = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
@@ -41,7 +41,7 @@ class TodosTool:
         return ToolPlan(Subject(tool=self.name, effect="none", title=f"{done} of {len(arguments.todos)} done"))
 
     async def run(self, arguments: TodosArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        todos = tuple(Todo(context.redact(repaired(item.text)), item.status) for item in arguments.todos)
+        todos = tuple(Todo(context.redact(repair_text(item.text)), item.status) for item in arguments.todos)
         await context.todos.write(todos)
         return ToolOutput(format_todos(await context.todos.read()))
 

@@ -14,7 +14,7 @@ from holdfast.config import Keyring, Secret, Settings, search_key
 from holdfast.config.provider_catalogue import SEARCH_VARIABLES
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Effect, Subject
-from holdfast.schema.text_repair import repaired
+from holdfast.schema.base import repair_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.web.page_text import html_to_text
 from holdfast.tools.web.web_requests import WebClient
@@ -82,7 +82,7 @@ class WebSearchTool:
             body, _ = await answer.read(_LARGEST_ANSWER)
         results = (await asyncio.to_thread(_results, search.provider, body))[: arguments.count]
         text = "\n\n".join(_shown(number, result) for number, result in enumerate(results, 1))
-        return ToolOutput(context.redact(repaired(text or "no results")), display={"results": len(results)})
+        return ToolOutput(context.redact(repair_text(text or "no results")), display={"results": len(results)})
 
 
 def search_key_finder(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ModelContext, ModelError, ModelGarbage, ModelNetwork, ModelOverloaded, ModelRateLimit
+from holdfast.errors import ModelContext, ModelError, ModelMalformed, ModelNetwork, ModelOverloaded, ModelRateLimit
 from holdfast.models.protocol import CallEnd, ModelRequest, ReasoningEnd
 from holdfast.models.wires.openai_chat import OpenAIChat
 from holdfast.schema.messages import Reasoning, Text, ToolCall, ToolResult
@@ -29,10 +29,10 @@ def test_a_quirk_is_understood(name: str) -> None:
     ("body", "expected"),
     [
         (sse(START, *words("hi")), ModelNetwork),
-        (sse(START, *words("hi")) + b'data: {"cho', ModelGarbage),
-        (sse(DONE), ModelGarbage),
+        (sse(START, *words("hi")) + b'data: {"cho', ModelMalformed),
+        (sse(DONE), ModelMalformed),
         (b"", ModelNetwork),
-        (b"data: <html>\n\n", ModelGarbage),
+        (b"data: <html>\n\n", ModelMalformed),
         (sse(START, chunk({}, finish="insufficient_system_resource"), DONE), ModelOverloaded),
         (sse(START, chunk({}, finish="error"), DONE), ModelOverloaded),
         (sse({"error": {"code": 429, "message": "slow"}, "choices": []}), ModelRateLimit),

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.errors import BadRequest, Conflict, Gone, StoreDamaged
-from holdfast.errors import Stopping as ServerStopping
+from holdfast.errors import BadRequest, Conflict, Gone, ServerStopping, StoreDamaged
 from holdfast.runs.lane.decisions import decide
 from holdfast.runs.lane.protocol import (
     Accept,

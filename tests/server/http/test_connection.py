@@ -71,7 +71,7 @@ async def test_an_answer_that_takes_long_is_not_a_slow_request(home: Path) -> No
         await stream.data()
         run = await house.prompt(await house.session())
         await house.ended(run["run"]["id"])
-        house.app.hub.beat()
+        house.app.hub.send_heartbeat()
         await stream.until("heartbeat")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import BadRequest, Conflict, Stopping, TooMany
+from holdfast.errors import BadRequest, Conflict, ServerStopping, TooMany
 from holdfast.server.http.idempotency import Answers, read_key, request_hash
 from holdfast.server.http.responses import Reply
 from tests.support.house import House, opened
@@ -71,7 +71,7 @@ async def test_a_decision_is_kept_but_try_again_is_not(tmp_path: Path) -> None:
         work.error = Conflict("busy", code="not_queued")
         assert [(await kept.once("k", "hash", work)).status for _ in range(2)] == [409, 409]
         assert work.done == 1
-        for number, error in enumerate((Stopping("later"), TooMany("later")), start=2):
+        for number, error in enumerate((ServerStopping("later"), TooMany("later")), start=2):
             work.error = error
             with pytest.raises(type(error)):
                 await kept.once("l", "hash", work)

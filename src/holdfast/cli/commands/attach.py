@@ -17,7 +17,7 @@ from holdfast.cli.run_watcher import FULL, FULL_SECONDS
 from holdfast.cli.screen import Screen, is_terminal, plain
 from holdfast.client.sync_client import SyncClient
 from holdfast.client.transcript import Transcript
-from holdfast.errors import Stopping, TooMany
+from holdfast.errors import ServerStopping, TooMany
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.events import (
     ApprovalRequested,
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             with interrupts.allowed(), CommandContext() as here:
                 session_id = here.session_id(args.session)
                 Attached(here.client, session_id, screen=screen).follow(everything=args.all, until_idle=args.until_idle)
-        except Stopping:
+        except ServerStopping:
             screen.warn("the server was stopped; what waits is kept, and the next command starts it again")
             return Exit.INTERRUPTED
         except Interrupted:

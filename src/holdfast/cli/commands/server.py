@@ -18,7 +18,7 @@ from holdfast.cli.run_result import as_text
 from holdfast.client.local_server import is_alive
 from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.client.sync_client import SyncClient
-from holdfast.errors import ClientError, Stopping, Unreachable
+from holdfast.errors import ClientError, ServerStopping, Unreachable
 from holdfast.locations import Locations
 
 ANSWER_SECONDS = 5.0
@@ -86,7 +86,7 @@ def stop(args: argparse.Namespace) -> int:
         except Unreachable:
             print("no server is running")
             return Exit.COMPLETED
-        except Stopping:
+        except ServerStopping:
             pid = 0  # somebody else was faster
         _wait_until_gone(client, pid)
     print("stopped")

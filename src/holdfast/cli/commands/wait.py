@@ -14,7 +14,7 @@ from holdfast.cli.run_result import as_text, result_of
 from holdfast.cli.run_watcher import check_pause, stopped
 from holdfast.cli.screen import Screen, one_line
 from holdfast.client.sync_client import SyncClient
-from holdfast.errors import Stopping
+from holdfast.errors import ServerStopping
 from holdfast.schema.runs import END_STATES, Run
 
 _ACTIVE_SECONDS = 30.0
@@ -74,6 +74,6 @@ def _end_of(client: SyncClient, run_id: str, *, seconds: float | None, screen: S
                     screen.warn(note)
             longest = _QUEUED_SECONDS if run.state == "queued" else _ACTIVE_SECONDS
             run = client.get_run(run_id, wait=max(min(longest, until - time.monotonic()), 0.0))
-    except Stopping as error:
+    except ServerStopping as error:
         raise stopped(run) from error
     return run

@@ -30,8 +30,8 @@ from holdfast.models.wires.stream_json import (
     object_in,
     text_in,
 )
+from holdfast.schema.base import repair_text
 from holdfast.schema.sse_parser import SseEvent
-from holdfast.schema.text_repair import repaired
 from holdfast.schema.usage import Usage
 
 _STOPS: dict[str, StopReason] = {
@@ -146,16 +146,16 @@ class AnthropicReader:
                 deltas += _text(opened.mender.mend(block.text))
             case "thinking":
                 if block.signature:
-                    opened.opaque = {"signature": repaired(block.signature)}
+                    opened.opaque = {"signature": repair_text(block.signature)}
                 deltas += _thought(opened.mender.mend(block.thinking or ""))
             case "redacted_thinking":
-                opened.opaque = {"redacted": repaired(block.data or "")}
+                opened.opaque = {"redacted": repair_text(block.data or "")}
             case "tool_use":
                 opened.call = self._calls
                 opened.input = block.input
                 self._calls += 1
-                provider_id = repaired(block.id) if block.id else None
-                deltas.append(CallStart(opened.call, repaired(block.name or ""), provider_id))
+                provider_id = repair_text(block.id) if block.id else None
+                deltas.append(CallStart(opened.call, repair_text(block.name or ""), provider_id))
         return deltas
 
     def _on_delta(self, index: int, delta: _Delta) -> list[ModelDelta]:
@@ -173,7 +173,7 @@ class AnthropicReader:
             case "thinking_delta" if opened.kind == "thinking":
                 return _thought(opened.mender.mend(delta.thinking or ""))
             case "signature_delta" if opened.kind == "thinking":
-                opened.opaque = {"signature": repaired(delta.signature or "")}
+                opened.opaque = {"signature": repair_text(delta.signature or "")}
         return []
 
     def _close(self, index: int) -> list[ModelDelta]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.errors import ModelGarbage
+from holdfast.errors import ModelMalformed
 from holdfast.models import error_mapping
 from holdfast.models.protocol import (
     CallArguments,
@@ -29,8 +29,8 @@ from holdfast.models.wires.stream_json import (
     object_in,
     text_in,
 )
+from holdfast.schema.base import repair_text
 from holdfast.schema.sse_parser import SseEvent
-from holdfast.schema.text_repair import repaired
 from holdfast.schema.usage import Usage
 
 _REFUSALS = frozenset(
@@ -113,7 +113,7 @@ class GeminiReader:
         if reason is None and not self._blocked:
             raise cut_off(self._target.host)
         if reason in _UNREADABLE:
-            raise ModelGarbage(f"{self._target.host or 'the provider'} could not read its model's answer ({reason})")
+            raise ModelMalformed(f"{self._target.host or 'the provider'} could not read its model's answer ({reason})")
         deltas: list[ModelDelta] = self._end_thought() if self._thinking else []
         if rest := self._text.flush():
             deltas.append(TextDelta(rest))
@@ -160,7 +160,7 @@ class GeminiReader:
         """Closes the open reasoning; a signature that belongs to text becomes reasoning without words."""
         self._thinking = False
         rest = self._thought.flush()
-        opaque = {"signature": repaired(signature)} if signature else None
+        opaque = {"signature": repair_text(signature)} if signature else None
         return [*([ReasoningDelta(rest)] if rest else ()), ReasoningEnd(opaque, self._target.origin)]
 
     def _on_call(self, call: _FunctionCall, signature: str | None) -> list[ModelDelta]:
@@ -168,10 +168,10 @@ class GeminiReader:
         deltas: list[ModelDelta] = self._end_thought() if self._thinking else []
         index = self._calls
         self._calls += 1
-        deltas.append(CallStart(index, repaired(call.name or ""), repaired(call.id) if call.id else None))
+        deltas.append(CallStart(index, repair_text(call.name or ""), repair_text(call.id) if call.id else None))
         if call.args:
             deltas.append(CallArguments(index, as_json(json_tree(call.args))))
-        opaque = {"signature": repaired(signature)} if signature else None
+        opaque = {"signature": repair_text(signature)} if signature else None
         return [*deltas, CallEnd(index, opaque, self._target.origin if opaque else "")]
 
 

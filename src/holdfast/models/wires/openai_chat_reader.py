@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import ModelGarbage, ModelOverloaded
+from holdfast.errors import ModelMalformed, ModelOverloaded
 from holdfast.models import error_mapping
 from holdfast.models.protocol import (
     CallArguments,
@@ -37,8 +37,8 @@ from holdfast.models.wires.stream_json import (
     objects_in,
     text_in,
 )
+from holdfast.schema.base import repair_text
 from holdfast.schema.sse_parser import SseEvent
-from holdfast.schema.text_repair import repaired
 from holdfast.schema.usage import Usage
 
 _STOPS: dict[str, StopReason] = {
@@ -220,7 +220,7 @@ class OpenAIChatReader:
             slot.extra = call.extra_content
         if function.name and not slot.named:
             slot.named = True
-            deltas.append(CallStart(slot.index, repaired(function.name), slot.id))
+            deltas.append(CallStart(slot.index, repair_text(function.name), slot.id))
         given = function.arguments
         if given is not None and not isinstance(given, str):
             given = as_json(json_tree(given))
@@ -241,17 +241,17 @@ class OpenAIChatReader:
             found = self._slots[-1] if self._slots and not function.name else None
         another = found is not None and call.id and found.id and call.id != found.id and function.name
         if found is None or another:
-            found = _Slot(len(self._slots), repaired(call.id) if call.id else None)
+            found = _Slot(len(self._slots), repair_text(call.id) if call.id else None)
             self._slots.append(found)
             if call.index is not None:
                 self._by_index[call.index] = found
         elif call.id and not found.id:
-            found.id = repaired(call.id)
+            found.id = repair_text(call.id)
         return found
 
     def _finish(self) -> list[ModelDelta]:
         if not self._answered:
-            raise ModelGarbage(f"{self._target.host or 'the provider'} ended its stream without an answer")
+            raise ModelMalformed(f"{self._target.host or 'the provider'} ended its stream without an answer")
         reason = self._finish_reason or ""
         if reason in {"insufficient_system_resource", "error"}:
             raise ModelOverloaded(f"{self._target.host or 'the provider'} broke off its answer ({reason})")

@@ -11,8 +11,7 @@ from holdfast.models.wires.openai_responses_reader import OpenAIResponsesReader
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.stream_json import as_json
 from holdfast.models.wires.strict_schema import is_strict
-from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
-from holdfast.schema.tool_spec import ToolSpec
+from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult, ToolSpec
 
 
 class OpenAIResponses:

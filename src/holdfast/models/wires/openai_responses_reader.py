@@ -30,8 +30,8 @@ from holdfast.models.wires.stream_json import (
     objects_in,
     text_in,
 )
+from holdfast.schema.base import repair_text
 from holdfast.schema.sse_parser import SseEvent
-from holdfast.schema.text_repair import repaired
 from holdfast.schema.usage import Usage
 
 
@@ -140,7 +140,9 @@ class OpenAIResponsesReader:
             opened.call = self._calls
             self._calls += 1
             call_id = item.call_id or item.id
-            deltas.append(CallStart(opened.call, repaired(item.name or ""), repaired(call_id) if call_id else None))
+            deltas.append(
+                CallStart(opened.call, repair_text(item.name or ""), repair_text(call_id) if call_id else None)
+            )
         return deltas
 
     def _on_text(self, index: int, piece: object) -> list[ModelDelta]:

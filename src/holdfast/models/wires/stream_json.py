@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from holdfast.errors import ModelGarbage, ModelNetwork
-from holdfast.schema.text_repair import repaired
+from holdfast.errors import ModelMalformed, ModelNetwork
+from holdfast.schema.base import repair_text
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class JsonReader(Generic[T]):
         self._decoder = msgspec.json.Decoder(type_, strict=False)
 
     def read(self, data: bytes) -> T:
-        """Raises `ModelGarbage`, which names the place but never quotes the bytes."""
+        """Raises `ModelMalformed`, which names the place but never quotes the bytes."""
         try:
             return self._decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -39,7 +39,7 @@ class JsonReader(Generic[T]):
             reason = str(error)
         except (ValueError, RecursionError):
             reason = "no JSON"
-        raise ModelGarbage(f"the provider sent an event that is not of its wire ({reason})")
+        raise ModelMalformed(f"the provider sent an event that is not of its wire ({reason})")
 
 
 def _text(data: bytes) -> str:
@@ -66,16 +66,16 @@ class SurrogateJoiner:
         if piece and "\ud800" <= piece[-1] <= "\udbff":
             self._held = piece[-1]
             piece = piece[:-1]
-        return repaired(piece)
+        return repair_text(piece)
 
     def flush(self) -> str:
         """What still waited when the text ended."""
         held, self._held = self._held, ""
-        return repaired(held)
+        return repair_text(held)
 
 
 def json_tree(value: object) -> Any:
-    """A JSON value with every text in it made encodable, to be stored and sent back. Raises `ModelGarbage`.
+    """A JSON value with every text in it made encodable, to be stored and sent back. Raises `ModelMalformed`.
 
     Values nested deeper than `MAX_DEPTH` are refused: code that walks them later may recurse.
     """
@@ -84,14 +84,14 @@ def json_tree(value: object) -> Any:
 
 def _tree(value: object, depth: int) -> Any:
     if isinstance(value, str):
-        return repaired(value)
+        return repair_text(value)
     if not isinstance(value, list | dict):
         return value
     if depth == 0:
-        raise ModelGarbage(f"the provider sent a value nested more than {MAX_DEPTH} levels deep")
+        raise ModelMalformed(f"the provider sent a value nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, list):
         return [_tree(item, depth - 1) for item in value]
-    return {repaired(str(key)): _tree(item, depth - 1) for key, item in value.items()}
+    return {repair_text(str(key)): _tree(item, depth - 1) for key, item in value.items()}
 
 
 # Readers declare a field whose kind varies as `object`: the type checker then refuses every use of it that does not go

@@ -27,8 +27,7 @@ from typing import Any, assert_never, overload
 
 from msgspec.structs import replace
 
-from holdfast.errors import BadRequest, Conflict, Gone
-from holdfast.errors import Stopping as ServerStopping
+from holdfast.errors import BadRequest, Conflict, Gone, ServerStopping
 from holdfast.runs.lane.protocol import (
     Accept,
     AcceptAnswer,
@@ -97,7 +96,7 @@ def decide(
 @overload
 def decide(lane: Lane, command: Command) -> Decision[Any]: ...
 def decide(lane: Lane, command: Command) -> Decision[Any]:
-    """What this command makes of this lane. Raises a `CallerError` or `Stopping`, changing nothing, if it may not."""
+    """What this command makes of this lane. Raises `CallerError` or `ServerStopping` and changes nothing if refused."""
     draft = _Draft(lane)
     answer = _obey(draft, command)
     if _shown(lane) != _shown(draft.lane):

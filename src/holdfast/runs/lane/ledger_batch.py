@@ -18,10 +18,10 @@ from holdfast.runs.lane.state import Lane, LaneRun, lane_run
 from holdfast.schema import events as ev
 from holdfast.schema.base import Value
 from holdfast.schema.messages import File, Message, Part, Text
-from holdfast.schema.runs import Outcome, Run, RunRequest, Verdict
+from holdfast.schema.runs import Outcome, Run, RunDecision, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.schema.usage import Usage
-from holdfast.store import Batch, LaneRow, LaneRows, run_after
+from holdfast.store import Batch, LaneRecord, LaneRow, apply_run_write
 from holdfast.store import writes as w
 
 A = TypeVar("A")
@@ -67,7 +67,7 @@ class EndDetails(Value, frozen=True, kw_only=True):
     spent: Spent | None = None
 
 
-def lane_of(rows: LaneRows) -> Lane:
+def lane_of(rows: LaneRecord) -> Lane:
     """The lane as the ledger has it."""
     row = rows.lane
     return Lane(
@@ -104,7 +104,7 @@ class Entry:
         for write in writes:
             self._writes.append(write)
             if isinstance(write, w.UpdateRun) and write.run_id in self.runs:
-                self.runs[write.run_id] = run_after(self.runs[write.run_id], write)
+                self.runs[write.run_id] = apply_run_write(self.runs[write.run_id], write)
         self._events.extend(events)
 
     def messages(self, messages: Iterable[Message]) -> None:
@@ -127,13 +127,13 @@ class Entry:
                 usage=spent.usage,
                 runs=int(first),
                 steps=spent.steps,
-                by_child=spent.by_child,
+                by_subagent=spent.by_subagent,
             )
         )
 
     def update(self, write: w.UpdateRun) -> Run:
         self._writes.append(write)
-        run = self.runs[write.run_id] = run_after(self.runs[write.run_id], write)
+        run = self.runs[write.run_id] = apply_run_write(self.runs[write.run_id], write)
         return run
 
     def plan(
@@ -221,7 +221,7 @@ class Entry:
         self.runs[run.id] = run
         verdict, position, host = _verdict(answer)
         self._writes.append(
-            w.InsertRun(run=run, body_hash=acceptance.body_hash, verdict=verdict, position=position, host_run_id=host)
+            w.InsertRun(run=run, body_hash=acceptance.body_hash, decision=verdict, position=position, host_run_id=host)
         )
         self._tell(ev.RunAccepted, run)
 
@@ -250,7 +250,7 @@ class Entry:
         outcome = _settled(details.outcome, change)
         write = w.EndRun(run_id=run.id, expect=(change.was,), outcome=outcome, finished_at=self._at)
         self._writes.append(write)
-        ended = run_after(self.runs.pop(run.id), write)
+        ended = apply_run_write(self.runs.pop(run.id), write)
         self._ended.append(ended)
         self._tell(ev.RunFinished, ended)
 
@@ -293,7 +293,7 @@ def _settled(outcome: Outcome, change: lw.RunFinished) -> Outcome:
     return replace(outcome, state=change.state, reason=change.reason, error=error)
 
 
-def _verdict(answer: lw.Answer | None) -> tuple[Verdict, int | None, str | None]:
+def _verdict(answer: lw.Answer | None) -> tuple[RunDecision, int | None, str | None]:
     match answer:
         case lw.Started():
             return "started", None, None

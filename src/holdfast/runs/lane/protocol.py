@@ -6,7 +6,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from holdfast.runs.lane.state import Lane, LaneRun, StopWhy
 from holdfast.schema.base import Value
-from holdfast.schema.runs import After, Delivery, EndReason, EndState, LiveState, Outcome, RunKind, RunSettings
+from holdfast.schema.runs import After, Delivery, EndReason, EndState, Outcome, RunKind, RunSettings, UnfinishedState
 
 CancelWhy = Literal["user_cancel", "parent_ended"]
 
@@ -155,7 +155,7 @@ class RunFinished(Value, frozen=True):
     """The one end of a run; it is no longer in the lane."""
 
     run_id: str
-    was: LiveState
+    was: UnfinishedState
     """``queued`` and ``waiting`` mean that it never reached a model."""
     state: EndState
     reason: EndReason

@@ -10,51 +10,47 @@ from holdfast.schema.runs import (
     After,
     Delivery,
     EndState,
-    LiveState,
+    LaneHold,
+    LaneLifecycle,
     PauseReason,
     Queue,
     Run,
     RunKind,
     RunSettings,
+    UnfinishedState,
     settings_of,
 )
 
 StopWhy = Literal["user_cancel", "parent_ended", "session_deleted", "server_stop"]
 """Why a run must stop; it becomes the reason of its end."""
 
-Hold = Literal["user", "server_stop"]
-"""A pause that somebody made. The third one, ``predecessor``, follows from the queue and is never stored."""
-
-Lifecycle = Literal["open", "closed", "deleting", "deleted"]
-"""``closed``: the server is stopping, or has not opened the workspace yet; nothing is accepted, nothing starts."""
-
 
 class Queued(Value, frozen=True):
-    state: ClassVar[LiveState] = "queued"
+    state: ClassVar[UnfinishedState] = "queued"
 
 
 class Waiting(Value, frozen=True):
     """A steer that will join its host at the next step boundary. Its host is active, never stopping."""
 
-    state: ClassVar[LiveState] = "waiting"
+    state: ClassVar[UnfinishedState] = "waiting"
     host: str
 
 
 class Joined(Value, frozen=True):
     """A steer that is part of its host's turn, and ends with it."""
 
-    state: ClassVar[LiveState] = "joined"
+    state: ClassVar[UnfinishedState] = "joined"
     host: str
 
 
 class Active(Value, frozen=True):
-    state: ClassVar[LiveState] = "active"
+    state: ClassVar[UnfinishedState] = "active"
 
 
 class Stopping(Value, frozen=True):
     """Its end is decided, by the first reason that came; only the turn's clean-up is awaited."""
 
-    state: ClassVar[LiveState] = "stopping"
+    state: ClassVar[UnfinishedState] = "stopping"
     why: StopWhy
 
 
@@ -74,7 +70,7 @@ class LaneRun(Value, frozen=True, kw_only=True):
     phase: Phase = Queued()
 
     @property
-    def state(self) -> LiveState:
+    def state(self) -> UnfinishedState:
         return self.phase.state
 
     @property
@@ -96,10 +92,10 @@ class Lane(Value, frozen=True, kw_only=True):
     next_seq: int = 1
     mark: int = 0
     """The highest ``seq`` that a cancel of the session or its deletion has covered."""
-    hold: Hold | None = None
+    hold: LaneHold | None = None
     last_end: EndState | None = None
     """How the run ended that had the turn last; ``after: "success"`` looks at it."""
-    lifecycle: Lifecycle = "open"
+    lifecycle: LaneLifecycle = "open"
 
     @property
     def active(self) -> LaneRun | None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from holdfast.schema.approvals import Decision
+from holdfast.schema.approvals import ApprovalDecision
 from holdfast.schema.runs import After, Delivery, Mode, RunState
 
 
@@ -157,7 +157,7 @@ class ForkBody(RequestBody, frozen=True):
 
 
 class ApprovalBody(RequestBody, frozen=True):
-    decision: Decision
+    decision: ApprovalDecision
     pattern: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=4000)], ...], Meta(max_length=50)] = ()
     feedback: Annotated[str, Meta(max_length=20_000)] = ""
 

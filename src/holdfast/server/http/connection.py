@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from holdfast.errors import BadRequest, HoldfastError, TooLarge, TooSlow
+from holdfast.errors import BadRequest, HoldfastError, RequestTimeout, TooLarge
 from holdfast.server.http.responses import error_reply
 
 _Phase: TypeAlias = Literal["idle", "head", "body"]
@@ -112,7 +112,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._phase == "idle":
             self.transport.close()
         elif not self.transport.is_closing():
-            self._refuse(TooSlow("the request did not arrive in time"))
+            self._refuse(RequestTimeout("the request did not arrive in time"))
 
     def _refuse_head(self) -> None:
         self._refuse(TooLarge(f"the head of the request is larger than {self.head_bytes} bytes"), status=431)

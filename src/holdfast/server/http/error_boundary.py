@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from holdfast.errors import HoldfastError, Internal, Stopping, Unauthorized
+from holdfast.errors import HoldfastError, InternalError, ServerStopping, Unauthorized
 from holdfast.server.http.endpoint import Responder
 from holdfast.server.http.request_parsing import ClientLeft, Receive
 from holdfast.server.http.responses import JSON, Header, Reply, Scope, Send, error_reply, send_bytes
@@ -54,7 +54,7 @@ class Faults:
     def _cancelled(self, error: asyncio.CancelledError, scope: Scope) -> Reply:
         """Nobody cancels a handler because its caller left; so it is our stop, or our fault."""
         if self._is_stopping():
-            return error_reply(Stopping("the server is stopping; try again when it is back"))
+            return error_reply(ServerStopping("the server is stopping; try again when it is back"))
         return _fault(error, scope)
 
 
@@ -73,5 +73,5 @@ def _fault(error: BaseException, scope: Scope, *, said: HoldfastError | None = N
     fault_id = f"flt_{secrets.token_hex(8)}"
     _logger.error("%s: %s %s failed", fault_id, scope["method"], scope["path"], exc_info=error)
     if said is None:
-        said = Internal("something went wrong in the server; its log says more under this id")
+        said = InternalError("something went wrong in the server; its log says more under this id")
     return error_reply(type(said)(said.message, code=said.error_code, detail={**said.detail, "id": fault_id}))

@@ -1,7 +1,7 @@
 """A stream of server-sent events over one connection: a cursor over the log, sent as fast as its reader reads.
 
-Frames are encoded once for all streams (`Item.frame`); what is there already goes out in one piece. A reader that does
-not read holds up nothing but itself: sending waits, the subscription collapses what it missed (`E4`).
+Frames are encoded once for all streams (`StreamItem.frame`); what is there already goes out in one piece. A reader that
+does not read holds up nothing but itself: sending waits, the subscription collapses what it missed (`E4`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EventStream:
 
     async def _send_all(self, send: Send) -> None:
         head = RETRY
-        while items := await self._subscription.ready():
+        while items := await self._subscription.read_batch():
             body = items[0].frame if len(items) == 1 else b"".join([item.frame for item in items])
             await send({"type": "http.response.body", "body": self._redact(head + body), "more_body": True})
             head = b""

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 
 from holdfast.errors import BadRequest, Conflict, HoldfastError, StoreUnwritable
 from holdfast.server.http.responses import Raw, Reply, error_reply
-from holdfast.store import Batch, Store, StoredAnswer
-from holdfast.store.writes import PutAnswer
+from holdfast.store import Batch, Store, StoredResponse
+from holdfast.store.writes import PutResponse
 
 HEADER = "Idempotency-Key"
 PATTERN = r"^[!-~]{1,128}$"
@@ -71,7 +71,7 @@ class Answers:
                 mine.cancel()  # who waits tries by itself
 
     async def _once(self, key: str, digest: str, work: Callable[[], Awaitable[Reply]]) -> Reply:
-        kept = await self._store.answer(key)
+        kept = await self._store.stored_response(key)
         if kept is not None:
             if kept.request_hash != digest:
                 raise _reused(key)
@@ -82,9 +82,9 @@ class Answers:
             if error.status >= 500 or error.status in _TRY_AGAIN:
                 raise
             reply = error_reply(error)
-        answer = StoredAnswer(key, digest, reply.status, reply.body(), self._now())
+        answer = StoredResponse(key, digest, reply.status, reply.body(), self._now())
         try:
-            await self._store.commit(Batch((PutAnswer(answer),)))
+            await self._store.commit(Batch((PutResponse(answer),)))
         except StoreUnwritable as error:
             _logger.warning("what was answered to key %s cannot be kept: %s", key, error)
         return reply

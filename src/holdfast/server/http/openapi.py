@@ -12,11 +12,11 @@ from holdfast.errors import (
     BadRequest,
     Forbidden,
     HoldfastError,
-    Internal,
-    Stopping,
+    InternalError,
+    RequestTimeout,
+    ServerStopping,
     StoreUnwritable,
     TooLarge,
-    TooSlow,
     Unauthorized,
 )
 from holdfast.schema.api.request_bodies import QueryParameters, RequestBody
@@ -31,8 +31,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")
 
-_ALWAYS: tuple[type[HoldfastError], ...] = (BadRequest, Forbidden, TooSlow, Internal)
-_MUTATIONS: tuple[type[HoldfastError], ...] = (TooLarge, Stopping, StoreUnwritable)
+_ALWAYS: tuple[type[HoldfastError], ...] = (BadRequest, Forbidden, RequestTimeout, InternalError)
+_MUTATIONS: tuple[type[HoldfastError], ...] = (TooLarge, ServerStopping, StoreUnwritable)
 
 
 def describe(endpoints: Sequence[Endpoint], *, version: str) -> dict[str, Any]:

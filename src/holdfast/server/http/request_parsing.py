@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from holdfast.errors import BadRequest, TooLarge
-from holdfast.schema.text_repair import repaired
+from holdfast.schema.base import repair_text
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -160,13 +160,13 @@ def _refuse_constant(name: str) -> object:
 def _repair(value: Any) -> Any:
     match value:
         case str():
-            return repaired(value)
+            return repair_text(value)
         case float() if value.is_integer():
             return int(value)
         case list():
             return [_repair(one) for one in value]
         case dict():
-            return {repaired(name): _repair(one) for name, one in value.items()}
+            return {repair_text(name): _repair(one) for name, one in value.items()}
         case _:
             return value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.errors import Gone, NotFound, Stopping, TooMany
+from holdfast.errors import Gone, NotFound, ServerStopping, TooMany
 from holdfast.schema.api.request_bodies import StreamQuery
 from holdfast.server.http.endpoint import Call, Endpoint
 from holdfast.server.http.event_stream import EventStream
@@ -37,7 +37,7 @@ async def _stream(call: Call[None, StreamQuery], *, workspace_id: str | None) ->
     return EventStream(subscription, redact=parts.redact, on_end=lambda: parts.presence.detach(attachment))
 
 
-_ERRORS = (NotFound, Gone, TooMany, Stopping)
+_ERRORS = (NotFound, Gone, TooMany, ServerStopping)
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/events", all_events, query=StreamQuery, answer=str, kind=STREAM, errors=_ERRORS),

@@ -12,12 +12,12 @@ from msgspec import UNSET
 
 from holdfast.errors import (
     BadRequest,
-    ChildSession,
     Conflict,
     Gone,
     NoModel,
     NotFound,
-    Stopping,
+    ServerStopping,
+    SubagentSession,
     TooMany,
     WorkspaceClosing,
 )
@@ -196,14 +196,14 @@ async def _in_its_workspace(
     """A workspace that was unloaded, or that this server has not opened yet, is opened by who wants something of it."""
     try:
         return await work()
-    except (NotFound, WorkspaceClosing, Stopping) as error:
-        closed = error.error_code in ("workspace_closed", WorkspaceClosing.code, Stopping.code)
+    except (NotFound, WorkspaceClosing, ServerStopping) as error:
+        closed = error.error_code in ("workspace_closed", WorkspaceClosing.code, ServerStopping.code)
         if not closed or parts.life.stopping:
             raise
     await parts.workspaces.open_known(await workspace_id())
     try:
         return await work()
-    except Stopping:
+    except ServerStopping:
         parts.life.refuse_when_stopping()
         raise WorkspaceClosing("the workspace is closing; open it, then try again") from None
 
@@ -250,7 +250,7 @@ def _undo(body: UndoBody, kind: RunKind) -> RunRequest:
 _GIVES = {"run_id": "/run/id", "session_id": "/run/session_id"}
 _Errors: TypeAlias = tuple[type[Any], ...]
 _KNOWN: _Errors = (NotFound, Gone)
-_ACCEPT: _Errors = (*_KNOWN, Conflict, NoModel, WorkspaceClosing, ChildSession, TooMany)
+_ACCEPT: _Errors = (*_KNOWN, Conflict, NoModel, WorkspaceClosing, SubagentSession, TooMany)
 _SESSION = "/v1/sessions/{session_id}"
 _RUN = "/v1/runs/{run_id}"
 

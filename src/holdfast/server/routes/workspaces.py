@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.errors import BadRequest, Gone, NotFound, Stopping
+from holdfast.errors import BadRequest, Gone, NotFound, ServerStopping
 from holdfast.schema.api.request_bodies import (
     EmptyBody,
     FilesQuery,
@@ -113,7 +113,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         status=201,
         also={200: WorkspaceView},
         gives={"workspace_id": "/id"},
-        errors=(BadRequest, NotFound, Stopping),
+        errors=(BadRequest, NotFound, ServerStopping),
     ),
     Endpoint("GET", _WORKSPACE, get_workspace, answer=WorkspaceView, errors=_KNOWN),
     Endpoint("DELETE", _WORKSPACE, close_workspace, body=EmptyBody, answer=WorkspaceView, errors=_KNOWN),

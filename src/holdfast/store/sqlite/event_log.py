@@ -9,14 +9,14 @@ from holdfast.schema.events import KnownDurable, event_kind
 from holdfast.store.protocol import LogPage
 from holdfast.store.public_events import told
 from holdfast.store.sqlite.transaction import Transaction
-from holdfast.store.writes import Logged
+from holdfast.store.writes import LoggedEvent
 
 PRUNE_AT_ONCE = 2000
 """Events removed per transaction, so that commits do not wait long behind pruning."""
 SPAN = 10_000
 
 
-def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[Logged, ...]:
+def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[LoggedEvent, ...]:
     """Gives each event its number and its place in the table."""
     logged = tuple(_logged(tx, event) for event in events)
     tx.sql.executemany(
@@ -29,7 +29,7 @@ def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[Logged, .
     return logged
 
 
-def _logged(tx: Transaction, event: KnownDurable) -> Logged:
+def _logged(tx: Transaction, event: KnownDurable) -> LoggedEvent:
     session_id: str | None = getattr(event, "session_id", None)
     workspace_id: str | None
     root_id: str | None
@@ -40,7 +40,7 @@ def _logged(tx: Transaction, event: KnownDurable) -> Logged:
         workspace_id, root_id = home.workspace_id, home.root_id
     body = encode(told(event, seqs=tx.seqs, deleted=tx.deleted))
     tx.counters.last += 1
-    return Logged(
+    return LoggedEvent(
         number=tx.counters.last,
         workspace_id=workspace_id,
         session_id=session_id,
@@ -118,10 +118,10 @@ def events_after(
         query, {"after": number, "upto": upto, "limit": limit, "workspace": workspace_id, "session": session_id}
     )
     (pruned,) = sql.execute("SELECT pruned FROM log").fetchone()
-    events: list[Logged] = []
+    events: list[LoggedEvent] = []
     size = 0
     for row in rows:
-        events.append(Logged(*row))
+        events.append(LoggedEvent(*row))
         size += len(events[-1].body)
         if len(events) == limit or size >= max_bytes:
             return LogPage(events=tuple(events), passed=events[-1].number, pruned=pruned)

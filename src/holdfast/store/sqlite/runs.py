@@ -12,11 +12,11 @@ from holdfast.errors import Gone, NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.runs import END_STATES, Run, RunState
 from holdfast.store.public_events import bare
-from holdfast.store.records import LaneRow, LaneRows, Page, RunRecord
+from holdfast.store.records import LaneRecord, LaneRow, Page, RunRecord
 from holdfast.store.sqlite import event_log
 from holdfast.store.sqlite.lookup import require_session
 from holdfast.store.sqlite.transaction import Transaction, conflict
-from holdfast.store.writes import EndRun, InsertRun, UpdateRun, run_after
+from holdfast.store.writes import EndRun, InsertRun, UpdateRun, apply_run_write
 
 _run = msgspec.json.Decoder(Run)
 
@@ -35,7 +35,7 @@ def insert(tx: Transaction, write: InsertRun) -> None:
             run.state not in END_STATES,
             tx.first,
             write.body_hash,
-            write.verdict,
+            write.decision,
             write.position,
             write.host_run_id,
             encode(run),
@@ -45,11 +45,11 @@ def insert(tx: Transaction, write: InsertRun) -> None:
 
 
 def update(tx: Transaction, write: UpdateRun) -> None:
-    _write(tx, run_after(_expected(tx, write), write))
+    _write(tx, apply_run_write(_expected(tx, write), write))
 
 
 def end(tx: Transaction, write: EndRun) -> None:
-    _write(tx, run_after(_expected(tx, write), write))
+    _write(tx, apply_run_write(_expected(tx, write), write))
 
 
 def _expected(tx: Transaction, write: UpdateRun | EndRun) -> Run:
@@ -111,7 +111,7 @@ def run_record(sql: sqlite3.Connection, run_id: str) -> RunRecord | None:
         run=_run.decode(row[0]),
         workspace_id=row[1],
         body_hash=row[2],
-        verdict=row[3],
+        decision=row[3],
         position=row[4],
         host_run_id=row[5],
         deleted=bool(row[6]),
@@ -132,14 +132,14 @@ def runs(
     return Page(items=found, at=event_log.last_number(sql), next=found[-1].seq if len(rows) > limit else None)
 
 
-def lane(sql: sqlite3.Connection, session_id: str) -> LaneRows:
+def lane(sql: sqlite3.Connection, session_id: str) -> LaneRecord:
     require_session(sql, session_id)
     *fields, workspace_id = sql.execute(
         "SELECT session_id, next_seq, mark, hold, last_end, lifecycle, workspace_id FROM lanes "
         "JOIN sessions ON sessions.id = session_id WHERE session_id = ?",
         (session_id,),
     ).fetchone()
-    return LaneRows(
+    return LaneRecord(
         lane=LaneRow(*fields),
         runs=unfinished(sql, workspace_id=None, session_id=session_id),
         workspace_id=workspace_id,

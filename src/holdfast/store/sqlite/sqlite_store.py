@@ -17,8 +17,8 @@ from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
-from holdfast.store.protocol import Listener, LogPage
-from holdfast.store.records import CallOutput, FileSnapshot, LaneRows, Page, RunRecord, StoredAnswer
+from holdfast.store.protocol import CommitListener, LogPage
+from holdfast.store.records import CallOutput, FileSnapshot, LaneRecord, Page, RunRecord, StoredResponse
 from holdfast.store.sqlite import approvals, database_file, event_log, messages, runs, sessions, tool_records
 from holdfast.store.sqlite.database_file import Connect, OwnerLock
 from holdfast.store.sqlite.reader_threads import Readers
@@ -67,7 +67,7 @@ class SqliteStore:
         self._lock = lock
         self._connect = connect
         self._loop = loop
-        self._listeners: tuple[Listener, ...] = ()
+        self._listeners: tuple[CommitListener, ...] = ()
         self._log_id, self._last, self._pruned = event_log.identity(connection)
         self._readers = Readers(path, connect=connect)
         self._read = self._readers.read
@@ -81,11 +81,11 @@ class SqliteStore:
         self._writer.submit(BatchJob(batch, future))
         return await future
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: CommitListener) -> Callable[[], None]:
         self._listeners = (*self._listeners, listener)
         return partial(self._stop_telling, listener)
 
-    def _stop_telling(self, listener: Listener) -> None:
+    def _stop_telling(self, listener: CommitListener) -> None:
         self._listeners = tuple(known for known in self._listeners if known is not listener)
 
     def _deliver(self, outcomes: list[tuple[BatchJob, Outcome]]) -> None:
@@ -100,7 +100,7 @@ class SqliteStore:
                     self._tell(listener, outcome)
             settle(job.future, outcome, None)
 
-    def _tell(self, listener: Listener, committed: Committed) -> None:
+    def _tell(self, listener: CommitListener, committed: Committed) -> None:
         try:
             listener(committed.events)
         except Exception as error:  # noqa: BLE001 - the commit stands; a listener's fault is the loop's to report
@@ -125,8 +125,8 @@ class SqliteStore:
             if removed == 0:
                 return total
 
-    async def prune_answers(self, *, before: str) -> int:
-        return await self._chore(partial(tool_records.prune_answers, before=before))
+    async def prune_responses(self, *, before: str) -> int:
+        return await self._chore(partial(tool_records.prune_responses, before=before))
 
     async def backup(self, path: Path) -> None:
         await asyncio.to_thread(self._backup, path)
@@ -241,7 +241,7 @@ class SqliteStore:
     ) -> Page[Run]:
         return await self._read(partial(runs.runs, session_id=session_id, limit=limit, before=before, states=states))
 
-    async def lane(self, session_id: str) -> LaneRows:
+    async def lane(self, session_id: str) -> LaneRecord:
         return await self._read(partial(runs.lane, session_id=session_id))
 
     async def unfinished_runs(
@@ -301,7 +301,7 @@ class SqliteStore:
     async def known_contents(self, hashes: Iterable[str]) -> frozenset[str]:
         return await self._read(partial(tool_records.known_contents, hashes=hashes))
 
-    async def answer(self, key: str) -> StoredAnswer | None:
+    async def stored_response(self, key: str) -> StoredResponse | None:
         return await self._read(partial(tool_records.answer, key=key))
 
     async def usage_stats(self, *, since: str, until: str) -> tuple[UsageRow, ...]:

@@ -11,7 +11,7 @@ from holdfast.errors import NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.sessions import Job, Todo
 from holdfast.schema.usage import ToolRow, Usage, UsageRow
-from holdfast.store.records import CallOutput, FileSnapshot, Page, StoredAnswer
+from holdfast.store.records import CallOutput, FileSnapshot, Page, StoredResponse
 from holdfast.store.sqlite import event_log, sessions
 from holdfast.store.sqlite.transaction import Transaction, conflict
 from holdfast.store.writes import AddToolUse, AddUsage, MoveSnapshot, PutTodos, RecordRead
@@ -87,7 +87,7 @@ def move_snapshot(tx: Transaction, write: MoveSnapshot) -> None:
     tx.sql.execute("UPDATE snapshots SET state = ?, body = ? WHERE id = ?", (moved.state, encode(moved), moved.id))
 
 
-def put_answer(tx: Transaction, answer: StoredAnswer) -> None:
+def put_answer(tx: Transaction, answer: StoredResponse) -> None:
     tx.sql.execute(
         "INSERT INTO answers (key, request_hash, status, body, created_at) VALUES (?, ?, ?, ?, ?)",
         (answer.key, answer.request_hash, answer.status, answer.body, answer.created_at),
@@ -96,7 +96,7 @@ def put_answer(tx: Transaction, answer: StoredAnswer) -> None:
 
 def add_usage(tx: Transaction, write: AddUsage) -> None:
     sessions.add_usage(tx, write.session_id, write.usage)
-    if write.by_child:
+    if write.by_subagent:
         return
     usage = write.usage
     tx.sql.execute(
@@ -129,7 +129,7 @@ def add_tool_use(tx: Transaction, write: AddToolUse) -> None:
     )
 
 
-def prune_answers(sql: sqlite3.Connection, before: str) -> int:
+def prune_responses(sql: sqlite3.Connection, before: str) -> int:
     return sql.execute("DELETE FROM answers WHERE created_at < ?", (before,)).rowcount
 
 
@@ -185,11 +185,11 @@ def known_contents(sql: sqlite3.Connection, hashes: Iterable[str]) -> frozenset[
     return frozenset(row[0] for row in rows)
 
 
-def answer(sql: sqlite3.Connection, key: str) -> StoredAnswer | None:
+def answer(sql: sqlite3.Connection, key: str) -> StoredResponse | None:
     row = sql.execute(
         "SELECT key, request_hash, status, body, created_at FROM answers WHERE key = ?", (key,)
     ).fetchone()
-    return StoredAnswer(*row) if row else None
+    return StoredResponse(*row) if row else None
 
 
 def usage_stats(sql: sqlite3.Connection, *, since: str, until: str) -> tuple[UsageRow, ...]:

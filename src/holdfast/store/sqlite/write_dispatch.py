@@ -57,7 +57,7 @@ def apply(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - one li
             tool_records.put_snapshot(tx, write.snapshot)
         case w.MoveSnapshot():
             tool_records.move_snapshot(tx, write)
-        case w.PutAnswer():
+        case w.PutResponse():
             tool_records.put_answer(tx, write.answer)
         case _:
             assert_never(write)

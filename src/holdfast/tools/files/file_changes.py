@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Subject
-from holdfast.schema.text_repair import repaired
+from holdfast.schema.base import repair_text
 from holdfast.tasks import finish_before_cancel
 from holdfast.tools.files import tool_paths
 from holdfast.tools.files.file_content import ABSENT, MAX_FILE_BYTES, content_hash, read_file
@@ -176,7 +176,7 @@ def cleaned_errors(context: ToolContext) -> Iterator[None]:
 
 def clean_text(context: ToolContext, text: str) -> str:
     """A text as it may leave a tool: encodable, and without secrets."""
-    return context.redact(repaired(text))
+    return context.redact(repair_text(text))
 
 
 def _change(one: FileDraft) -> FileChange:
