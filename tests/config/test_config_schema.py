@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.config import Locations, load_config
+from holdfast.config import load_config
 from holdfast.config.config_schema import config_schema, reference, reference_table
-from holdfast.config.setting_decoder import decode
+from holdfast.config.setting_validation import decode
+from holdfast.locations import Locations
 
 _DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 _BEGIN, _END = "<!-- generated: keys -->\n", "<!-- end of generated -->"

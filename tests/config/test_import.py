@@ -22,7 +22,8 @@ def test_loading_a_configuration_imports_nothing_heavy() -> None:
     program = (
         "import json, os, sys\n"
         "before = set(sys.modules)\n"
-        "from holdfast.config import Catalogue, Locations, load_config\n"
+        "from holdfast.config import Catalogue, load_config\n"
+        "from holdfast.locations import Locations\n"
         "config = load_config(Locations.from_env(os.environ), env=os.environ)\n"
         "Catalogue(config.settings, env={'ANTHROPIC_API_KEY': 'x'}).large()\n"
         "print(json.dumps(sorted(set(sys.modules) - before)))"

@@ -19,9 +19,9 @@ from holdfast.config import (
 )
 from holdfast.config.provider_catalogue import CatalogueProvider
 from holdfast.config.secrets import configured_secrets, secret_variables
-from holdfast.config.setting_decoder import decode
+from holdfast.config.setting_types import Secret, Url
+from holdfast.config.setting_validation import decode
 from holdfast.config.toml_document import parse_toml
-from holdfast.config.value_types import Secret, Url
 from holdfast.errors import NoModel
 
 KEY = {"ANTHROPIC_API_KEY": "sk-planted-0123456789"}

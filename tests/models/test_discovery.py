@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.config.provider_catalogue import CatalogueModel
-from holdfast.config.value_types import Secret
+from holdfast.config.setting_types import Secret
 from holdfast.errors import ModelError, ModelMalformed
 from holdfast.models.discovery import discover, discover_all, read_models
 from holdfast.models.http_transport import HttpTransport

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.value_types import Secret
+from holdfast.config.setting_types import Secret
 from holdfast.errors import (
     ModelAuth,
     ModelContext,

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.config.model_catalogue import Catalogue, resolve_model
 from holdfast.config.secrets import Keyring, SecretStore
+from holdfast.config.setting_types import Headers, KeySource, Url
 from holdfast.config.settings import LongPrice, ModelSettings, PriceSettings, ProviderSettings, Settings
-from holdfast.config.value_types import Headers, KeySource, Url
 from holdfast.errors import ModelAuth
 from holdfast.models.model_factory import ModelFactory, info_of, wire_named
 from holdfast.models.model_script import ModelScript, ScriptedText, ScriptRule

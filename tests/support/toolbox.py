@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import Settings
-from holdfast.config.setting_decoder import decode
+from holdfast.config.setting_validation import decode
 from holdfast.schema.approvals import QuestionItem
 from holdfast.schema.runs import Outcome
 from holdfast.schema.sessions import Job, Todo

@@ -15,16 +15,14 @@ Reading and writing files blocks; code on the event loop calls it in a thread. `
 imported here, because few commands need them.
 """
 
-from holdfast.config.config_loader import Config, load_config, plain
+from holdfast.config.config_layers import Config, Origin, load_config, plain, project_files
 from holdfast.config.model_catalogue import ActiveProvider, Catalogue, ResolvedModel, resolve_model, search_key
 from holdfast.config.provider_catalogue import PROVIDERS, CatalogueModel, CataloguePrice, CatalogueProvider
 from holdfast.config.redaction import Redactor, StreamRedactor
 from holdfast.config.secrets import Keyring, SecretStore, configured_secrets, find_source, secret_variables
-from holdfast.config.setting_layers import Origin, project_files
+from holdfast.config.setting_types import Duration, KeySource, Secret, format_duration, parse_duration
 from holdfast.config.settings import Settings
 from holdfast.config.trust import TrustStore
-from holdfast.config.value_types import Duration, KeySource, Secret, format_duration, parse_duration
-from holdfast.locations import Locations
 
 __all__ = [
     "PROVIDERS",
@@ -37,7 +35,6 @@ __all__ = [
     "Duration",
     "KeySource",
     "Keyring",
-    "Locations",
     "Origin",
     "Redactor",
     "ResolvedModel",

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config.config_files import exclusive, problem_with, read_text, write_bytes
-from holdfast.config.config_loader import join, raise_problems
-from holdfast.config.setting_checks import check_layer
-from holdfast.config.setting_decoder import decode
-from holdfast.config.setting_layers import Layer, LayerKind, checked_key, layer_from_text
+from holdfast.config.config_layers import Layer, LayerKind, check_layer, checked_key, join, layer_from_text, nested
+from holdfast.config.setting_validation import decode
 from holdfast.config.settings import Settings
 from holdfast.config.toml_document import KeyPath, TomlError, format_key, parse_toml
 
@@ -28,8 +26,7 @@ def edit_config(path: Path, changes: Mapping[str, Any], *, kind: LayerKind = "us
         edited = _edited(text, edits, path=path)
         layer = Layer(kind, str(path), layer_from_text(edited, kind=kind, path=path).data)
         if kind == "project":
-            problems, _ = check_layer(layer, user=Settings())
-            raise_problems(problems, [layer])
+            check_layer(layer, user=Settings())
         else:
             join([layer])
         if edited != text:
@@ -45,10 +42,7 @@ def value_from_text(key: str, text: str) -> Any:
     except TomlError:
         pass
     for value in candidates:
-        data: Any = value
-        for part in reversed(path):
-            data = {part: data}
-        if not decode(data)[1]:
+        if not decode(nested(path, value))[1]:
             return value
     return candidates[-1]
 

@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from holdfast.config.config_loader import plain
-from holdfast.config.setting_decoder import SettingField, fields_of, is_table, table_in
+from holdfast.config.config_layers import plain
+from holdfast.config.setting_types import Duration, KeySource, Leaf, Url
+from holdfast.config.setting_validation import SettingField, fields_of, is_table, table_in
 from holdfast.config.settings import Settings, Table
 from holdfast.config.toml_document import KeyPath, format_key
-from holdfast.config.value_types import Duration, KeySource, Leaf, Url
 
 
 class SettingRow(msgspec.Struct, frozen=True):

@@ -20,8 +20,8 @@ from holdfast.config.provider_catalogue import (
     CatalogueProvider,
 )
 from holdfast.config.secrets import find_source
+from holdfast.config.setting_types import Headers, KeySource, Url
 from holdfast.config.settings import ModelSettings, PriceSettings, ProviderSettings, Settings, Wire
-from holdfast.config.value_types import Headers, KeySource, Url
 from holdfast.errors import NoModel
 
 _MAX_NAMED = 12

@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from holdfast.config.value_types import Secret
+from holdfast.config.setting_types import Secret
 
 MARK = "[redacted]"
 MIN_LENGTH = 8

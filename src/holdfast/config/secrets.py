@@ -16,12 +16,11 @@ import msgspec
 from holdfast.config.config_files import READABLE_BY_OTHERS, exclusive, problem_with, read_bytes, write_bytes
 from holdfast.config.provider_catalogue import PROVIDERS, SEARCH_VARIABLES
 from holdfast.config.redaction import Redactor
+from holdfast.config.setting_types import KeySource, Secret, is_name
 from holdfast.config.settings import Settings
 from holdfast.config.toml_document import KeyPath
-from holdfast.config.value_types import KeySource, Secret
 from holdfast.errors import ConfigError, ModelAuth
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _MAX_KEY_BYTES = 1 << 16
 
 
@@ -41,7 +40,7 @@ class SecretStore:
 
     def put(self, name: str, key: Secret) -> None:
         """Store a provider's key; replaces an earlier one."""
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             raise ConfigError(f"{name!r} is not a valid provider name; use letters, digits, '.', '_' and '-'")
         try:
             text = clean_key(key.reveal())

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from holdfast.config.value_types import Duration, Headers, KeySource, ProxyUrl, Url, Variables
+from holdfast.config.setting_types import Duration, Headers, KeySource, ProxyUrl, Url, Variables
 from holdfast.schema.runs import Mode
 
 ConfigWire = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.config.provider_catalogue import CatalogueModel
-from holdfast.config.value_types import Secret
+from holdfast.config.setting_types import Secret
 from holdfast.errors import ModelError, ModelMalformed
 from holdfast.models.http_transport import HttpTransport
 from holdfast.models.provider_address import provider_address

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.config.redaction import Redactor
-from holdfast.config.value_types import Headers, Secret
+from holdfast.config.setting_types import Headers, Secret
 from holdfast.errors import ModelAuth, ModelMalformed
 from holdfast.models import error_mapping
 from holdfast.models.http_transport import HttpTransport, ProviderResponse

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.config import ActiveProvider, Catalogue, Config, ResolvedModel, Secret, SecretStore
 from holdfast.config.config_edit import edit_config
-from holdfast.config.config_loader import load_config
+from holdfast.config.config_layers import load_config
 from holdfast.errors import BadRequest, ModelError, NotFound
 from holdfast.models.discovery import discover_all
 from holdfast.models.http_transport import HttpTransport

@@ -1,4 +1,4 @@
-"""What a project's own file may and may not do, also after it is trusted."""
+"""What a project's own file may not set, also after its directory is trusted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config import Catalogue, Config, Locations, load_config, project_files
+from holdfast.config import Catalogue, Config, load_config
 from holdfast.errors import ConfigError
+from holdfast.locations import Locations
 
 PLANTED = "sk-planted-0123456789abcdef"
 
@@ -113,22 +114,3 @@ def test_a_project_may_configure_its_own_provider_in_several_files(locations: Lo
     (inner / ".holdfast" / "config.toml").write_text("providers.t.base_url = 'http://127.0.0.1:2'")
     config = load_config(locations, env={}, workspace=inner, trusted=lambda directory: True)
     assert config.settings.providers["t"].base_url == "http://127.0.0.1:2"
-
-
-def test_project_files_are_found_through_a_link_and_below_a_git_file(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    (root / "a" / "b").mkdir(parents=True)
-    (root / ".git").write_text("gitdir: elsewhere")
-    (root / ".holdfast").mkdir()
-    (root / ".holdfast" / "config.toml").touch()
-    (tmp_path / "link").symlink_to(root / "a")
-    assert project_files(tmp_path / "link" / "b") == (root / ".holdfast" / "config.toml",)
-
-
-def test_project_files_come_from_the_root_down(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    places = [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
-    for place in places:
-        (place / ".holdfast").mkdir(parents=True)
-        (place / ".holdfast" / "config.toml").touch()
-    assert project_files(places[-1]) == tuple(place / ".holdfast" / "config.toml" for place in places)

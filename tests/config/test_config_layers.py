@@ -1,4 +1,4 @@
-"""Layers: who wins, where a value came from, and what is said of a mistake."""
+"""Which layer wins, where a value came from, and how problems are reported."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.config import Config, Locations, load_config
-from holdfast.config.config_loader import merge
-from holdfast.config.setting_layers import Origin
+from holdfast.config import Config, load_config, project_files
+from holdfast.config.config_layers import Origin, merge
 from holdfast.errors import ConfigError
+from holdfast.locations import Locations
 
 PLANTED = "sk-planted-0123456789abcdef"
 
@@ -188,6 +188,10 @@ def test_files_override_the_common_proxy_and_certificate_variables(locations: Lo
         ("[tui]\nzzz = 3", ":2: tui.zzz: unknown key 'zzz'; known here: theme, keys"),
         ("[limits]\nmax_steps = 'x'", ":2: limits.max_steps: expected a whole number, got text"),
         ("[limits]\nmax_steps = 0", ":2: limits.max_steps: expected at least 1, got 0"),
+        ("[limits]\nmax_steps = 1.5", ":2: limits.max_steps: expected a whole number, got a number"),
+        ("[limits]\nmax_steps = true", ":2: limits.max_steps: expected a whole number, got true or false"),
+        (f"[limits]\nmax_cost = 1{'0' * 400}", ":2: limits.max_cost: the number is out of range"),
+        ("[limits]\nagent_depth = -1", ":2: limits.agent_depth: expected at least 0, got -1"),
         ("[limits]\nmax_cost = nan", ":2: limits.max_cost: expected a finite number"),
         ("[limits]\nmax_cost = -1", ":2: limits.max_cost: expected at least 0, got -1"),
         ("limits = 3", ":1: limits: expected a table, got a whole number"),
@@ -341,3 +345,22 @@ def test_get_returns_a_value_by_its_key(locations: Locations) -> None:
         config.get("limits.nothing")
     with pytest.raises(ConfigError, match="is not set"):
         config.get("limits.max_steps.more")
+
+
+def test_project_files_are_found_through_a_link_and_below_a_git_file(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / ".git").write_text("gitdir: elsewhere")
+    (root / ".holdfast").mkdir()
+    (root / ".holdfast" / "config.toml").touch()
+    (tmp_path / "link").symlink_to(root / "a")
+    assert project_files(tmp_path / "link" / "b") == (root / ".holdfast" / "config.toml",)
+
+
+def test_project_files_come_from_the_root_down(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    directories = [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    for directory in directories:
+        (directory / ".holdfast").mkdir(parents=True)
+        (directory / ".holdfast" / "config.toml").touch()
+    assert project_files(directories[-1]) == tuple(directory / ".holdfast" / "config.toml" for directory in directories)

@@ -16,6 +16,7 @@ _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(?:\d{1,12}(?:\.\d{1,3})?(?:ms|[smhd]))+", re.ASCII)
 _AMOUNT = re.compile(r"([\d.]+)(ms|[smhd])", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _MAX_DURATION = 100 * 365 * 86_400
 
@@ -251,6 +252,11 @@ def expand_variables(values: Mapping[str, str], env: Mapping[str, str]) -> dict[
         elif found := env.get(value.removeprefix("env:")):
             expanded[name] = found
     return expanded
+
+
+def is_name(text: str) -> bool:
+    """Whether a provider, an agent or a server may have this name."""
+    return _NAME.fullmatch(text) is not None
 
 
 def type_name(value: object) -> str:

@@ -13,13 +13,13 @@ from holdfast.config import (
     Catalogue,
     Config,
     Keyring,
-    Locations,
     Secret,
     SecretStore,
     load_config,
     plain,
 )
 from holdfast.errors import HoldfastError
+from holdfast.locations import Locations
 
 PLANTED = "sk-planted-0123456789abcdef"
 EVERYWHERE = f"""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.config.value_types import (
+from holdfast.config.setting_types import (
     Duration,
     Headers,
     KeySource,
