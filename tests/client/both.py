@@ -8,12 +8,12 @@ import pytest
 
 from holdfast.client.async_client import AsyncClient
 from holdfast.client.server_address import ServerAddress
-from holdfast.client.sync_client import EventStream, SyncClient
+from holdfast.client.sync_client import SyncClient, SyncEventStream
 from holdfast.schema.events import Event
 
 
 class ThreadedStream:
-    def __init__(self, stream: EventStream) -> None:
+    def __init__(self, stream: SyncEventStream) -> None:
         self._stream = stream
 
     def __aiter__(self) -> AsyncIterator[Event]:

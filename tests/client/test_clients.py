@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import __version__
-from holdfast.client.api_call import api_call
+from holdfast.client.endpoints import api_call
 from holdfast.errors import Conflict, NoAnswer, NotFound, NotHoldfast, ServerStopping, Unauthorized, Unreachable
 from holdfast.schema.api.response_bodies import Health, PageView
 from holdfast.schema.base import to_builtins
@@ -58,9 +58,10 @@ async def test_each_request_names_the_client_and_brings_its_token(open_client: O
 async def test_any_route_can_be_asked_with_the_type_of_its_answer(open_client: Open) -> None:
     with Stub(one_after_another(answer({"a": 1}), answer(b"", status=204), answer(b"plain"))) as stub:
         client = open_client(stub.address)
-        assert await client.request("PUT", "/v1/x", {"key": None}, dict[str, int], query={"q": "a b"}) == {"a": 1}
-        assert await client.request("DELETE", "/v1/x", None, NoneType) is None
-        assert await client.send_raw(api_call("GET", "/v1/x", answer=NoneType)) == b"plain"
+        put = api_call("PUT", "/v1/x", {"key": None}, returns=dict[str, int], query={"q": "a b"})
+        assert await client.send(put) == {"a": 1}
+        assert await client.send(api_call("DELETE", "/v1/x", returns=NoneType)) is None
+        assert await client.call_output("call_1") == "plain"
         await client.aclose()
     assert stub.requests[0].target == "/v1/x?q=a%20b"
     assert stub.requests[0].json == {"key": None}
@@ -119,7 +120,7 @@ async def test_a_connection_that_was_kept_for_too_long_is_replaced(open_client: 
         return [*answer(HEALTH), *([Cut()] if request.connection == 1 else [])]
 
     with Stub(respond) as stub:
-        client = open_client(stub.address, patience=5.0)
+        client = open_client(stub.address, retry_seconds=5.0)
         for _ in range(3):
             assert await client.health() == HEALTH
         await client.aclose()
@@ -130,7 +131,7 @@ async def test_a_connection_that_was_kept_for_too_long_is_replaced(open_client: 
 async def test_patience_ends_and_says_what_is_wrong(open_client: Open) -> None:
     with Stub(lambda request: []) as stub:
         address = stub.address
-    client = open_client(address, patience=0.05)
+    client = open_client(address, retry_seconds=0.05)
     with pytest.raises(Unreachable, match="cannot connect to http://127"):
         await client.health()
     await client.aclose()
@@ -140,7 +141,7 @@ async def test_patience_ends_and_says_what_is_wrong(open_client: Open) -> None:
 async def test_a_server_that_does_not_answer_is_given_up(open_client: Open) -> None:
     go_on = threading.Event()
     with Stub(lambda request: [Wait(go_on), *answer(HEALTH)]) as stub:
-        client = open_client(stub.address, answer_seconds=0.05)
+        client = open_client(stub.address, response_seconds=0.05)
         with pytest.raises(NoAnswer, match="has not answered in time"):
             await client.health()
         go_on.set()

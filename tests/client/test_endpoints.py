@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.client import endpoints
-from holdfast.client.api_call import ApiCall, api_path, with_query
+from holdfast.client.endpoints import ApiCall, api_path, with_query
 from holdfast.errors import BadRequest
 from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.messages import File

@@ -35,9 +35,9 @@ def test_importing_a_client_loads_nothing_heavy(module: str) -> None:
 def test_the_package_hands_out_each_of_its_parts_and_nothing_else() -> None:
     import holdfast.client as face
     from holdfast.client.async_client import AsyncClient
-    from holdfast.client.local_server import open_sync
+    from holdfast.client.local_server import open_sync_client
 
     assert face.AsyncClient is AsyncClient
-    assert face.open_sync is open_sync
+    assert face.open_sync_client is open_sync_client
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         _ = face.Nonsense  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import __version__
-from holdfast.client.local_server import LocalServer, is_alive, open_client, open_sync, what_became_of
+from holdfast.client.local_server import LocalServer, diagnose_socket, is_alive, open_async_client, open_sync_client
 from holdfast.client.server_address import ServerAddress
 from holdfast.errors import ConfigError, NoAnswer, ServerStopping, StartFailed
 from holdfast.ids import build_id
@@ -209,24 +209,24 @@ def test_a_server_that_hangs_is_named_instead_of_started_over(place: Place, monk
 def test_a_named_server_is_used_as_it_is(place: Place) -> None:
     with Stub(lambda request: error(503, "stopping")) as stub:
         env = {"HOLDFAST_SERVER": str(stub.address), "HOLDFAST_TOKEN": "t0ken"}
-        with open_sync(env, name="test") as client:
+        with open_sync_client(env, name="test") as client:
             assert client.address == stub.address
             assert stub.requests == []
             with pytest.raises(Exception, match="no"):
                 client.server()
     assert stub.requests[0].headers["authorization"] == "Bearer t0ken"
     with pytest.raises(ConfigError, match="HOLDFAST_SERVER must be"):
-        open_sync({"HOLDFAST_SERVER": "localhost:80"}, name="test")
+        open_sync_client({"HOLDFAST_SERVER": "localhost:80"}, name="test")
 
 
 def test_a_token_that_cannot_be_sent_is_refused(place: Place) -> None:
     with pytest.raises(ConfigError, match="check HOLDFAST_TOKEN"):
-        open_sync({"HOLDFAST_SERVER": "http://127.0.0.1:1", "HOLDFAST_TOKEN": "a\nb"}, name="test")
+        open_sync_client({"HOLDFAST_SERVER": "http://127.0.0.1:1", "HOLDFAST_TOKEN": "a\nb"}, name="test")
 
 
 @pytest.fixture
 def faked(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
-    """`open_sync` and `open_client` start the stand-in."""
+    """`open_sync_client` and `open_async_client` start the stand-in."""
     make = LocalServer.__init__
 
     def init(self: LocalServer, locations: Locations, **options: object) -> None:
@@ -241,7 +241,7 @@ async def test_both_clients_open_the_local_server_and_bring_it_back(
     place: Place, faked: Callable[[], list[int]]
 ) -> None:
     env = {"HOLDFAST_HOME": str(place.locations.config_dir.parent), "HOLDFAST_TOKEN": "unused"}
-    async with await open_client(env, name="test") as client:
+    async with await open_async_client(env, name="test") as client:
         assert client.address == ServerAddress(path=str(place.locations.socket))
         assert (await client.health()).status == "ok"
         (pid,) = faked()
@@ -249,14 +249,14 @@ async def test_both_clients_open_the_local_server_and_bring_it_back(
         os.waitpid(pid, 0)
         assert (await client.health()).status == "ok"
         assert len(faked()) == 2
-    with await asyncio.to_thread(open_sync, env, name="test") as second:
+    with await asyncio.to_thread(open_sync_client, env, name="test") as second:
         assert (await asyncio.to_thread(second.health)).status == "ok"
     assert len(faked()) == 2
 
 
 def test_a_client_that_may_not_start_a_server_does_not(place: Place, faked: Callable[[], list[int]]) -> None:
     env = {"HOLDFAST_HOME": str(place.locations.config_dir.parent)}
-    with open_sync(env, name="test", start=False) as client:
+    with open_sync_client(env, name="test", start=False) as client:
         assert client.address == ServerAddress(path=str(place.locations.socket))
     assert faked() == []
 
@@ -283,7 +283,7 @@ def _left_behind(path: Path) -> None:
 
 def test_a_socket_that_accepts_connections_has_a_server(home: Path) -> None:
     with Stub(lambda request: [], path=home / "s"):
-        assert what_became_of(str(home / "s"), None) == "listens"
+        assert diagnose_socket(str(home / "s"), None) == "listens"
 
 
 def test_a_socket_that_was_left_behind_means_a_crash(home: Path) -> None:
@@ -291,15 +291,15 @@ def test_a_socket_that_was_left_behind_means_a_crash(home: Path) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     assert not is_alive(ended.pid)
-    assert what_became_of(str(home / "s"), ended.pid) == "died"
-    assert what_became_of(str(home / "s"), None) == "died"
+    assert diagnose_socket(str(home / "s"), ended.pid) == "died"
+    assert diagnose_socket(str(home / "s"), None) == "died"
 
 
 def test_a_process_that_is_still_stopping_is_waited_for(home: Path) -> None:
     path = home / "s"
     _left_behind(path)
     found: list[str] = []
-    thread = threading.Thread(target=lambda: found.append(what_became_of(str(path), os.getpid())))
+    thread = threading.Thread(target=lambda: found.append(diagnose_socket(str(path), os.getpid())))
     thread.start()
     path.unlink()
     thread.join()

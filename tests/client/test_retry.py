@@ -25,9 +25,9 @@ class Clock:
 
 
 def call_retry(
-    *, patience: float = 10.0, can_revive: bool = False, leave_stopped: bool = False, clock: Clock | None = None
+    *, retry_seconds: float = 10.0, can_revive: bool = False, leave_stopped: bool = False, clock: Clock | None = None
 ) -> CallRetry:
-    budget = RetryBudget(patience, clock=clock or Clock())
+    budget = RetryBudget(retry_seconds, clock=clock or Clock())
     return CallRetry(budget, can_revive=can_revive, leave_stopped=leave_stopped)
 
 
@@ -55,7 +55,7 @@ def test_a_budget_without_a_limit_never_ends_and_its_waits_stop_growing() -> Non
 
 def test_a_budget_of_nothing_raises_the_first_error() -> None:
     with pytest.raises(Unreachable):
-        call_retry(patience=0.0).after_loss(LOST)
+        call_retry(retry_seconds=0.0).after_loss(LOST)
 
 
 @pytest.mark.parametrize("can_revive", [True, False])
@@ -69,7 +69,7 @@ def test_a_lost_answer_is_asked_for_again_and_the_server_revived_where_possible(
 
 
 def test_a_stale_connection_is_replaced_at_once_and_costs_no_patience() -> None:
-    retry = call_retry(patience=0.0, can_revive=True)
+    retry = call_retry(retry_seconds=0.0, can_revive=True)
     assert retry.after_loss(LOST, reused=True) == Retry()
 
 
@@ -96,7 +96,7 @@ def test_a_stopping_server_is_replaced_unless_it_shall_stay_stopped(can_revive: 
 
 def test_losses_and_refusals_share_one_budget() -> None:
     clock = Clock()
-    retry = call_retry(patience=5.0, can_revive=True, clock=clock)
+    retry = call_retry(retry_seconds=5.0, can_revive=True, clock=clock)
     retry.after_loss(LOST)
     clock.now = 5.0
     with pytest.raises(ServerStopping):

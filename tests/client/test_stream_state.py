@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.client.retry import Retry, RetryBudget
-from holdfast.client.stream_state import ReconnectRules, StreamBroken, StreamState
+from holdfast.client.retry import ReconnectRules, Retry, RetryBudget, StreamBroken
+from holdfast.client.stream_state import StreamState
 from holdfast.client.transcript import Transcript
 from holdfast.errors import (
     ClientError,

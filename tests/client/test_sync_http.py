@@ -133,7 +133,7 @@ def test_an_interrupted_exchange_closes_its_connection(monkeypatch: pytest.Monke
         def interrupted(head: ResponseHead) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(connection, "pieces", interrupted)
+        monkeypatch.setattr(connection, "chunks", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ask(connection)
         assert not connection.is_open

@@ -86,7 +86,7 @@ async def join(tmp_path: Path) -> AsyncIterator[Join]:
     players: list[Player] = []
 
     def join(server: Server, name: str = "someone", *, address: ServerAddress | None = None) -> Player:
-        client = AsyncClient(address or server.address, token=server.token, name=name, patience=30.0)
+        client = AsyncClient(address or server.address, token=server.token, name=name, retry_seconds=30.0)
         players.append(Player(client, work))
         return players[-1]
 

@@ -80,7 +80,7 @@ class ServerProcess(Server):
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self.env
             )
         until = time.monotonic() + _START_SECONDS
-        with SyncClient(self.address, patience=0.0) as client:
+        with SyncClient(self.address, retry_seconds=0.0) as client:
             while True:
                 try:
                     client.health()
@@ -107,7 +107,7 @@ class ServerProcess(Server):
         """Nothing of it is left, also none that clients started in its home."""
         if self._process is not None and self._process.poll() is None:
             self._end(signal.SIGKILL)
-        with SyncClient(self.address, patience=0.0) as client, suppress(Unreachable):
+        with SyncClient(self.address, retry_seconds=0.0) as client, suppress(Unreachable):
             client.stop_server(if_idle=False)
 
     def memory(self) -> int:

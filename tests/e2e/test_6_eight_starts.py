@@ -14,9 +14,9 @@ from tests.e2e.server import ServerProcess
 
 _FIND = """
 import os, sys
-from holdfast.client import open_sync
+from holdfast.client import open_sync_client
 sys.stdin.readline()
-with open_sync(os.environ, name="starter") as client:
+with open_sync_client(os.environ, name="starter") as client:
     print(client.server().pid)
 """
 
@@ -43,7 +43,7 @@ async def test_eight_processes_that_start_at_once_find_one_server(own_server: Se
 
 def _stop(server: ServerProcess) -> None:
     """It is nobody's child, so only its silence tells that it is gone."""
-    with SyncClient(server.address, patience=0.0) as client:
+    with SyncClient(server.address, retry_seconds=0.0) as client:
         client.stop_server(if_idle=True)
         while _answers(client):
             pass
@@ -69,12 +69,12 @@ async def test_a_second_server_leaves_the_first_alone_and_says_why(own_server: S
     said, _ = await second.communicate()
     assert second.returncode == 75
     assert b"Traceback" not in said
-    with SyncClient(own_server.address, patience=0.0) as client:
+    with SyncClient(own_server.address, retry_seconds=0.0) as client:
         assert (await asyncio.to_thread(client.server)).pid == own_server.pid
 
 
 def _pid(server: ServerProcess) -> int:
-    with SyncClient(server.address, patience=0.0) as client:
+    with SyncClient(server.address, retry_seconds=0.0) as client:
         return client.server().pid
 
 

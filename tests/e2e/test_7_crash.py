@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.client import open_client
+from holdfast.client import open_async_client
 from holdfast.schema.events import RunFinished
 from holdfast.schema.messages import Finish, text_of
 from holdfast.testing import Answer, Hang, Say, text
@@ -53,7 +53,7 @@ async def test_a_client_that_found_its_server_brings_it_back_after_a_crash(
     own_server: ServerProcess, own_provider: Provider, join: Join
 ) -> None:
     prompt = own_provider.tell("revive", Answer(pieces=(Say("half"), Hang())))
-    async with await open_client(own_server.env, name="keeper") as client:
+    async with await open_async_client(own_server.env, name="keeper") as client:
         player = Player(client, join(own_server).directory)
         session = await player.session()
         async with player.watching(session.id) as watch:

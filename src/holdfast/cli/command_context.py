@@ -8,7 +8,7 @@ from typing import Self
 
 from holdfast.cli.error_messages import Problem
 from holdfast.cli.exit_status import Exit
-from holdfast.client.local_server import open_sync
+from holdfast.client.local_server import open_sync_client
 from holdfast.client.sync_client import SyncClient
 from holdfast.schema.sessions import Session, WorkspaceView
 
@@ -18,7 +18,7 @@ class CommandContext:
 
     def __init__(self, *, start: bool = True) -> None:
         self._start = start
-        self.client: SyncClient = open_sync(os.environ, name="cli", start=start)
+        self.client: SyncClient = open_sync_client(os.environ, name="cli", start=start)
         self._workspace: WorkspaceView | None = None
 
     @property
@@ -48,7 +48,7 @@ class CommandContext:
     def reopen(self) -> None:
         """After a server that said that it stops: the next one."""
         self.client.close()
-        self.client = open_sync(os.environ, name="cli", start=self._start)
+        self.client = open_sync_client(os.environ, name="cli", start=self._start)
         self._workspace = None
 
     def close(self) -> None:

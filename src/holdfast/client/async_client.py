@@ -1,27 +1,27 @@
-"""The asynchronous client, for interfaces that run on an event loop. The HTTP library is loaded with the first call.
+"""The asynchronous client, on pooled HTTP connections, for interfaces with an event loop.
 
-Everything that decides is shared with the synchronous client: the calls, how responses are read, and the rules for
-trying again. A lost answer is asked for again with the same key, so that nothing is done twice.
+It adds only I/O: the calls, the decoding and the retry rules are shared with the synchronous client. The first call
+imports the HTTP library. Its exceptions become our errors.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast.client import endpoints
-from holdfast.client.api_call import ApiCall, Method, QueryValue, api_call
-from holdfast.client.async_http import HttpPool, body_of
-from holdfast.client.base_client import BaseClient, OnLost, Revive
+from holdfast.client.base_client import BaseClient, OnLost
+from holdfast.client.endpoints import ApiCall
 from holdfast.client.response_decoding import read_error
-from holdfast.client.retry import LongPoll, Retry
+from holdfast.client.retry import LongPoll, Retry, StreamBroken
 from holdfast.client.server_address import ServerAddress
-from holdfast.client.stream_state import StreamBroken, StreamState
+from holdfast.client.stream_state import StreamState
+from holdfast.client.sync_http import CONNECT_SECONDS, peer_pid
 from holdfast.client.transcript import Transcript
-from holdfast.errors import HoldfastError, Unreachable
+from holdfast.errors import ClientError, HoldfastError, NoAnswer, Unreachable
 from holdfast.schema.events import Event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Run
@@ -29,139 +29,33 @@ from holdfast.schema.runs import END_STATES, Run
 if TYPE_CHECKING:
     import httpx2
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
-
-class _EndpointMethod(Generic[P, T]):
-    """A method that sends the call which ``make`` builds from its arguments."""
-
-    def __init__(self, make: Callable[P, ApiCall[T]]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
-
-    @overload
-    def __get__(self, client: None, owner: type[AsyncClient]) -> Self: ...
-    @overload
-    def __get__(self, client: AsyncClient, owner: type[AsyncClient]) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(
-        self, client: AsyncClient | None, owner: type[AsyncClient]
-    ) -> Self | Callable[P, Coroutine[Any, Any, T]]:
-        if client is None:
-            return self
-
-        def send(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-            return client.send(self._make(*args, **kwargs))
-
-        return send
+_KEEP_ALIVE_SECONDS = 60.0
 
 
 class AsyncClient(BaseClient):
-    """Talks to one server. Close it with `aclose`, or use it in an ``async with``."""
+    """Connects to one server. Close it with `aclose`, or use it in an ``async with`` block."""
 
-    def __init__(
-        self,
-        address: ServerAddress,
-        *,
-        token: str | None = None,
-        name: str = "client",
-        patience: float = 10.0,
-        answer_seconds: float = 30.0,
-        revive: Revive | None = None,
-    ) -> None:
-        """``patience``: seconds for which a lost connection is tried again; ``revive`` brings the server back."""
-        super().__init__(
-            address, token=token, name=name, patience=patience, answer_seconds=answer_seconds, revive=revive
-        )
-        self._pool = HttpPool(address, headers=self._headers)
-
-    health = _EndpointMethod(endpoints.health)
-    server = _EndpointMethod(endpoints.server)
-    stop_server = _EndpointMethod(endpoints.stop_server)
-    backup = _EndpointMethod(endpoints.backup)
-    open_workspace = _EndpointMethod(endpoints.open_workspace)
-    workspaces = _EndpointMethod(endpoints.workspaces)
-    workspace = _EndpointMethod(endpoints.workspace)
-    close_workspace = _EndpointMethod(endpoints.close_workspace)
-    trust = _EndpointMethod(endpoints.trust)
-    create_session = _EndpointMethod(endpoints.create_session)
-    sessions = _EndpointMethod(endpoints.sessions)
-    session = _EndpointMethod(endpoints.session)
-    change_session = _EndpointMethod(endpoints.change_session)
-    delete_session = _EndpointMethod(endpoints.delete_session)
-    messages = _EndpointMethod(endpoints.messages)
-    changes = _EndpointMethod(endpoints.changes)
-    start_run = _EndpointMethod(endpoints.start_run)
-    start_session = _EndpointMethod(endpoints.start_session)
-    runs = _EndpointMethod(endpoints.runs)
-    get_run = _EndpointMethod(endpoints.run)
-    change_run = _EndpointMethod(endpoints.change_run)
-    cancel_run = _EndpointMethod(endpoints.cancel_run)
-    cancel_session = _EndpointMethod(endpoints.cancel_session)
-    pause = _EndpointMethod(endpoints.pause)
-    resume = _EndpointMethod(endpoints.resume)
-    shell = _EndpointMethod(endpoints.shell)
-    compact = _EndpointMethod(endpoints.compact)
-    undo = _EndpointMethod(endpoints.undo)
-    redo = _EndpointMethod(endpoints.redo)
-    fork = _EndpointMethod(endpoints.fork)
-    approvals = _EndpointMethod(endpoints.approvals)
-    approval = _EndpointMethod(endpoints.approval)
-    answer_approval = _EndpointMethod(endpoints.answer_approval)
-    questions = _EndpointMethod(endpoints.questions)
-    question = _EndpointMethod(endpoints.question)
-    answer_question = _EndpointMethod(endpoints.answer_question)
-    jobs = _EndpointMethod(endpoints.jobs)
-    job = _EndpointMethod(endpoints.job)
-    kill_job = _EndpointMethod(endpoints.kill_job)
-    call_output = _EndpointMethod(endpoints.call_output)
-    export = _EndpointMethod(endpoints.export)
-    export_markdown = _EndpointMethod(endpoints.export_markdown)
-    clients = _EndpointMethod(endpoints.clients)
-    grants = _EndpointMethod(endpoints.grants)
-    remove_grants = _EndpointMethod(endpoints.remove_grants)
-    files = _EndpointMethod(endpoints.files)
-    config = _EndpointMethod(endpoints.config)
-    change_config = _EndpointMethod(endpoints.change_config)
-    config_schema = _EndpointMethod(endpoints.config_schema)
-    models = _EndpointMethod(endpoints.models)
-    set_key = _EndpointMethod(endpoints.set_key)
-    try_provider = _EndpointMethod(endpoints.try_provider)
-    stats = _EndpointMethod(endpoints.stats)
-    search = _EndpointMethod(endpoints.search)
-
-    async def request(
-        self,
-        method: Method,
-        path: str,
-        body: object,
-        answer: type[T],
-        *,
-        query: Mapping[str, QueryValue] | None = None,
-        wait: float = 0.0,
-    ) -> T:
-        """Call any route; ``answer`` is the type of its answer, ``NoneType`` to ignore it."""
-        return await self.send(api_call(method, path, body, answer=answer, query=query, wait=wait))
+    @cached_property
+    def _pool(self) -> HttpPool:
+        return HttpPool(self.address, headers=self._headers)
 
     async def send(self, call: ApiCall[T]) -> T:
-        """The call's answer; a refusal is raised as its error."""
-        return call.read(await self.send_raw(call))
-
-    async def send_raw(self, call: ApiCall[Any]) -> bytes:
-        """The answer's bytes, for answers that are not JSON (an export, a tool's output)."""
+        """Send a call and decode its response. An error response is raised as its error class."""
         retry = self._call_retry()
         while True:
             try:
-                status, body = await self._pool.exchange(call, seconds=self._answer_seconds + call.wait)
+                status, body = await self._pool.exchange(call, seconds=self._response_seconds + call.wait)
             except Unreachable as error:
                 await self._pause(retry.after_loss(error))
                 continue
             if 200 <= status < 300:
-                return body
+                return call.read(body)
             await self._pause(retry.after_refusal(read_error(status, body)))
 
     async def wait_run(self, run_id: str, *, seconds: float | None = None) -> Run:
-        """The run when it has ended, or as it is after ``seconds``; across lost connections and restarts (`R9`)."""
+        """Wait until the run ends, or for ``seconds``, across lost connections and restarts (`R9`)."""
         poll = LongPoll(seconds, clock=time.monotonic)
         while True:
             run = await self.get_run(run_id, wait=poll.next_wait())
@@ -189,11 +83,12 @@ class AsyncClient(BaseClient):
         give_up_after: float | None = None,
         raise_when_full: bool = False,
     ) -> AsyncEventStream:
-        """Events after the cursor ``after`` (without one: from now on), for as long as you iterate.
+        """Iterate over the events after the cursor ``after``, or from now on.
 
-        ``on_lost(error, seconds)`` is called when the connection was lost and is tried again after ``seconds``; a
-        `Hello` follows when it is back. After ``give_up_after`` seconds without one, the error is raised. With
-        ``raise_when_full``, `TooMany` is raised at once while the server has no free stream: poll, then iterate again.
+        ``on_lost(error, seconds)`` is called when the connection is lost; the next attempt follows after ``seconds``. A
+        `Hello` follows when the stream is connected again. After ``give_up_after`` seconds without a connection, the
+        error is raised. With ``raise_when_full``, `TooMany` is raised while the server has no free stream: poll, then
+        iterate again.
         """
         return AsyncEventStream(
             self._pool,
@@ -206,15 +101,13 @@ class AsyncClient(BaseClient):
         )
 
     async def aclose(self) -> None:
-        """End every connection, those of its streams too."""
+        """Close all connections, including those of its streams."""
         await self._pool.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def _pause(self, retry: Retry) -> None:
@@ -224,10 +117,10 @@ class AsyncClient(BaseClient):
 
 
 class AsyncEventStream:
-    """An iterator of events that reconnects by itself; `transcript` has the exact text at every event.
+    """An iterator of events that reconnects by itself. `transcript` has the exact text at every event.
 
-    For one task at a time. Iterating may be cancelled at any time (by a time-out, for example): iterate again
-    afterwards, and nothing is missing.
+    For one task at a time. It may be cancelled at any time, for example by a time-out: iterate again, and no event is
+    missing.
     """
 
     def __init__(
@@ -245,11 +138,11 @@ class AsyncEventStream:
         self._on_lost = on_lost
         self._pause = pause
         self._response: httpx2.Response | None = None
-        self._pieces: AsyncIterator[bytes] | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
 
     @property
     def cursor(self) -> str | None:
-        """Where a later stream continues after the events handed out so far."""
+        """The position after the last event; a later stream can continue here."""
         return self._state.cursor
 
     @property
@@ -273,32 +166,30 @@ class AsyncEventStream:
                 raise
 
     async def aclose(self) -> None:
-        """End the connection; iterating again opens a new one at the cursor."""
-        response, self._response, self._pieces = self._response, None, None
+        """Close the connection. Iterating again opens a new one at the cursor."""
+        response, self._response, self._chunks = self._response, None, None
         if response is not None:
             await response.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def _read(self) -> None:
-        if self._pieces is None:
-            self._pieces = await self._connect()
-        self._state.feed(await self._pool.piece(self._pieces, seconds=self._state.silence))
+        if self._chunks is None:
+            self._chunks = await self._connect()
+        self._state.feed(await self._pool.read_chunk(self._chunks, seconds=self._state.silence))
 
     async def _connect(self) -> AsyncIterator[bytes]:
         headers, silence = self._state.connect(), self._state.silence
         self._response = await self._pool.open("GET", self._target, body=None, headers=headers, seconds=silence)
         if self._response.status_code != 200:
-            body = await self._pool.rest(self._response, seconds=silence)
+            body = await self._pool.read_rest(self._response, seconds=silence)
             raise read_error(self._response.status_code, body)
         self._state.connected()
-        return body_of(self._response)
+        return _body_chunks(self._response)
 
     async def _reconnect(self, error: HoldfastError | StreamBroken) -> None:
         await self.aclose()
@@ -306,3 +197,105 @@ class AsyncEventStream:
         if self._on_lost is not None:
             self._on_lost(error, retry.seconds)
         await self._pause(retry)
+
+
+class HttpPool:
+    """The connections to one server."""
+
+    def __init__(self, address: ServerAddress, *, headers: Mapping[str, str]) -> None:
+        self._address = address
+        self._headers = {"Host": address.authority, **headers}
+        self._opening = asyncio.Lock()
+        self._pool: httpx2.AsyncHTTPTransport | None = None
+        self.peer: int | None = None
+        """The process that responded last, where the platform reports it."""
+
+    async def open(
+        self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> httpx2.Response:
+        """Send a request and read the head of its response. The caller reads the body and closes the response."""
+        pool = await self._opened()
+        import httpx2
+
+        all_headers = {**self._headers, **headers}
+        if body is not None:
+            all_headers["Content-Type"] = "application/json"
+        host = "localhost" if self._address.path is not None else self._address.authority
+        timeouts = {"connect": CONNECT_SECONDS, "read": None, "write": seconds, "pool": None}
+        request = httpx2.Request(
+            method, f"http://{host}{target}", headers=all_headers, content=body, extensions={"timeout": timeouts}
+        )
+        try:
+            async with asyncio.timeout(seconds):
+                response = await pool.handle_async_request(request)
+        except (httpx2.HTTPError, OSError, TimeoutError) as error:
+            raise self._failure(error) from None
+        self.peer = self._peer_of(response) or self.peer
+        return response
+
+    async def read_chunk(self, chunks: AsyncIterator[bytes], *, seconds: float) -> bytes | None:
+        """The next bytes of a body; ``None`` at its proper end."""
+        import httpx2
+
+        try:
+            async with asyncio.timeout(seconds):
+                return await anext(chunks, None)
+        except (httpx2.HTTPError, OSError, TimeoutError) as error:
+            raise self._failure(error) from None
+
+    async def exchange(self, call: ApiCall[Any], *, seconds: float) -> tuple[int, bytes]:
+        response = await self.open(call.method, call.target, body=call.body, headers=call.headers, seconds=seconds)
+        try:
+            return response.status_code, await self.read_rest(response, seconds=seconds)
+        finally:
+            await response.aclose()
+
+    async def read_rest(self, response: httpx2.Response, *, seconds: float) -> bytes:
+        """The whole body; each chunk must arrive within ``seconds``."""
+        chunks, received = _body_chunks(response), []
+        while (chunk := await self.read_chunk(chunks, seconds=seconds)) is not None:
+            received.append(chunk)
+        return b"".join(received)
+
+    async def aclose(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
+
+    async def _opened(self) -> httpx2.AsyncHTTPTransport:
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncio.to_thread(_open_pool, self._address.path)
+            return self._pool
+
+    def _peer_of(self, response: httpx2.Response) -> int | None:
+        stream = response.extensions.get("network_stream")
+        if self._address.path is None or stream is None:
+            return None
+        return peer_pid(stream.get_extra_info("socket"))
+
+    def _failure(self, error: Exception) -> ClientError:
+        import httpx2
+
+        address = self._address
+        match error:
+            case httpx2.ConnectError() | httpx2.ConnectTimeout():
+                return Unreachable(f"cannot connect to {address}: {error}")
+            case TimeoutError() | httpx2.TimeoutException():
+                return NoAnswer(f"the server at {address} has not answered in time")
+        return Unreachable(f"the connection to {address} broke ({type(error).__name__})")
+
+
+def _body_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The body as it arrives, not re-chunked by the library."""
+    stream: Any = response.stream
+    return aiter(stream)
+
+
+def _open_pool(path: str | None) -> httpx2.AsyncHTTPTransport:
+    """Runs in a thread: the imports read from disk."""
+    import anyio._backends._asyncio  # noqa: F401 - otherwise imported on the event loop by the first connection
+    import httpx2
+
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_SECONDS)
+    return httpx2.AsyncHTTPTransport(uds=path, limits=limits, verify=False, trust_env=False)

@@ -1,17 +1,18 @@
 """Every route of the API as a function that builds its call. Both clients send the same calls.
 
-A call can be sent again when its answer was lost, and is done once: runs carry their id, other changes a key.
+A call may be sent again when its response is lost, and has its effect once: runs carry their id, other changes carry an
+idempotency key. Pure, except that ids and keys are generated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.client.api_call import NO_ANSWER, ApiCall, api_call, api_path, body_reader, encode_body, with_query
-from holdfast.client.response_decoding import read_messages
+from holdfast.client.response_decoding import read_as, read_messages
+from holdfast.errors import BadRequest
 from holdfast.ids import Ids
 from holdfast.schema.api.response_bodies import (
     BackupView,
@@ -28,45 +29,126 @@ from holdfast.schema.api.response_bodies import (
     StatsView,
 )
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question
+from holdfast.schema.base import Value, encode
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import Client, FileChange, Job, SearchHit, Session, WorkspaceView
 
+T = TypeVar("T")
+
 CancelScope: TypeAlias = Literal["session", "active"]
+Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+QueryValue: TypeAlias = str | int | float | bool | None
+
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+class ApiCall(Value, Generic[T], frozen=True):
+    """A request, and how its response is decoded."""
+
+    method: Method
+    target: str
+    """Path and query."""
+    read: Callable[[bytes], T]
+    body: bytes | None = None
+    wait: float = 0.0
+    """Seconds that the server may take in addition to the client's usual time-out."""
+    key: str | None = None
+    """Sent as ``Idempotency-Key``: a call that is sent twice has its effect once."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.key is None else {"Idempotency-Key": self.key}
+
+
+def api_call(
+    method: Method,
+    target: str,
+    body: object = None,
+    *,
+    returns: type[T],
+    query: Mapping[str, QueryValue] | None = None,
+    wait: float = 0.0,
+) -> ApiCall[T]:
+    """A call of any route. ``returns`` is the type of the response body; ``NoneType`` ignores the body."""
+    content = None if body is None else _encode_body(body)
+    key = None if method == "GET" else Ids().new("key")
+    return ApiCall(method, with_query(target, query or {}), _body_reader(returns), content, wait, key)
+
+
+def api_path(*steps: str) -> str:
+    """``/v1/…`` with each step percent-encoded."""
+    return "/v1/" + "/".join(_quote(step) for step in steps)
+
+
+def with_query(target: str, query: Mapping[str, QueryValue]) -> str:
+    """Parameters that are ``None`` are left out."""
+    pairs = [f"{name}={_quote(_query_text(value))}" for name, value in query.items() if value is not None]
+    return f"{target}?{'&'.join(pairs)}" if pairs else target
+
+
+def _encode_body(body: object) -> bytes:
+    try:
+        return encode(body)
+    except UnicodeEncodeError:
+        raise _invalid_text() from None
+
+
+def _body_reader(returns: type[T]) -> Callable[[bytes], T]:
+    def read(raw: bytes) -> T:
+        return read_as(b"null" if returns is type(None) else raw, returns)
+
+    return read
+
+
+def _quote(text: str) -> str:
+    try:
+        return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in text.encode())
+    except UnicodeEncodeError:
+        raise _invalid_text() from None
+
+
+def _query_text(value: QueryValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+def _invalid_text() -> BadRequest:
+    """Arguments and file names of a process may contain bytes that are not UTF-8."""
+    return BadRequest("the request contains text that is not valid UTF-8; it cannot be sent")
 
 
 def health() -> ApiCall[Health]:
-    return api_call("GET", api_path("health"), answer=Health)
+    return api_call("GET", api_path("health"), returns=Health)
 
 
 def server() -> ApiCall[ServerView]:
-    return api_call("GET", api_path("server"), answer=ServerView)
+    return api_call("GET", api_path("server"), returns=ServerView)
 
 
 def stop_server(*, if_idle: bool) -> ApiCall[None]:
-    return api_call("POST", api_path("server", "stop"), {"if_idle": if_idle}, answer=NO_ANSWER)
+    return api_call("POST", api_path("server", "stop"), {"if_idle": if_idle}, returns=type(None))
 
 
 def backup(target: str) -> ApiCall[BackupView]:
-    """Copy the database to a file that does not exist yet, without stopping anything."""
-    return api_call("POST", api_path("server", "backup"), {"path": target}, answer=BackupView, wait=600.0)
+    """Copy the database to a file that does not exist yet. The server keeps running."""
+    return api_call("POST", api_path("server", "backup"), {"path": target}, returns=BackupView, wait=600.0)
 
 
 def open_workspace(directory: str) -> ApiCall[WorkspaceView]:
-    return api_call("POST", api_path("workspaces"), {"path": directory}, answer=WorkspaceView)
+    return api_call("POST", api_path("workspaces"), {"path": directory}, returns=WorkspaceView)
 
 
 def workspaces() -> ApiCall[PageView[WorkspaceView]]:
-    return api_call("GET", api_path("workspaces"), answer=PageView[WorkspaceView])
+    return api_call("GET", api_path("workspaces"), returns=PageView[WorkspaceView])
 
 
 def workspace(workspace_id: str) -> ApiCall[WorkspaceView]:
-    return api_call("GET", api_path("workspaces", workspace_id), answer=WorkspaceView)
+    return api_call("GET", api_path("workspaces", workspace_id), returns=WorkspaceView)
 
 
 def create_session(workspace_id: str, *, title: str | None = None) -> ApiCall[Session]:
     body = {} if title is None else {"title": title}
-    return api_call("POST", api_path("workspaces", workspace_id, "sessions"), body, answer=Session)
+    return api_call("POST", api_path("workspaces", workspace_id, "sessions"), body, returns=Session)
 
 
 def sessions(
@@ -79,22 +161,22 @@ def sessions(
     parent: str | None = None,
 ) -> ApiCall[PageView[Session]]:
     query = {"limit": limit, "before": before, "q": q, "archived": archived, "parent": parent}
-    return api_call("GET", api_path("workspaces", workspace_id, "sessions"), answer=PageView[Session], query=query)
+    return api_call("GET", api_path("workspaces", workspace_id, "sessions"), returns=PageView[Session], query=query)
 
 
 def session(session_id: str) -> ApiCall[SessionView]:
-    return api_call("GET", api_path("sessions", session_id), answer=SessionView)
+    return api_call("GET", api_path("sessions", session_id), returns=SessionView)
 
 
 def change_session(session_id: str, *, title: str | None = None, archived: bool | None = None) -> ApiCall[Session]:
     given = {"title": title, "archived": archived}
     body = {name: value for name, value in given.items() if value is not None}
-    return api_call("PATCH", api_path("sessions", session_id), body, answer=Session)
+    return api_call("PATCH", api_path("sessions", session_id), body, returns=Session)
 
 
 def delete_session(session_id: str) -> ApiCall[Receipt]:
-    """Cancel its runs, then delete it; the receipt says how each run ended."""
-    return api_call("DELETE", api_path("sessions", session_id), answer=Receipt, wait=2.0)
+    """Cancel the session's runs, then delete it. The receipt says how each run ended."""
+    return api_call("DELETE", api_path("sessions", session_id), returns=Receipt, wait=2.0)
 
 
 def messages(
@@ -109,7 +191,7 @@ def messages(
 
 
 def start_run(session_id: str, request: RunRequest) -> ApiCall[Accepted]:
-    """Start a run. One without an id gets one here, so that repeating the call gives the same run (`R3`)."""
+    """Start a run. A request without an id gets one here, so that repeating the call gives the same run (`R3`)."""
     return _start(api_path("sessions", session_id, "runs"), request)
 
 
@@ -122,62 +204,64 @@ def runs(
     session_id: str, *, state: str | None = None, limit: int | None = None, before: str | int | None = None
 ) -> ApiCall[PageView[Run]]:
     query = {"state": state, "limit": limit, "before": before}
-    return api_call("GET", api_path("sessions", session_id, "runs"), answer=PageView[Run], query=query)
+    return api_call("GET", api_path("sessions", session_id, "runs"), returns=PageView[Run], query=query)
 
 
 def run(run_id: str, *, wait: float = 0.0) -> ApiCall[Run]:
-    return api_call("GET", api_path("runs", run_id), answer=Run, query={"wait": f"{wait:g}"} if wait else {}, wait=wait)
+    return api_call(
+        "GET", api_path("runs", run_id), returns=Run, query={"wait": f"{wait:g}"} if wait else {}, wait=wait
+    )
 
 
 def change_run(run_id: str, *, prompt: str | None = None, position: int | None = None) -> ApiCall[Run]:
     given = {"prompt": prompt, "position": position}
     body = {name: value for name, value in given.items() if value is not None}
-    return api_call("PATCH", api_path("runs", run_id), body, answer=Run)
+    return api_call("PATCH", api_path("runs", run_id), body, returns=Run)
 
 
 def cancel_run(run_id: str) -> ApiCall[Receipt]:
-    return api_call("POST", api_path("runs", run_id, "cancel"), answer=Receipt, wait=2.0)
+    return api_call("POST", api_path("runs", run_id, "cancel"), returns=Receipt, wait=2.0)
 
 
 def cancel_session(session_id: str, *, scope: CancelScope = "session") -> ApiCall[Receipt]:
-    return api_call("POST", api_path("sessions", session_id, "cancel"), {"scope": scope}, answer=Receipt, wait=2.0)
+    return api_call("POST", api_path("sessions", session_id, "cancel"), {"scope": scope}, returns=Receipt, wait=2.0)
 
 
 def pause(session_id: str) -> ApiCall[Queue]:
-    return api_call("POST", api_path("sessions", session_id, "pause"), answer=Queue)
+    return api_call("POST", api_path("sessions", session_id, "pause"), returns=Queue)
 
 
 def resume(session_id: str) -> ApiCall[Queue]:
-    return api_call("POST", api_path("sessions", session_id, "resume"), answer=Queue)
+    return api_call("POST", api_path("sessions", session_id, "resume"), returns=Queue)
 
 
 def shell(session_id: str, command: str) -> ApiCall[Accepted]:
-    return _lane_call("shell", session_id, command=command)
+    return _start_lane_action("shell", session_id, command=command)
 
 
 def compact(session_id: str) -> ApiCall[Accepted]:
-    return _lane_call("compact", session_id)
+    return _start_lane_action("compact", session_id)
 
 
 def undo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[Accepted]:
-    return _lane_call("undo", session_id, to_message_id=to_message_id)
+    return _start_lane_action("undo", session_id, to_message_id=to_message_id)
 
 
 def redo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[Accepted]:
-    return _lane_call("redo", session_id, to_message_id=to_message_id)
+    return _start_lane_action("redo", session_id, to_message_id=to_message_id)
 
 
 def fork(session_id: str, *, message_id: str | None = None) -> ApiCall[Session]:
     body = {} if message_id is None else {"message_id": message_id}
-    return api_call("POST", api_path("sessions", session_id, "fork"), body, answer=Session)
+    return api_call("POST", api_path("sessions", session_id, "fork"), body, returns=Session)
 
 
 def changes(session_id: str) -> ApiCall[PageView[FileChange]]:
-    return api_call("GET", api_path("sessions", session_id, "changes"), answer=PageView[FileChange])
+    return api_call("GET", api_path("sessions", session_id, "changes"), returns=PageView[FileChange])
 
 
 def approvals(workspace_id: str) -> ApiCall[PageView[Approval]]:
-    return api_call("GET", api_path("workspaces", workspace_id, "approvals"), answer=PageView[Approval])
+    return api_call("GET", api_path("workspaces", workspace_id, "approvals"), returns=PageView[Approval])
 
 
 def answer_approval(
@@ -188,112 +272,112 @@ def answer_approval(
         body["pattern"] = list(pattern)
     if feedback:
         body["feedback"] = feedback
-    return api_call("POST", api_path("approvals", approval_id), body, answer=Approval)
+    return api_call("POST", api_path("approvals", approval_id), body, returns=Approval)
 
 
 def approval(approval_id: str) -> ApiCall[Approval]:
-    return api_call("GET", api_path("approvals", approval_id), answer=Approval)
+    return api_call("GET", api_path("approvals", approval_id), returns=Approval)
 
 
 def question(question_id: str) -> ApiCall[Question]:
-    return api_call("GET", api_path("questions", question_id), answer=Question)
+    return api_call("GET", api_path("questions", question_id), returns=Question)
 
 
 def questions(workspace_id: str) -> ApiCall[PageView[Question]]:
-    return api_call("GET", api_path("workspaces", workspace_id, "questions"), answer=PageView[Question])
+    return api_call("GET", api_path("workspaces", workspace_id, "questions"), returns=PageView[Question])
 
 
 def answer_question(question_id: str, answers: Sequence[Sequence[str]] | None) -> ApiCall[Question]:
     """Answer a question; ``None`` dismisses it."""
     body: dict[str, Any] = {"dismiss": True} if answers is None else {"answers": answers}
-    return api_call("POST", api_path("questions", question_id), body, answer=Question)
+    return api_call("POST", api_path("questions", question_id), body, returns=Question)
 
 
 def jobs(workspace_id: str, *, running: bool | None = None) -> ApiCall[PageView[Job]]:
     return api_call(
-        "GET", api_path("workspaces", workspace_id, "jobs"), answer=PageView[Job], query={"running": running}
+        "GET", api_path("workspaces", workspace_id, "jobs"), returns=PageView[Job], query={"running": running}
     )
 
 
 def job(job_id: str) -> ApiCall[Job]:
-    return api_call("GET", api_path("jobs", job_id), answer=Job)
+    return api_call("GET", api_path("jobs", job_id), returns=Job)
 
 
 def kill_job(job_id: str) -> ApiCall[Job]:
-    return api_call("POST", api_path("jobs", job_id, "kill"), answer=Job)
+    return api_call("POST", api_path("jobs", job_id, "kill"), returns=Job)
 
 
 def trust(workspace_id: str, *, trusted: bool = True) -> ApiCall[WorkspaceView]:
-    return api_call("POST", api_path("workspaces", workspace_id, "trust"), {"trusted": trusted}, answer=WorkspaceView)
+    return api_call("POST", api_path("workspaces", workspace_id, "trust"), {"trusted": trusted}, returns=WorkspaceView)
 
 
 def close_workspace(workspace_id: str) -> ApiCall[WorkspaceView]:
-    return api_call("DELETE", api_path("workspaces", workspace_id), answer=WorkspaceView, wait=10.0)
+    return api_call("DELETE", api_path("workspaces", workspace_id), returns=WorkspaceView, wait=10.0)
 
 
 def clients(workspace_id: str) -> ApiCall[PageView[Client]]:
-    """The clients that are attached."""
-    return api_call("GET", api_path("workspaces", workspace_id, "clients"), answer=PageView[Client])
+    """The clients that are attached to the workspace."""
+    return api_call("GET", api_path("workspaces", workspace_id, "clients"), returns=PageView[Client])
 
 
 def grants(workspace_id: str, *, session_id: str | None = None) -> ApiCall[PageView[Grant]]:
-    """The grants of the workspace, and of one of its sessions."""
+    """The grants of the workspace, and those of one session if it is named."""
     target = api_path("workspaces", workspace_id, "grants")
-    return api_call("GET", target, answer=PageView[Grant], query={"session": session_id})
+    return api_call("GET", target, returns=PageView[Grant], query={"session": session_id})
 
 
 def remove_grants(
     workspace_id: str, *, session_id: str | None = None, grant_id: str | None = None
 ) -> ApiCall[PageView[Grant]]:
-    """Remove one grant, or all; answers those that remain."""
+    """Remove one grant, or all of them. Returns those that remain."""
     target = api_path("workspaces", workspace_id, "grants")
-    return api_call("DELETE", target, answer=PageView[Grant], query={"session": session_id, "id": grant_id})
+    return api_call("DELETE", target, returns=PageView[Grant], query={"session": session_id, "id": grant_id})
 
 
 def files(workspace_id: str, q: str, *, limit: int | None = None) -> ApiCall[FilesView]:
     query = {"q": q, "limit": limit}
-    return api_call("GET", api_path("workspaces", workspace_id, "files"), answer=FilesView, query=query)
+    return api_call("GET", api_path("workspaces", workspace_id, "files"), returns=FilesView, query=query)
 
 
 def config(workspace_id: str) -> ApiCall[ConfigView]:
-    return api_call("GET", api_path("workspaces", workspace_id, "config"), answer=ConfigView)
+    return api_call("GET", api_path("workspaces", workspace_id, "config"), returns=ConfigView)
 
 
 def change_config(workspace_id: str, changes: dict[str, Any]) -> ApiCall[ConfigView]:
-    """Change values by dotted key; ``None`` removes one."""
-    return api_call("PATCH", api_path("workspaces", workspace_id, "config"), {"changes": changes}, answer=ConfigView)
+    """Change values by dotted key. ``None`` removes a value."""
+    return api_call("PATCH", api_path("workspaces", workspace_id, "config"), {"changes": changes}, returns=ConfigView)
 
 
 def config_schema() -> ApiCall[dict[str, Any]]:
     """JSON Schema of the configuration, for editors."""
-    return api_call("GET", api_path("config", "schema"), answer=dict[str, Any])
+    return api_call("GET", api_path("config", "schema"), returns=dict[str, Any])
 
 
 def models(*, workspace_id: str | None = None) -> ApiCall[ModelsView]:
-    return api_call("GET", api_path("models"), answer=ModelsView, query={"workspace": workspace_id})
+    return api_call("GET", api_path("models"), returns=ModelsView, query={"workspace": workspace_id})
 
 
 def set_key(provider: str, key: str | None) -> ApiCall[KeyView]:
-    """Store a provider's key; ``None`` removes it."""
-    return api_call("PUT", api_path("providers", provider, "key"), {"key": key}, answer=KeyView)
+    """Store a provider's API key. ``None`` removes it."""
+    return api_call("PUT", api_path("providers", provider, "key"), {"key": key}, returns=KeyView)
 
 
 def try_provider(provider: str, *, model: str | None = None) -> ApiCall[ProviderTestView]:
     body = {} if model is None else {"model": model}
-    return api_call("POST", api_path("providers", provider, "test"), body, answer=ProviderTestView, wait=60.0)
+    return api_call("POST", api_path("providers", provider, "test"), body, returns=ProviderTestView, wait=60.0)
 
 
 def stats(*, since: str | None = None, until: str | None = None) -> ApiCall[StatsView]:
-    return api_call("GET", api_path("stats"), answer=StatsView, query={"since": since, "until": until})
+    return api_call("GET", api_path("stats"), returns=StatsView, query={"since": since, "until": until})
 
 
 def search(q: str, *, workspace_id: str | None = None, limit: int | None = None) -> ApiCall[PageView[SearchHit]]:
     query = {"q": q, "workspace": workspace_id, "limit": limit}
-    return api_call("GET", api_path("search"), answer=PageView[SearchHit], query=query)
+    return api_call("GET", api_path("search"), returns=PageView[SearchHit], query=query)
 
 
 def export(session_id: str) -> ApiCall[SessionExport]:
-    return api_call("GET", api_path("sessions", session_id, "export"), answer=SessionExport, query={"format": "json"})
+    return api_call("GET", api_path("sessions", session_id, "export"), returns=SessionExport, query={"format": "json"})
 
 
 def export_markdown(session_id: str) -> ApiCall[str]:
@@ -306,22 +390,22 @@ def call_output(call_id: str) -> ApiCall[str]:
 
 
 def events_target(*, workspace_id: str | None = None, session_id: str | None = None, viewing: str | None = None) -> str:
-    """The stream of a workspace, or of all; the cursor is sent as a header."""
+    """The event stream of one workspace or of all of them. The cursor is sent as a header."""
     base = api_path("events") if workspace_id is None else api_path("workspaces", workspace_id, "events")
     return with_query(base, {"session": session_id, "viewing": viewing})
 
 
 def _start(target: str, request: RunRequest, **more: str) -> ApiCall[Accepted]:
-    return _run(target, msgspec.to_builtins(request) | more)
+    return _start_call(target, msgspec.to_builtins(request) | more)
 
 
-def _lane_call(action: str, session_id: str, **arguments: str | None) -> ApiCall[Accepted]:
+def _start_lane_action(action: str, session_id: str, **arguments: str | None) -> ApiCall[Accepted]:
     given = {name: value for name, value in arguments.items() if value is not None}
-    return _run(api_path("sessions", session_id, action), given)
+    return _start_call(api_path("sessions", session_id, action), given)
 
 
-def _run(target: str, body: dict[str, Any]) -> ApiCall[Accepted]:
-    return ApiCall("POST", target, body_reader(Accepted), encode_body({"run_id": Ids().new("run"), **body}))
+def _start_call(target: str, body: dict[str, Any]) -> ApiCall[Accepted]:
+    return ApiCall("POST", target, _body_reader(Accepted), _encode_body({"run_id": Ids().new("run"), **body}))
 
 
 def _text(raw: bytes) -> str:

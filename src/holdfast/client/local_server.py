@@ -1,9 +1,9 @@
-"""Find the local server, or start it: what every user interface does before its first request.
+"""Find the local server or start it. Every user interface does this before its first request.
 
-``HOLDFAST_SERVER`` names a server that is used as it is. Without it, the server behind the user's own socket is used;
-if none answers there, one is started, detached, and it is ready when it answers. When several clients start at once,
-one of them starts the server while the others wait for it; if two servers are started nevertheless, the lock on the
-database lets only one of them run. A server with older code is used while it is busy, and replaced when idle.
+``HOLDFAST_SERVER`` names a server that is used as it is. Without it, the server at the user's own socket is used. If
+none responds there, one is started in the background. When several clients start at once, one of them starts the server
+and the others wait for it. If two servers are started nevertheless, the lock on the database lets only one of them run.
+A server with older code is used while it is busy, and replaced when it is idle.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _LOG_LIMIT = 1 << 20
 _TAIL_BYTES = 4096
 
 
-def open_sync(env: Mapping[str, str], *, name: str, start: bool = True) -> SyncClient:
-    """A client of the server that the environment names, or of the local one, which is started if needed."""
+def open_sync_client(env: Mapping[str, str], *, name: str, start: bool = True) -> SyncClient:
+    """A client of the server named in the environment, or of the local one, which is started if needed."""
     address, token, local = _resolve(env)
     if local is None:
         return SyncClient(address, token=token, name=name)
@@ -52,8 +52,8 @@ def open_sync(env: Mapping[str, str], *, name: str, start: bool = True) -> SyncC
     return SyncClient(address, name=name, revive=local.revive if start else None)
 
 
-async def open_client(env: Mapping[str, str], *, name: str, start: bool = True) -> AsyncClient:
-    """The same for an event loop."""
+async def open_async_client(env: Mapping[str, str], *, name: str, start: bool = True) -> AsyncClient:
+    """The same for code that runs on an event loop."""
     import asyncio
 
     from holdfast.client.async_client import AsyncClient
@@ -75,7 +75,7 @@ def _resolve(env: Mapping[str, str]) -> tuple[ServerAddress, str | None, LocalSe
 
 
 class LocalServer:
-    """The server behind the user's own socket."""
+    """The server at the user's own socket."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class LocalServer:
 
     @property
     def log(self) -> Path:
-        """What a server that was started here prints outside its own log, above all why it could not start."""
+        """Output that a server started here writes outside its own log, such as why it could not start."""
         return self._locations.logs_dir / "start.log"
 
     def ensure(self) -> Health:
-        """Return when a server answers: the running one, or one that was started. Blocks."""
+        """Return when a server responds: the running one, or a new one. Blocks."""
         health = self.probe()
         if health is not None and not self._is_outdated(health):
             return health
@@ -123,14 +123,14 @@ class LocalServer:
                 raise NoAnswer(message, detail=error.detail) from None
 
     def revive(self, *, pid: int | None, leave_stopped: bool) -> None:
-        """Bring back a server that does not answer any more. ``pid``: the process that answered last. Blocks.
+        """Start the server again if it is gone. ``pid`` is the process that responded last. Blocks.
 
         With ``leave_stopped``, a server that was stopped on purpose is not started again: `ServerStopping` is raised.
         """
         if not leave_stopped:
             self.ensure()
             return
-        match what_became_of(str(self._locations.socket), pid):
+        match diagnose_socket(str(self._locations.socket), pid):
             case "stopped":
                 raise ServerStopping("the server was stopped")
             case "died":
@@ -139,10 +139,10 @@ class LocalServer:
                 pass  # the next attempt reaches it
 
     def _client(self) -> SyncClient:
-        return SyncClient(self.address, name="start", patience=0.0, answer_seconds=_PROBE_SECONDS)
+        return SyncClient(self.address, name="start", retry_seconds=0.0, response_seconds=_PROBE_SECONDS)
 
     def _use_or_start(self, until: float) -> Health:
-        """Called with the lock: another client may have started a server meanwhile."""
+        """Runs under the lock. Another client may have started a server in the meantime."""
         health = self.probe()
         if health is not None and (not self._is_outdated(health) or self._is_busy(health)):
             return health
@@ -159,7 +159,7 @@ class LocalServer:
         return bool(health.build and self._build) and health.build != self._build
 
     def _is_busy(self, health: Health) -> bool:
-        """Ask the server to stop if it is idle. A busy one is used as it is."""
+        """Ask the server to stop if it is idle. A busy server is used as it is."""
         if health.status != "ok":
             return False  # it is stopping already
         with self._client() as client:
@@ -168,7 +168,7 @@ class LocalServer:
             except Conflict:
                 return True
             except (Unreachable, ServerStopping):
-                pass  # it stopped by itself
+                pass  # it has stopped in the meantime
             return False
 
     def _wait_until_gone(self, until: float) -> None:
@@ -179,25 +179,25 @@ class LocalServer:
 
     def _start(self, until: float) -> Health:
         offset = self._prepare_log()
-        child = self._spawn()
+        process = self._spawn()
         try:
             while True:
                 health = self.probe()
                 if health is not None and health.status == "ok":
                     return health
-                ended = child.poll()
+                ended = process.poll()
                 if ended == ALREADY_RUNNING and time.monotonic() < until:
                     time.sleep(_POLL_SECONDS)  # another server is still stopping, or still starting
-                    child = self._spawn() if self.probe() is None else child
+                    process = self._spawn() if self.probe() is None else process
                 elif ended is not None:
-                    message = f"the server could not start (exit status {ended}){self._tail(offset)}"
+                    message = f"the server could not start (exit status {ended}){self._log_tail(offset)}"
                     raise StartFailed(message, detail={"exit_status": ended})
                 elif time.monotonic() >= until:
-                    raise StartFailed(f"the server does not answer after {self._seconds:g} s{self._tail(offset)}")
+                    raise StartFailed(f"the server does not answer after {self._seconds:g} s{self._log_tail(offset)}")
                 time.sleep(_POLL_SECONDS)
         finally:
-            if child.returncode is None:
-                child.returncode = 0  # it keeps running, and this process does not wait for it
+            if process.returncode is None:
+                process.returncode = 0  # it keeps running; without this, Popen warns about it
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         import subprocess
@@ -217,7 +217,7 @@ class LocalServer:
                 raise StartFailed(f"cannot run {self._command[0]!r}: {error.strerror or error}") from None
 
     def _prepare_log(self) -> int:
-        """The offset at which the new server's output begins."""
+        """Rotate the log if it is large. Returns the offset at which the new server's output begins."""
         try:
             size = self.log.stat().st_size
         except FileNotFoundError:
@@ -227,8 +227,8 @@ class LocalServer:
             return 0
         return size
 
-    def _tail(self, offset: int) -> str:
-        """What the server printed, for the error message."""
+    def _log_tail(self, offset: int) -> str:
+        """The end of the server's output, for an error message."""
         try:
             with self.log.open("rb") as log:
                 size = log.seek(0, os.SEEK_END)
@@ -240,7 +240,7 @@ class LocalServer:
 
     @contextmanager
     def _start_lock(self, until: float) -> Iterator[None]:
-        """One client at a time starts or replaces the server. The kernel releases the lock of a process that dies."""
+        """Only one client at a time starts or replaces the server. The kernel releases the lock of a dead process."""
         path = self._locations.runtime_dir / "start.lock"
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -254,11 +254,11 @@ class LocalServer:
             os.close(handle)
 
 
-def what_became_of(path: str, pid: int | None) -> Literal["listens", "stopped", "died"]:
-    """What became of the server behind a socket that does not answer. ``pid``: the process that listened there. Blocks.
+def diagnose_socket(path: str, pid: int | None) -> Literal["listens", "stopped", "died"]:
+    """Find out why the server at a socket does not respond. ``pid`` is the process that listened there. Blocks.
 
-    A server that stops removes its socket once everything is stored; one that died leaves it behind. A process that is
-    still stopping is waited for.
+    A server that stops removes its socket after everything is stored; one that died leaves it behind. If the process is
+    still stopping, wait for it.
     """
     until = time.monotonic() + _STOP_SECONDS
     while os.path.exists(path):
@@ -271,7 +271,7 @@ def what_became_of(path: str, pid: int | None) -> Literal["listens", "stopped", 
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs. One that has exited and was not collected yet (a zombie) does not count."""
+    """Whether the process runs. A zombie does not count."""
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
@@ -295,7 +295,7 @@ def _listens(path: str) -> bool:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Its leading numbers: ``1.2.0rc1`` is ``(1, 2, 0)``."""
+    """The leading numbers of a version: ``1.2.0rc1`` gives ``(1, 2, 0)``."""
     numbers: list[int] = []
     for part in text.split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]

@@ -1,7 +1,7 @@
-"""Decode answers and events so that older and newer servers are understood as far as possible. Pure.
+"""Decode responses and events of older and newer servers as far as possible. Pure.
 
-Unknown fields are ignored by the schema itself. A value that only newer versions know (a reason, a state, a kind of
-part) is left out instead of making the whole unreadable.
+The schema ignores unknown fields. A value that only newer versions know (a reason, a state, a kind of part) is left
+out, and the rest is decoded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from holdfast.schema.messages import Message, read_message
 
 T = TypeVar("T")
 
-_PLACE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`$")
-_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_INVALID_PATH = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`$")
+_PATH_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _PROXY_STATUSES = frozenset({502, 503, 504})
 _ERROR_CODE = re.compile(r"[a-z]+(?:_[a-z]+)*")
@@ -35,16 +35,16 @@ def read_as(raw: bytes, shape: type[T]) -> T:
         try:
             found: T = _decoder(known).decode(raw)
         except msgspec.ValidationError:
-            found = _without_the_unknown(msgspec.json.decode(raw), shape)
+            found = _convert_leniently(msgspec.json.decode(raw), shape)
     except msgspec.ValidationError as error:
-        raise errors.NotHoldfast(f"the server's answer does not have the expected fields: {error}") from None
+        raise errors.NotHoldfast(f"the server's response does not have the expected fields: {error}") from None
     except _UNREADABLE:
-        raise errors.NotHoldfast("the server's answer is not JSON; is this a Holdfast server?") from None
+        raise errors.NotHoldfast("the server's response is not JSON; is this a Holdfast server?") from None
     return found
 
 
 def read_messages(raw: bytes) -> PageView[Message]:
-    """A page of messages; parts of unknown types keep their places, since deltas refer to parts by number."""
+    """A page of messages. Parts of unknown types keep their places, because deltas refer to parts by number."""
     page = read_as(raw, PageView[msgspec.Raw])
     try:
         return PageView(tuple(read_message(item) for item in page.items), page.cursor, page.next)
@@ -63,29 +63,29 @@ def read_stream_event(raw: bytes) -> Event:
 
 def _known_event(event: Unknown, raw: bytes) -> Event:
     try:
-        found: Event = _without_the_unknown(msgspec.json.decode(raw), _ANY_EVENT)
+        found: Event = _convert_leniently(msgspec.json.decode(raw), _ANY_EVENT)
     except msgspec.ValidationError:
         return event
     return found
 
 
 def read_error(status: int, raw: bytes) -> errors.HoldfastError:
-    """The error that an answer stands for. The text of an answer that is not ours is not repeated."""
+    """The error in a response. The text of a response from another program is not repeated."""
     try:
         body = msgspec.json.decode(raw)["error"]
         code, message = body["code"], body["message"]
         detail = body.get("detail") or {}
     except (*_UNREADABLE, TypeError, KeyError, AttributeError):
-        return _foreign(status)
+        return _foreign_response(status)
     if not isinstance(code, str) or not isinstance(detail, dict) or not _ERROR_CODE.fullmatch(code):
-        return _foreign(status)
+        return _foreign_response(status)
     return _error_class(status, code)(str(message), code=code, detail=detail)
 
 
-def _foreign(status: int) -> errors.HoldfastError:
+def _foreign_response(status: int) -> errors.HoldfastError:
     if status in _PROXY_STATUSES:
         return errors.Unreachable(f"a proxy answered with status {status}: it cannot reach the server")
-    return errors.NotHoldfast(f"the answer (status {status}) is not from a Holdfast server; check the address")
+    return errors.NotHoldfast(f"the response (status {status}) is not from a Holdfast server; check the address")
 
 
 @cache
@@ -93,20 +93,20 @@ def _decoder(shape: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(shape)
 
 
-def _without_the_unknown(value: Any, shape: Any) -> Any:
-    """Read again without each thing that the reader objects to, until it objects to nothing or to the whole."""
+def _convert_leniently(value: Any, shape: Any) -> Any:
+    """Remove each invalid value that the decoder names, until the rest is valid or the whole is invalid."""
     while True:
         try:
             return msgspec.convert(value, shape)
         except msgspec.ValidationError as error:
-            found = _PLACE.search(str(error))
+            found = _INVALID_PATH.search(str(error))
             if found is None:
                 raise
-            *way, last = [int(index) if index else name for name, index in _STEP.findall(found[1])]
-            holder = value
-            for step in way:
-                holder = holder[step]
-            del holder[last]
+            *parents, last = [int(index) if index else name for name, index in _PATH_STEP.findall(found[1])]
+            container = value
+            for step in parents:
+                container = container[step]
+            del container[last]
 
 
 _ANY_EVENT: Any = KnownDurable | KnownLive

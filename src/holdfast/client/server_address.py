@@ -17,7 +17,7 @@ class ServerAddress(Value, frozen=True):
 
     @classmethod
     def parse(cls, text: str, *, name: str = "the server's address") -> ServerAddress:
-        """``unix:PATH`` or ``http://host:port``; ``name`` is how the error message calls it."""
+        """Parse ``unix:PATH`` or ``http://host:port``. ``name`` is what the error message calls the value."""
         if text.startswith("unix:"):
             path = text.removeprefix("unix:").removeprefix("//")
             if path.startswith("/") and "\0" not in path:
@@ -41,6 +41,6 @@ class ServerAddress(Value, frozen=True):
 
 
 def address_from_env(env: Mapping[str, str]) -> ServerAddress | None:
-    """The server that ``HOLDFAST_SERVER`` names."""
+    """The address in ``HOLDFAST_SERVER``, if it is set."""
     text = env.get("HOLDFAST_SERVER")
     return ServerAddress.parse(text, name="HOLDFAST_SERVER") if text else None

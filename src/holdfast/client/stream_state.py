@@ -1,19 +1,18 @@
-"""What an event stream remembers from connection to connection: its cursor, its text, and when to reconnect. Pure.
+"""The state of an event stream across connections: its cursor, its text, and when to reconnect. Pure.
 
-The race it closes: the cursor moves only as events are handed out, and only whole events are handed out, so a
-connection may be cut at any byte and the next one continues exactly there. Text that cannot be continued exactly is
-never handed out: the connection is given up, and a new one begins with a snapshot.
+The cursor moves only when an event is returned, and only whole events are returned. A connection may therefore be cut
+at any byte, and the next one continues exactly there. A delta that does not continue the known text is never returned:
+the connection is closed, and the next one starts with a snapshot.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 from holdfast.client.response_decoding import read_stream_event
-from holdfast.client.retry import Retry, RetryBudget
+from holdfast.client.retry import ReconnectRules, Retry, StreamBroken
 from holdfast.client.transcript import Transcript
-from holdfast.errors import HoldfastError, NoAnswer, NotHoldfast, ServerError, TooMany, Unreachable
+from holdfast.errors import HoldfastError, NotHoldfast, Unreachable
 from holdfast.schema.base import Unknown
 from holdfast.schema.events import Delta, Event, Hello
 from holdfast.schema.sse_parser import SseEvent, SseParser, SseTooLong
@@ -21,57 +20,20 @@ from holdfast.schema.sse_parser import SseEvent, SseParser, SseTooLong
 FIRST_SILENCE = 15.0
 """Seconds within which a new connection must send its first byte."""
 
-_MISSED_BEATS = 2.5
-"""Heartbeats that must be missed before a connection counts as dead."""
+_MISSED_HEARTBEATS = 2.5
+"""Number of missed heartbeats after which a connection counts as dead."""
 
 _LARGEST_EVENT = 256 * 1024 * 1024
 _FIRST_WAIT = 0.1
 _LONGEST_WAIT = 5.0
 
 
-class StreamBroken(Exception):
-    """The stream cannot be continued on this connection: reconnect at the cursor."""
-
-
-class ReconnectRules:
-    """Which losses a stream recovers from by itself."""
-
-    def __init__(
-        self,
-        budget: RetryBudget,
-        *,
-        random: Callable[[], float],
-        can_revive: bool = False,
-        leave_stopped: bool = False,
-        raise_when_full: bool = False,
-    ) -> None:
-        """``random`` spreads the waits, so that many clients do not reconnect at the same moment."""
-        self.budget = budget
-        self.random = random
-        self.can_revive = can_revive
-        self.leave_stopped = leave_stopped
-        self.raise_when_full = raise_when_full
-
-    def recovers(self, error: Exception) -> bool:
-        """Everything recovers except what the caller must change."""
-        if self.raise_when_full and isinstance(error, TooMany):
-            return False
-        return isinstance(error, StreamBroken | Unreachable | NoAnswer | ServerError | TooMany)
-
-    def revives(self, error: Exception, *, ended_properly: bool) -> bool:
-        """A server that ended its stream properly was stopped on purpose, and is not started again for a reader.
-
-        With ``leave_stopped``, reviving itself finds out whether the server was stopped, so it is always asked for.
-        """
-        return self.can_revive and isinstance(error, Unreachable) and (self.leave_stopped or not ended_properly)
-
-
 class StreamState:
-    """One stream. Feed it the bytes of a connection, take the events that became complete."""
+    """One stream. Feed it the bytes of a connection and take the complete events."""
 
     def __init__(self, *, after: str | None, transcript: Transcript, rules: ReconnectRules) -> None:
         self.cursor = after
-        """Everything up to here was handed out; ``None`` until the first connection has said where it begins."""
+        """All events up to here were returned; ``None`` until the first connection names its start."""
         self.transcript = transcript
         self.silence = FIRST_SILENCE
         """Seconds without a byte after which the connection is dead."""
@@ -83,7 +45,7 @@ class StreamState:
         self._ended_properly = False
 
     def connect(self) -> dict[str, str]:
-        """Begin a new connection and forget what the last one left unfinished. Returns the request's headers."""
+        """Begin a new connection and drop the incomplete rest of the last one. Returns the request's headers."""
         self._parser = SseParser(limit=_LARGEST_EVENT)
         self.silence = FIRST_SILENCE
         headers = {"Accept": "text/event-stream"}
@@ -94,7 +56,7 @@ class StreamState:
         self._ended_properly = False
 
     def feed(self, chunk: bytes | None) -> None:
-        """The next bytes of the connection; ``None`` at the proper end of its body."""
+        """Add the next bytes of the connection; ``None`` at the proper end of its body."""
         if chunk is None:
             self._ended_properly = True
             raise Unreachable("the server ended the stream")
@@ -104,7 +66,7 @@ class StreamState:
             raise self._break(str(error)) from None
 
     def take(self) -> Event | None:
-        """The next event, its text folded into the transcript; ``None`` when more bytes are needed."""
+        """The next event, already applied to the transcript; ``None`` when more bytes are needed."""
         while self._ready:
             received = self._ready[0]
             event = self._read(received.data)
@@ -117,10 +79,10 @@ class StreamState:
         return None
 
     def after_loss(self, error: HoldfastError | StreamBroken) -> Retry:
-        """When to connect again; raises the error when that is up to the caller.
+        """When to connect again; raises the error if the caller must handle it.
 
-        The first attempt follows at once after a connection that brought something; then the waits grow. The stream's
-        ``retry:`` line is for browsers, which wait as long after a good connection as after a failed one.
+        After a connection that delivered events the first attempt is immediate; then the waits grow. The stream's
+        ``retry:`` line is meant for browsers, which wait equally long after good and failed connections.
         """
         if not self._rules.recovers(error):
             raise error
@@ -149,7 +111,7 @@ class StreamState:
         if event_id:
             self.cursor = event_id
         if isinstance(event, Hello):
-            self.silence = max(event.heartbeat_seconds * _MISSED_BEATS, 1.0)
+            self.silence = max(event.heartbeat_seconds * _MISSED_HEARTBEATS, 1.0)
             self._rules.budget.succeeded()
             if self.cursor is None:
                 self.cursor = event.cursor

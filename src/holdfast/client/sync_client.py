@@ -1,23 +1,21 @@
-"""The command line's client: synchronous, on plain sockets, without an event loop.
+"""The synchronous client, on plain sockets, for the command line.
 
-Everything that decides is shared with the asynchronous client: the calls, how responses are read, and the rules for
-trying again. A lost answer is asked for again with the same key, so that nothing is done twice.
+It adds only I/O: the calls, the decoding and the retry rules are shared with the asynchronous client.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Self, TypeVar
 
 from holdfast.client import endpoints
-from holdfast.client.api_call import ApiCall, Method, QueryValue, api_call
-from holdfast.client.base_client import BaseClient, OnLost, Revive
+from holdfast.client.base_client import BaseClient, OnLost
+from holdfast.client.endpoints import ApiCall
 from holdfast.client.response_decoding import read_error
-from holdfast.client.retry import LongPoll, Retry
-from holdfast.client.server_address import ServerAddress
-from holdfast.client.stream_state import StreamBroken, StreamState
+from holdfast.client.retry import LongPoll, Retry, StreamBroken
+from holdfast.client.stream_state import StreamState
 from holdfast.client.sync_http import Connection
 from holdfast.client.transcript import Transcript
 from holdfast.errors import HoldfastError, Unreachable
@@ -25,124 +23,18 @@ from holdfast.schema.events import Event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Run
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _EndpointMethod(Generic[P, T]):
-    """A method that sends the call which ``make`` builds from its arguments."""
-
-    def __init__(self, make: Callable[P, ApiCall[T]]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
-
-    @overload
-    def __get__(self, client: None, owner: type[SyncClient]) -> Self: ...
-    @overload
-    def __get__(self, client: SyncClient, owner: type[SyncClient]) -> Callable[P, T]: ...
-    def __get__(self, client: SyncClient | None, owner: type[SyncClient]) -> Self | Callable[P, T]:
-        if client is None:
-            return self
-
-        def send(*args: P.args, **kwargs: P.kwargs) -> T:
-            return client.send(self._make(*args, **kwargs))
-
-        return send
-
-
 class SyncClient(BaseClient):
-    """Talks to one server, from one thread at a time. Close it, or use it in a ``with``."""
+    """Connects to one server. For one thread at a time. Close it, or use it in a ``with`` block."""
 
-    def __init__(
-        self,
-        address: ServerAddress,
-        *,
-        token: str | None = None,
-        name: str = "client",
-        patience: float = 10.0,
-        answer_seconds: float = 30.0,
-        revive: Revive | None = None,
-    ) -> None:
-        """``patience``: seconds for which a lost connection is tried again; ``revive`` brings the server back."""
-        super().__init__(
-            address, token=token, name=name, patience=patience, answer_seconds=answer_seconds, revive=revive
-        )
-        self._connection = Connection(address, headers=self._headers)
-
-    health = _EndpointMethod(endpoints.health)
-    server = _EndpointMethod(endpoints.server)
-    stop_server = _EndpointMethod(endpoints.stop_server)
-    backup = _EndpointMethod(endpoints.backup)
-    open_workspace = _EndpointMethod(endpoints.open_workspace)
-    workspaces = _EndpointMethod(endpoints.workspaces)
-    workspace = _EndpointMethod(endpoints.workspace)
-    close_workspace = _EndpointMethod(endpoints.close_workspace)
-    trust = _EndpointMethod(endpoints.trust)
-    create_session = _EndpointMethod(endpoints.create_session)
-    sessions = _EndpointMethod(endpoints.sessions)
-    session = _EndpointMethod(endpoints.session)
-    change_session = _EndpointMethod(endpoints.change_session)
-    delete_session = _EndpointMethod(endpoints.delete_session)
-    messages = _EndpointMethod(endpoints.messages)
-    changes = _EndpointMethod(endpoints.changes)
-    start_run = _EndpointMethod(endpoints.start_run)
-    start_session = _EndpointMethod(endpoints.start_session)
-    runs = _EndpointMethod(endpoints.runs)
-    get_run = _EndpointMethod(endpoints.run)
-    change_run = _EndpointMethod(endpoints.change_run)
-    cancel_run = _EndpointMethod(endpoints.cancel_run)
-    cancel_session = _EndpointMethod(endpoints.cancel_session)
-    pause = _EndpointMethod(endpoints.pause)
-    resume = _EndpointMethod(endpoints.resume)
-    shell = _EndpointMethod(endpoints.shell)
-    compact = _EndpointMethod(endpoints.compact)
-    undo = _EndpointMethod(endpoints.undo)
-    redo = _EndpointMethod(endpoints.redo)
-    fork = _EndpointMethod(endpoints.fork)
-    approvals = _EndpointMethod(endpoints.approvals)
-    approval = _EndpointMethod(endpoints.approval)
-    answer_approval = _EndpointMethod(endpoints.answer_approval)
-    questions = _EndpointMethod(endpoints.questions)
-    question = _EndpointMethod(endpoints.question)
-    answer_question = _EndpointMethod(endpoints.answer_question)
-    jobs = _EndpointMethod(endpoints.jobs)
-    job = _EndpointMethod(endpoints.job)
-    kill_job = _EndpointMethod(endpoints.kill_job)
-    call_output = _EndpointMethod(endpoints.call_output)
-    export = _EndpointMethod(endpoints.export)
-    export_markdown = _EndpointMethod(endpoints.export_markdown)
-    clients = _EndpointMethod(endpoints.clients)
-    grants = _EndpointMethod(endpoints.grants)
-    remove_grants = _EndpointMethod(endpoints.remove_grants)
-    files = _EndpointMethod(endpoints.files)
-    config = _EndpointMethod(endpoints.config)
-    change_config = _EndpointMethod(endpoints.change_config)
-    config_schema = _EndpointMethod(endpoints.config_schema)
-    models = _EndpointMethod(endpoints.models)
-    set_key = _EndpointMethod(endpoints.set_key)
-    try_provider = _EndpointMethod(endpoints.try_provider)
-    stats = _EndpointMethod(endpoints.stats)
-    search = _EndpointMethod(endpoints.search)
-
-    def request(
-        self,
-        method: Method,
-        path: str,
-        body: object,
-        answer: type[T],
-        *,
-        query: Mapping[str, QueryValue] | None = None,
-        wait: float = 0.0,
-    ) -> T:
-        """Call any route; ``answer`` is the type of its answer, ``NoneType`` to ignore it."""
-        return self.send(api_call(method, path, body, answer=answer, query=query, wait=wait))
+    @cached_property
+    def _connection(self) -> Connection:
+        return Connection(self.address, headers=self._headers)
 
     def send(self, call: ApiCall[T]) -> T:
-        """The call's answer; a refusal is raised as its error."""
-        return call.read(self.send_raw(call))
-
-    def send_raw(self, call: ApiCall[Any]) -> bytes:
-        """The answer's bytes, for answers that are not JSON (an export, a tool's output)."""
+        """Send a call and decode its response. An error response is raised as its error class."""
         retry = self._call_retry()
         while True:
             reused = self._connection.is_open
@@ -152,17 +44,17 @@ class SyncClient(BaseClient):
                     call.target,
                     body=call.body,
                     headers=call.headers,
-                    seconds=self._answer_seconds + call.wait,
+                    seconds=self._response_seconds + call.wait,
                 )
             except Unreachable as error:
                 self._pause(retry.after_loss(error, reused=reused))
                 continue
             if 200 <= head.status < 300:
-                return body
+                return call.read(body)
             self._pause(retry.after_refusal(read_error(head.status, body)))
 
     def wait_run(self, run_id: str, *, seconds: float | None = None) -> Run:
-        """The run when it has ended, or as it is after ``seconds``; across lost connections and restarts (`R9`)."""
+        """Wait until the run ends, or for ``seconds``, across lost connections and restarts (`R9`)."""
         poll = LongPoll(seconds, clock=time.monotonic)
         while True:
             run = self.get_run(run_id, wait=poll.next_wait())
@@ -189,14 +81,15 @@ class SyncClient(BaseClient):
         on_lost: OnLost | None = None,
         give_up_after: float | None = None,
         raise_when_full: bool = False,
-    ) -> EventStream:
-        """Events after the cursor ``after`` (without one: from now on), for as long as you iterate.
+    ) -> SyncEventStream:
+        """Iterate over the events after the cursor ``after``, or from now on.
 
-        ``on_lost(error, seconds)`` is called when the connection was lost and is tried again after ``seconds``; a
-        `Hello` follows when it is back. After ``give_up_after`` seconds without one, the error is raised. With
-        ``raise_when_full``, `TooMany` is raised at once while the server has no free stream: poll, then iterate again.
+        ``on_lost(error, seconds)`` is called when the connection is lost; the next attempt follows after ``seconds``. A
+        `Hello` follows when the stream is connected again. After ``give_up_after`` seconds without a connection, the
+        error is raised. With ``raise_when_full``, `TooMany` is raised while the server has no free stream: poll, then
+        iterate again.
         """
-        return EventStream(
+        return SyncEventStream(
             Connection(self.address, headers=self._headers),
             endpoints.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing),
             self._stream_state(
@@ -212,9 +105,7 @@ class SyncClient(BaseClient):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _pause(self, retry: Retry) -> None:
@@ -223,10 +114,10 @@ class SyncClient(BaseClient):
         time.sleep(retry.seconds)
 
 
-class EventStream:
-    """An iterator of events that reconnects by itself; `transcript` has the exact text at every event.
+class SyncEventStream:
+    """An iterator of events that reconnects by itself. `transcript` has the exact text at every event.
 
-    An interrupt (Ctrl-C) may come at any time: iterate again afterwards, and nothing is missing.
+    It may be interrupted (Ctrl-C) at any time: iterate again, and no event is missing.
     """
 
     def __init__(
@@ -243,11 +134,11 @@ class EventStream:
         self._state = state
         self._on_lost = on_lost
         self._pause = pause
-        self._pieces: Iterator[bytes] | None = None
+        self._chunks: Iterator[bytes] | None = None
 
     @property
     def cursor(self) -> str | None:
-        """Where a later stream continues after the events handed out so far."""
+        """The position after the last event; a later stream can continue here."""
         return self._state.cursor
 
     @property
@@ -271,31 +162,29 @@ class EventStream:
                 raise
 
     def close(self) -> None:
-        """End the connection; iterating again opens a new one at the cursor."""
-        self._pieces = None
+        """Close the connection. Iterating again opens a new one at the cursor."""
+        self._chunks = None
         self._connection.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _read(self) -> None:
-        if self._pieces is None:
-            self._pieces = self._connect()
-        self._connection.allow(self._state.silence)
-        self._state.feed(next(self._pieces, None))
+        if self._chunks is None:
+            self._chunks = self._connect()
+        self._connection.set_timeout(self._state.silence)
+        self._state.feed(next(self._chunks, None))
 
     def _connect(self) -> Iterator[bytes]:
         headers = self._state.connect()
         head = self._connection.begin("GET", self._target, body=None, headers=headers, seconds=self._state.silence)
         if head.status != 200:
-            raise read_error(head.status, b"".join(self._connection.pieces(head)))
+            raise read_error(head.status, b"".join(self._connection.chunks(head)))
         self._state.connected()
-        return self._connection.pieces(head)
+        return self._connection.chunks(head)
 
     def _reconnect(self, error: HoldfastError | StreamBroken) -> None:
         self.close()

@@ -1,7 +1,7 @@
-"""HTTP/1.1 over a Unix socket or TCP, on plain sockets: all that the command line needs, without an event loop.
+"""HTTP/1.1 on plain sockets (Unix or TCP), with only the features that the command line needs.
 
-A connection is kept open between requests. Any failure in the middle of an exchange closes it, so that no answer is
-read as the answer to another request.
+A connection stays open between requests. Any failure during an exchange closes it, so that a response is never read as
+the response to another request.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from holdfast.schema.base import Value
 CONNECT_SECONDS = 10.0
 _LONGEST_HEAD = 64 * 1024
 _CHUNK = 64 * 1024
-_FULL_SECONDS = 0.02
+_BACKLOG_POLL_SECONDS = 0.02
 
 
 class ResponseHead(Value, frozen=True):
-    """Status and headers of an answer."""
+    """Status and headers of a response."""
 
     status: int
     headers: dict[str, str]
-    """Names in lower case; the last one of repeated headers."""
+    """Names in lower case. Of repeated headers, the last one."""
 
     @property
     def length(self) -> int | None:
@@ -35,7 +35,7 @@ class ResponseHead(Value, frozen=True):
         if text is None:
             return 0 if self.status in (204, 304) else None
         if not text.isascii() or not text.isdigit():
-            raise NotHoldfast(f"the answer declares an invalid Content-Length: {text!r}")
+            raise NotHoldfast(f"the response has an invalid Content-Length: {text!r}")
         return int(text)
 
     @property
@@ -48,7 +48,7 @@ class ResponseHead(Value, frozen=True):
 
 
 class Connection:
-    """One connection to a server, for one exchange after another. The first exchange opens it."""
+    """One connection to a server, for consecutive exchanges. The first exchange opens it."""
 
     def __init__(self, address: ServerAddress, *, headers: Mapping[str, str]) -> None:
         self._address = address
@@ -57,7 +57,7 @@ class Connection:
         self._received = b""
         self._deadline = 0.0
         self.peer: int | None = None
-        """The process that was connected to last, where the platform tells it."""
+        """The process at the other end of the last connection, where the platform reports it."""
 
     @property
     def is_open(self) -> bool:
@@ -72,13 +72,13 @@ class Connection:
     def exchange(
         self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], seconds: float
     ) -> tuple[ResponseHead, bytes]:
-        """Send a request and read its whole answer."""
+        """Send a request and read its whole response."""
         try:
             head = self.begin(method, target, body=body, headers=headers, seconds=seconds)
-            pieces = list(self.pieces(head))
+            received = list(self.chunks(head))
             if not head.keeps_alive or (head.length is None and not head.chunked):
                 self.close()
-            return head, b"".join(pieces)
+            return head, b"".join(received)
         except BaseException:
             self.close()
             raise
@@ -86,32 +86,32 @@ class Connection:
     def begin(
         self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], seconds: float
     ) -> ResponseHead:
-        """Send a request and read the head of its answer; `pieces` gives the body. After an error, close."""
-        self.allow(seconds)
+        """Send a request and read the head of its response; `chunks` gives the body. After an error, call `close`."""
+        self.set_timeout(seconds)
         if self._socket is None:
             self._connect()
         self._send(self._request(method, target, body, headers))
-        while (head := self._read_head()).status < 200:  # an interim response: the answer follows
+        while (head := self._read_head()).status < 200:  # an interim response; the final one follows
             pass
         return head
 
-    def allow(self, seconds: float) -> None:
-        """Bytes that are read from now on must arrive within this time."""
+    def set_timeout(self, seconds: float) -> None:
+        """Restart the time-out: bytes read from now on must arrive within this time."""
         self._deadline = time.monotonic() + seconds
 
-    def pieces(self, head: ResponseHead) -> Iterator[bytes]:
+    def chunks(self, head: ResponseHead) -> Iterator[bytes]:
         """The body, as it arrives."""
         if head.chunked:
-            yield from self._chunks()
+            yield from self._decode_chunks()
         elif head.length is not None:
             left = head.length
             while left:
-                piece = self._some(left)
-                left -= len(piece)
-                yield piece
+                data = self._read_some(left)
+                left -= len(data)
+                yield data
         else:
-            while piece := self._some(_CHUNK, ending=True):
-                yield piece
+            while data := self._read_some(_CHUNK, until_close=True):
+                yield data
 
     def _request(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         lines = f"{method} {target} HTTP/1.1\r\nHost: {self._address.authority}\r\n{self._headers}"
@@ -126,41 +126,41 @@ class Connection:
         address = self._address
         try:
             if address.path is not None:
-                made = self._connect_to_path(address.path)
+                opened = self._connect_to_path(address.path)
             else:
-                made = socket.create_connection((address.host, address.port), timeout=CONNECT_SECONDS)
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                opened = socket.create_connection((address.host, address.port), timeout=CONNECT_SECONDS)
+                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except TimeoutError:
             raise Unreachable(f"no connection to {address} within {CONNECT_SECONDS:g} s") from None
         except OSError as error:
             raise Unreachable(f"cannot connect to {address}: {error.strerror or error}") from None
-        self._socket, self._received = made, b""
-        self.peer = None if address.path is None else peer_pid(made)
+        self._socket, self._received = opened, b""
+        self.peer = None if address.path is None else peer_pid(opened)
 
     def _connect_to_path(self, path: str) -> socket.socket:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        made.settimeout(CONNECT_SECONDS)
+        opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        opened.settimeout(CONNECT_SECONDS)
         try:
             while True:
                 try:
-                    made.connect(path)
+                    opened.connect(path)
                 except BlockingIOError as error:  # the listen backlog is full
                     if time.monotonic() >= self._deadline:
                         raise NoAnswer(f"the server at {self._address} accepts no connections") from error
-                    time.sleep(_FULL_SECONDS)
+                    time.sleep(_BACKLOG_POLL_SECONDS)
                 else:
-                    return made
+                    return opened
         except BaseException:
-            made.close()
+            opened.close()
             raise
 
     def _send(self, request: bytes) -> None:
         assert self._socket is not None
         try:
-            self._socket.settimeout(self._left())
+            self._socket.settimeout(self._remaining_seconds())
             self._socket.sendall(request)
         except OSError as error:
-            # A server that refuses a body may answer before it has read all of it: its answer decides.
+            # A server that refuses a body may respond before it has read all of it; read that response.
             if not isinstance(error, BrokenPipeError | ConnectionResetError):
                 raise self._broken(error) from None
 
@@ -183,51 +183,51 @@ class Connection:
             headers.setdefault("connection", "close")
         return ResponseHead(int(status), headers)
 
-    def _chunks(self) -> Iterator[bytes]:
+    def _decode_chunks(self) -> Iterator[bytes]:
         while size := self._chunk_size():
             while size:
-                piece = self._some(min(size, _CHUNK))
-                size -= len(piece)
-                yield piece
-            if self._line():
-                raise NotHoldfast("the answer has malformed chunks")
-        while self._line():  # trailers are ignored
+                data = self._read_some(min(size, _CHUNK))
+                size -= len(data)
+                yield data
+            if self._read_line():
+                raise NotHoldfast("the response has malformed chunks")
+        while self._read_line():  # trailers are ignored
             pass
 
     def _chunk_size(self) -> int:
-        line = self._line().partition(b";")[0].strip()
+        line = self._read_line().partition(b";")[0].strip()
         try:
             return int(line, 16)
         except ValueError:
-            raise NotHoldfast("the answer has malformed chunks") from None
+            raise NotHoldfast("the response has malformed chunks") from None
 
-    def _line(self) -> bytes:
+    def _read_line(self) -> bytes:
         while (end := self._received.find(b"\r\n")) < 0:
             if len(self._received) > _LONGEST_HEAD:
-                raise NotHoldfast("the answer has malformed chunks")
+                raise NotHoldfast("the response has malformed chunks")
             self._receive()
         line, self._received = self._received[:end], self._received[end + 2 :]
         return line
 
-    def _some(self, most: int, *, ending: bool = False) -> bytes:
-        """At least one byte; with ``ending``, none at the end of the connection, which then ends the body."""
+    def _read_some(self, most: int, *, until_close: bool = False) -> bytes:
+        """At least one byte. With ``until_close``, none at the end of the connection, which ends the body."""
         if not self._received:
-            self._receive(ending=ending)
-        piece, self._received = self._received[:most], self._received[most:]
-        return piece
+            self._receive(until_close=until_close)
+        data, self._received = self._received[:most], self._received[most:]
+        return data
 
-    def _receive(self, *, ending: bool = False) -> None:
+    def _receive(self, *, until_close: bool = False) -> None:
         assert self._socket is not None
         try:
-            self._socket.settimeout(self._left())
-            got = self._socket.recv(_CHUNK)
+            self._socket.settimeout(self._remaining_seconds())
+            received = self._socket.recv(_CHUNK)
         except OSError as error:
             raise self._broken(error) from None
-        if not got and not ending:
+        if not received and not until_close:
             raise Unreachable(f"the server at {self._address} closed the connection")
-        self._received += got
+        self._received += received
 
-    def _left(self) -> float:
+    def _remaining_seconds(self) -> float:
         return max(self._deadline - time.monotonic(), 0.001)
 
     def _broken(self, error: OSError) -> ClientError:
@@ -239,7 +239,7 @@ class Connection:
 
 
 def peer_pid(connected: socket.socket) -> int | None:
-    """The process at the other end of a Unix socket, where the platform tells it."""
+    """The process at the other end of a Unix socket, where the platform reports it."""
     if not hasattr(socket, "SO_PEERCRED"):
         return None
     try:

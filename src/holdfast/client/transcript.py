@@ -1,8 +1,8 @@
-"""Events folded into what a person sees: stored messages, overlaid with the text that is still being streamed.
+"""The text that a user sees: stored messages, overlaid with the text that is still being streamed. Pure.
 
-Pure: no I/O, no clock. All clients fold events this way, so that text is exact across cuts, lag and retries (`E3`): a
-durable message replaces its older version and closes the open parts that it contains; a snapshot replaces a message's
-open parts; a delta continues an open part at its offset.
+All clients apply events with this class, so text is exact across cuts, lag and retries (`E3`). A durable message
+replaces its older version and closes the open parts that it contains. A snapshot replaces a message's open parts. A
+delta continues an open part at its offset.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.schema.messages import Message, Text, ToolResult
 
 
 class _OpenText:
-    """An open part; its pieces are joined when they are read."""
+    """An open part. Its pieces are joined when the text is read."""
 
     __slots__ = ("attempt", "call_id", "length", "name", "of", "pieces")
 
@@ -57,18 +57,18 @@ class _OpenText:
 
 
 class Transcript:
-    """Messages by id, of one session or of many, as of the last event."""
+    """The messages of one or more sessions, as of the last event."""
 
     def __init__(self) -> None:
         self.messages: dict[str, Message] = {}
         self._open: dict[str, dict[int, _OpenText]] = {}
 
     def load(self, messages: Iterable[Message]) -> None:
-        """Messages as they were at the cursor from which events continue."""
+        """Add messages as they were at the cursor from which the events continue."""
         self.messages.update((message.id, message) for message in messages)
 
     def apply(self, event: Event) -> bool:
-        """False if the event continues text that is missing here: reconnect, and a snapshot follows."""
+        """Returns False if the event continues text that is missing here. Reconnect then: a snapshot follows."""
         match event:
             case Delta():
                 return self._append(event)
@@ -80,7 +80,7 @@ class Transcript:
                 self._store(event.message)
                 self._open.pop(event.message.id, None)
             case SessionDeleted():
-                self._forget(event.session_id)
+                self._drop_session(event.session_id)
             case Hello():
                 self._open.clear()
             case Reset():
@@ -91,7 +91,7 @@ class Transcript:
         return True
 
     def open_parts(self, message_id: str) -> tuple[OpenPart, ...]:
-        """The parts that are still being streamed, as they are now."""
+        """The parts that are still being streamed."""
         return tuple(
             OpenPart(
                 part=number, attempt=part.attempt, of=part.of, text=part.text, call_id=part.call_id, name=part.name
@@ -112,7 +112,7 @@ class Transcript:
         return "".join(text for _, text in sorted(texts.items()))
 
     def output(self, call_id: str) -> str | None:
-        """What a running call has printed so far; ``None`` once its result is stored."""
+        """The output of a running call so far; ``None`` once its result is stored."""
         for parts in self._open.values():
             for part in parts.values():
                 if part.of == "output" and part.call_id == call_id:
@@ -152,7 +152,7 @@ class Transcript:
                 for number in [n for n, part in parts.items() if part.of == "output" and part.call_id in answered]:
                     del parts[number]
 
-    def _forget(self, session_id: str) -> None:
+    def _drop_session(self, session_id: str) -> None:
         for message_id in [m.id for m in self.messages.values() if m.session_id == session_id]:
             del self.messages[message_id]
             self._open.pop(message_id, None)

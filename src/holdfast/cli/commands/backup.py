@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from typing import Any
 
 from holdfast.cli.argument_parser import Parser
 from holdfast.cli.command_context import CommandContext
@@ -28,6 +27,6 @@ def configure(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     path = os.path.abspath(args.file or time.strftime("holdfast-%Y%m%d-%H%M%S.db"))
     with CommandContext() as here:
-        made = here.client.request("POST", "/v1/server/backup", {"path": path}, dict[str, Any], wait=600.0)
-    print(as_text(made) if args.json else f"{made['path']}  {size(made['size'])}")
+        made = here.client.backup(path)
+    print(as_text(made) if args.json else f"{made.path}  {size(made.size)}")
     return Exit.COMPLETED

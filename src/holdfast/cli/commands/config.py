@@ -166,5 +166,5 @@ def path(args: argparse.Namespace) -> int:
 
 def schema(args: argparse.Namespace) -> int:
     with CommandContext() as here:
-        print(as_text(here.client.request("GET", "/v1/config/schema", None, dict[str, Any])))
+        print(as_text(here.client.config_schema()))
     return Exit.COMPLETED

@@ -98,7 +98,7 @@ def _client() -> SyncClient:
     named = address_from_env(os.environ)
     address = named or ServerAddress(path=str(Locations.from_env(os.environ).socket))
     token = os.environ.get("HOLDFAST_TOKEN") if named else None
-    return SyncClient(address, token=token, name="cli", patience=0.0, answer_seconds=ANSWER_SECONDS)
+    return SyncClient(address, token=token, name="cli", retry_seconds=0.0, response_seconds=ANSWER_SECONDS)
 
 
 def _wait_until_gone(client: SyncClient, pid: int) -> None:
