@@ -26,7 +26,7 @@ from holdfast.tools.edit import EditTool
 from holdfast.tools.grep import GrepTool
 from holdfast.tools.search.ripgrep import ripgrep_command
 from tests.store.building import new_session, new_workspace
-from tests.support.filebox import Filebox
+from tests.support.file_sessions import FileWorkspace
 
 _FILES = 400
 _LINES = 300
@@ -69,11 +69,11 @@ async def _compare(name: str, bare: Work, tool: Work, *, rounds: int) -> None:
     )
 
 
-def _fill(box: Filebox) -> None:
+def _fill(workspace: FileWorkspace) -> None:
     for number in range(_FILES):
         lines = (f"def function_{number}_{line}(argument): return argument + {line}\n" for line in range(_LINES))
-        box.put(f"package_{number % 20}/module_{number}.py", "".join(lines))
-    box.put(".gitignore", "*.pyc\nbuild/\n")
+        workspace.put(f"package_{number % 20}/module_{number}.py", "".join(lines))
+    workspace.put(".gitignore", "*.pyc\nbuild/\n")
 
 
 def _write_bare(path: Path, old: bytes, new: bytes) -> None:
@@ -96,17 +96,17 @@ async def main(rounds: int) -> None:
         try:
             await store.commit(new_workspace())
             await store.commit(new_session())
-            box = Filebox(root, ledger=store)
-            _fill(box)
-            await _measure(box, rounds=rounds)
+            workspace = FileWorkspace(root, ledger=store)
+            _fill(workspace)
+            await _measure(workspace, rounds=rounds)
         finally:
             await store.close()
 
 
-async def _measure(box: Filebox, *, rounds: int) -> None:
-    session = box.session()
-    one, other = box.put("bare.py", box.text("package_0/module_0.py")), "package_0/module_0.py"
-    search = ripgrep_command(os.environ, box.workspace)
+async def _measure(workspace: FileWorkspace, *, rounds: int) -> None:
+    session = workspace.session()
+    one, other = workspace.put("bare.py", workspace.text("package_0/module_0.py")), "package_0/module_0.py"
+    search = ripgrep_command(os.environ, workspace.directory)
     if search is None:
         sys.exit("ripgrep is not there: install the lock, or put rg on the PATH")
     print(f"{_FILES} files of {_LINES} lines; medians of {rounds} rounds")
@@ -115,7 +115,7 @@ async def _measure(box: Filebox, *, rounds: int) -> None:
         one.read_bytes().decode()
 
     async def bare_grep(number: int) -> None:
-        subprocess.run([*search, "-n", "_7_29", "./"], cwd=box.workspace, capture_output=True, check=True)
+        subprocess.run([*search, "-n", "_7_29", "./"], cwd=workspace.directory, capture_output=True, check=True)
 
     async def bare_edit(number: int) -> None:
         _write_bare(one, _name(number), _name(number + 1))

@@ -22,8 +22,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from holdfast.tools.bash import BashArguments, BashTool
-from tests.support.toolbox import Toolbox
-from tests.support.zoo import ZOO
+from tests.support.stubborn_commands import STUBBORN_COMMANDS
+from tests.support.tool_contexts import ToolWorkspace
 
 Work = Callable[[], Awaitable[object]]
 
@@ -77,45 +77,43 @@ async def _bare(command: str, directory: Path) -> None:
     await process.communicate()
 
 
-async def _tool(bash: BashTool, toolbox: Toolbox, command: str) -> None:
-    context, arguments = toolbox.context(), BashArguments(command)
+async def _tool(bash: BashTool, workspace: ToolWorkspace, command: str) -> None:
+    context, arguments = workspace.context(), BashArguments(command)
     output = await bash.run(arguments, context, await bash.plan(arguments, context))
     assert output.status == "ok", output.text
 
 
-async def _cancels(bash: BashTool, toolbox: Toolbox, *, rounds: int) -> None:
+async def _cancels(bash: BashTool, workspace: ToolWorkspace, *, rounds: int) -> None:
     """From the cancel to the verified death of the tree."""
-    for animal in ("plain", "ignores_signals", "fifty"):
+    for name in ("plain", "ignores_signals", "fifty"):
         took = []
         for _ in range(rounds):
-            toolbox.live.clear()
-            context, arguments = toolbox.context(), BashArguments(ZOO[animal].script)
+            workspace.live.clear()
+            context, arguments = workspace.context(), BashArguments(STUBBORN_COMMANDS[name].script)
             running = asyncio.create_task(bash.run(arguments, context, await bash.plan(arguments, context)))
-            await toolbox.until_said("ready", times=ZOO[animal].ready)
+            await workspace.wait_for_output("ready", times=STUBBORN_COMMANDS[name].ready)
             began = time.perf_counter()
             running.cancel()
             output = await running
             took.append(time.perf_counter() - began)
             assert output.status == "cancelled"
             assert not output.left_running
-        print(
-            f"cancel       {animal:<16} median {statistics.median(took) * 1e3:7.1f} ms   max {max(took) * 1e3:7.1f} ms"
-        )
+        print(f"cancel       {name:<16} median {statistics.median(took) * 1e3:7.1f} ms   max {max(took) * 1e3:7.1f} ms")
 
 
 async def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        bash, toolbox = BashTool(), Toolbox(Path(directory))
-        where = toolbox.workspace
+        bash, workspace = BashTool(), ToolWorkspace(Path(directory))
+        where = workspace.directory
         await _compare(
-            "bash true", bash, lambda: _bare("true", where), lambda: _tool(bash, toolbox, "true"), rounds=rounds
+            "bash true", bash, lambda: _bare("true", where), lambda: _tool(bash, workspace, "true"), rounds=rounds
         )
         few = max(3, rounds // 20)
         await _compare(
-            "50 MB output", bash, lambda: _bare(_FLOOD, where), lambda: _tool(bash, toolbox, _FLOOD), rounds=few
+            "50 MB output", bash, lambda: _bare(_FLOOD, where), lambda: _tool(bash, workspace, _FLOOD), rounds=few
         )
-        await _cancels(bash, toolbox, rounds=few)
-        await toolbox.table.close()
+        await _cancels(bash, workspace, rounds=few)
+        await workspace.table.close()
         await bash.close()
 
 

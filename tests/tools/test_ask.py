@@ -10,12 +10,12 @@ from holdfast.errors import ToolError
 from holdfast.schema.approvals import QuestionItem
 from holdfast.tools.ask import AskTool
 from holdfast.tools.protocol import ToolContext, ToolOutput
-from tests.support.toolbox import Toolbox
+from tests.support.tool_contexts import ToolWorkspace
 
 
 @pytest.fixture
-def toolbox(tmp_path: Path) -> Toolbox:
-    return Toolbox(tmp_path)
+def workspace(tmp_path: Path) -> ToolWorkspace:
+    return ToolWorkspace(tmp_path)
 
 
 async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
@@ -23,16 +23,16 @@ async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
     return await tool.run(struct, context, await tool.plan(struct, context))
 
 
-async def test_questions_reach_the_person_and_answers_the_model(toolbox: Toolbox) -> None:
-    toolbox.person.answers = (("yes",), ("a", "c"), ())
+async def test_questions_reach_the_person_and_answers_the_model(workspace: ToolWorkspace) -> None:
+    workspace.asker.answers = (("yes",), ("a", "c"), ())
     questions = [
         {"text": "Go on?", "kind": "yes_no"},
         {"text": "Which?", "kind": "multiple", "options": ["a", "b", "c"]},
         {"text": "Why?"},
     ]
-    output = await call(AskTool(), toolbox.context(), questions=questions)
+    output = await call(AskTool(), workspace.context(), questions=questions)
     assert output.text == "Go on?\n→ yes\n\nWhich?\n→ a; c\n\nWhy?\n→ (no answer)"
-    assert toolbox.person.asked == [
+    assert workspace.asker.asked == [
         (
             QuestionItem("Go on?", "yes_no"),
             QuestionItem("Which?", "multiple", ("a", "b", "c")),
@@ -41,8 +41,8 @@ async def test_questions_reach_the_person_and_answers_the_model(toolbox: Toolbox
     ]
 
 
-async def test_a_dismissal_is_told(toolbox: Toolbox) -> None:
-    assert "dismissed" in (await call(AskTool(), toolbox.context(), questions=[{"text": "Why?"}])).text
+async def test_a_dismissal_is_told(workspace: ToolWorkspace) -> None:
+    assert "dismissed" in (await call(AskTool(), workspace.context(), questions=[{"text": "Why?"}])).text
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,12 @@ async def test_a_dismissal_is_told(toolbox: Toolbox) -> None:
         {"text": "Why?", "kind": "text", "options": ["a", "b"]},
     ],
 )
-async def test_a_question_that_cannot_be_answered_is_not_asked(toolbox: Toolbox, question: dict[str, Any]) -> None:
+async def test_a_question_that_cannot_be_answered_is_not_asked(
+    workspace: ToolWorkspace, question: dict[str, Any]
+) -> None:
     with pytest.raises(ToolError, match="options"):
-        await call(AskTool(), toolbox.context(), questions=[question])
-    assert toolbox.person.asked == []
+        await call(AskTool(), workspace.context(), questions=[question])
+    assert workspace.asker.asked == []
 
 
 @pytest.mark.parametrize("count", [0, 6])
@@ -66,7 +68,7 @@ def test_there_are_one_to_five_questions(count: int) -> None:
         msgspec.convert({"questions": [{"text": "Why?"}] * count}, AskTool.arguments)
 
 
-async def test_nobody_is_asked_in_a_run_without_a_person(toolbox: Toolbox) -> None:
-    context = msgspec.structs.replace(toolbox.context(), interactive=False)
+async def test_nobody_is_asked_in_a_run_without_a_person(workspace: ToolWorkspace) -> None:
+    context = msgspec.structs.replace(workspace.context(), interactive=False)
     with pytest.raises(ToolError, match="nobody can be asked"):
         await call(AskTool(), context, questions=[{"text": "Why?"}])

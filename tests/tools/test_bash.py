@@ -13,22 +13,22 @@ from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.schema.sessions import Job
 from holdfast.tools.bash import BashArguments, BashTool
 from holdfast.tools.protocol import ToolContext, ToolOutput
-from tests.support.toolbox import Gate, Toolbox, settings_of
-from tests.support.zoo import ZOO, still_there
+from tests.support.stubborn_commands import STUBBORN_COMMANDS, still_there
+from tests.support.tool_contexts import Gate, ToolWorkspace, settings_of
 
 _SOON = settings_of(tools={"bash_background": "1ms"})
 
 
 @pytest.fixture
-def toolbox(tmp_path: Path) -> Toolbox:
-    return Toolbox(tmp_path)
+def workspace(tmp_path: Path) -> ToolWorkspace:
+    return ToolWorkspace(tmp_path)
 
 
 @pytest_asyncio.fixture
-async def bash(toolbox: Toolbox) -> AsyncIterator[BashTool]:
+async def bash(workspace: ToolWorkspace) -> AsyncIterator[BashTool]:
     tool = BashTool()
     yield tool
-    await toolbox.table.close()
+    await workspace.table.close()
     await tool.close()
 
 
@@ -37,49 +37,49 @@ async def call(tool: BashTool, context: ToolContext, command: str, **arguments: 
     return await tool.run(struct, context, await tool.plan(struct, context))
 
 
-async def test_output_and_exit_code_are_told(bash: BashTool, toolbox: Toolbox) -> None:
-    output = await call(bash, toolbox.context(), "echo out; echo err >&2; exit 3")
+async def test_output_and_exit_code_are_told(bash: BashTool, workspace: ToolWorkspace) -> None:
+    output = await call(bash, workspace.context(), "echo out; echo err >&2; exit 3")
     assert output.text.startswith("out\nerr\n[exit code 3, ")
     assert output.status == "error"
     assert output.display["exit_code"] == 3
 
 
-async def test_a_silent_success_says_so(bash: BashTool, toolbox: Toolbox) -> None:
-    output = await call(bash, toolbox.context(), "true")
+async def test_a_silent_success_says_so(bash: BashTool, workspace: ToolWorkspace) -> None:
+    output = await call(bash, workspace.context(), "true")
     assert output.text.startswith("(no output)\n[exit code 0, ")
     assert output.status == "ok"
 
 
-async def test_output_is_shown_while_the_command_runs(bash: BashTool, toolbox: Toolbox) -> None:
-    gate = Gate(toolbox.workspace)
-    running = asyncio.create_task(call(bash, toolbox.context(), "echo first; read < gate; echo second"))
-    await toolbox.until_said("first\n")
+async def test_output_is_shown_while_the_command_runs(bash: BashTool, workspace: ToolWorkspace) -> None:
+    gate = Gate(workspace.directory)
+    running = asyncio.create_task(call(bash, workspace.context(), "echo first; read < gate; echo second"))
+    await workspace.wait_for_output("first\n")
     assert not running.done()
     await gate.open()
     assert (await running).text.startswith("first\nsecond\n")
-    assert "".join(toolbox.live) == "first\nsecond\n"
+    assert "".join(workspace.live) == "first\nsecond\n"
 
 
 async def test_a_command_runs_in_the_workspace_without_keys_pagers_and_prompts(
-    bash: BashTool, toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+    bash: BashTool, workspace: ToolWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "HOLDFAST_TOKEN", "LOCAL_KEY"):
         monkeypatch.setenv(name, "secret-value")
     settings = settings_of(
         providers={"local": {"wire": "openai-chat", "base_url": "http://127.0.0.1:1", "api_key": "env:LOCAL_KEY"}}
     )
-    output = await call(bash, toolbox.context(settings=settings), "pwd; env; test -t 0 || echo no terminal; cat")
-    assert output.text.startswith(f"{toolbox.workspace}\n")
+    output = await call(bash, workspace.context(settings=settings), "pwd; env; test -t 0 || echo no terminal; cat")
+    assert output.text.startswith(f"{workspace.directory}\n")
     assert "secret-value" not in output.text
     assert "no terminal\n[exit code 0" in output.text
     for line in ("PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "HOLDFAST=1"):
         assert f"\n{line}\n" in output.text
 
 
-async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bash: BashTool, toolbox: Toolbox) -> None:
-    context = toolbox.context()
+async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bash: BashTool, workspace: ToolWorkspace) -> None:
+    context = workspace.context()
     output = await call(bash, context, "seq 100000")
-    path = toolbox.outputs / f"{context.call_id}.txt"
+    path = workspace.outputs / f"{context.call_id}.txt"
     whole = "".join(f"{number}\n" for number in range(1, 100_001))
     assert path.read_text() == whole
     assert output.text.startswith("1\n2\n3\n")
@@ -92,14 +92,16 @@ async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bash: BashTo
     assert len(head) + cut + len(tail) == len(whole)
 
 
-async def test_short_output_makes_no_file(bash: BashTool, toolbox: Toolbox) -> None:
-    await call(bash, toolbox.context(), "echo short")
-    assert not toolbox.outputs.exists()
+async def test_short_output_makes_no_file(bash: BashTool, workspace: ToolWorkspace) -> None:
+    await call(bash, workspace.context(), "echo short")
+    assert not workspace.outputs.exists()
 
 
-async def test_a_secret_is_redacted_live_in_the_answer_and_in_the_file(bash: BashTool, toolbox: Toolbox) -> None:
+async def test_a_secret_is_redacted_live_in_the_answer_and_in_the_file(
+    bash: BashTool, workspace: ToolWorkspace
+) -> None:
     secret = "sk-0123456789abcdef"
-    gate = Gate(toolbox.workspace)
+    gate = Gate(workspace.directory)
 
     def redact(text: str) -> str:
         return text.replace(secret, "[redacted]")
@@ -107,28 +109,30 @@ async def test_a_secret_is_redacted_live_in_the_answer_and_in_the_file(bash: Bas
     command = (
         f"echo one; printf 'key={secret[:9]}'; read < gate; printf '{secret[9:]} end\\n'; seq 20000; echo {secret}"
     )
-    context = toolbox.context(redact=redact)
+    context = workspace.context(redact=redact)
     running = asyncio.create_task(call(bash, context, command))
-    await toolbox.until_said("one")
+    await workspace.wait_for_output("one")
     await gate.open()
     output = await running
-    stored = (toolbox.outputs / f"{context.call_id}.txt").read_text()
-    for text in ("".join(toolbox.live), output.text, stored):
+    stored = (workspace.outputs / f"{context.call_id}.txt").read_text()
+    for text in ("".join(workspace.live), output.text, stored):
         assert secret[:9] not in text
         assert "key=[redacted] end\n" in text
 
 
-async def test_bytes_that_are_no_text_and_split_characters_arrive_readable(bash: BashTool, toolbox: Toolbox) -> None:
-    gate = Gate(toolbox.workspace)
+async def test_bytes_that_are_no_text_and_split_characters_arrive_readable(
+    bash: BashTool, workspace: ToolWorkspace
+) -> None:
+    gate = Gate(workspace.directory)
     command = "printf 'a\\xff b '; printf '\\xe2\\x82'; read < gate; printf '\\xac \\n'"
-    running = asyncio.create_task(call(bash, toolbox.context(), command))
-    await toolbox.until_said("b")
+    running = asyncio.create_task(call(bash, workspace.context(), command))
+    await workspace.wait_for_output("b")
     await gate.open()
     assert (await running).text.startswith("a\ufffd b €")
 
 
-async def test_a_time_out_kills_and_says_so(bash: BashTool, toolbox: Toolbox) -> None:
-    context = toolbox.context()
+async def test_a_time_out_kills_and_says_so(bash: BashTool, workspace: ToolWorkspace) -> None:
+    context = workspace.context()
     output = await call(bash, context, "echo begun; sleep 1000", timeout=0.05)
     assert "[killed: it took longer than 0.05 s" in output.text
     assert output.status == "error"
@@ -139,11 +143,11 @@ async def test_a_time_out_kills_and_says_so(bash: BashTool, toolbox: Toolbox) ->
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("animal", ["plain", "ignores_signals", "clears_its_environment", "fifty"])
 async def test_cancelling_a_call_kills_its_tree_and_returns_what_was_killed(
-    bash: BashTool, toolbox: Toolbox, animal: str
+    bash: BashTool, workspace: ToolWorkspace, animal: str
 ) -> None:
-    context = toolbox.context()
-    running = asyncio.create_task(call(bash, context, ZOO[animal].script))
-    await toolbox.until_said("ready", times=ZOO[animal].ready)
+    context = workspace.context()
+    running = asyncio.create_task(call(bash, context, STUBBORN_COMMANDS[animal].script))
+    await workspace.wait_for_output("ready", times=STUBBORN_COMMANDS[animal].ready)
     running.cancel()
     output = await running
     assert output.status == "cancelled"
@@ -154,8 +158,10 @@ async def test_cancelling_a_call_kills_its_tree_and_returns_what_was_killed(
 
 
 @pytest.mark.promise("C7")
-async def test_a_call_cancelled_before_its_command_started_leaves_nothing(bash: BashTool, toolbox: Toolbox) -> None:
-    context = toolbox.context()
+async def test_a_call_cancelled_before_its_command_started_leaves_nothing(
+    bash: BashTool, workspace: ToolWorkspace
+) -> None:
+    context = workspace.context()
     running = asyncio.create_task(call(bash, context, "sleep 1000"))
     await asyncio.wait((running,), timeout=0)
     running.cancel()
@@ -164,10 +170,10 @@ async def test_a_call_cancelled_before_its_command_started_leaves_nothing(bash: 
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_second_cancel_does_not_interrupt_the_kill(bash: BashTool, toolbox: Toolbox) -> None:
-    context = toolbox.context()
-    running = asyncio.create_task(call(bash, context, ZOO["ignores_signals"].script))
-    await toolbox.until_said("ready")
+async def test_a_second_cancel_does_not_interrupt_the_kill(bash: BashTool, workspace: ToolWorkspace) -> None:
+    context = workspace.context()
+    running = asyncio.create_task(call(bash, context, STUBBORN_COMMANDS["ignores_signals"].script))
+    await workspace.wait_for_output("ready")
     running.cancel()
     await asyncio.wait((running,), timeout=0)
     running.cancel()
@@ -175,42 +181,44 @@ async def test_a_second_cancel_does_not_interrupt_the_kill(bash: BashTool, toolb
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_slow_command_becomes_a_job_and_can_be_read_on(bash: BashTool, toolbox: Toolbox) -> None:
-    gate = Gate(toolbox.workspace)
-    context = toolbox.context(settings=_SOON)
+async def test_a_slow_command_becomes_a_job_and_can_be_read_on(bash: BashTool, workspace: ToolWorkspace) -> None:
+    gate = Gate(workspace.directory)
+    context = workspace.context(settings=_SOON)
     output = await call(bash, context, "echo first; read < gate; echo second; exit 4")
-    [job] = toolbox.table.running
+    [job] = workspace.table.running
     assert f"in the background as job {job.id}" in output.text
     assert output.left_running == (f"{job.id} {job.command}",)
     assert (job.run_id, job.call_id, job.session_id) == ("run_1", context.call_id, "ses_1")
-    assert toolbox.changes == [job]
+    assert workspace.changes == [job]
     await gate.open()
     job, text = await context.jobs.read(job.id, wait=30)
     assert (job.state, job.exit_code) == ("exited", 4)
     assert output.text.count("first") + text.count("first") == 1
     assert text.endswith("second\n")
     assert Path(job.output_path).read_text() == "first\nsecond\n"
-    assert toolbox.changes[-1] == job
+    assert workspace.changes[-1] == job
 
 
-async def test_a_command_asked_for_in_the_background_is_a_job(bash: BashTool, toolbox: Toolbox) -> None:
-    output = await call(bash, toolbox.context(), "sleep 1000", background=True)
-    [job] = toolbox.table.running
+async def test_a_command_asked_for_in_the_background_is_a_job(bash: BashTool, workspace: ToolWorkspace) -> None:
+    output = await call(bash, workspace.context(), "sleep 1000", background=True)
+    [job] = workspace.table.running
     assert output.display["job_id"] == job.id
 
 
-async def test_a_background_command_that_fails_at_once_tells_it_at_once(bash: BashTool, toolbox: Toolbox) -> None:
-    output = await call(bash, toolbox.context(), "no-such-program", background=True)
+async def test_a_background_command_that_fails_at_once_tells_it_at_once(
+    bash: BashTool, workspace: ToolWorkspace
+) -> None:
+    output = await call(bash, workspace.context(), "no-such-program", background=True)
     assert "[exit code 127" in output.text
-    assert toolbox.table.list() == ()
+    assert workspace.table.list() == ()
 
 
 async def test_what_a_finished_command_left_running_is_a_job_that_can_be_killed(
-    bash: BashTool, toolbox: Toolbox
+    bash: BashTool, workspace: ToolWorkspace
 ) -> None:
-    context = toolbox.context()
+    context = workspace.context()
     output = await call(bash, context, "(sleep 1000) & echo started")
-    [job] = toolbox.table.running
+    [job] = workspace.table.running
     assert "exit code 0, but it left running: " in output.text
     assert "sleep 1000" in output.text
     killed = await context.jobs.kill(job.id)
@@ -218,17 +226,17 @@ async def test_what_a_finished_command_left_running_is_a_job_that_can_be_killed(
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_time_out_also_ends_a_job(bash: BashTool, toolbox: Toolbox) -> None:
-    context = toolbox.context(settings=_SOON)
+async def test_a_time_out_also_ends_a_job(bash: BashTool, workspace: ToolWorkspace) -> None:
+    context = workspace.context(settings=_SOON)
     await call(bash, context, "sleep 1000", timeout=0.2)
-    [job] = toolbox.table.list()
+    [job] = workspace.table.list()
     job, _ = await context.jobs.read(job.id, wait=30)
     assert job.state == "killed"
     assert await still_there([], context.call_id) == []
 
 
 async def test_a_job_that_cannot_be_recorded_is_killed(bash: BashTool, tmp_path: Path) -> None:
-    class Refusing(Toolbox):
+    class Refusing(ToolWorkspace):
         async def _changed(self, job: Job) -> None:
             raise StoreUnwritable("disk full")
 
@@ -238,34 +246,36 @@ async def test_a_job_that_cannot_be_recorded_is_killed(bash: BashTool, tmp_path:
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_command_that_floods_is_bounded_and_others_go_on(bash: BashTool, toolbox: Toolbox) -> None:
-    context = toolbox.context()
+async def test_a_command_that_floods_is_bounded_and_others_go_on(bash: BashTool, workspace: ToolWorkspace) -> None:
+    context = workspace.context()
     flood = asyncio.create_task(call(bash, context, "yes holdfast"))
-    await toolbox.until_said("too much to show live")
-    other = await call(bash, toolbox.context(), "echo here")
+    await workspace.wait_for_output("too much to show live")
+    other = await call(bash, workspace.context(), "echo here")
     assert other.text.startswith("here\n")
     flood.cancel()
     output = await flood
     assert len(output.text) < 31_000
-    assert sum(map(len, toolbox.live)) < 500_000
+    assert sum(map(len, workspace.live)) < 500_000
 
 
-async def test_a_command_too_long_for_the_kernel_is_refused_with_advice(bash: BashTool, toolbox: Toolbox) -> None:
+async def test_a_command_too_long_for_the_kernel_is_refused_with_advice(
+    bash: BashTool, workspace: ToolWorkspace
+) -> None:
     with pytest.raises(ToolError, match="write it to a file"):
-        await call(bash, toolbox.context(), "x" * 200_000)
+        await call(bash, workspace.context(), "x" * 200_000)
 
 
-async def test_the_subject_of_a_call_is_its_exact_command(bash: BashTool, toolbox: Toolbox) -> None:
-    plan = await bash.plan(BashArguments("git  push --force"), toolbox.context())
+async def test_the_subject_of_a_call_is_its_exact_command(bash: BashTool, workspace: ToolWorkspace) -> None:
+    plan = await bash.plan(BashArguments("git  push --force"), workspace.context())
     assert plan.subject.command == plan.subject.title == "git  push --force"
-    assert (plan.subject.tool, plan.subject.effect, plan.subject.cwd) == ("bash", "runs", str(toolbox.workspace))
+    assert (plan.subject.tool, plan.subject.effect, plan.subject.cwd) == ("bash", "runs", str(workspace.directory))
 
 
 @pytest.mark.parametrize("mode", ["workspace-write", "read-only"])
-async def test_a_confined_call_says_what_it_may_not_write(bash: BashTool, toolbox: Toolbox, mode: str) -> None:
-    outside = toolbox.workspace.parent / "outside"
-    context = toolbox.context(settings=settings_of(server={"sandbox": mode}))
+async def test_a_confined_call_says_what_it_may_not_write(bash: BashTool, workspace: ToolWorkspace, mode: str) -> None:
+    outside = workspace.directory.parent / "outside"
+    context = workspace.context(settings=settings_of(server={"sandbox": mode}))
     output = await call(bash, context, f"echo x > {outside}; echo x > inside; mktemp && cat <<< here")
     assert not outside.exists()
-    assert (toolbox.workspace / "inside").exists() == (mode == "workspace-write")
+    assert (workspace.directory / "inside").exists() == (mode == "workspace-write")
     assert "here\n[exit code 0" in output.text

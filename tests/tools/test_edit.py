@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 
 from holdfast.errors import ToolError
 from holdfast.tools.edit import EditTool
-from holdfast.tools.text.text_encoding import encode_text
-from tests.support.filebox import Filebox
+from holdfast.tools.text.text_file import encode_text
+from tests.support.file_sessions import FileWorkspace
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Filebox:
-    return Filebox(tmp_path)
+def workspace(tmp_path: Path) -> FileWorkspace:
+    return FileWorkspace(tmp_path)
 
 
-async def test_a_text_is_replaced_and_the_model_is_told(box: Filebox) -> None:
-    box.put("a.py", "one\ntwo\n")
-    session = box.session()
+async def test_a_text_is_replaced_and_the_model_is_told(workspace: FileWorkspace) -> None:
+    workspace.put("a.py", "one\ntwo\n")
+    session = workspace.session()
     await session.view("a.py")
     output = await session.call(EditTool(), path="a.py", old_text="two", new_text="2\n3")
-    assert box.text("a.py") == "one\n2\n3\n"
+    assert workspace.text("a.py") == "one\n2\n3\n"
     assert output.text == "a.py: changed (+2 −1 lines); replaced at line 2"
     assert output.display == {
         "diff": "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,3 @@\n one\n-two\n+2\n+3\n",
@@ -31,100 +31,100 @@ async def test_a_text_is_replaced_and_the_model_is_told(box: Filebox) -> None:
     }
 
 
-async def test_a_plan_shows_the_diff_and_touches_nothing(box: Filebox) -> None:
-    box.put("a.py", "one\n")
-    session = box.session()
+async def test_a_plan_shows_the_diff_and_touches_nothing(workspace: FileWorkspace) -> None:
+    workspace.put("a.py", "one\n")
+    session = workspace.session()
     await session.view("a.py")
     plan = await session.plan(EditTool(), path="a.py", old_text="one", new_text="1")
     created = await session.plan(EditTool(), path="new/dir/b.py", old_text="", new_text="x\n")
     assert plan.display["diff"].endswith("-one\n+1\n")
-    assert plan.subject.paths == (str(box.workspace / "a.py"),)
+    assert plan.subject.paths == (str(workspace.directory / "a.py"),)
     assert created.display["files"][0]["change"] == "created"
-    assert box.tree() == {"a.py": b"one\n"}
-    assert not (box.workspace / "new").exists()
+    assert workspace.tree() == {"a.py": b"one\n"}
+    assert not (workspace.directory / "new").exists()
 
 
-async def test_an_empty_old_text_creates_the_file_and_its_directories(box: Filebox) -> None:
-    assert await box.session().edit("deep/er/new.py", "", "x\n") == "deep/er/new.py: created (+1 −0 lines)"
-    assert box.text("deep/er/new.py") == "x\n"
+async def test_an_empty_old_text_creates_the_file_and_its_directories(workspace: FileWorkspace) -> None:
+    assert await workspace.session().edit("deep/er/new.py", "", "x\n") == "deep/er/new.py: created (+1 −0 lines)"
+    assert workspace.text("deep/er/new.py") == "x\n"
 
 
-async def test_a_file_that_exists_is_not_created_again(box: Filebox) -> None:
-    box.put("a", "content")
+async def test_a_file_that_exists_is_not_created_again(workspace: FileWorkspace) -> None:
+    workspace.put("a", "content")
     with pytest.raises(ToolError, match="exists already"):
-        await box.session().edit("a", "", "x")
+        await workspace.session().edit("a", "", "x")
 
 
-async def test_an_empty_file_can_be_filled_once_it_was_read(box: Filebox) -> None:
-    box.put("a", "")
-    session = box.session()
-    with pytest.raises(ToolError, match="has not read it"):
+async def test_an_empty_file_can_be_filled_once_it_was_read(workspace: FileWorkspace) -> None:
+    workspace.put("a", "")
+    session = workspace.session()
+    with pytest.raises(ToolError, match="have not read it"):
         await session.edit("a", "", "x")
     await session.view("a")
     await session.edit("a", "", "x")
-    assert box.text("a") == "x"
+    assert workspace.text("a") == "x"
 
 
-async def test_a_write_of_its_own_counts_as_read(box: Filebox) -> None:
-    session = box.session()
+async def test_a_write_of_its_own_counts_as_read(workspace: FileWorkspace) -> None:
+    session = workspace.session()
     await session.edit("a", "", "one\n")
     await session.edit("a", "one", "two")
     await session.edit("a", "two", "three")
-    assert box.text("a") == "three\n"
+    assert workspace.text("a") == "three\n"
 
 
-async def test_what_differs_only_in_white_space_is_matched_and_told(box: Filebox) -> None:
-    box.put("a.py", "if x:\n\tif y:\n\t\tz()\n")
-    session = box.session()
+async def test_what_differs_only_in_white_space_is_matched_and_told(workspace: FileWorkspace) -> None:
+    workspace.put("a.py", "if x:\n\tif y:\n\t\tz()\n")
+    session = workspace.session()
     await session.view("a.py")
     said = await session.edit("a.py", "    if y:\n        z()\n", "    if y:\n        w()\n")
-    assert box.text("a.py") == "if x:\n\tif y:\n\t\tw()\n"
-    assert "only in white space" in said
+    assert workspace.text("a.py") == "if x:\n\tif y:\n\t\tw()\n"
+    assert "except for white space" in said
 
 
-async def test_a_refusal_names_the_file_and_shows_the_nearest_place_without_secrets(box: Filebox) -> None:
-    box.put("a.py", "key = 'hunter2'\n")
-    session = box.session(redact=lambda text: text.replace("hunter2", "[secret]"))
+async def test_a_refusal_names_the_file_and_shows_the_nearest_place_without_secrets(workspace: FileWorkspace) -> None:
+    workspace.put("a.py", "key = 'hunter2'\n")
+    session = workspace.session(redact=lambda text: text.replace("hunter2", "[secret]"))
     await session.view("a.py")
     with pytest.raises(ToolError) as refused:
         await session.edit("a.py", "kay = 'hunter'", "x")
-    assert refused.value.message.startswith("'a.py': old_text was not found. The nearest place is line 1")
+    assert refused.value.message.startswith("'a.py': old_text was not found. The most similar text is at line 1")
     assert "[secret]" in refused.value.message
     assert "hunter2" not in refused.value.message + str(refused.value)
 
 
-async def test_a_missing_file_and_a_binary_one_are_refused(box: Filebox) -> None:
-    box.put("main.py", "")
-    box.put("a.bin", b"\0\1")
-    session = box.session()
-    with pytest.raises(ToolError, match=r"does not exist; near: 'main.py'"):
+async def test_a_missing_file_and_a_binary_one_are_refused(workspace: FileWorkspace) -> None:
+    workspace.put("main.py", "")
+    workspace.put("a.bin", b"\0\1")
+    session = workspace.session()
+    with pytest.raises(ToolError, match=r"does not exist; similar: 'main.py'"):
         await session.edit("mian.py", "a", "b")
     await session.context().files.record_read(
-        box.workspace / "a.bin", "b413f47d13ee2fe6c845b2ee141af81de858df4ec549a58b7970bb96645bc8d2"
+        workspace.directory / "a.bin", "b413f47d13ee2fe6c845b2ee141af81de858df4ec549a58b7970bb96645bc8d2"
     )
     with pytest.raises(ToolError, match="binary file"):
         await session.edit("a.bin", "a", "b")
 
 
-async def test_symlinks_are_written_through_to_the_real_file(box: Filebox) -> None:
-    box.put("real/a", "one\n")
-    (box.workspace / "link").symlink_to("real/a")
-    session = box.session()
+async def test_symlinks_are_written_through_to_the_real_file(workspace: FileWorkspace) -> None:
+    workspace.put("real/a", "one\n")
+    (workspace.directory / "link").symlink_to("real/a")
+    session = workspace.session()
     await session.view("link")
     plan = await session.plan(EditTool(), path="link", old_text="one", new_text="two")
     await session.edit("link", "one", "two")
-    assert plan.subject.paths == (str(box.workspace / "real/a"),)
-    assert (box.workspace / "link").is_symlink()
-    assert box.text("real/a") == "two\n"
+    assert plan.subject.paths == (str(workspace.directory / "real/a"),)
+    assert (workspace.directory / "link").is_symlink()
+    assert workspace.text("real/a") == "two\n"
 
 
-async def test_a_character_that_the_encoding_cannot_hold_changes_nothing(box: Filebox) -> None:
-    box.put("a", b"gr\xfcn\n")
-    session = box.session()
+async def test_a_character_that_the_encoding_cannot_hold_changes_nothing(workspace: FileWorkspace) -> None:
+    workspace.put("a", b"gr\xfcn\n")
+    session = workspace.session()
     await session.view("a")
-    with pytest.raises(ToolError, match="Latin-1, which cannot hold '€'"):
+    with pytest.raises(ToolError, match="Latin-1, which cannot encode '€'"):
         await session.edit("a", "grün", "€")
-    assert box.tree() == {"a": b"gr\xfcn\n"}
+    assert workspace.tree() == {"a": b"gr\xfcn\n"}
 
 
 _LINE = st.text(alphabet="ab {}é", max_size=5)
@@ -153,13 +153,13 @@ async def test_endings_bom_encoding_mode_and_last_newline_stay(
     chosen = data.draw(st.integers(0, len(lines) - 1))
     new = data.draw(st.lists(_LINE, min_size=1, max_size=3))
     assume(new != [lines[chosen]] and ("\n" in text or end == "\n"))  # one bare line says nothing of endings
-    box = Filebox(tmp_path_factory.mktemp("box"))
-    path = box.put("a", encode_text(text, encoding))  # type: ignore[arg-type]
+    workspace = FileWorkspace(tmp_path_factory.mktemp("workspace"))
+    path = workspace.put("a", encode_text(text, encoding))  # type: ignore[arg-type]
     path.chmod(mode)
-    session = box.session()
+    session = workspace.session()
     await session.view("a")
     await session.edit("a", lines[chosen], "\n".join(new))
     expected = end.join([*lines[:chosen], *new, *lines[chosen + 1 :]]) + end * last
     assert path.read_bytes() == encode_text(expected, encoding)  # type: ignore[arg-type]
     assert stat.S_IMODE(path.stat().st_mode) == mode
-    assert list(box.tree()) == ["a"]
+    assert list(workspace.tree()) == ["a"]

@@ -12,24 +12,24 @@ import pytest_asyncio
 from holdfast.errors import ToolError
 from holdfast.tools.download import DownloadTool
 from holdfast.tools.fetch import ANSWER_LIMIT, LARGEST_BODY, FetchTool
-from holdfast.tools.files.file_content import MAX_FILE_BYTES
+from holdfast.tools.files.file_access import MAX_FILE_BYTES
 from holdfast.tools.protocol import ToolContext, ToolOutput
-from tests.support.filebox import Filebox
-from tests.support.hostile import HostileServer, page, redirect
-from tests.support.toolbox import Toolbox, settings_of
+from tests.support.file_sessions import FileWorkspace
+from tests.support.raw_web_server import RawWebServer, page, redirect
+from tests.support.tool_contexts import ToolWorkspace, settings_of
 
 LOCAL = settings_of(tools={"fetch_private": True})
 
 
 @pytest_asyncio.fixture
-async def server() -> AsyncIterator[HostileServer]:
-    async with HostileServer({}).running() as running:
+async def server() -> AsyncIterator[RawWebServer]:
+    async with RawWebServer({}).running() as running:
         yield running
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> ToolContext:
-    return Toolbox(tmp_path).context(settings=LOCAL)
+    return ToolWorkspace(tmp_path).context(settings=LOCAL)
 
 
 async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
@@ -37,11 +37,11 @@ async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
     return await tool.run(struct, context, await tool.plan(struct, context))
 
 
-def in_box(box: Filebox) -> ToolContext:
-    return msgspec.structs.replace(box.session().context(), settings=LOCAL)
+def in_box(workspace: FileWorkspace) -> ToolContext:
+    return msgspec.structs.replace(workspace.session().context(), settings=LOCAL)
 
 
-def url_of(server: HostileServer, path: str = "/") -> str:
+def url_of(server: RawWebServer, path: str = "/") -> str:
     return f"http://127.0.0.1:{server.port}{path}"
 
 
@@ -50,24 +50,24 @@ def url_of(server: HostileServer, path: str = "/") -> str:
     [("markdown", "# Hello\n\n**World**"), ("text", "Hello\n\nWorld"), ("html", "<h1>Hello</h1><p><b>World</b>")],
 )
 async def test_html_becomes_what_was_asked_for(
-    server: HostileServer, context: ToolContext, wanted: str, text: str
+    server: RawWebServer, context: ToolContext, wanted: str, text: str
 ) -> None:
     server.answers["/"] = page("<h1>Hello</h1><p><b>World</b>")
     output = await call(FetchTool(), context, url=url_of(server), format=wanted)
     assert output.text == f"[{url_of(server)}]\n\n{text}"
 
 
-async def test_other_text_stays_as_it_is(server: HostileServer, context: ToolContext) -> None:
+async def test_other_text_stays_as_it_is(server: RawWebServer, context: ToolContext) -> None:
     server.answers["/"] = page('{"a": "<b>"}', kind="application/json")
     assert (await call(FetchTool(), context, url=url_of(server))).text.endswith('\n\n{"a": "<b>"}')
 
 
-async def test_the_address_after_redirects_is_told(server: HostileServer, context: ToolContext) -> None:
+async def test_the_address_after_redirects_is_told(server: RawWebServer, context: ToolContext) -> None:
     server.answers |= {"/": redirect("/there"), "/there": page("here", kind="text/plain")}
     assert (await call(FetchTool(), context, url=url_of(server))).text == f"[{url_of(server, '/there')}]\n\nhere"
 
 
-async def test_a_long_page_is_cut_and_whole_in_a_file(server: HostileServer, context: ToolContext) -> None:
+async def test_a_long_page_is_cut_and_whole_in_a_file(server: RawWebServer, context: ToolContext) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))
     server.answers["/"] = page(text, kind="text/plain")
     output = await call(FetchTool(), context, url=url_of(server))
@@ -77,7 +77,7 @@ async def test_a_long_page_is_cut_and_whole_in_a_file(server: HostileServer, con
     assert len(output.text) < ANSWER_LIMIT + 300
 
 
-async def test_an_endless_page_is_read_up_to_a_limit(server: HostileServer, context: ToolContext) -> None:
+async def test_an_endless_page_is_read_up_to_a_limit(server: RawWebServer, context: ToolContext) -> None:
     async def endless(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n")
         while True:
@@ -91,23 +91,23 @@ async def test_an_endless_page_is_read_up_to_a_limit(server: HostileServer, cont
 
 
 @pytest.mark.parametrize("kind", ["image/png", "application/octet-stream", "application/pdf", "text/plain"])
-async def test_what_is_no_text_is_refused_with_advice(server: HostileServer, context: ToolContext, kind: str) -> None:
+async def test_what_is_no_text_is_refused_with_advice(server: RawWebServer, context: ToolContext, kind: str) -> None:
     server.answers["/"] = page(b"\x89PNG\0\0\0\1", kind=kind)
     with pytest.raises(ToolError, match=r"is no text .*use download"):
         await call(FetchTool(), context, url=url_of(server))
 
 
-async def test_an_error_of_the_server_is_told_without_its_page(server: HostileServer, context: ToolContext) -> None:
+async def test_an_error_of_the_server_is_told_without_its_page(server: RawWebServer, context: ToolContext) -> None:
     with pytest.raises(ToolError, match=r"http://.*/gone answered 404 Not Found$"):
         await call(FetchTool(), context, url=url_of(server, "/gone"))
 
 
-async def test_private_addresses_need_the_setting(server: HostileServer, tmp_path: Path) -> None:
-    context = Toolbox(tmp_path / "other").context()
+async def test_private_addresses_need_the_setting(server: RawWebServer, tmp_path: Path) -> None:
+    context = ToolWorkspace(tmp_path / "other").context()
     for tool in (FetchTool(), DownloadTool()):
         with pytest.raises(ToolError, match=r"not a public address.*tools\.fetch_private"):
             await call(tool, context, url=url_of(server), **({"path": "x"} if tool.name == "download" else {}))
-    assert server.asked == []
+    assert server.requests == []
 
 
 async def test_the_subject_is_the_exact_address(context: ToolContext) -> None:
@@ -115,26 +115,28 @@ async def test_the_subject_is_the_exact_address(context: ToolContext) -> None:
     assert (plan.subject.url, plan.subject.title, plan.subject.effect) == ("http://a.test/?q=1",) * 2 + ("network",)
 
 
-async def test_a_secret_in_a_page_is_redacted(server: HostileServer, tmp_path: Path) -> None:
+async def test_a_secret_in_a_page_is_redacted(server: RawWebServer, tmp_path: Path) -> None:
     server.answers["/"] = page("the key is tok-12345678.", kind="text/plain")
-    context = Toolbox(tmp_path).context(settings=LOCAL, redact=lambda text: text.replace("tok-12345678", "[redacted]"))
+    context = ToolWorkspace(tmp_path).context(
+        settings=LOCAL, redact=lambda text: text.replace("tok-12345678", "[redacted]")
+    )
     assert (await call(FetchTool(), context, url=url_of(server))).text.endswith("the key is [redacted].")
 
 
-async def test_a_download_is_the_bytes_that_were_sent_and_can_be_undone(server: HostileServer, tmp_path: Path) -> None:
-    box = Filebox(tmp_path)
-    context = in_box(box)
+async def test_a_download_is_the_bytes_that_were_sent_and_can_be_undone(server: RawWebServer, tmp_path: Path) -> None:
+    workspace = FileWorkspace(tmp_path)
+    context = in_box(workspace)
     server.answers["/"] = page(bytes(range(256)), kind="application/octet-stream")
     output = await call(DownloadTool(), context, url=url_of(server), path="sub/file.bin")
-    assert (box.workspace / "sub/file.bin").read_bytes() == bytes(range(256))
+    assert (workspace.directory / "sub/file.bin").read_bytes() == bytes(range(256))
     assert output.text == f"256 bytes from {url_of(server)} are in sub/file.bin"
-    assert [event.path for event in box.records.events if event.change == "created"] == [
-        str(box.workspace / "sub/file.bin")
+    assert [event.path for event in workspace.records.events if event.change == "created"] == [
+        str(workspace.directory / "sub/file.bin")
     ]
 
 
 async def test_the_subject_of_a_download_is_its_file_and_its_address(tmp_path: Path) -> None:
-    context = in_box(Filebox(tmp_path))
+    context = in_box(FileWorkspace(tmp_path))
     arguments = msgspec.convert({"url": "http://a.test/x", "path": "../y"}, DownloadTool.arguments)
     plan = await DownloadTool().plan(arguments, context)
     assert plan.subject.paths == (str(context.workspace.parent / "y"),)
@@ -142,22 +144,22 @@ async def test_the_subject_of_a_download_is_its_file_and_its_address(tmp_path: P
     assert not (context.workspace.parent / "y").exists()
 
 
-async def test_a_download_never_replaces_a_file(server: HostileServer, tmp_path: Path) -> None:
-    box = Filebox(tmp_path)
-    box.put("mine", "precious")
-    context = in_box(box)
+async def test_a_download_never_replaces_a_file(server: RawWebServer, tmp_path: Path) -> None:
+    workspace = FileWorkspace(tmp_path)
+    workspace.put("mine", "precious")
+    context = in_box(workspace)
     with pytest.raises(ToolError, match="'mine' exists already"):
         await call(DownloadTool(), context, url=url_of(server), path="mine")
     server.answers["/"] = page("theirs", kind="text/plain")
     arguments = msgspec.convert({"url": url_of(server), "path": "new"}, DownloadTool.arguments)
     plan = await DownloadTool().plan(arguments, context)
-    box.put("new", "a person was faster")
-    with pytest.raises(ToolError, match="changed between the plan and its approval"):
+    workspace.put("new", "a person was faster")
+    with pytest.raises(ToolError, match="changed after this call was planned"):
         await DownloadTool().run(arguments, context, plan)
-    assert box.tree() == {"mine": b"precious", "new": b"a person was faster"}
+    assert workspace.tree() == {"mine": b"precious", "new": b"a person was faster"}
 
 
-async def test_a_download_that_is_too_large_leaves_nothing(server: HostileServer, tmp_path: Path) -> None:
+async def test_a_download_that_is_too_large_leaves_nothing(server: RawWebServer, tmp_path: Path) -> None:
     async def endless(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         while True:
@@ -165,7 +167,7 @@ async def test_a_download_that_is_too_large_leaves_nothing(server: HostileServer
             await writer.drain()
 
     server.answers["/"] = endless
-    box = Filebox(tmp_path)
+    workspace = FileWorkspace(tmp_path)
     with pytest.raises(ToolError, match=f"larger than {MAX_FILE_BYTES >> 20} MiB; nothing was written"):
-        await call(DownloadTool(), in_box(box), url=url_of(server), path="big")
-    assert box.tree() == {}
+        await call(DownloadTool(), in_box(workspace), url=url_of(server), path="big")
+    assert workspace.tree() == {}

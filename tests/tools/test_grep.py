@@ -14,130 +14,132 @@ from holdfast.tools import grep
 from holdfast.tools.grep import MAX_CHARS, GrepTool
 from holdfast.tools.search import ripgrep
 from holdfast.tools.search.ripgrep import find_ripgrep, run_search
-from tests.support.filebox import Filebox
+from tests.support.file_sessions import FileWorkspace
 
 
 @pytest.fixture(params=["ripgrep", "plain"])
-def box(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Filebox:
+def workspace(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FileWorkspace:
     if request.param == "plain":
         monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
-    return Filebox(tmp_path)
+    return FileWorkspace(tmp_path)
 
 
-async def _grep(box: Filebox, pattern: str, **arguments: object) -> list[str]:
+async def _grep(workspace: FileWorkspace, pattern: str, **arguments: object) -> list[str]:
     """Without the note on the dialect, which `test_the_dialect_is_said` is about."""
-    lines = (await box.session().call(GrepTool(), pattern=pattern, **arguments)).text.splitlines()
+    lines = (await workspace.session().call(GrepTool(), pattern=pattern, **arguments)).text.splitlines()
     return [line for line in lines if "re syntax" not in line]
 
 
-async def test_lines_are_shown_by_file_newest_first(box: Filebox) -> None:
+async def test_lines_are_shown_by_file_newest_first(workspace: FileWorkspace) -> None:
     for age, name in enumerate(["new.py", "src/mid.py", "old.py"]):
-        os.utime(box.put(name, "x = 1\nfind_me = 2\n\tfind_me()\n"), (1_000_000 - age, 1_000_000 - age))
+        os.utime(workspace.put(name, "x = 1\nfind_me = 2\n\tfind_me()\n"), (1_000_000 - age, 1_000_000 - age))
     found = ["  2: find_me = 2", "  3: \tfind_me()"]
-    assert await _grep(box, r"find_\w+") == ["new.py", *found, "src/mid.py", *found, "old.py", *found]
+    assert await _grep(workspace, r"find_\w+") == ["new.py", *found, "src/mid.py", *found, "old.py", *found]
 
 
-async def test_options_narrow_the_search(box: Filebox) -> None:
-    box.put("a.py", "Foo.bar\nfooXbar\n")
-    box.put("b.ts", "foo.bar\n")
-    box.put("sub/c.ts", "foo.bar\n")
-    assert await _grep(box, "foo.bar", literal=True, include="*.ts", path="sub") == ["sub/c.ts", "  1: foo.bar"]
-    assert await _grep(box, "FOO.BAR", ignore_case=True, include="*.{py,rb}") == [
+async def test_options_narrow_the_search(workspace: FileWorkspace) -> None:
+    workspace.put("a.py", "Foo.bar\nfooXbar\n")
+    workspace.put("b.ts", "foo.bar\n")
+    workspace.put("sub/c.ts", "foo.bar\n")
+    assert await _grep(workspace, "foo.bar", literal=True, include="*.ts", path="sub") == ["sub/c.ts", "  1: foo.bar"]
+    assert await _grep(workspace, "FOO.BAR", ignore_case=True, include="*.{py,rb}") == [
         "a.py",
         "  1: Foo.bar",
         "  2: fooXbar",
     ]
-    assert await _grep(box, "foo", include="sub/**/*.ts") == ["sub/c.ts", "  1: foo.bar"]
-    assert await _grep(box, "foo", path="a.py") == ["a.py", "  2: fooXbar"]
+    assert await _grep(workspace, "foo", include="sub/**/*.ts") == ["sub/c.ts", "  1: foo.bar"]
+    assert await _grep(workspace, "foo", path="a.py") == ["a.py", "  2: fooXbar"]
 
 
-async def test_lines_around_a_match_can_be_shown(box: Filebox) -> None:
-    box.put("a", "1\n2\nhit\n4\n5\n6\n7\nhit\n9\n")
-    assert await _grep(box, "hit", context=1) == [
+async def test_lines_around_a_match_can_be_shown(workspace: FileWorkspace) -> None:
+    workspace.put("a", "1\n2\nhit\n4\n5\n6\n7\nhit\n9\n")
+    assert await _grep(workspace, "hit", context=1) == [
         "a", "  2- 2", "  3: hit", "  4- 4", "  --", "  7- 7", "  8: hit", "  9- 9",
     ]  # fmt: skip
 
 
-async def test_what_is_ignored_is_not_searched(box: Filebox) -> None:
-    box.put(".gitignore", "out/\n*.log\n")
-    box.put(".holdfastignore", "secret*\n")
-    box.put("sub/.holdfastignore", "/here\n")
+async def test_what_is_ignored_is_not_searched(workspace: FileWorkspace) -> None:
+    workspace.put(".gitignore", "out/\n*.log\n")
+    workspace.put(".holdfastignore", "secret*\n")
+    workspace.put("sub/.holdfastignore", "/here\n")
     for name in ["out/a", "b.log", "secrets", "sub/here", "sub/c.log", "sub/there", ".git/d", ".ci/e"]:
-        box.put(name, "needle\n")
-    found = await _grep(box, "needle")
+        workspace.put(name, "needle\n")
+    found = await _grep(workspace, "needle")
     assert sorted(line for line in found if not line.startswith(" ")) == [".ci/e", "sub/there"]
-    assert await _grep(box, "needle", path="sub") == ["sub/there", "  1: needle"]
-    assert await _grep(box, "needle", path="out") == ["out/a", "  1: needle"]
-    assert await _grep(box, "needle", include="*.log") == ["no line matches 'needle'"]
-    assert await _grep(box, "needle", path="b.log") == ["b.log", "  1: needle"]
+    assert await _grep(workspace, "needle", path="sub") == ["sub/there", "  1: needle"]
+    assert await _grep(workspace, "needle", path="out") == ["out/a", "  1: needle"]
+    assert await _grep(workspace, "needle", include="*.log") == ["no line matches 'needle'"]
+    assert await _grep(workspace, "needle", path="b.log") == ["b.log", "  1: needle"]
 
 
-async def test_truncation_is_said(box: Filebox) -> None:
+async def test_truncation_is_said(workspace: FileWorkspace) -> None:
     for number in range(4):
-        box.put(f"{number}", "needle\n" * 50)
-    found = await _grep(box, "needle", limit=120)
+        workspace.put(f"{number}", "needle\n" * 50)
+    found = await _grep(workspace, "needle", limit=120)
     assert found[-1] == "(120 of 200 matching lines, 3 of 4 files, newest first)"
 
 
-async def test_long_lines_and_long_answers_are_cut(box: Filebox) -> None:
-    box.put("a", ("needle " + "x" * 5_000 + "\n") * 400)
-    found = await _grep(box, "needle", limit=1_000)
+async def test_long_lines_and_long_answers_are_cut(workspace: FileWorkspace) -> None:
+    workspace.put("a", ("needle " + "x" * 5_000 + "\n") * 400)
+    found = await _grep(workspace, "needle", limit=1_000)
     assert max(map(len, found)) < 500
     assert sum(map(len, found)) < MAX_CHARS + 1_000
     assert re.fullmatch(r"\(\d+ of 400 matching lines, 1 of 1 files, newest first\)", found[-1])
 
 
-async def test_a_search_that_finds_far_too_much_is_stopped(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_that_finds_far_too_much_is_stopped(
+    workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(grep, "_MOST_BYTES", 100_000)
-    box.put("a", "needle\n" * 100_000)
-    found = await _grep(box, "needle", limit=3)
+    workspace.put("a", "needle\n" * 100_000)
+    found = await _grep(workspace, "needle", limit=3)
     assert found[:2] == ["a", "  1: needle"]
     assert "the search was stopped, there are too many" in found[-2]
     assert re.match(r"\(3 of [\d,]+ or more matching lines", found[-1])
 
 
-async def test_binary_files_and_other_encodings(box: Filebox) -> None:
-    box.put("bin", b"\0needle\n")
-    box.put("wide", "\ufeffneedle ü\n".encode("utf-16-le"))
-    box.put("crlf", b"needle\r\n")
-    found = await _grep(box, "^needle")
+async def test_binary_files_and_other_encodings(workspace: FileWorkspace) -> None:
+    workspace.put("bin", b"\0needle\n")
+    workspace.put("wide", "\ufeffneedle ü\n".encode("utf-16-le"))
+    workspace.put("crlf", b"needle\r\n")
+    found = await _grep(workspace, "^needle")
     assert "  1: needle ü" in found
     assert "  1: needle" in found
     assert "bin" not in found
 
 
-async def test_a_bad_expression_is_told(box: Filebox) -> None:
+async def test_a_bad_expression_is_told(workspace: FileWorkspace) -> None:
     with pytest.raises(ToolError, match="the search failed"):
-        await _grep(box, "(unclosed")
+        await _grep(workspace, "(unclosed")
 
 
-async def test_a_pattern_that_looks_like_an_option_is_a_pattern(box: Filebox) -> None:
-    box.put("-rf", "--files\n")
-    assert await _grep(box, "--files") == ["-rf", "  1: --files"]
+async def test_a_pattern_that_looks_like_an_option_is_a_pattern(workspace: FileWorkspace) -> None:
+    workspace.put("-rf", "--files\n")
+    assert await _grep(workspace, "--files") == ["-rf", "  1: --files"]
 
 
-async def test_names_that_are_unusual(box: Filebox) -> None:
+async def test_names_that_are_unusual(workspace: FileWorkspace) -> None:
     name = "we ird:1:ü.txt"
-    box.put(name, "needle\n")
-    assert await _grep(box, "needle") == [name, "  1: needle"]
+    workspace.put(name, "needle\n")
+    assert await _grep(workspace, "needle") == [name, "  1: needle"]
 
 
-async def test_the_dialect_is_said(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
-    box.put("a", "needle\n")
+async def test_the_dialect_is_said(workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.put("a", "needle\n")
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
-    output = await box.session().call(GrepTool(), pattern="needle")
+    output = await workspace.session().call(GrepTool(), pattern="needle")
     assert output.text.endswith("(Python's re syntax, since ripgrep is not there)")
 
 
 async def test_the_plain_search_imports_nothing_from_the_workspace(
-    box: Filebox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Opening a directory never runs its code."""
     for name in ["re.py", "msgspec.py", "holdfast/__init__.py", "sitecustomize.py"]:
-        box.put(name, f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+        workspace.put(name, f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
-    box.put("a", "needle\n")
-    assert await _grep(box, "needle", path="a") == ["a", "  1: needle"]
+    workspace.put("a", "needle\n")
+    assert await _grep(workspace, "needle", path="a") == ["a", "  1: needle"]
     assert not (tmp_path / "ran").exists()
 
 
@@ -158,7 +160,7 @@ def _is_alive(pid: int) -> bool:
 @pytest.mark.promise("C7", "C8")
 async def test_a_cancelled_search_leaves_no_process(tmp_path: Path) -> None:
     """A search program that never ends, ignores signals and fills its pipes is dead when the cancel returns."""
-    box = Filebox(tmp_path)
+    workspace = FileWorkspace(tmp_path)
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     born = tmp_path / "born"
@@ -170,7 +172,7 @@ async def test_a_cancelled_search_leaves_no_process(tmp_path: Path) -> None:
         f"with open({str(born)!r}, 'w') as born: born.write(str(os.getpid()))\n"
         "while True: sys.stderr.write('x' * 4096)\n",
     )
-    session = box.session(environment={"PATH": str(bin_directory)})
+    session = workspace.session(environment={"PATH": str(bin_directory)})
     task = asyncio.create_task(session.call(GrepTool(), pattern="needle"))
     pid = int(await asyncio.to_thread(born.read_text))
     assert _is_alive(pid)
@@ -191,9 +193,9 @@ async def test_a_hopeless_expression_is_ended_with_the_plain_search_too(
 ) -> None:
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
     monkeypatch.setattr(grep, "_TIMEOUT", 0.5)
-    box = Filebox(tmp_path)
-    box.put("a", "a" * 60 + "\n")
-    text = (await box.session().call(GrepTool(), pattern="(a+)+$b")).text
+    workspace = FileWorkspace(tmp_path)
+    workspace.put("a", "a" * 60 + "\n")
+    text = (await workspace.session().call(GrepTool(), pattern="(a+)+$b")).text
     assert "the search was stopped, it took too long" in text
 
 

@@ -13,51 +13,51 @@ from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.schema.sessions import Job
 from holdfast.tools.bash import BashArguments, BashTool
 from holdfast.tools.jobs import JobKillArguments, JobKillTool, JobOutputArguments, JobOutputTool, JobTable
-from tests.support.toolbox import Gate, Toolbox, settings_of
-from tests.support.zoo import ZOO, still_there
+from tests.support.stubborn_commands import STUBBORN_COMMANDS, still_there
+from tests.support.tool_contexts import Gate, ToolWorkspace, settings_of
 
 _SOON = settings_of(tools={"bash_background": "1ms"})
 
 
 @pytest.fixture
-def toolbox(tmp_path: Path) -> Toolbox:
-    return Toolbox(tmp_path)
+def workspace(tmp_path: Path) -> ToolWorkspace:
+    return ToolWorkspace(tmp_path)
 
 
 @pytest_asyncio.fixture
-async def bash(toolbox: Toolbox) -> AsyncIterator[BashTool]:
+async def bash(workspace: ToolWorkspace) -> AsyncIterator[BashTool]:
     tool = BashTool()
     yield tool
-    await toolbox.table.close()
+    await workspace.table.close()
     await tool.close()
 
 
-async def start(bash: BashTool, toolbox: Toolbox, command: str, **more: Any) -> Job:
-    """A command that is a job; `toolbox` must keep it from ending."""
-    context = toolbox.context(settings=_SOON, **more)
+async def start(bash: BashTool, workspace: ToolWorkspace, command: str, **more: Any) -> Job:
+    """A command that is a job; `workspace` must keep it from ending."""
+    context = workspace.context(settings=_SOON, **more)
     arguments = BashArguments(command)
     await bash.run(arguments, context, await bash.plan(arguments, context))
-    return toolbox.table.list()[-1]
+    return workspace.table.list()[-1]
 
 
-async def test_each_session_reads_on_where_it_stopped(bash: BashTool, toolbox: Toolbox) -> None:
-    first_gate, second_gate = Gate(toolbox.workspace, "first"), Gate(toolbox.workspace, "second")
-    job = await start(bash, toolbox, "read < first; echo one; read < second; echo two")
-    first, second = toolbox.table.for_session("ses_a"), toolbox.table.for_session("ses_b")
+async def test_each_session_reads_on_where_it_stopped(bash: BashTool, workspace: ToolWorkspace) -> None:
+    first_gate, second_gate = Gate(workspace.directory, "first"), Gate(workspace.directory, "second")
+    job = await start(bash, workspace, "read < first; echo one; read < second; echo two")
+    first, second = workspace.table.for_session("ses_a"), workspace.table.for_session("ses_b")
     await first_gate.open()
-    await toolbox.until_said("one")
+    await workspace.wait_for_output("one")
     assert (await first.read(job.id))[1] == "one\n"
     assert (await first.read(job.id))[1] == ""
     await second_gate.open()
-    await toolbox.until_said("two")
+    await workspace.wait_for_output("two")
     assert (await first.read(job.id, wait=30))[1] == "two\n"
     assert (await second.read(job.id))[1] == "one\ntwo\n"
 
 
-async def test_waiting_ends_when_the_job_does(bash: BashTool, toolbox: Toolbox) -> None:
-    gate = Gate(toolbox.workspace)
-    job = await start(bash, toolbox, "read < gate; exit 5")
-    reading = asyncio.create_task(toolbox.table.read(job.id, session_id="ses_1", wait=500))
+async def test_waiting_ends_when_the_job_does(bash: BashTool, workspace: ToolWorkspace) -> None:
+    gate = Gate(workspace.directory)
+    job = await start(bash, workspace, "read < gate; exit 5")
+    reading = asyncio.create_task(workspace.table.read(job.id, session_id="ses_1", wait=500))
     await asyncio.wait((reading,), timeout=0)
     await gate.open()
     ended, _ = await reading
@@ -65,17 +65,17 @@ async def test_waiting_ends_when_the_job_does(bash: BashTool, toolbox: Toolbox) 
     assert ended.finished_at
 
 
-async def test_waiting_does_not_outlast_its_time(bash: BashTool, toolbox: Toolbox) -> None:
-    job = await start(bash, toolbox, "sleep 1000")
-    still, text = await toolbox.table.read(job.id, session_id="ses_1", wait=0.001)
+async def test_waiting_does_not_outlast_its_time(bash: BashTool, workspace: ToolWorkspace) -> None:
+    job = await start(bash, workspace, "sleep 1000")
+    still, text = await workspace.table.read(job.id, session_id="ses_1", wait=0.001)
     assert (still.state, text) == ("running", "")
 
 
-async def test_a_long_output_is_read_with_its_middle_cut_out(bash: BashTool, toolbox: Toolbox) -> None:
-    gate = Gate(toolbox.workspace)
-    job = await start(bash, toolbox, "read < gate; seq 200000")
+async def test_a_long_output_is_read_with_its_middle_cut_out(bash: BashTool, workspace: ToolWorkspace) -> None:
+    gate = Gate(workspace.directory)
+    job = await start(bash, workspace, "read < gate; seq 200000")
     await gate.open()
-    _, text = await toolbox.table.read(job.id, session_id="ses_1", wait=30)
+    _, text = await workspace.table.read(job.id, session_id="ses_1", wait=30)
     assert text.startswith("1\n2\n")
     assert text.endswith("\n200000\n")
     assert f"bytes cut here; the whole output is in {job.output_path}" in text
@@ -83,63 +83,66 @@ async def test_a_long_output_is_read_with_its_middle_cut_out(bash: BashTool, too
 
 
 @pytest.mark.promise("C7")
-@pytest.mark.parametrize("animal", ["ignores_signals", "daemon", "fifty"])
-async def test_a_killed_job_is_dead_when_the_kill_returns(bash: BashTool, toolbox: Toolbox, animal: str) -> None:
-    job = await start(bash, toolbox, ZOO[animal].script)
-    await toolbox.until_said("ready", times=ZOO[animal].ready)
-    killed = await toolbox.table.kill(job.id)
+@pytest.mark.parametrize("name", ["ignores_signals", "daemon", "fifty"])
+async def test_a_killed_job_is_dead_when_the_kill_returns(bash: BashTool, workspace: ToolWorkspace, name: str) -> None:
+    job = await start(bash, workspace, STUBBORN_COMMANDS[name].script)
+    await workspace.wait_for_output("ready", times=STUBBORN_COMMANDS[name].ready)
+    killed = await workspace.table.kill(job.id)
     assert killed.state == "killed"
     assert killed.left_running == ()
     assert await still_there([], job.call_id) == []
-    assert toolbox.changes[-1] == killed
+    assert workspace.changes[-1] == killed
 
 
-async def test_killing_twice_changes_nothing(bash: BashTool, toolbox: Toolbox) -> None:
-    job = await start(bash, toolbox, "sleep 1000")
-    assert await toolbox.table.kill(job.id) == await toolbox.table.kill(job.id)
-    assert [change.state for change in toolbox.changes] == ["running", "killed"]
+async def test_killing_twice_changes_nothing(bash: BashTool, workspace: ToolWorkspace) -> None:
+    job = await start(bash, workspace, "sleep 1000")
+    assert await workspace.table.kill(job.id) == await workspace.table.kill(job.id)
+    assert [change.state for change in workspace.changes] == ["running", "killed"]
 
 
 @pytest.mark.promise("W3")
 async def test_closing_a_workspaces_table_ends_its_jobs_and_no_others(
-    bash: BashTool, toolbox: Toolbox, tmp_path: Path
+    bash: BashTool, workspace: ToolWorkspace, tmp_path: Path
 ) -> None:
-    jobs = [await start(bash, toolbox, ZOO[animal].script) for animal in ("ignores_signals", "own_session", "plain")]
-    other = Toolbox(tmp_path / "other")
+    jobs = [
+        await start(bash, workspace, STUBBORN_COMMANDS[name].script)
+        for name in ("ignores_signals", "own_session", "plain")
+    ]
+    other = ToolWorkspace(tmp_path / "other")
     survivor = await start(bash, other, "echo ready $$; exec sleep 1000")
-    await other.until_said("ready")
-    assert await toolbox.table.close() == ()
+    await other.wait_for_output("ready")
+    assert await workspace.table.close() == ()
     for job in jobs:
         assert await still_there([], job.call_id) == []
-    assert toolbox.table.running == ()
+    assert workspace.table.running == ()
     assert [job.id for job in other.table.running] == [survivor.id]
     await other.table.close()
 
 
-async def test_a_closed_table_takes_no_job(bash: BashTool, toolbox: Toolbox) -> None:
-    await toolbox.table.close()
-    context = toolbox.context(settings=_SOON)
+async def test_a_closed_table_takes_no_job(bash: BashTool, workspace: ToolWorkspace) -> None:
+    await workspace.table.close()
+    context = workspace.context(settings=_SOON)
     with pytest.raises(ToolError, match="closing"):
         await bash.run(BashArguments("sleep 1000"), context, await bash.plan(BashArguments("sleep 1000"), context))
     assert await still_there([], context.call_id) == []
 
 
 async def test_an_end_that_cannot_be_recorded_is_logged_and_known(
-    bash: BashTool, toolbox: Toolbox, caplog: pytest.LogCaptureFixture
+    bash: BashTool, workspace: ToolWorkspace, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refuse_ends(job: Job) -> None:
         if job.state != "running":
             raise StoreUnwritable("disk full")
 
-    toolbox.table = JobTable(on_change=refuse_ends, now=lambda: "")
-    job = await start(bash, toolbox, "sleep 1000")
-    assert (await toolbox.table.kill(job.id)).state == "killed"
+    workspace.table = JobTable(on_change=refuse_ends, now=lambda: "")
+    job = await start(bash, workspace, "sleep 1000")
+    assert (await workspace.table.kill(job.id)).state == "killed"
     assert f"the end of job {job.id} could not be recorded: disk full" in caplog.text
 
 
-async def test_the_tools_say_how_the_job_stands(bash: BashTool, toolbox: Toolbox) -> None:
-    job = await start(bash, toolbox, "sleep 1000")
-    context = toolbox.context()
+async def test_the_tools_say_how_the_job_stands(bash: BashTool, workspace: ToolWorkspace) -> None:
+    job = await start(bash, workspace, "sleep 1000")
+    context = workspace.context()
     arguments = JobOutputArguments(job.id)
     read = await JobOutputTool().run(arguments, context, await JobOutputTool().plan(arguments, context))
     assert read.text == f"(no new output)\n[{job.id}: running since {job.started_at}]"
@@ -149,10 +152,10 @@ async def test_the_tools_say_how_the_job_stands(bash: BashTool, toolbox: Toolbox
     assert killed.killed == ("sleep 1000",)
 
 
-async def test_an_unknown_job_is_refused_with_the_known_ones(bash: BashTool, toolbox: Toolbox) -> None:
-    job = await start(bash, toolbox, "sleep 1000")
+async def test_an_unknown_job_is_refused_with_the_known_ones(bash: BashTool, workspace: ToolWorkspace) -> None:
+    job = await start(bash, workspace, "sleep 1000")
     with pytest.raises(ToolError, match=rf"there is no job 'job_x'; jobs of this workspace: {job.id}"):
-        await toolbox.table.kill("job_x")
+        await workspace.table.kill("job_x")
 
 
 def test_a_job_that_would_not_die_is_named() -> None:

@@ -6,31 +6,31 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools.multiedit import MultiEditTool
-from tests.support.filebox import Filebox
+from tests.support.file_sessions import FileWorkspace
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Filebox:
-    return Filebox(tmp_path)
+def workspace(tmp_path: Path) -> FileWorkspace:
+    return FileWorkspace(tmp_path)
 
 
 def _edit(old: str, new: str, **more: bool) -> dict[str, object]:
     return {"old_text": old, "new_text": new, **more}
 
 
-async def test_edits_are_made_in_order_each_on_the_result_of_the_last(box: Filebox) -> None:
-    box.put("a", "one\ntwo\none\n")
-    session = box.session()
+async def test_edits_are_made_in_order_each_on_the_result_of_the_last(workspace: FileWorkspace) -> None:
+    workspace.put("a", "one\ntwo\none\n")
+    session = workspace.session()
     await session.view("a")
     edits = [_edit("two", "middle"), _edit("one\nmiddle", "1\nmiddle"), _edit("one", "3")]
     output = await session.call(MultiEditTool(), path="a", edits=edits)
-    assert box.text("a") == "1\nmiddle\n3\n"
+    assert workspace.text("a") == "1\nmiddle\n3\n"
     assert output.text == "a: changed (+3 −3 lines); 3 edits"
 
 
-async def test_one_that_fails_is_named_and_none_is_made(box: Filebox) -> None:
-    box.put("a", "one\ntwo\n")
-    session = box.session()
+async def test_one_that_fails_is_named_and_none_is_made(workspace: FileWorkspace) -> None:
+    workspace.put("a", "one\ntwo\n")
+    session = workspace.session()
     await session.view("a")
     edits = [_edit("one", "1"), _edit("one", "uno"), _edit("two", "2")]
     with pytest.raises(
@@ -38,28 +38,28 @@ async def test_one_that_fails_is_named_and_none_is_made(box: Filebox) -> None:
     ) as refused:
         await session.call(MultiEditTool(), path="a", edits=edits)
     assert refused.value.detail == {"edit": 2}
-    assert box.text("a") == "one\ntwo\n"
-    assert box.records.events == []
+    assert workspace.text("a") == "one\ntwo\n"
+    assert workspace.records.events == []
 
 
-async def test_a_new_file_can_be_made_and_edited_at_once(box: Filebox) -> None:
+async def test_a_new_file_can_be_made_and_edited_at_once(workspace: FileWorkspace) -> None:
     edits = [_edit("", "a = 1\nb = 1\n"), _edit("1", "2", replace_all=True)]
-    await box.session().call(MultiEditTool(), path="new.py", edits=edits)
-    assert box.text("new.py") == "a = 2\nb = 2\n"
+    await workspace.session().call(MultiEditTool(), path="new.py", edits=edits)
+    assert workspace.text("new.py") == "a = 2\nb = 2\n"
 
 
-async def test_an_empty_old_text_later_on_is_refused(box: Filebox) -> None:
+async def test_an_empty_old_text_later_on_is_refused(workspace: FileWorkspace) -> None:
     with pytest.raises(ToolError, match=r"edit 2 of 2 .* old_text is empty"):
-        await box.session().call(MultiEditTool(), path="new", edits=[_edit("", "x"), _edit("", "y")])
-    assert box.tree() == {}
+        await workspace.session().call(MultiEditTool(), path="new", edits=[_edit("", "x"), _edit("", "y")])
+    assert workspace.tree() == {}
 
 
-async def test_what_was_matched_loosely_is_told_by_edit(box: Filebox) -> None:
-    box.put("a", "  x = 1  \n  y = 1\n")
-    session = box.session()
+async def test_what_was_matched_loosely_is_told_by_edit(workspace: FileWorkspace) -> None:
+    workspace.put("a", "  x = 1  \n  y = 1\n")
+    session = workspace.session()
     await session.view("a")
     output = await session.call(
         MultiEditTool(), path="a", edits=[_edit("y = 1", "y = 2"), _edit("x = 1\ny = 2", "x = 3\ny = 2")]
     )
-    assert "edit 2: the exact text was not there" in output.text
-    assert box.text("a") == "  x = 3\n  y = 2\n"
+    assert "edit 2: old_text was not found exactly" in output.text
+    assert workspace.text("a") == "  x = 3\n  y = 2\n"

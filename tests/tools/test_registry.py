@@ -14,7 +14,7 @@ from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.messages import ToolCall
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.registry import BUILT_IN, OfferedTools, ToolRegistry
-from tests.support.toolbox import settings_of
+from tests.support.tool_contexts import settings_of
 
 ALL = (
     *("bash", "job_output", "job_kill", "view", "edit", "multiedit", "write", "apply_patch", "ls", "glob", "grep"),

@@ -9,12 +9,12 @@ import pytest
 from holdfast.schema.sessions import Todo
 from holdfast.tools.protocol import ToolContext, ToolOutput
 from holdfast.tools.todos import TodosTool
-from tests.support.toolbox import Toolbox
+from tests.support.tool_contexts import ToolWorkspace
 
 
 @pytest.fixture
-def toolbox(tmp_path: Path) -> Toolbox:
-    return Toolbox(tmp_path)
+def workspace(tmp_path: Path) -> ToolWorkspace:
+    return ToolWorkspace(tmp_path)
 
 
 async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
@@ -22,10 +22,10 @@ async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
     return await tool.run(struct, context, await tool.plan(struct, context))
 
 
-async def test_the_list_is_replaced_whole_and_told_as_it_is(toolbox: Toolbox) -> None:
-    await call(TodosTool(), toolbox.context(), todos=[{"text": "old"}])
+async def test_the_list_is_replaced_whole_and_told_as_it_is(workspace: ToolWorkspace) -> None:
+    await call(TodosTool(), workspace.context(), todos=[{"text": "old"}])
     items = [{"text": "a", "status": "completed"}, {"text": "b", "status": "in_progress"}, {"text": "c"}]
-    output = await call(TodosTool(), toolbox.context(), todos=items)
+    output = await call(TodosTool(), workspace.context(), todos=items)
     assert output.text == "[x] a\n[>] b\n[ ] c"
-    assert toolbox.todos.todos == (Todo("a", "completed"), Todo("b", "in_progress"), Todo("c"))
-    assert (await call(TodosTool(), toolbox.context(), todos=[])).text == "(the list is empty)"
+    assert workspace.todos.todos == (Todo("a", "completed"), Todo("b", "in_progress"), Todo("c"))
+    assert (await call(TodosTool(), workspace.context(), todos=[])).text == "(the list is empty)"

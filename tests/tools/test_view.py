@@ -6,34 +6,34 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.files.file_content import content_hash
+from holdfast.tools.files.file_access import content_hash
 from holdfast.tools.view import MAX_CHARS, MAX_LINE_CHARS, ViewTool
-from tests.support.filebox import Filebox
+from tests.support.file_sessions import FileWorkspace
 
 _PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Filebox:
-    return Filebox(tmp_path)
+def workspace(tmp_path: Path) -> FileWorkspace:
+    return FileWorkspace(tmp_path)
 
 
-async def test_lines_are_numbered(box: Filebox) -> None:
-    box.put("a.py", "one\ntwo\n")
-    assert await box.session().view("a.py") == "     1\tone\n     2\ttwo"
+async def test_lines_are_numbered(workspace: FileWorkspace) -> None:
+    workspace.put("a.py", "one\ntwo\n")
+    assert await workspace.session().view("a.py") == "     1\tone\n     2\ttwo"
 
 
-async def test_a_read_is_recorded_with_the_hash_of_the_whole_content(box: Filebox) -> None:
-    path = box.put("a.py", "one\ntwo\n")
-    session = box.session()
+async def test_a_read_is_recorded_with_the_hash_of_the_whole_content(workspace: FileWorkspace) -> None:
+    path = workspace.put("a.py", "one\ntwo\n")
+    session = workspace.session()
     await session.view("a.py", limit=1)
     assert await session.context().files.last_read(path) == content_hash(b"one\ntwo\n")
-    assert await box.session("ses_2").context().files.last_read(path) is None
+    assert await workspace.session("ses_2").context().files.last_read(path) is None
 
 
-async def test_a_long_file_comes_in_parts(box: Filebox) -> None:
-    box.put("a", "".join(f"{number}\n" for number in range(1, 2_502)))
-    session = box.session()
+async def test_a_long_file_comes_in_parts(workspace: FileWorkspace) -> None:
+    workspace.put("a", "".join(f"{number}\n" for number in range(1, 2_502)))
+    session = workspace.session()
     text = await session.view("a")
     assert text.endswith("  2000\t2000\n(lines 1 to 2000 of 2,501; go on with offset 2001)")
     assert (await session.view("a", offset=2_001)).startswith("  2001\t2001\n")
@@ -42,14 +42,14 @@ async def test_a_long_file_comes_in_parts(box: Filebox) -> None:
         await session.view("a", offset=2_502)
 
 
-async def test_long_lines_are_cut_and_say_so(box: Filebox) -> None:
-    box.put("a", "x" * (MAX_LINE_CHARS + 1_234) + "\n")
-    assert (await box.session().view("a")).endswith("x… [+1,234 characters]")
+async def test_long_lines_are_cut_and_say_so(workspace: FileWorkspace) -> None:
+    workspace.put("a", "x" * (MAX_LINE_CHARS + 1_234) + "\n")
+    assert (await workspace.session().view("a")).endswith("x… [+1,234 characters]")
 
 
-async def test_the_whole_answer_is_bounded_and_goes_on_where_it_stopped(box: Filebox) -> None:
-    box.put("a", ("y" * 1_900 + "\n") * 300)
-    session = box.session()
+async def test_the_whole_answer_is_bounded_and_goes_on_where_it_stopped(workspace: FileWorkspace) -> None:
+    workspace.put("a", ("y" * 1_900 + "\n") * 300)
+    session = workspace.session()
     text = await session.view("a")
     assert len(text) < MAX_CHARS + 200
     shown = text.count("\n")
@@ -64,57 +64,59 @@ async def test_the_whole_answer_is_bounded_and_goes_on_where_it_stopped(box: Fil
         (b"a\r\nb\r\n", "     1\ta\n     2\tb\n(CRLF line endings)"),
         (b"\xef\xbb\xbfa\n", "     1\ta\n(UTF-8 with BOM)"),
         ("\ufeffgrün\n".encode("utf-16-le"), "     1\tgrün\n(UTF-16 (little endian))"),
-        (b"gr\xfcn\n", "     1\tgrün\n(Latin-1, a guess: it is no valid UTF-8)"),
+        (b"gr\xfcn\n", "     1\tgrün\n(Latin-1, a guess: the bytes are not valid UTF-8)"),
         (b"a\x0cb\xe2\x80\xa8c\n", "     1\ta\x0cb\u2028c"),
     ],
 )
-async def test_what_is_unusual_is_told(box: Filebox, content: bytes, said: str) -> None:
-    box.put("a", content)
-    assert await box.session().view("a") == said
+async def test_what_is_unusual_is_told(workspace: FileWorkspace, content: bytes, said: str) -> None:
+    workspace.put("a", content)
+    assert await workspace.session().view("a") == said
 
 
-async def test_binary_files_are_refused(box: Filebox) -> None:
-    box.put("a.bin", b"\0\1\2")
+async def test_binary_files_are_refused(workspace: FileWorkspace) -> None:
+    workspace.put("a.bin", b"\0\1\2")
     with pytest.raises(ToolError, match="binary file"):
-        await box.session().view("a.bin")
+        await workspace.session().view("a.bin")
 
 
-async def test_an_image_is_a_file_part_for_models_that_can_see(box: Filebox) -> None:
-    box.put("logo", _PNG)
-    output = await box.session(can_see_images=True).call(ViewTool(), path="logo")
+async def test_an_image_is_a_file_part_for_models_that_can_see(workspace: FileWorkspace) -> None:
+    workspace.put("logo", _PNG)
+    output = await workspace.session(can_see_images=True).call(ViewTool(), path="logo")
     (image,) = output.files
     assert (image.name, image.media_type, base64.b64decode(image.data or "")) == ("logo", "image/png", _PNG)
 
 
-async def test_an_image_is_refused_for_models_that_cannot_see_or_if_too_large(box: Filebox) -> None:
-    box.put("a.png", _PNG)
-    box.put("b.png", _PNG + b"\0" * 5 * 1024 * 1024)
+async def test_an_image_is_refused_for_models_that_cannot_see_or_if_too_large(workspace: FileWorkspace) -> None:
+    workspace.put("a.png", _PNG)
+    workspace.put("b.png", _PNG + b"\0" * 5 * 1024 * 1024)
     with pytest.raises(ToolError, match="cannot see images"):
-        await box.session().view("a.png")
+        await workspace.session().view("a.png")
     with pytest.raises(ToolError, match="make it smaller"):
-        await box.session(can_see_images=True).view("b.png")
+        await workspace.session(can_see_images=True).view("b.png")
 
 
-async def test_a_missing_file_has_suggestions_and_a_directory_a_hint(box: Filebox) -> None:
-    box.put("src/main.py", "")
-    with pytest.raises(ToolError, match=r"'src/mian.py' does not exist; near: 'src/main.py'"):
-        await box.session().view("src/mian.py")
+async def test_a_missing_file_has_suggestions_and_a_directory_a_hint(workspace: FileWorkspace) -> None:
+    workspace.put("src/main.py", "")
+    with pytest.raises(ToolError, match=r"'src/mian.py' does not exist; similar: 'src/main.py'"):
+        await workspace.session().view("src/mian.py")
     with pytest.raises(ToolError, match="is a directory; use ls"):
-        await box.session().view("src")
+        await workspace.session().view("src")
 
 
-async def test_the_approval_is_told_the_real_path(box: Filebox, tmp_path: Path) -> None:
+async def test_the_approval_is_told_the_real_path(workspace: FileWorkspace, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("secret")
-    (box.workspace / "inside").symlink_to(tmp_path / "outside")
-    plan = await box.session().plan(ViewTool(), path="inside")
+    (workspace.directory / "inside").symlink_to(tmp_path / "outside")
+    plan = await workspace.session().plan(ViewTool(), path="inside")
     assert plan.subject.paths == (str((tmp_path / "outside").resolve()),)
     assert (plan.subject.tool, plan.subject.effect) == ("view", "reads")
 
 
-async def test_a_link_that_is_turned_after_the_approval_is_not_followed(box: Filebox, tmp_path: Path) -> None:
-    box.put("harmless", "x")
+async def test_a_link_that_is_turned_after_the_approval_is_not_followed(
+    workspace: FileWorkspace, tmp_path: Path
+) -> None:
+    workspace.put("harmless", "x")
     (tmp_path / "outside").write_text("secret")
-    link = box.workspace / "link"
+    link = workspace.directory / "link"
     link.symlink_to("harmless")
 
     def turn() -> None:
@@ -122,10 +124,10 @@ async def test_a_link_that_is_turned_after_the_approval_is_not_followed(box: Fil
         link.symlink_to(tmp_path / "outside")
 
     with pytest.raises(ToolError, match="leads elsewhere"):
-        await box.session().call(ViewTool(), path="link", between=turn)
+        await workspace.session().call(ViewTool(), path="link", between=turn)
 
 
-async def test_secrets_are_removed_from_what_is_shown(box: Filebox) -> None:
-    box.put("env", "KEY=hunter2\n")
-    session = box.session(redact=lambda text: text.replace("hunter2", "[secret]"))
+async def test_secrets_are_removed_from_what_is_shown(workspace: FileWorkspace) -> None:
+    workspace.put("env", "KEY=hunter2\n")
+    session = workspace.session(redact=lambda text: text.replace("hunter2", "[secret]"))
     assert await session.view("env") == "     1\tKEY=[secret]"

@@ -13,8 +13,8 @@ from holdfast.config import Keyring, Secret, SecretStore
 from holdfast.errors import ToolError
 from holdfast.tools.protocol import ToolContext, ToolOutput
 from holdfast.tools.web_search import WebSearchTool, search_key_finder
-from tests.support.hostile import HostileServer, page
-from tests.support.toolbox import Toolbox, settings_of
+from tests.support.raw_web_server import RawWebServer, page
+from tests.support.tool_contexts import ToolWorkspace, settings_of
 
 ROWS = [
     {"title": "<b>One</b>", "url": "https://one.test/", "description": "The <strong>first</strong> &amp; best"},
@@ -25,19 +25,19 @@ ROWS = [
 
 
 @pytest_asyncio.fixture
-async def server() -> AsyncIterator[HostileServer]:
-    async with HostileServer({}).running() as running:
+async def server() -> AsyncIterator[RawWebServer]:
+    async with RawWebServer({}).running() as running:
         yield running
 
 
 def context_for(
-    tmp_path: Path, server: HostileServer, provider: str, *, key: str | None = "search-key-1"
+    tmp_path: Path, server: RawWebServer, provider: str, *, key: str | None = "search-key-1"
 ) -> ToolContext:
     async def find() -> Secret | None:
         return Secret(key) if key else None
 
     settings = settings_of(web_search={"provider": provider, "url": f"http://127.0.0.1:{server.port}"})
-    return Toolbox(tmp_path).context(settings=settings, search_key=find)
+    return ToolWorkspace(tmp_path).context(settings=settings, search_key=find)
 
 
 async def call(context: ToolContext, query: str = "what is it?", **more: Any) -> ToolOutput:
@@ -55,7 +55,7 @@ async def call(context: ToolContext, query: str = "what is it?", **more: Any) ->
     ],
 )
 async def test_results_are_titles_addresses_and_excerpts(
-    server: HostileServer, tmp_path: Path, provider: str, path: str, answer: dict[str, Any]
+    server: RawWebServer, tmp_path: Path, provider: str, path: str, answer: dict[str, Any]
 ) -> None:
     server.answers[path] = page(json.dumps(answer), kind="application/json")
     output = await call(context_for(tmp_path, server, provider))
@@ -63,14 +63,14 @@ async def test_results_are_titles_addresses_and_excerpts(
     assert one == "1. One\n   https://one.test/\n   The first & best"
     assert two.startswith("2. Two\n   https://two.test/\n   xxx")
     assert two.endswith("x…")
-    [asked] = server.asked
+    [asked] = server.requests
     sent = asked.path + asked.body.decode()
     assert "what" in sent
     assert "search-key-1" in str(asked.headers)
     assert "search-key-1" not in output.text + sent
 
 
-async def test_only_as_many_as_asked_for(server: HostileServer, tmp_path: Path) -> None:
+async def test_only_as_many_as_asked_for(server: RawWebServer, tmp_path: Path) -> None:
     server.answers["/search"] = page(json.dumps({"results": ROWS}), kind="application/json")
     assert (await call(context_for(tmp_path, server, "searxng"), count=1)).text.count("https://") == 1
 
@@ -85,7 +85,7 @@ async def test_only_as_many_as_asked_for(server: HostileServer, tmp_path: Path) 
     ],
 )
 async def test_a_failure_is_told_without_the_services_words(
-    server: HostileServer, tmp_path: Path, answer: bytes, problem: str
+    server: RawWebServer, tmp_path: Path, answer: bytes, problem: str
 ) -> None:
     server.answers["/res/v1/web/search"] = answer
     with pytest.raises(ToolError, match=problem) as caught:
@@ -94,20 +94,20 @@ async def test_a_failure_is_told_without_the_services_words(
 
 
 @pytest.mark.parametrize("answer", ["[]", "{}", '{"web": []}', '{"web": {"results": null}}', '"x"'])
-async def test_an_answer_of_another_shape_is_no_results(server: HostileServer, tmp_path: Path, answer: str) -> None:
+async def test_an_answer_of_another_shape_is_no_results(server: RawWebServer, tmp_path: Path, answer: str) -> None:
     server.answers["/res/v1/web/search"] = page(answer, kind="application/json")
     assert (await call(context_for(tmp_path, server, "brave"))).text == "no results"
 
 
 async def test_without_a_provider_it_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"web search is not configured; the user can set web_search\.provider"):
-        await call(Toolbox(tmp_path).context())
+        await call(ToolWorkspace(tmp_path).context())
 
 
-async def test_without_a_key_it_says_what_to_set(server: HostileServer, tmp_path: Path) -> None:
+async def test_without_a_key_it_says_what_to_set(server: RawWebServer, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"web_search\.api_key or TAVILY_API_KEY"):
         await call(context_for(tmp_path, server, "tavily", key=None))
-    assert server.asked == []
+    assert server.requests == []
 
 
 async def test_a_keyring_finds_the_key_where_it_is(tmp_path: Path) -> None:

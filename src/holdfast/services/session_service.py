@@ -29,9 +29,9 @@ from holdfast.schema.messages import (
 from holdfast.schema.sessions import FileChange, Session
 from holdfast.store import Batch, FileSnapshot
 from holdfast.store.writes import PutMessage, PutSession, UpdateSession
+from holdfast.tools.files.file_access import ABSENT, hash_file
+from holdfast.tools.files.file_access import display_path as shown_path
 from holdfast.tools.files.file_changes import diff_contents
-from holdfast.tools.files.file_content import ABSENT, hash_file
-from holdfast.tools.files.tool_paths import display_path as shown_path
 from holdfast.workspace.shared_parts import Shared
 from holdfast.workspace.undo.undo_plan import effective
 

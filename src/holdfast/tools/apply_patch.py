@@ -11,24 +11,29 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_access import (
+    content_hash,
+    display_path,
+    missing_file_error,
+    mode_of,
+    read_file,
+    resolve_path,
+)
 from holdfast.tools.files.file_changes import (
     FileDraft,
     LoadedFile,
     clean_text,
-    cleaned_errors,
     display_drafts,
     make_draft,
     plan_writes,
+    redacted_errors,
     require_read,
     write_drafts,
 )
-from holdfast.tools.files.file_content import content_hash, mode_of, read_file
 from holdfast.tools.patch.hunks import apply_hunks
-from holdfast.tools.patch.patch_format import parse_patch
-from holdfast.tools.patch.patch_operations import AddFile, DeleteFile, Operation, UpdateFile
+from holdfast.tools.patch.patch_parser import AddFile, DeleteFile, Operation, UpdateFile, parse_patch
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.text import text_encoding
+from holdfast.tools.text.text_file import decode_text, encode_text
 
 _MOST_FILES = 200
 
@@ -50,12 +55,12 @@ class ApplyPatchTool:
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: ApplyPatchArguments, context: ToolContext) -> ToolPlan:
-        with cleaned_errors(context):
+        with redacted_errors(context):
             drafts = await _drafts(arguments, context)
             return plan_writes(self.name, drafts, context, title=", ".join(one.found.name for one in drafts))
 
     async def run(self, arguments: ApplyPatchArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        with cleaned_errors(context):
+        with redacted_errors(context):
             drafts = await _drafts(arguments, context)
             notes = await write_drafts(drafts, context, plan)
         text = "\n".join([*(_line(one) for one in drafts), *notes])
@@ -99,7 +104,7 @@ class _PatchedTree:
         match operation:
             case AddFile():
                 self._must_be_free(path)
-                self._now[path] = text_encoding.encode_text(operation.text, "utf-8")
+                self._now[path] = encode_text(operation.text, "utf-8")
                 if operation.executable:
                     self._modes[path] = 0o755
             case DeleteFile():
@@ -122,12 +127,12 @@ class _PatchedTree:
         return drafts
 
     def _update(self, path: Path, operation: UpdateFile) -> None:
-        file = text_encoding.decode_text(self._content(path))
+        file = decode_text(self._content(path))
         if file is None and operation.hunks:
             raise ToolError("it is a binary file; only text can be patched.", code="binary")
         if file is not None and operation.hunks:
             patched = apply_hunks(file.text, operation.hunks)
-            self._now[path] = text_encoding.encode_text(patched.text, file.encoding)
+            self._now[path] = encode_text(patched.text, file.encoding)
             self._notes.setdefault(path, []).extend(patched.notes)
         if operation.move_to is not None:
             target = self._load(operation.move_to)
@@ -137,26 +142,22 @@ class _PatchedTree:
                 self._modes[target] = mode
 
     def _load(self, text: str) -> Path:
-        path = tool_paths.resolve_path(text, self._workspace)
+        path = resolve_path(text, self._workspace)
         if path not in self.found:
             data = read_file(path)
-            self.found[path] = LoadedFile(
-                path, tool_paths.display_path(path, self._workspace), data, content_hash(data)
-            )
+            self.found[path] = LoadedFile(path, display_path(path, self._workspace), data, content_hash(data))
             self._now[path] = data
         return path
 
     def _content(self, path: Path) -> bytes:
         data = self._now[path]
         if data is None:
-            raise tool_paths.missing_file_error(path, self._workspace)
+            raise missing_file_error(path, self._workspace)
         return data
 
     def _must_be_free(self, path: Path) -> None:
         if self._now[path] is not None:
-            raise ToolError(
-                f"{tool_paths.display_path(path, self._workspace)!r} exists already; use '*** Update File'."
-            )
+            raise ToolError(f"{display_path(path, self._workspace)!r} exists already; use '*** Update File'.")
 
 
 def _line(one: FileDraft) -> str:

@@ -18,10 +18,8 @@ from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Job
 from holdfast.tasks import finish_despite_cancel
-from holdfast.tools.process.command_environment import NON_INTERACTIVE
-from holdfast.tools.process.command_process import CommandLauncher, CommandSpec
-from holdfast.tools.process.live_command import LiveCommand
-from holdfast.tools.process.output_capture import OutputCapture
+from holdfast.tools.process.command_process import NON_INTERACTIVE, CommandLauncher, CommandSpec
+from holdfast.tools.process.output_capture import CapturedCommand, OutputCapture
 from holdfast.tools.process.sandbox import CommandSandbox
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
@@ -88,7 +86,7 @@ class BashTool:
             return await call.cancel()
         return call.report() if ending == "ended" else await call.become_job(ending)
 
-    async def _start(self, arguments: BashArguments, context: ToolContext) -> LiveCommand:
+    async def _start(self, arguments: BashArguments, context: ToolContext) -> CapturedCommand:
         environment = {**context.environment, **NON_INTERACTIVE}
         mode = context.settings.server.sandbox
         temporary = context.outputs / "tmp"
@@ -99,7 +97,7 @@ class BashTool:
             environment["TMPDIR"] = str(temporary)
         capture = OutputCapture(context.outputs / f"{context.call_id}.txt", redact=context.redact, emit=context.emit)
         command = CommandSpec(argv, context.workspace, environment, mark=context.call_id)
-        live = await LiveCommand.start(self.launcher, command, capture)
+        live = await CapturedCommand.start(self.launcher, command, capture)
         if arguments.timeout:
             live.kill_after(arguments.timeout)
         return live
@@ -113,7 +111,9 @@ class _StartTime(NamedTuple):
 class _BashCall:
     """One call's command and how it ends."""
 
-    def __init__(self, arguments: BashArguments, context: ToolContext, command: LiveCommand, began: _StartTime) -> None:
+    def __init__(
+        self, arguments: BashArguments, context: ToolContext, command: CapturedCommand, began: _StartTime
+    ) -> None:
         self._arguments = arguments
         self._context = context
         self._command = command

@@ -11,8 +11,8 @@ from msgspec import Meta
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
-from holdfast.tools.files.file_changes import clean_text, cleaned_errors, load_file, make_draft, write_drafts
-from holdfast.tools.files.file_content import ABSENT, MAX_FILE_BYTES
+from holdfast.tools.files.file_access import ABSENT, MAX_FILE_BYTES
+from holdfast.tools.files.file_changes import clean_text, load_file, make_draft, redacted_errors, write_drafts
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.web.web_requests import WebClient
 
@@ -37,7 +37,7 @@ class DownloadTool:
         self._web = web
 
     async def plan(self, arguments: DownloadArguments, context: ToolContext) -> ToolPlan:
-        with cleaned_errors(context):
+        with redacted_errors(context):
             found = await load_file(arguments.path, context)
             if found.data is not None:
                 raise ToolError(f"{found.name!r} exists already; choose another path")
@@ -52,7 +52,7 @@ class DownloadTool:
         return ToolPlan(subject, expected={str(found.path): ABSENT})
 
     async def run(self, arguments: DownloadArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        with cleaned_errors(context):
+        with redacted_errors(context):
             async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as answer:
                 if answer.status >= 400:
                     raise ToolError(f"{answer.url} answered {answer.status} {answer.reason}".rstrip())

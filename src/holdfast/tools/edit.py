@@ -15,17 +15,18 @@ from holdfast.tools.files.file_changes import (
     FileDraft,
     LoadedFile,
     clean_text,
-    cleaned_errors,
     display_drafts,
     load_file,
     load_known_file,
     make_draft,
     plan_writes,
+    redacted_errors,
     require_read,
     write_drafts,
 )
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.text import text_encoding, text_replace
+from holdfast.tools.text.text_file import encode_text
+from holdfast.tools.text.text_replacement import replace_text
 
 
 class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,12 +47,12 @@ class EditTool:
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: EditArguments, context: ToolContext) -> ToolPlan:
-        with cleaned_errors(context):
+        with redacted_errors(context):
             drafted = await _draft(arguments, context)
             return plan_writes(self.name, [drafted], context, title=drafted.found.name)
 
     async def run(self, arguments: EditArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        with cleaned_errors(context):
+        with redacted_errors(context):
             drafted = await _draft(arguments, context)
             notes = await write_drafts([drafted], context, plan)
         return edit_output(drafted, context, notes)
@@ -77,21 +78,19 @@ async def load_new_file(path: str, context: ToolContext) -> LoadedFile:
 
 
 def draft_new_file(found: LoadedFile, text: str) -> FileDraft:
-    return make_draft(found, text_encoding.encode_text(text, "utf-8"))
+    return make_draft(found, encode_text(text, "utf-8"))
 
 
 def _replaced(found: LoadedFile, arguments: EditArguments) -> FileDraft:
     file = found.text()
     try:
-        edited = text_replace.replace_text(
+        edited = replace_text(
             file.text, old=arguments.old_text, new=arguments.new_text, replace_all=arguments.replace_all
         )
     except ToolError as error:
         raise ToolError(f"{found.name!r}: {error.message}", code=error.error_code) from error
     count = f"{len(edited.at)} places" if len(edited.at) > 1 else f"line {edited.at[0]}"
-    return make_draft(
-        found, text_encoding.encode_text(edited.text, file.encoding), notes=[f"replaced at {count}", edited.note]
-    )
+    return make_draft(found, encode_text(edited.text, file.encoding), notes=[f"replaced at {count}", edited.note])
 
 
 def edit_output(drafted: FileDraft, context: ToolContext, notes: Sequence[str]) -> ToolOutput:

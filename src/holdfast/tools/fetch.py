@@ -15,7 +15,7 @@ from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.base import repair_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.web import page_text
+from holdfast.tools.web.page_text import PageFormat, decode_page, html_to_markdown, html_to_text
 from holdfast.tools.web.web_requests import WebClient
 
 SECONDS = 30.0
@@ -29,7 +29,7 @@ _TEXT_ENDINGS = ("+json", "+xml", "/yaml", "/toml", "/graphql", "/sql")
 
 class FetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[str, Meta(description="An http or https address.", min_length=1)]
-    format: Annotated[page_text.PageFormat, Meta(description="What to make of HTML.")] = "markdown"
+    format: Annotated[PageFormat, Meta(description="What to make of HTML.")] = "markdown"
 
 
 class FetchTool:
@@ -82,14 +82,14 @@ def _is_text(content_type: str, body: bytes) -> bool:
     return not kind or kind.startswith(_TEXT_TYPES) or kind.endswith(_TEXT_ENDINGS)
 
 
-def _convert(body: bytes, content_type: str, wanted: page_text.PageFormat, *, cut: bool) -> str:
-    text = page_text.decode_page(body, content_type, cut=cut)
+def _convert(body: bytes, content_type: str, wanted: PageFormat, *, cut: bool) -> str:
+    text = decode_page(body, content_type, cut=cut)
     is_html = "html" in content_type.lower() or (
         not content_type and text.lstrip()[:15].lower().startswith(("<!doc", "<html"))
     )
     if not is_html or wanted == "html":
         return text
-    return page_text.html_to_markdown(text) if wanted == "markdown" else page_text.html_to_text(text)
+    return html_to_markdown(text) if wanted == "markdown" else html_to_text(text)
 
 
 def _keep(path: Path, text: str) -> None:

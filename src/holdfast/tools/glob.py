@@ -13,14 +13,13 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_access import display_path
 from holdfast.tools.files.file_changes import clean_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.search.glob_pattern import compile_glob
-from holdfast.tools.search.ignore_rules import IgnoreRules
+from holdfast.tools.search.ignore_rules import IgnoreRules, walk_tree
 from holdfast.tools.search.ripgrep import ripgrep_command, run_search
 from holdfast.tools.search.search_scope import SearchScope, newest_first, resolve_scope, run_in_thread, search_plan
-from holdfast.tools.search.tree_walk import walk_tree
 
 DEFAULT_LIMIT = 200
 _MOST_BYTES = 64 * 1024 * 1024
@@ -53,9 +52,7 @@ class GlobTool:
         wanted = compile_glob(pattern)
         place = await asyncio.to_thread(resolve_scope, path, context, plan)
         if not place.is_dir:
-            raise ToolError(
-                f"{tool_paths.display_path(place.path, context.workspace)!r} is a file; glob searches directories"
-            )
+            raise ToolError(f"{display_path(place.path, context.workspace)!r} is a file; glob searches directories")
         names, cut = await _names(place, context)
         found = await run_in_thread(lambda stopped: _matching(place, names, wanted, stopped))
         shown = [place.name(name, context.workspace) for name in found[: arguments.limit]]

@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
+from holdfast.tools.files.file_access import MAX_FILE_BYTES
 from holdfast.tools.files.file_changes import clean_text
-from holdfast.tools.files.file_content import MAX_FILE_BYTES
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.search import python_search
 from holdfast.tools.search.glob_pattern import compile_glob
@@ -85,7 +85,7 @@ def _options(arguments: GrepArguments, place: SearchScope) -> list[str]:
 
 
 def _plain_command(arguments: GrepArguments, place: SearchScope) -> list[str]:
-    question = python_search.SearchQuery(
+    question = python_search.GrepQuery(
         pattern=arguments.pattern,
         ignore_case=arguments.ignore_case,
         literal=arguments.literal,

@@ -17,7 +17,7 @@ from msgspec import Meta
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.sessions import Job
-from holdfast.tools.process.live_command import LiveCommand
+from holdfast.tools.process.output_capture import CapturedCommand
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _LONGEST_WAIT = 600.0
 class _JobEntry:
     """A job as the table knows it."""
 
-    def __init__(self, job: Job, command: LiveCommand) -> None:
+    def __init__(self, job: Job, command: CapturedCommand) -> None:
         self.job = job
         self.command = command
         self.kill_wanted = False
@@ -60,7 +60,7 @@ class JobTable:
         """What keeps the workspace loaded (W2)."""
         return tuple(job for job in self.list() if job.state == "running")
 
-    async def adopt(self, job: Job, command: LiveCommand, *, shown: int = 0, session_id: str | None = None) -> None:
+    async def adopt(self, job: Job, command: CapturedCommand, *, shown: int = 0, session_id: str | None = None) -> None:
         """Take over a running command. It is recorded first; if that is refused it stays the caller's."""
         if self._closed:
             raise ToolError("the workspace is closing; no background job can start")
@@ -135,7 +135,7 @@ class SessionJobs:
         self._table = table
         self._session_id = session_id
 
-    async def adopt(self, job: Job, process: LiveCommand, *, shown: int = 0) -> None:
+    async def adopt(self, job: Job, process: CapturedCommand, *, shown: int = 0) -> None:
         await self._table.adopt(job, process, shown=shown, session_id=self._session_id)
 
     async def read(self, job_id: str, *, wait: float = 0.0) -> tuple[Job, str]:

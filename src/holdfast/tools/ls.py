@@ -10,12 +10,11 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_access import display_path
 from holdfast.tools.files.file_changes import clean_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.search.ignore_rules import IgnoreRules
+from holdfast.tools.search.ignore_rules import IgnoreRules, TreeEntry, walk_tree
 from holdfast.tools.search.search_scope import SearchScope, resolve_scope, run_in_thread, search_plan
-from holdfast.tools.search.tree_walk import TreeEntry, walk_tree
 
 MAX_ENTRIES = 1_000
 DEFAULT_DEPTH = 3
@@ -44,9 +43,9 @@ class LsTool:
 def _listing(arguments: LsArguments, context: ToolContext, plan: ToolPlan, stopped: Callable[[], bool]) -> str:
     place = resolve_scope(arguments.path, context, plan)
     if not place.is_dir:
-        raise ToolError(f"{tool_paths.display_path(place.path, context.workspace)!r} is a file; use view to read it")
+        raise ToolError(f"{display_path(place.path, context.workspace)!r} is a file; use view to read it")
     tree = _DirectoryTree(place, arguments.depth, stopped)
-    lines = [f"{tool_paths.display_path(place.path, context.workspace)}/", *tree.lines(place.start, indent="  ")]
+    lines = [f"{display_path(place.path, context.workspace)}/", *tree.lines(place.start, indent="  ")]
     if tree.cut:
         lines.append(f"(cut after {MAX_ENTRIES:,} entries, the upper levels first; list a directory below for more)")
     elif len(lines) == 1:

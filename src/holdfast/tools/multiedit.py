@@ -15,14 +15,15 @@ from holdfast.tools.edit import edit_output, load_new_file
 from holdfast.tools.files.file_changes import (
     FileDraft,
     LoadedFile,
-    cleaned_errors,
     load_known_file,
     make_draft,
     plan_writes,
+    redacted_errors,
     write_drafts,
 )
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.text import text_encoding, text_replace
+from holdfast.tools.text.text_file import TextFile, encode_text
+from holdfast.tools.text.text_replacement import replace_text
 
 
 class SingleEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,12 +51,12 @@ class MultiEditTool:
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: MultiEditArguments, context: ToolContext) -> ToolPlan:
-        with cleaned_errors(context):
+        with redacted_errors(context):
             drafted = await _draft(arguments, context)
             return plan_writes(self.name, [drafted], context, title=drafted.found.name)
 
     async def run(self, arguments: MultiEditArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        with cleaned_errors(context):
+        with redacted_errors(context):
             drafted = await _draft(arguments, context)
             notes = await write_drafts([drafted], context, plan)
         return edit_output(drafted, context, notes)
@@ -67,19 +68,17 @@ async def _draft(arguments: MultiEditArguments, context: ToolContext) -> FileDra
         found = await load_known_file(arguments.path, context)
         return await asyncio.to_thread(_edited, found, None, arguments.edits, first=1)
     found = await load_new_file(arguments.path, context)
-    return await asyncio.to_thread(_edited, found, text_encoding.TextFile(first.new_text), rest, first=2)
+    return await asyncio.to_thread(_edited, found, TextFile(first.new_text), rest, first=2)
 
 
-def _edited(
-    found: LoadedFile, start: text_encoding.TextFile | None, edits: Sequence[SingleEdit], *, first: int
-) -> FileDraft:
+def _edited(found: LoadedFile, start: TextFile | None, edits: Sequence[SingleEdit], *, first: int) -> FileDraft:
     file = start or found.text()
     text = file.text
     notes = []
     last = first + len(edits) - 1
     for number, edit in enumerate(edits, start=first):
         try:
-            edited = text_replace.replace_text(text, old=edit.old_text, new=edit.new_text, replace_all=edit.replace_all)
+            edited = replace_text(text, old=edit.old_text, new=edit.new_text, replace_all=edit.replace_all)
         except ToolError as error:
             raise ToolError(
                 f"{found.name!r}: edit {number} of {last} cannot be made, so none was: {error.message}",
@@ -89,4 +88,4 @@ def _edited(
         if edited.note:
             notes.append(f"edit {number}: {edited.note}")
         text = edited.text
-    return make_draft(found, text_encoding.encode_text(text, file.encoding), notes=[f"{last} edits", *notes])
+    return make_draft(found, encode_text(text, file.encoding), notes=[f"{last} edits", *notes])

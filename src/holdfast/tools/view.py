@@ -13,12 +13,10 @@ from msgspec import Meta
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.messages import File
-from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_access import content_hash, display_path, missing_file_error, read_file, resolve_path
 from holdfast.tools.files.file_changes import clean_text
-from holdfast.tools.files.file_content import content_hash, read_file
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.text import text_encoding
-from holdfast.tools.text.text_lines import TextLine, split_lines
+from holdfast.tools.text.text_file import TextFile, TextLine, decode_text, split_lines
 
 DEFAULT_LINES = 2_000
 MAX_LINE_CHARS = 2_000
@@ -50,8 +48,8 @@ class ViewTool:
     parallel: ClassVar[bool] = True
 
     async def plan(self, arguments: ViewArguments, context: ToolContext) -> ToolPlan:
-        path = await asyncio.to_thread(tool_paths.resolve_path, arguments.path, context.workspace)
-        title = clean_text(context, tool_paths.display_path(path, context.workspace))
+        path = await asyncio.to_thread(resolve_path, arguments.path, context.workspace)
+        title = clean_text(context, display_path(path, context.workspace))
         return ToolPlan(Subject(self.name, self.effect, title, cwd=str(context.workspace), paths=(str(path),)))
 
     async def run(self, arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
@@ -63,18 +61,18 @@ class ViewTool:
 
 def _read(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> tuple[ToolOutput, str]:
     """What is shown, and the hash of the whole content."""
-    path = tool_paths.resolve_path(arguments.path, context.workspace)
-    name = tool_paths.display_path(path, context.workspace)
+    path = resolve_path(arguments.path, context.workspace)
+    name = display_path(path, context.workspace)
     if plan.subject.paths != (str(path),):
         raise ToolError(f"{arguments.path!r} leads elsewhere than when this was planned; try again")
     data = read_file(path)
     if data is None:
-        raise tool_paths.missing_file_error(path, context.workspace)
+        raise missing_file_error(path, context.workspace)
     display = {"path": clean_text(context, name)}
     if media_type := image_type(data):
         image = _image(name, media_type, data, context)
         return ToolOutput(f"{image.name}: an image ({media_type})", files=(image,), display=display), content_hash(data)
-    found = text_encoding.decode_text(data)
+    found = decode_text(data)
     if found is None:
         raise ToolError(f"{name!r} is a binary file ({len(data):,} bytes); view shows text and images", code="binary")
     return ToolOutput(clean_text(context, _shown(found, arguments)), display=display), content_hash(data)
@@ -97,7 +95,7 @@ def _image(name: str, media_type: str, data: bytes, context: ToolContext) -> Fil
     return File(name=clean_text(context, name), media_type=media_type, data=base64.b64encode(data).decode())
 
 
-def _shown(found: text_encoding.TextFile, arguments: ViewArguments) -> str:
+def _shown(found: TextFile, arguments: ViewArguments) -> str:
     lines = split_lines(found.text)
     notes = [found.note()] if found.note() else []
     if not lines:

@@ -22,7 +22,7 @@ from holdfast.tools.files.file_changes import (
     write_drafts,
 )
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.text import text_encoding
+from holdfast.tools.text.text_file import decode_text, encode_text
 
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,16 +61,16 @@ async def _draft(arguments: WriteArguments, context: ToolContext) -> FileDraft:
 
 def _replaced(found: LoadedFile, content: str) -> FileDraft:
     """The new text in the old one's encoding and line endings, which the model does not see."""
-    old = text_encoding.decode_text(found.data) if found.data else None
+    old = decode_text(found.data) if found.data else None
     if old is None:
-        return make_draft(found, text_encoding.encode_text(content, "utf-8"))
+        return make_draft(found, encode_text(content, "utf-8"))
     notes = []
     if old.crlf and "\r" not in content:
         content = content.replace("\n", "\r\n")
         notes.append("the file's CRLF line endings were kept")
     try:
-        data = text_encoding.encode_text(content, old.encoding)
+        data = encode_text(content, old.encoding)
     except ToolError:
-        data = text_encoding.encode_text(content, "utf-8")
+        data = encode_text(content, "utf-8")
         notes.append("it is UTF-8 now, because its old encoding could not hold the new text")
     return make_draft(found, data, notes=notes)

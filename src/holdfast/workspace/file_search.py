@@ -6,8 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from holdfast.tools.search.ignore_rules import IgnoreRules
-from holdfast.tools.search.tree_walk import walk_tree
+from holdfast.tools.search.ignore_rules import IgnoreRules, walk_tree
 
 MOST_FILES = 100_000
 _FRESH_SECONDS = 5.0

@@ -16,7 +16,7 @@ from holdfast.schema.runs import Limits, Outcome, Phase, Run, RunRequest
 from holdfast.schema.sessions import Todo
 from holdfast.store import Store
 from holdfast.store.writes import PutTodos
-from holdfast.tools.process.command_environment import child_environment
+from holdfast.tools.process.command_process import child_environment
 from holdfast.tools.protocol import ToolContext
 from holdfast.tools.web_search import search_key_finder
 from holdfast.workspace.open_workspace import OpenWorkspace

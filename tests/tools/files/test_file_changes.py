@@ -12,15 +12,15 @@ from msgspec import UNSET, UnsetType
 from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.tools.edit import EditTool
 from holdfast.tools.files import file_changes, file_transaction
-from holdfast.tools.files.file_transaction import FileChange, apply_changes
+from holdfast.tools.files.file_transaction import FileWrite, write_files
 from holdfast.tools.write import WriteTool
 from holdfast.workspace.undo.file_snapshots import SessionFiles
-from tests.support.filebox import Filebox, Session
+from tests.support.file_sessions import FileSession, FileWorkspace
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Filebox:
-    return Filebox(tmp_path)
+def workspace(tmp_path: Path) -> FileWorkspace:
+    return FileWorkspace(tmp_path)
 
 
 class Gated:
@@ -39,8 +39,8 @@ class Gated:
         await self._files.before_write(path, old, new=new)
 
 
-def _gated(session: Session, barrier: asyncio.Barrier) -> Session:
-    return session.box.session(
+def _gated(session: FileSession, barrier: asyncio.Barrier) -> FileSession:
+    return session.workspace.session(
         session.session_id,
         run_id=session.run_id,
         files=Gated(session.context().files, barrier),  # type: ignore[arg-type]
@@ -54,131 +54,131 @@ async def _outcome(work: Any) -> str:
         return error.error_code
 
 
-async def test_a_session_does_not_write_over_what_another_wrote(box: Filebox) -> None:
-    box.put("a", "one\n")
-    first, second = box.session("ses_1"), box.session("ses_2")
+async def test_a_session_does_not_write_over_what_another_wrote(workspace: FileWorkspace) -> None:
+    workspace.put("a", "one\n")
+    first, second = workspace.session("ses_1"), workspace.session("ses_2")
     await first.view("a")
     await second.view("a")
     await first.edit("a", "one", "first")
-    with pytest.raises(ToolError, match="'a' changed since this session last read it; view it again") as refused:
+    with pytest.raises(ToolError, match="'a' has changed since you last read it; view it again") as refused:
         await second.write("a", "second\n")
     assert refused.value.error_code == "file_changed"
-    assert box.text("a") == "first\n"
+    assert workspace.text("a") == "first\n"
     await second.view("a")
     await second.edit("a", "first", "first, then second")
-    assert box.text("a") == "first, then second\n"
+    assert workspace.text("a") == "first, then second\n"
 
 
-async def test_a_session_does_not_write_over_what_a_person_wrote(box: Filebox) -> None:
-    box.put("a", "one\n")
-    session = box.session()
+async def test_a_session_does_not_write_over_what_a_person_wrote(workspace: FileWorkspace) -> None:
+    workspace.put("a", "one\n")
+    session = workspace.session()
     await session.view("a")
-    box.put("a", "one\nby a person\n")
-    with pytest.raises(ToolError, match="changed since this session last read it"):
+    workspace.put("a", "one\nby a person\n")
+    with pytest.raises(ToolError, match="changed since you last read it"):
         await session.edit("a", "one", "1")
-    assert box.text("a") == "one\nby a person\n"
+    assert workspace.text("a") == "one\nby a person\n"
 
 
-async def test_what_counts_is_the_content_not_the_time(box: Filebox) -> None:
-    box.put("a", "one\n")
-    session = box.session()
+async def test_what_counts_is_the_content_not_the_time(workspace: FileWorkspace) -> None:
+    workspace.put("a", "one\n")
+    session = workspace.session()
     await session.view("a")
-    box.put("a", "other\n")
-    box.put("a", "one\n")
+    workspace.put("a", "other\n")
+    workspace.put("a", "one\n")
     await session.edit("a", "one", "two")
-    assert box.text("a") == "two\n"
+    assert workspace.text("a") == "two\n"
 
 
-async def test_a_change_between_plan_and_approval_is_refused(box: Filebox) -> None:
+async def test_a_change_between_plan_and_approval_is_refused(workspace: FileWorkspace) -> None:
     """A person is asked, edits the file while the question stands, and then says yes."""
-    box.put("a", "one\ntwo\n")
-    session = box.session()
+    workspace.put("a", "one\ntwo\n")
+    session = workspace.session()
     await session.view("a")
 
     def person() -> None:
-        box.put("a", "one\ntwo\nthree\n")
+        workspace.put("a", "one\ntwo\nthree\n")
 
     with pytest.raises(ToolError, match="changed since"):
         await session.call(EditTool(), between=person, path="a", old_text="one", new_text="1")
-    assert box.text("a") == "one\ntwo\nthree\n"
+    assert workspace.text("a") == "one\ntwo\nthree\n"
 
 
-async def test_what_was_approved_is_what_is_written_even_if_the_session_read_on(box: Filebox) -> None:
+async def test_what_was_approved_is_what_is_written_even_if_the_session_read_on(workspace: FileWorkspace) -> None:
     """The new content is known to the session, but it is not what the person approved."""
-    box.put("a", "one\n")
-    session = box.session()
+    workspace.put("a", "one\n")
+    session = workspace.session()
     await session.view("a")
     arguments = EditTool.arguments(path="a", old_text="one", new_text="1")
     plan = await EditTool().plan(arguments, session.context())
-    box.put("a", "one\nmore\n")
+    workspace.put("a", "one\nmore\n")
     await session.view("a")
-    with pytest.raises(ToolError, match="changed between the plan and its approval; nothing was written"):
+    with pytest.raises(ToolError, match="changed after this call was planned; nothing was written"):
         await EditTool().run(arguments, session.context(), plan)
-    assert box.text("a") == "one\nmore\n"
+    assert workspace.text("a") == "one\nmore\n"
 
 
-async def test_a_path_that_leads_elsewhere_after_the_approval_is_refused(box: Filebox) -> None:
-    box.put("dir/a", "one\n")
-    box.put("other/a", "one\n")
-    (box.workspace / "link").symlink_to("dir")
-    session = box.session()
+async def test_a_path_that_leads_elsewhere_after_the_approval_is_refused(workspace: FileWorkspace) -> None:
+    workspace.put("dir/a", "one\n")
+    workspace.put("other/a", "one\n")
+    (workspace.directory / "link").symlink_to("dir")
+    session = workspace.session()
     await session.view("dir/a")
     await session.view("other/a")
 
     def turn() -> None:
-        (box.workspace / "link").unlink()
-        (box.workspace / "link").symlink_to("other")
+        (workspace.directory / "link").unlink()
+        (workspace.directory / "link").symlink_to("other")
 
     with pytest.raises(ToolError, match="nothing was written"):
         await session.call(EditTool(), between=turn, path="link/a", old_text="one", new_text="1")
-    assert box.tree() == {"dir/a": b"one\n", "other/a": b"one\n"}
+    assert workspace.tree() == {"dir/a": b"one\n", "other/a": b"one\n"}
 
 
-async def test_of_two_sessions_that_write_in_the_same_moment_one_is_refused(box: Filebox) -> None:
+async def test_of_two_sessions_that_write_in_the_same_moment_one_is_refused(workspace: FileWorkspace) -> None:
     """Both have passed every check when the barrier opens; the exchange decides."""
-    box.put("a", "one\n")
+    workspace.put("a", "one\n")
     barrier = asyncio.Barrier(2)
-    sessions = [_gated(box.session(f"ses_{name}"), barrier) for name in "xy"]
+    sessions = [_gated(workspace.session(f"ses_{name}"), barrier) for name in "xy"]
     for session in sessions:
         await session.view("a")
     outcomes = await asyncio.gather(*(_outcome(session.edit("a", "one", session.session_id)) for session in sessions))
     assert sorted(outcomes)[1] == "file_changed"
     (winner,) = [session for session, outcome in zip(sessions, outcomes, strict=True) if outcome != "file_changed"]
-    assert box.text("a") == f"{winner.session_id}\n"
-    assert list(box.tree()) == ["a"]
-    assert [event.session_id for event in box.records.events] == [winner.session_id]
+    assert workspace.text("a") == f"{winner.session_id}\n"
+    assert list(workspace.tree()) == ["a"]
+    assert [event.session_id for event in workspace.records.events] == [winner.session_id]
 
 
-async def test_of_two_sessions_that_create_the_same_file_one_is_refused(box: Filebox) -> None:
+async def test_of_two_sessions_that_create_the_same_file_one_is_refused(workspace: FileWorkspace) -> None:
     barrier = asyncio.Barrier(2)
-    sessions = [_gated(box.session(f"ses_{name}"), barrier) for name in "xy"]
+    sessions = [_gated(workspace.session(f"ses_{name}"), barrier) for name in "xy"]
     outcomes = await asyncio.gather(*(_outcome(session.write("new", session.session_id)) for session in sessions))
     assert sorted(outcomes) == ["file_changed", "new: created (+1 −0 lines)"]
-    assert box.text("new") == sessions[outcomes.index("new: created (+1 −0 lines)")].session_id
+    assert workspace.text("new") == sessions[outcomes.index("new: created (+1 −0 lines)")].session_id
 
 
 @pytest.mark.parametrize("moment", ["before the look", "between look and exchange", "after"])
 async def test_a_person_who_saves_at_any_moment_of_a_write_loses_nothing(
-    box: Filebox, monkeypatch: pytest.MonkeyPatch, moment: str
+    workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    box.put("a", "one\n")
-    session = box.session()
+    workspace.put("a", "one\n")
+    session = workspace.session()
     await session.view("a")
 
     def person() -> None:
-        box.put("a", "a person's\n")
+        workspace.put("a", "a person's\n")
 
-    def with_person(changes: Sequence[FileChange]) -> tuple[str, ...]:
+    def with_person(changes: Sequence[FileWrite]) -> tuple[str, ...]:
         if moment == "between look and exchange":
             _before_first_exchange(monkeypatch, person)
-        return apply_changes(changes)
+        return write_files(changes)
 
-    monkeypatch.setattr(file_changes, "apply_changes", with_person)
+    monkeypatch.setattr(file_changes, "write_files", with_person)
     between = person if moment == "before the look" else lambda: None
     outcome = await _outcome(session.call(EditTool(), between=between, path="a", old_text="one", new_text="1"))
     if moment == "after":
         person()
-    assert box.text("a") == "a person's\n"
+    assert workspace.text("a") == "a person's\n"
     assert (outcome == "file_changed") == (moment != "after")
 
 
@@ -193,86 +193,94 @@ def _before_first_exchange(monkeypatch: pytest.MonkeyPatch, act: Callable[[], No
     monkeypatch.setattr(file_transaction, "exchange_files", exchange)
 
 
-async def test_a_refused_write_leaves_nothing_to_undo(box: Filebox) -> None:
-    box.put("a", "one\n")
+async def test_a_refused_write_leaves_nothing_to_undo(workspace: FileWorkspace) -> None:
+    workspace.put("a", "one\n")
     barrier = asyncio.Barrier(2)
-    sessions = [_gated(box.session(f"ses_{name}"), barrier) for name in "xy"]
+    sessions = [_gated(workspace.session(f"ses_{name}"), barrier) for name in "xy"]
     for session in sessions:
         await session.view("a")
     outcomes = await asyncio.gather(*(_outcome(session.write("a", "the same\n")) for session in sessions))
     loser = sessions[outcomes.index("file_changed")]
-    report = await box.undoing().undo(loser.session_id, run_id="run_undo")
+    report = await workspace.undo_service().undo(loser.session_id, run_id="run_undo")
     assert report.restored == ()
-    assert box.text("a") == "the same\n", "the other session wrote the very content that this one wanted to write"
+    assert workspace.text("a") == "the same\n", "the other session wrote the very content that this one wanted to write"
 
 
-async def test_a_write_whose_old_content_cannot_be_kept_does_not_happen(box: Filebox, tmp_path: Path) -> None:
-    box.put("a", "one\n")
-    session = box.session()
+async def test_a_write_whose_old_content_cannot_be_kept_does_not_happen(
+    workspace: FileWorkspace, tmp_path: Path
+) -> None:
+    workspace.put("a", "one\n")
+    session = workspace.session()
     await session.view("a")
-    box.kept.parent.mkdir(parents=True)
-    box.kept.write_text("a file where the directory should be")
+    workspace.snapshots.parent.mkdir(parents=True)
+    workspace.snapshots.write_text("a file where the directory should be")
     with pytest.raises(StoreUnwritable, match="could not be kept"):
         await session.edit("a", "one", "two")
-    assert box.text("a") == "one\n"
+    assert workspace.text("a") == "one\n"
 
 
 @pytest.mark.promise("C7")
-async def test_a_cancel_in_mid_write_waits_for_the_end_of_it(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancel_in_mid_write_waits_for_the_end_of_it(
+    workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Never half a write, never a write that the ledger does not know."""
-    box.put("a", "one\n")
-    session = box.session()
+    workspace.put("a", "one\n")
+    session = workspace.session()
     await session.view("a")
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(changes: Sequence[FileChange]) -> tuple[str, ...]:
+    def slowly(changes: Sequence[FileWrite]) -> tuple[str, ...]:
         begun.set()
         go_on.wait()
-        return apply_changes(changes)
+        return write_files(changes)
 
-    monkeypatch.setattr(file_changes, "apply_changes", slowly)
+    monkeypatch.setattr(file_changes, "write_files", slowly)
     task = asyncio.create_task(session.edit("a", "one", "two"))
     await asyncio.to_thread(begun.wait)
     task.cancel()
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert box.text("a") == "two\n"
-    assert [event.change for event in box.records.events] == ["modified"]
-    assert (await session.undo()).restored[0].path == str(box.workspace / "a")
-    assert box.text("a") == "one\n"
+    assert workspace.text("a") == "two\n"
+    assert [event.change for event in workspace.records.events] == ["modified"]
+    assert (await session.undo()).restored[0].path == str(workspace.directory / "a")
+    assert workspace.text("a") == "one\n"
 
 
-async def test_a_failed_write_under_a_cancel_is_still_a_cancel(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_write_under_a_cancel_is_still_a_cancel(
+    workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def failing(changes: Sequence[FileChange]) -> tuple[str, ...]:
+    def failing(changes: Sequence[FileWrite]) -> tuple[str, ...]:
         begun.set()
         go_on.wait()
         raise ToolError("the disk is full")
 
-    monkeypatch.setattr(file_changes, "apply_changes", failing)
-    task = asyncio.create_task(box.session().write("a", "x"))
+    monkeypatch.setattr(file_changes, "write_files", failing)
+    task = asyncio.create_task(workspace.session().write("a", "x"))
     await asyncio.to_thread(begun.wait)
     task.cancel()
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert box.tree() == {}
+    assert workspace.tree() == {}
 
 
-async def test_files_outside_the_workspace_are_told_by_their_whole_path(box: Filebox, tmp_path: Path) -> None:
-    plan = await box.session().plan(WriteTool(), path="../outside.txt", content="x")
+async def test_files_outside_the_workspace_are_told_by_their_whole_path(
+    workspace: FileWorkspace, tmp_path: Path
+) -> None:
+    plan = await workspace.session().plan(WriteTool(), path="../outside.txt", content="x")
     outside = str(tmp_path.resolve() / "outside.txt")
     assert (plan.subject.paths, plan.subject.title) == ((outside,), outside)
     assert not Path(outside).exists()
 
 
-async def test_secrets_are_in_no_diff_that_leaves(box: Filebox) -> None:
-    box.put("env", "KEY=hunter2\n")
-    session = box.session(redact=lambda text: text.replace("hunter2", "[secret]"))
+async def test_secrets_are_in_no_diff_that_leaves(workspace: FileWorkspace) -> None:
+    workspace.put("env", "KEY=hunter2\n")
+    session = workspace.session(redact=lambda text: text.replace("hunter2", "[secret]"))
     await session.view("env")
     plan = await session.plan(EditTool(), path="env", old_text="KEY", new_text="TOKEN")
     output = await session.call(EditTool(), path="env", old_text="KEY", new_text="TOKEN")
-    assert box.text("env") == "TOKEN=hunter2\n"
-    assert "hunter2" not in f"{plan} {output} {box.records.events}"
+    assert workspace.text("env") == "TOKEN=hunter2\n"
+    assert "hunter2" not in f"{plan} {output} {workspace.records.events}"

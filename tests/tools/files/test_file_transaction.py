@@ -12,17 +12,16 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools.files import file_transaction, safe_rename
-from holdfast.tools.files.directory_locks import directories_locked
-from holdfast.tools.files.file_content import ABSENT, content_hash, read_file
-from holdfast.tools.files.file_transaction import FileChange, FileConflict, apply_changes
+from holdfast.tools.files.file_access import ABSENT, content_hash, read_file
+from holdfast.tools.files.file_transaction import FileConflict, FileWrite, lock_directories, write_files
 
 
-def _write(path: Path, old: bytes, new: bytes | None) -> FileChange:
-    return FileChange(path, content_hash(old), new)
+def _write(path: Path, old: bytes, new: bytes | None) -> FileWrite:
+    return FileWrite(path, content_hash(old), new)
 
 
-def _create(path: Path, new: bytes) -> FileChange:
-    return FileChange(path, ABSENT, new)
+def _create(path: Path, new: bytes) -> FileWrite:
+    return FileWrite(path, ABSENT, new)
 
 
 def _files(directory: Path) -> dict[str, bytes]:
@@ -75,7 +74,7 @@ def intruder(monkeypatch: pytest.MonkeyPatch) -> Intruder:
 def test_all_kinds_of_change_are_made_together(tmp_path: Path, kernel: str) -> None:
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "b").write_bytes(b"gone")
-    apply_changes(
+    write_files(
         [
             _write(tmp_path / "a", b"old", b"new"),
             _write(tmp_path / "b", b"gone", None),
@@ -90,13 +89,13 @@ def test_mode_bits_stay(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "run.sh"
     path.write_bytes(b"old")
     path.chmod(mode)
-    apply_changes([_write(path, b"old", b"new")])
+    write_files([_write(path, b"old", b"new")])
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert path.read_bytes() == b"new"
 
 
 def test_a_new_file_has_the_rights_that_any_program_would_give_it(tmp_path: Path) -> None:
-    apply_changes([_create(tmp_path / "made", b"x"), FileChange(tmp_path / "tool", ABSENT, b"x", 0o755)])
+    write_files([_create(tmp_path / "made", b"x"), FileWrite(tmp_path / "tool", ABSENT, b"x", 0o755)])
     (tmp_path / "plain").write_bytes(b"x")
     assert (tmp_path / "made").stat().st_mode == (tmp_path / "plain").stat().st_mode
     assert stat.S_IMODE((tmp_path / "tool").stat().st_mode) == 0o755
@@ -107,7 +106,7 @@ def test_the_owner_stays_where_that_is_possible(tmp_path: Path) -> None:
     path = tmp_path / "theirs"
     path.write_bytes(b"old")
     os.chown(path, 12_345, 23_456)
-    apply_changes([_write(path, b"old", b"new")])
+    write_files([_write(path, b"old", b"new")])
     assert (path.stat().st_uid, path.stat().st_gid) == (12_345, 23_456)
 
 
@@ -118,7 +117,7 @@ def test_extended_attributes_stay(tmp_path: Path) -> None:
         os.setxattr(path, "user.tag", b"red")
     except OSError:
         pytest.skip("this file system has no user attributes")
-    apply_changes([_write(path, b"old", b"new")])
+    write_files([_write(path, b"old", b"new")])
     assert os.getxattr(path, "user.tag") == b"red"
 
 
@@ -126,7 +125,7 @@ def test_other_hard_links_are_told_to_keep_the_old_content(tmp_path: Path) -> No
     path = tmp_path / "a"
     path.write_bytes(b"old")
     os.link(path, tmp_path / "twin")
-    (note,) = apply_changes([_write(path, b"old", b"new")])
+    (note,) = write_files([_write(path, b"old", b"new")])
     assert "1 more hard link" in note
     assert _files(tmp_path) == {"a": b"new", "twin": b"old"}
 
@@ -139,16 +138,16 @@ def test_a_file_that_is_not_what_was_expected_stops_everything(
     if found is not None:
         (tmp_path / "b").write_bytes(found)
     before = _files(tmp_path)
-    with pytest.raises(FileConflict, match="changed by somebody else") as refused:
-        apply_changes([_write(tmp_path / "a", b"a", b"A"), _write(tmp_path / "b", b"b", b"B")])
+    with pytest.raises(FileConflict, match="changed by another program") as refused:
+        write_files([_write(tmp_path / "a", b"a", b"A"), _write(tmp_path / "b", b"b", b"B")])
     assert _files(tmp_path) == before
     assert refused.value.detail == {"path": str(tmp_path / "b")}
 
 
 def test_a_file_that_appeared_is_not_overwritten(tmp_path: Path, kernel: str) -> None:
     (tmp_path / "a").write_bytes(b"a person was faster")
-    with pytest.raises(FileConflict, match="created by somebody else"):
-        apply_changes([_create(tmp_path / "a", b"mine")])
+    with pytest.raises(FileConflict, match="created by another program"):
+        write_files([_create(tmp_path / "a", b"mine")])
     assert _files(tmp_path) == {"a": b"a person was faster"}
 
 
@@ -159,7 +158,7 @@ def test_a_person_who_saves_between_the_last_look_and_the_write_loses_nothing(
     path.write_bytes(b"old")
     intruder.at("exchange_files", lambda: path.write_bytes(b"a person's"))
     with pytest.raises(FileConflict):
-        apply_changes([_write(path, b"old", b"new")])
+        write_files([_write(path, b"old", b"new")])
     assert _files(tmp_path) == {"a": b"a person's"}
 
 
@@ -169,7 +168,7 @@ def test_an_editor_that_saves_by_renaming_loses_nothing_either(tmp_path: Path, i
     (tmp_path / "a.swp").write_bytes(b"a person's")
     intruder.at("exchange_files", lambda: os.rename(tmp_path / "a.swp", path))
     with pytest.raises(FileConflict):
-        apply_changes([_write(path, b"old", b"new")])
+        write_files([_write(path, b"old", b"new")])
     assert _files(tmp_path) == {"a": b"a person's"}
 
 
@@ -178,8 +177,8 @@ def test_a_person_who_saves_twice_finds_both_contents(tmp_path: Path, intruder: 
     path.write_bytes(b"old")
     intruder.at("exchange_files", lambda: path.write_bytes(b"first"), call=1)
     intruder.at("exchange_files", lambda: path.write_bytes(b"second"), call=2)
-    with pytest.raises(FileConflict, match="changed twice; one content is kept in"):
-        apply_changes([_write(path, b"old", b"new")])
+    with pytest.raises(FileConflict, match="changed twice; one of its contents is in"):
+        write_files([_write(path, b"old", b"new")])
     assert sorted(_files(tmp_path).values()) == [b"first", b"second"]
 
 
@@ -194,7 +193,7 @@ def test_a_person_who_deletes_the_file_in_between_keeps_what_was_there(
         intruder.at("exchange_files", lambda: path.write_bytes(b"a person's"))
     intruder.at("exchange_files", path.unlink, call=call)
     with pytest.raises(FileConflict):
-        apply_changes([_write(path, b"old", b"new")])
+        write_files([_write(path, b"old", b"new")])
     assert _files(tmp_path) == ({} if call == 1 else {"a": b"a person's"})
 
 
@@ -209,7 +208,7 @@ def test_a_directory_or_pipe_that_took_the_place_is_put_back(tmp_path: Path, int
     path.write_bytes(b"old")
     intruder.at("exchange_files", become_directory)
     with pytest.raises(FileConflict):
-        apply_changes([_write(path, b"old", b"new")])
+        write_files([_write(path, b"old", b"new")])
     assert _files(tmp_path) == {"a/inside": b"theirs"}
 
 
@@ -218,8 +217,8 @@ def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(
 ) -> None:
     path = tmp_path / "a"
     intruder.at("rename_to_free", lambda: path.write_bytes(b"a person's"))
-    with pytest.raises(FileConflict, match="created by somebody else"):
-        apply_changes([_create(path, b"mine")])
+    with pytest.raises(FileConflict, match="created by another program"):
+        write_files([_create(path, b"mine")])
     assert _files(tmp_path) == {"a": b"a person's"}
 
 
@@ -237,7 +236,7 @@ def test_a_file_that_changes_in_the_moment_of_its_deletion_stays(
 
     monkeypatch.setattr(os, "rename", rename_late)
     with pytest.raises(FileConflict):
-        apply_changes([_write(path, b"old", None)])
+        write_files([_write(path, b"old", None)])
     assert _files(tmp_path) == {"a": b"a person's"}
 
 
@@ -255,7 +254,7 @@ def test_when_the_last_of_several_fails_the_others_are_put_back(
     before = _files(tmp_path)
     intruder.at("_flush_directories", _full_disk)
     with pytest.raises(ToolError, match="could not be written: No space left on device; nothing was changed"):
-        apply_changes(changes)
+        write_files(changes)
     assert _files(tmp_path) == before
     assert not (tmp_path / "new").exists()
 
@@ -276,7 +275,7 @@ def test_what_a_person_made_of_the_new_content_is_not_put_back(tmp_path: Path, i
 
     intruder.at("_flush_directories", person_then_full_disk)
     with pytest.raises(ToolError) as refused:
-        apply_changes(
+        write_files(
             [
                 _write(tmp_path / "a", b"a", b"A"),
                 _write(tmp_path / "b", b"b", None),
@@ -290,7 +289,7 @@ def test_what_a_person_made_of_the_new_content_is_not_put_back(tmp_path: Path, i
         "c": b"c",
         "d": b"D, and more by a person",
     }
-    assert refused.value.message.count("was changed by somebody else in between and stays as they left it") == 3
+    assert refused.value.message.count("was changed by another program in the meantime and keeps that content") == 3
 
 
 def test_what_cannot_be_put_back_is_kept_and_named(tmp_path: Path, intruder: Intruder) -> None:
@@ -301,8 +300,8 @@ def test_what_cannot_be_put_back_is_kept_and_named(tmp_path: Path, intruder: Int
         _full_disk()
 
     intruder.at("_flush_directories", deleted_then_full_disk)
-    with pytest.raises(ToolError, match="could not be put back") as refused:
-        apply_changes([_write(tmp_path / "a", b"a", b"A")])
+    with pytest.raises(ToolError, match="could not be restored") as refused:
+        write_files([_write(tmp_path / "a", b"a", b"A")])
     ((kept, content),) = _files(tmp_path).items()
     assert content == b"a"
     assert kept in refused.value.message
@@ -323,7 +322,7 @@ def test_writers_at_the_same_time_lose_no_line(tmp_path: Path, writers: int, tur
             line = f"{name}.{turn}\n".encode()
             old = read_file(path) or b""
             try:
-                apply_changes([_write(path, old, old + line)])
+                write_files([_write(path, old, old + line)])
             except FileConflict as error:
                 refused.append(error.message)
             else:
@@ -341,16 +340,16 @@ def test_a_directory_that_stays_locked_is_written_without_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_bytes(b"old")
-    monkeypatch.setattr(file_transaction, "directories_locked", partial(directories_locked, patience=0))
-    with directories_locked([tmp_path]):
-        apply_changes([_write(tmp_path / "a", b"old", b"new")])
+    monkeypatch.setattr(file_transaction, "lock_directories", partial(lock_directories, seconds=0))
+    with lock_directories([tmp_path]):
+        write_files([_write(tmp_path / "a", b"old", b"new")])
     assert _files(tmp_path) == {"a": b"new"}
 
 
 def test_a_parent_that_is_a_file_is_an_error_that_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a file")
     with pytest.raises(ToolError, match="Not a directory"):
-        apply_changes([_create(tmp_path / "a/b/c", b"x")])
+        write_files([_create(tmp_path / "a/b/c", b"x")])
     assert _files(tmp_path) == {"a": b"a file"}
 
 
@@ -358,7 +357,7 @@ def test_a_symlink_that_appeared_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"old")
     (tmp_path / "a").symlink_to("elsewhere")
     with pytest.raises(FileConflict):
-        apply_changes([_write(tmp_path / "a", b"old", b"new")])
+        write_files([_write(tmp_path / "a", b"old", b"new")])
     assert (tmp_path / "elsewhere").read_bytes() == b"old"
 
 
@@ -367,4 +366,4 @@ def test_a_read_only_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "a").chmod(0o444)
     with pytest.raises(ToolError, match="read-only"):
-        apply_changes([_write(tmp_path / "a", b"old", b"new")])
+        write_files([_write(tmp_path / "a", b"old", b"new")])

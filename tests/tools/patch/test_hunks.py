@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools.patch.hunks import apply_hunks
-from holdfast.tools.patch.patch_operations import Hunk, HunkLine
+from holdfast.tools.patch.patch_parser import Hunk, HunkLine
 
 
 def _hunk(*lines: str, **more: object) -> Hunk:
@@ -17,7 +17,7 @@ def test_hunks_are_applied_in_order() -> None:
 
 
 def test_a_hunk_that_fits_twice_is_refused() -> None:
-    with pytest.raises(ToolError, match=r"hunk 1 of 1: its lines stand 2 times in the file \(lines 1, 3\)"):
+    with pytest.raises(ToolError, match=r"hunk 1 of 1: the lines occur 2 times \(at lines 1, 3\)"):
         apply_hunks("x\na\nx\n", [_hunk("-x", "+y")])
 
 
@@ -64,7 +64,7 @@ def test_lines_that_stay_keep_their_bytes() -> None:
 def test_a_hunk_with_another_indent_is_re_indented_and_told() -> None:
     patched = apply_hunks("if x:\n\ty()\n\tz()\n", [_hunk(" if x:", "-    y()", "+    w()")])
     assert patched.text == "if x:\n\tw()\n\tz()\n"
-    assert patched.notes == ("hunk 1 matched lines 1–2 but for white space, re-indented",)
+    assert patched.notes == ("hunk 1 matched lines 1–2 except for white space, re-indented",)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,6 @@ def test_the_last_newline_stays_unless_the_patch_says_otherwise(text: str, final
 
 def test_a_refusal_says_which_hunk_and_shows_the_nearest_place() -> None:
     with pytest.raises(
-        ToolError, match=r"(?s)hunk 2 of 2: its lines were not found.*nearest place is line 2.*return 2"
+        ToolError, match=r"(?s)hunk 2 of 2: the lines were not found.*most similar text is at line 2.*return 2"
     ):
         apply_hunks("a\nb\nreturn 2\n", [_hunk("-a", "+A"), _hunk("-return 1", "+return 3")])

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 import uvloop
 
+from holdfast.config import PROVIDERS
 from holdfast.errors import ToolError
 from holdfast.tools.process import command_process
-from holdfast.tools.process.command_process import KILL_SECONDS, CommandLauncher
+from holdfast.tools.process.command_process import KILL_SECONDS, NON_INTERACTIVE, CommandLauncher, child_environment
 from holdfast.tools.process.process_table import IS_LINUX, Process, find_process, tree_below
-from tests.support.zoo import ZOO, command, still_there, until_ready
+from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready
+from tests.support.tool_contexts import settings_of
 
 pytestmark = pytest.mark.skipif(not IS_LINUX, reason="child subreapers are Linux's; elsewhere groups take their place")
 
@@ -59,12 +61,12 @@ def wait_for_the_end_of(processes: list[Process]) -> None:
 
 
 @pytest.mark.promise("C7")
-@pytest.mark.parametrize("animal", ZOO)
-async def test_nothing_is_left_after_a_kill(animal: str) -> None:
+@pytest.mark.parametrize("name", STUBBORN_COMMANDS)
+async def test_nothing_is_left_after_a_kill(name: str) -> None:
     async with keeping() as launcher:
         with subprocess.Popen(["sleep", "1000"]) as bystander:
-            running = await launcher.start(command(ZOO[animal].script, mark := f"call_{animal}"))
-            members = await until_ready(running, ZOO[animal].ready)
+            running = await launcher.start(command(STUBBORN_COMMANDS[name].script, mark := f"call_{name}"))
+            members = await until_ready(running, STUBBORN_COMMANDS[name].ready)
             death = await running.kill()
             assert death.left == ()
             assert death.killed
@@ -78,11 +80,14 @@ async def test_nothing_is_left_after_a_kill(animal: str) -> None:
 def test_the_whole_zoo_at_once_is_gone_after_killing_it(run: Run) -> None:
     async def scenario() -> None:
         async with keeping() as launcher:
-            every = [await launcher.start(command(animal.script, f"call_{name}")) for name, animal in ZOO.items()]
-            ready = [await until_ready(r, a.ready) for r, a in zip(every, ZOO.values(), strict=True)]
+            every = [
+                await launcher.start(command(stubborn.script, f"call_{name}"))
+                for name, stubborn in STUBBORN_COMMANDS.items()
+            ]
+            ready = [await until_ready(r, a.ready) for r, a in zip(every, STUBBORN_COMMANDS.values(), strict=True)]
             deaths = await asyncio.gather(*(running.kill() for running in every))
-            assert [death.left for death in deaths] == [()] * len(ZOO)
-            for name, processes in zip(ZOO, ready, strict=True):
+            assert [death.left for death in deaths] == [()] * len(STUBBORN_COMMANDS)
+            for name, processes in zip(STUBBORN_COMMANDS, ready, strict=True):
                 assert await still_there(processes, f"call_{name}") == []
             for running in every:
                 running.stop_reading()
@@ -94,7 +99,7 @@ def test_the_whole_zoo_at_once_is_gone_after_killing_it(run: Run) -> None:
 def test_a_kill_reaches_only_its_own_command(run: Run) -> None:
     async def scenario() -> None:
         async with keeping() as launcher:
-            hidden = ZOO["clears_its_environment"]
+            hidden = STUBBORN_COMMANDS["clears_its_environment"]
             first = await launcher.start(command(hidden.script, "call_1"))
             second = await launcher.start(command(hidden.script, "call_2"))
             of_first, of_second = await until_ready(first, 2), await until_ready(second, 2)
@@ -137,13 +142,14 @@ def test_everything_ends_when_the_server_is_killed(home: Path) -> None:
     program = """
 import asyncio, sys
 from holdfast.tools.process.command_process import CommandLauncher
-from tests.support.zoo import ZOO, command, until_ready
+from tests.support.tool_contexts import settings_of
+from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, until_ready
 
 async def main():
     launcher = CommandLauncher()
     for name in ("ignores_signals", "clears_its_environment", "daemon"):
-        running = await launcher.start(command(ZOO[name].script, name))
-        for process in await until_ready(running, ZOO[name].ready):
+        running = await launcher.start(command(STUBBORN_COMMANDS[name].script, name))
+        for process in await until_ready(running, STUBBORN_COMMANDS[name].ready):
             print(process.pid, flush=True)
     print("done", flush=True)
     await asyncio.Event().wait()
@@ -166,7 +172,8 @@ def test_what_will_not_die_is_named_and_given_up() -> None:
     program = f"""
 import asyncio, time
 from holdfast.tools.process.command_process import CommandLauncher
-from tests.support.zoo import command, until_ready
+from tests.support.tool_contexts import settings_of
+from tests.support.stubborn_commands import command, until_ready
 
 async def main():
     launcher = CommandLauncher()
@@ -193,15 +200,15 @@ asyncio.run(main())
     assert left == [f"{pid} sleep 1000"]
 
 
-@pytest.mark.parametrize("animal", ["plain", "ignores_signals", "holds_the_pipe", "fifty", "stopped"])
-async def test_where_there_are_no_subreapers_the_group_is_killed(animal: str) -> None:
+@pytest.mark.parametrize("name", ["plain", "ignores_signals", "holds_the_pipe", "fifty", "stopped"])
+async def test_where_there_are_no_subreapers_the_group_is_killed(name: str) -> None:
     class Elsewhere(command_process._SupervisorProcess):
         program = "from holdfast.tools import keeper as k, proctable as p; k.IS_LINUX = p.IS_LINUX = False; k.main({})"
 
     async with keeping() as launcher:
         launcher._keeper = await asyncio.to_thread(Elsewhere)
-        running = await launcher.start(command(ZOO[animal].script, mark := f"call_{animal}"))
-        members = await until_ready(running, ZOO[animal].ready)
+        running = await launcher.start(command(STUBBORN_COMMANDS[name].script, mark := f"call_{name}"))
+        members = await until_ready(running, STUBBORN_COMMANDS[name].ready)
         death = await running.kill()
         assert death.left == ()
         assert await still_there([], mark) == []
@@ -234,7 +241,7 @@ def test_a_commands_death_by_signal_is_a_negative_code(run: Run) -> None:
 
 async def test_a_command_that_ends_early_leaves_what_it_started_running() -> None:
     async with keeping() as launcher:
-        running = await launcher.start(command(ZOO["holds_the_pipe"].script, "call_1"))
+        running = await launcher.start(command(STUBBORN_COMMANDS["holds_the_pipe"].script, "call_1"))
         [process] = await until_ready(running)
         await running.wait_exited()
         assert running.exit_code == 3
@@ -302,7 +309,7 @@ async def test_the_keeper_is_started_again_when_it_was_killed() -> None:
 
 async def test_many_killers_get_one_answer_and_a_cancelled_one_stops_nothing() -> None:
     async with keeping() as launcher:
-        running = await launcher.start(command(ZOO["ignores_signals"].script, "call_1"))
+        running = await launcher.start(command(STUBBORN_COMMANDS["ignores_signals"].script, "call_1"))
         processes = await until_ready(running)
         killers = [asyncio.create_task(running.kill()) for _ in range(3)]
         await asyncio.wait(killers, timeout=0)
@@ -316,7 +323,7 @@ async def test_many_killers_get_one_answer_and_a_cancelled_one_stops_nothing() -
 
 async def test_a_keeper_that_was_stopped_is_replaced_and_its_commands_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     async with keeping() as launcher:
-        first = await launcher.start(command(ZOO["plain"].script, "call_1"))
+        first = await launcher.start(command(STUBBORN_COMMANDS["plain"].script, "call_1"))
         members = await until_ready(first)
         stopped = launcher.pid
         assert stopped
@@ -349,9 +356,12 @@ async def test_the_zoo_many_times_beside_other_commands() -> None:
     loop = asyncio.get_running_loop()
     async with keeping() as launcher:
         for number in range(rounds):
-            marks = [f"call_{number}_{name}" for name in ZOO]
-            every = [await launcher.start(command(a.script, m)) for a, m in zip(ZOO.values(), marks, strict=True)]
-            members = [await until_ready(r, a.ready) for r, a in zip(every, ZOO.values(), strict=True)]
+            marks = [f"call_{number}_{name}" for name in STUBBORN_COMMANDS]
+            every = [
+                await launcher.start(command(a.script, m))
+                for a, m in zip(STUBBORN_COMMANDS.values(), marks, strict=True)
+            ]
+            members = [await until_ready(r, a.ready) for r, a in zip(every, STUBBORN_COMMANDS.values(), strict=True)]
             began = loop.time()
             deaths = await asyncio.gather(*(running.kill() for running in every))
             slowest = max(slowest, loop.time() - began)
@@ -360,4 +370,39 @@ async def test_the_zoo_many_times_beside_other_commands() -> None:
                 assert await still_there(found, mark) == []
                 running.stop_reading()
                 gone += len(found)
-    print(f"{rounds} rounds, {rounds * len(ZOO)} commands, {gone} named processes gone, slowest round {slowest:.2f} s")
+    commands = rounds * len(STUBBORN_COMMANDS)
+    print(f"{rounds} rounds, {commands} commands, {gone} named processes gone, slowest round {slowest:.2f} s")
+
+
+@pytest.mark.promise("W8")
+@pytest.mark.parametrize("name", [name for provider in PROVIDERS.values() for name in provider.key_env])
+def test_no_known_providers_key_is_passed_on(name: str) -> None:
+    assert name not in child_environment({name: "secret", "PATH": "/bin"}, settings_of())
+
+
+@pytest.mark.promise("W8")
+@pytest.mark.parametrize(
+    "name", ["HOLDFAST_TOKEN", "MY_KEY", "TEAM_TOKEN", "SEARCH_KEY", "TAVILY_API_KEY", "anthropic_api_key"]
+)
+def test_no_configured_key_and_no_token_is_passed_on(name: str) -> None:
+    settings = settings_of(
+        providers={
+            "mine": {
+                "wire": "openai-chat",
+                "base_url": "http://127.0.0.1:1",
+                "api_key": "env:MY_KEY",
+                "headers": {"X-Team": "env:TEAM_TOKEN"},
+            }
+        },
+        web_search={"provider": "brave", "api_key": "env:SEARCH_KEY"},
+    )
+    assert name not in child_environment({name: "secret"}, settings)
+
+
+def test_everything_else_is_passed_on() -> None:
+    base = {"PATH": "/bin", "HOME": "/root", "GITHUB_TOKEN": "the user's own", "LANG": "C"}
+    assert child_environment(base, settings_of()) == {**base, **NON_INTERACTIVE}
+
+
+def test_a_users_pager_does_not_wait_for_a_key_press() -> None:
+    assert child_environment({"PAGER": "less"}, settings_of())["PAGER"] == "cat"

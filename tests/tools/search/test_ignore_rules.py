@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.tools.search.ignore_rules import IgnoreRules
+from holdfast.tools.search.ignore_rules import IgnoreRules, walk_tree
 from holdfast.tools.search.ripgrep import ripgrep_command
-from holdfast.tools.search.tree_walk import walk_tree
 
 
 def _make(root: Path, files: Mapping[str, str]) -> Path:

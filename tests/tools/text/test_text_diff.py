@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.tools.patch.hunks import apply_hunks
-from holdfast.tools.patch.patch_operations import AddFile, DeleteFile, UpdateFile
-from holdfast.tools.patch.unified_diff import parse_unified
+from holdfast.tools.patch.patch_parser import AddFile, DeleteFile, UpdateFile, parse_unified
 from holdfast.tools.text.text_diff import MAX_DIFF_CHARS, binary_diff, unified_diff
 
 _TEXTS = st.lists(st.sampled_from(["a", "b", "c", "", "  a", "-- a", "++ b"]), max_size=20).flatmap(

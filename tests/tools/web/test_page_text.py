@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from holdfast.tools.web.html_tokens import html_tokens, tidy_html
-from holdfast.tools.web.page_text import decode_page, html_to_markdown, html_to_text
+from holdfast.tools.web.page_text import decode_page, html_to_markdown, html_to_text, html_tokens, tidy_html
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from holdfast.errors import ToolError
 from holdfast.tools.web.public_addresses import Address, is_public, resolve_host
 from holdfast.tools.web.web_requests import MOST_REDIRECTS, WebClient, WebResponse
-from tests.support.hostile import HostileServer, page, redirect
-from tests.support.toolbox import settings_of
+from tests.support.raw_web_server import RawWebServer, page, redirect
+from tests.support.tool_contexts import settings_of
 
 HOME = ipaddress.ip_address("127.0.0.1")
 PUBLIC = ipaddress.ip_address("127.0.0.2")
@@ -27,10 +27,10 @@ class Names:
 
     def __init__(self, **answers: list[Address]) -> None:
         self.answers = {name.replace("_", "."): list(found) for name, found in answers.items()}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     async def __call__(self, host: str, port: int) -> tuple[Address, ...]:
-        self.asked.append(host)
+        self.requests.append(host)
         found = self.answers.get(host)
         if not found:
             raise OSError("unknown name")
@@ -95,49 +95,49 @@ def test_addresses_that_are_public(address: str) -> None:
     ["127.0.0.1", "localhost", "[::1]", "0x7f.1", "2130706433", "127.1", "017700000001", "0", "[::ffff:127.0.0.1]"],
 )
 async def test_this_machine_is_refused_however_it_is_written(host: str) -> None:
-    async with HostileServer({"/": page("secret")}).running() as server:
+    async with RawWebServer({"/": page("secret")}).running() as server:
         with pytest.raises(ToolError, match="is not a public address"):
             await get(WebClient(settings_of()), f"http://{host}:{server.port}/")
-        assert server.asked == []
+        assert server.requests == []
 
 
 async def test_a_name_is_refused_if_one_of_its_addresses_is_private() -> None:
     async def both(host: str, port: int) -> tuple[Address, ...]:
         return PUBLIC, HOME
 
-    async with HostileServer({"/": page("secret")}).running() as server:
+    async with RawWebServer({"/": page("secret")}).running() as server:
         web = WebClient(settings_of(), resolver=both, is_allowed=lambda address: address == PUBLIC)
         with pytest.raises(ToolError, match=r"site\.test \(127\.0\.0\.1\) is not a public address"):
             await get(web, f"http://site.test:{server.port}/")
-        assert server.asked == []
+        assert server.requests == []
 
 
 async def test_a_name_that_changes_its_mind_gains_nothing() -> None:
     names = Names(site_test=[PUBLIC, HOME])
-    async with HostileServer({"/": page("from outside")}).running("127.0.0.2") as server:
+    async with RawWebServer({"/": page("from outside")}).running("127.0.0.2") as server:
         _, body = await get(careful(names), f"http://site.test:{server.port}/")
     assert body == b"from outside"
-    assert names.asked == ["site.test"]
-    assert server.asked[0].host == f"site.test:{server.port}"
+    assert names.requests == ["site.test"]
+    assert server.requests[0].host == f"site.test:{server.port}"
 
 
 @pytest.mark.parametrize("target", ["http://127.0.0.1:{port}/", "http://inside.test:{port}/", "//127.0.0.1:{port}/"])
 async def test_a_redirect_to_a_private_address_is_refused(target: str) -> None:
     names = Names(site_test=[PUBLIC], inside_test=[HOME])
-    server = HostileServer({})
-    async with server.running("127.0.0.2"), HostileServer({"/": page("secret")}).running() as inside:
+    server = RawWebServer({})
+    async with server.running("127.0.0.2"), RawWebServer({"/": page("secret")}).running() as inside:
         server.answers["/"] = redirect(target.format(port=inside.port))
         with pytest.raises(ToolError, match="is not a public address"):
             await get(careful(names), f"http://site.test:{server.port}/")
-        assert inside.asked == []
+        assert inside.requests == []
 
 
 async def test_a_name_is_checked_again_at_each_redirect() -> None:
     names = Names(site_test=[PUBLIC, HOME])
-    async with HostileServer({"/": redirect("/next"), "/next": page("secret")}).running("127.0.0.2") as server:
+    async with RawWebServer({"/": redirect("/next"), "/next": page("secret")}).running("127.0.0.2") as server:
         with pytest.raises(ToolError, match="is not a public address"):
             await get(careful(names), f"http://site.test:{server.port}/")
-    assert [asked.path for asked in server.asked] == ["/"]
+    assert [asked.path for asked in server.requests] == ["/"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ async def test_a_name_is_checked_again_at_each_redirect() -> None:
 async def test_only_http_is_spoken_also_after_a_redirect(target: str) -> None:
     with pytest.raises(ToolError, match="is not an http or https address"):
         await get(local(), target)
-    async with HostileServer({"/": redirect(target)}).running() as server:
+    async with RawWebServer({"/": redirect(target)}).running() as server:
         with pytest.raises(ToolError, match="is not an http or https address"):
             await get(local(), f"http://127.0.0.1:{server.port}/")
 
@@ -161,32 +161,32 @@ async def test_an_address_that_makes_no_sense_is_refused(url: str) -> None:
 
 async def test_redirects_are_followed_and_the_last_address_is_told() -> None:
     answers = {"/a": redirect("/b", "301 Moved"), "/b": redirect("c/?x=1", "307 Temporary"), "/c/": page("here")}
-    async with HostileServer(answers).running() as server:
+    async with RawWebServer(answers).running() as server:
         answer, body = await get(local(), f"http://127.0.0.1:{server.port}/a#part")
         assert (body, answer.url) == (b"here", f"http://127.0.0.1:{server.port}/c/?x=1")
 
 
 async def test_an_endless_chain_of_redirects_ends() -> None:
-    async with HostileServer({"/": redirect("/")}).running() as server:
+    async with RawWebServer({"/": redirect("/")}).running() as server:
         with pytest.raises(ToolError, match=f"more than {MOST_REDIRECTS} times"):
             await get(local(), f"http://127.0.0.1:{server.port}/")
-        assert len(server.asked) == MOST_REDIRECTS + 1
+        assert len(server.requests) == MOST_REDIRECTS + 1
 
 
 async def test_headers_do_not_follow_to_another_host() -> None:
-    other = HostileServer({"/": page("other")})
-    async with other.running("127.0.0.2"), HostileServer({}).running() as server:
+    other = RawWebServer({"/": page("other")})
+    async with other.running("127.0.0.2"), RawWebServer({}).running() as server:
         server.answers["/"] = redirect(f"http://127.0.0.2:{other.port}/")
         async with local().request(f"http://127.0.0.1:{server.port}/", seconds=20, headers={"X-Token": "secret"}):
             pass
-    assert server.asked[0].headers["x-token"] == "secret"
-    assert "x-token" not in other.asked[0].headers
+    assert server.requests[0].headers["x-token"] == "secret"
+    assert "x-token" not in other.requests[0].headers
 
 
 async def test_a_bomb_is_opened_only_as_far_as_the_limit() -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(100)) + packer.flush()
-    async with HostileServer({"/": page(bomb, Content_Encoding="gzip")}).running() as server:
+    async with RawWebServer({"/": page(bomb, Content_Encoding="gzip")}).running() as server:
         await get(local(), f"http://127.0.0.1:{server.port}/x")  # imports are not what is measured
         tracemalloc.start()
         try:
@@ -206,7 +206,7 @@ async def test_an_endless_body_is_read_only_as_far_as_the_limit() -> None:
             await writer.drain()
 
     async with (
-        HostileServer({"/": endless}).running() as server,
+        RawWebServer({"/": endless}).running() as server,
         local().request(f"http://127.0.0.1:{server.port}/", seconds=20) as answer,
     ):
         body, cut = await answer.read(100_000)
@@ -215,7 +215,7 @@ async def test_an_endless_body_is_read_only_as_far_as_the_limit() -> None:
 
 async def test_a_body_at_the_limit_is_whole() -> None:
     async with (
-        HostileServer({"/": page("x" * 1_000)}).running() as server,
+        RawWebServer({"/": page("x" * 1_000)}).running() as server,
         local().request(f"http://127.0.0.1:{server.port}/", seconds=20) as answer,
     ):
         assert await answer.read(1_000) == (b"x" * 1_000, False)
@@ -228,7 +228,7 @@ async def test_a_server_that_goes_silent_is_given_up(sends: bytes) -> None:
         await writer.drain()
         await asyncio.Event().wait()
 
-    async with HostileServer({"/": silent}).running() as server:
+    async with RawWebServer({"/": silent}).running() as server:
         with pytest.raises(ToolError, match=r"took longer than 0\.2 s"):
             await get(local(), f"http://127.0.0.1:{server.port}/", seconds=0.2)
 
@@ -248,7 +248,7 @@ async def test_a_server_that_goes_silent_is_given_up(sends: bytes) -> None:
     ],
 )
 async def test_garbage_is_an_error_that_says_where_it_came_from(sends: bytes) -> None:
-    async with HostileServer({"/": sends}).running() as server:
+    async with RawWebServer({"/": sends}).running() as server:
         with pytest.raises(ToolError):
             await get(local(), f"http://127.0.0.1:{server.port}/")
 
@@ -258,12 +258,12 @@ async def test_packed_bodies_are_unpacked(wbits: int) -> None:
     packer = zlib.compressobj(wbits=wbits)
     data = packer.compress(b"text " * 100_000) + packer.flush()
     name = "gzip" if wbits == 31 else "deflate"
-    async with HostileServer({"/": page(data, Content_Encoding=name)}).running() as server:
+    async with RawWebServer({"/": page(data, Content_Encoding=name)}).running() as server:
         assert (await get(local(), f"http://127.0.0.1:{server.port}/"))[1] == b"text " * 100_000
 
 
 async def test_a_port_where_nobody_listens_and_a_name_nobody_has_are_told() -> None:
-    server = HostileServer({})
+    server = RawWebServer({})
     async with server.running():
         pass
     with pytest.raises(ToolError, match="cannot be read"):
@@ -276,7 +276,7 @@ async def test_the_next_address_is_tried_if_the_first_takes_no_connection() -> N
     async def two(host: str, port: int) -> tuple[Address, ...]:
         return PUBLIC, HOME
 
-    async with HostileServer({"/": page("second")}).running() as server:
+    async with RawWebServer({"/": page("second")}).running() as server:
         web = WebClient(settings_of(), private=True, resolver=two)
         assert (await get(web, f"http://site.test:{server.port}/"))[1] == b"second"
 
@@ -288,7 +288,7 @@ async def test_a_cancel_ends_a_request_at_once() -> None:
         asked.set()
         await asyncio.Event().wait()
 
-    async with HostileServer({"/": hang}).running() as server:
+    async with RawWebServer({"/": hang}).running() as server:
         getting = asyncio.create_task(get(local(), f"http://127.0.0.1:{server.port}/"))
         await asked.wait()
         getting.cancel()
@@ -297,7 +297,7 @@ async def test_a_cancel_ends_a_request_at_once() -> None:
 
 
 async def test_a_proxy_gets_the_name_and_private_targets_are_still_refused() -> None:
-    async with HostileServer({"http://site.test/page": page("through the proxy")}).running() as proxy:
+    async with RawWebServer({"http://site.test/page": page("through the proxy")}).running() as proxy:
         settings = settings_of(network={"proxy": f"http://127.0.0.1:{proxy.port}", "no_proxy": ["direct.test"]})
         web = WebClient(settings, resolver=Names(inside_test=[HOME]))
         _, body = await get(web, "http://site.test/page")
@@ -307,7 +307,7 @@ async def test_a_proxy_gets_the_name_and_private_targets_are_still_refused() -> 
                 await get(web, url)
         with pytest.raises(ToolError, match=r"'direct\.test' cannot be found"):
             await get(web, "http://direct.test/")
-        assert len(proxy.asked) == 1
+        assert len(proxy.requests) == 1
 
 
 async def test_tls_is_checked_against_the_name_although_the_address_is_pinned(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ async def test_tls_is_checked_against_the_name_although_the_address_is_pinned(tm
     context.load_cert_chain(certificate, key)
     names = Names(site_test=[HOME], other_test=[HOME])
     trusting = settings_of(tools={"fetch_private": True}, network={"ca_file": str(certificate)})
-    async with HostileServer({"/": page("safe")}).running(tls=context) as server:
+    async with RawWebServer({"/": page("safe")}).running(tls=context) as server:
         _, body = await get(WebClient(trusting, resolver=names), f"https://site.test:{server.port}/")
         assert body == b"safe"
         for web, host in (

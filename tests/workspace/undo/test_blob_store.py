@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StoreDamaged, StoreUnwritable
-from holdfast.tools.files.file_content import content_hash
+from holdfast.tools.files.file_access import content_hash
 from holdfast.workspace.undo.blob_store import Blobs
 
 

@@ -6,19 +6,19 @@ import pytest
 
 from holdfast.schema.base import encode
 from holdfast.store import Batch, open_store
-from holdfast.tools.files.file_content import ABSENT, content_hash
+from holdfast.tools.files.file_access import ABSENT, content_hash
 from holdfast.workspace.undo.file_snapshots import SessionFiles
 from tests.store.building import new_session, new_workspace
-from tests.support.filebox import AT, Filebox
+from tests.support.file_sessions import AT, FileWorkspace
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Filebox:
-    return Filebox(tmp_path)
+def workspace(tmp_path: Path) -> FileWorkspace:
+    return FileWorkspace(tmp_path)
 
 
-def _files(box: Filebox) -> SessionFiles:
-    files = box.session().context().files
+def _files(workspace: FileWorkspace) -> SessionFiles:
+    files = workspace.session().context().files
     assert isinstance(files, SessionFiles)
     return files
 
@@ -26,14 +26,14 @@ def _files(box: Filebox) -> SessionFiles:
 async def test_reads_undo_and_redo_survive_a_restart(tmp_path: Path) -> None:
     """On the real ledger: each step in a server of its own."""
     database = tmp_path / "ledger" / "holdfast.db"
-    box = Filebox(tmp_path)
-    box.put("a", "zero\n")
+    workspace = FileWorkspace(tmp_path)
+    workspace.put("a", "zero\n")
 
     async def with_ledger(step: str) -> None:
         store = await open_store(database)
         try:
-            box.ledger = store
-            session = box.session()
+            workspace.ledger = store
+            session = workspace.session()
             match step:
                 case "begin":
                     await store.commit(new_workspace())
@@ -54,21 +54,21 @@ async def test_reads_undo_and_redo_survive_a_restart(tmp_path: Path) -> None:
     contents = []
     for step in ("begin", "view", "edit", "edit again", "undo", "redo", "undo"):
         await with_ledger(step)
-        contents.append(box.text("a"))
+        contents.append(workspace.text("a"))
     assert contents == ["zero\n", "zero\n", "one\n", "two\n", "zero\n", "two\n", "zero\n"]
 
 
-async def test_the_old_content_and_the_record_are_kept_before_the_write(box: Filebox) -> None:
-    path = box.put("a", "old\n")
+async def test_the_old_content_and_the_record_are_kept_before_the_write(workspace: FileWorkspace) -> None:
+    path = workspace.put("a", "old\n")
     path.chmod(0o640)
-    files = _files(box)
+    files = _files(workspace)
     await files.before_write(path, b"old\n", new=b"new\n")
-    (record,) = await box.records.snapshots("ses_1")
+    (record,) = await workspace.records.snapshots("ses_1")
     assert (record.before, record.after) == (content_hash(b"old\n"), content_hash(b"new\n"))
     assert (record.mode, record.run_id, record.state) == (0o640, "run_1", "applied")
-    (kept,) = [file for file in box.kept.rglob("*") if file.is_file()]
+    (kept,) = [file for file in workspace.snapshots.rglob("*") if file.is_file()]
     assert (kept.name, kept.read_bytes()) == (content_hash(b"old\n"), b"old\n")
-    assert box.records.events == []
+    assert workspace.records.events == []
 
 
 @pytest.mark.parametrize(
@@ -76,70 +76,70 @@ async def test_the_old_content_and_the_record_are_kept_before_the_write(box: Fil
     [(None, b"new", "created"), (b"old", b"new", "modified"), (b"old", None, "deleted")],
 )
 async def test_after_the_write_everyone_is_told_and_the_session_knows_the_content(
-    box: Filebox, old: bytes | None, new: bytes | None, change: str
+    workspace: FileWorkspace, old: bytes | None, new: bytes | None, change: str
 ) -> None:
-    files = _files(box)
-    path = box.workspace / "a"
+    files = _files(workspace)
+    path = workspace.directory / "a"
     await files.before_write(path, old, new=new)
     await files.after_write(path, new, diff="the diff")
     assert await files.last_read(path) == (ABSENT if new is None else content_hash(new))
-    (event,) = box.records.events
+    (event,) = workspace.records.events
     assert (event.at, event.session_id, event.run_id, event.path) == (AT, "ses_1", "run_1", str(path))
     assert (event.change, event.diff) == (change, "the diff")
     assert encode(event)
 
 
-async def test_a_writer_that_does_not_know_the_content_before_is_recorded_after(box: Filebox) -> None:
+async def test_a_writer_that_does_not_know_the_content_before_is_recorded_after(workspace: FileWorkspace) -> None:
     """A download, for example."""
-    files = _files(box)
-    path = box.workspace / "a"
+    files = _files(workspace)
+    path = workspace.directory / "a"
     await files.before_write(path, None)
-    assert await box.records.snapshots("ses_1") == ()
+    assert await workspace.records.snapshots("ses_1") == ()
     path.write_bytes(b"from the net")
     await files.after_write(path, b"from the net", diff="")
-    (record,) = await box.records.snapshots("ses_1")
+    (record,) = await workspace.records.snapshots("ses_1")
     assert (record.before, record.after) == (None, content_hash(b"from the net"))
-    await box.session().undo()
+    await workspace.session().undo()
     assert not path.exists()
 
 
-async def test_a_write_that_became_another_than_announced_can_be_undone_too(box: Filebox) -> None:
-    path = box.put("a", "old")
-    files = _files(box)
+async def test_a_write_that_became_another_than_announced_can_be_undone_too(workspace: FileWorkspace) -> None:
+    path = workspace.put("a", "old")
+    files = _files(workspace)
     await files.before_write(path, b"old", new=b"announced")
     path.write_bytes(b"written")
     await files.after_write(path, b"written", diff="")
-    await box.session().undo()
+    await workspace.session().undo()
     assert path.read_bytes() == b"old"
 
 
-async def test_a_dropped_write_is_nothing_to_undo(box: Filebox) -> None:
-    path = box.put("a", "old")
-    files = _files(box)
+async def test_a_dropped_write_is_nothing_to_undo(workspace: FileWorkspace) -> None:
+    path = workspace.put("a", "old")
+    files = _files(workspace)
     await files.before_write(path, b"old", new=b"new")
     await files.drop_write(path)
     await files.drop_write(path)
-    report = await box.session().undo()
+    report = await workspace.session().undo()
     assert report.runs == ()
     assert path.read_bytes() == b"old"
 
 
-async def test_a_read_is_the_session_s_own(box: Filebox) -> None:
-    path = box.put("a", "x")
-    await _files(box).record_read(path, "some hash")
-    assert await _files(box).last_read(path) == "some hash"
-    assert await box.session("ses_2").context().files.last_read(path) is None
+async def test_a_read_is_the_session_s_own(workspace: FileWorkspace) -> None:
+    path = workspace.put("a", "x")
+    await _files(workspace).record_read(path, "some hash")
+    assert await _files(workspace).last_read(path) == "some hash"
+    assert await workspace.session("ses_2").context().files.last_read(path) is None
 
 
-async def test_a_batch_of_the_files_is_one_commit(box: Filebox) -> None:
+async def test_a_batch_of_the_files_is_one_commit(workspace: FileWorkspace) -> None:
     """What the session knows and what everyone is told cannot part."""
     batches: list[Batch] = []
 
-    class Listening(type(box.records)):  # type: ignore[misc]
+    class Listening(type(workspace.records)):  # type: ignore[misc]
         async def commit(self, batch: Batch) -> object:
             batches.append(batch)
             return await super().commit(batch)
 
-    box.ledger = Listening()
-    await box.session().write("a", "x\n")
+    workspace.ledger = Listening()
+    await workspace.session().write("a", "x\n")
     assert [(len(batch.writes), len(batch.events)) for batch in batches] == [(1, 0), (1, 1)]

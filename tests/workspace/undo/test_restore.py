@@ -15,133 +15,133 @@ from holdfast.store.writes import Batch, Committed
 from holdfast.tools.apply_patch import ApplyPatchTool
 from holdfast.tools.files import file_transaction
 from holdfast.workspace.undo.undo_plan import NOT_COVERED
-from tests.support.filebox import Filebox, MemoryRecords, Session
+from tests.support.file_sessions import FileSession, FileWorkspace, MemoryRecords
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Filebox:
-    return Filebox(tmp_path)
+def workspace(tmp_path: Path) -> FileWorkspace:
+    return FileWorkspace(tmp_path)
 
 
-async def _patch(session: Session, *sections: str) -> None:
+async def _patch(session: FileSession, *sections: str) -> None:
     await session.call(ApplyPatchTool(), patch="\n".join(["*** Begin Patch", *sections, "*** End Patch"]))
 
 
-async def test_changed_made_and_deleted_files_come_back_and_go_again(box: Filebox) -> None:
-    box.put("changed", "one\r\n")
-    box.put("deleted", "old\n").chmod(0o755)
-    session = box.session()
+async def test_changed_made_and_deleted_files_come_back_and_go_again(workspace: FileWorkspace) -> None:
+    workspace.put("changed", "one\r\n")
+    workspace.put("deleted", "old\n").chmod(0o755)
+    session = workspace.session()
     await session.view("changed")
     await session.view("deleted")
-    before = box.tree()
+    before = workspace.tree()
     await _patch(
         session, "*** Update File: changed", "-one", "+two", "*** Delete File: deleted", "*** Add File: new", "+x"
     )
-    after = box.tree()
+    after = workspace.tree()
     report = await session.undo()
-    assert box.tree() == before
-    assert stat.S_IMODE((box.workspace / "deleted").stat().st_mode) == 0o755
+    assert workspace.tree() == before
+    assert stat.S_IMODE((workspace.directory / "deleted").stat().st_mode) == 0o755
     assert [restored.path for restored in report.restored] == [
-        str(box.workspace / name) for name in ("changed", "deleted", "new")
+        str(workspace.directory / name) for name in ("changed", "deleted", "new")
     ]
     assert (report.runs, report.kept, report.note) == (("run_1",), (), NOT_COVERED)
     await session.redo()
-    assert box.tree() == after
+    assert workspace.tree() == after
     await session.undo()
-    assert box.tree() == before
+    assert workspace.tree() == before
 
 
-async def test_everyone_is_told_what_was_restored(box: Filebox) -> None:
-    session = box.session()
+async def test_everyone_is_told_what_was_restored(workspace: FileWorkspace) -> None:
+    session = workspace.session()
     await session.write("a", "x\n")
-    box.records.events.clear()
+    workspace.records.events.clear()
     await session.undo()
-    (event,) = box.records.events
-    assert (event.change, event.run_id, event.path) == ("restored", "run_undo", str(box.workspace / "a"))
+    (event,) = workspace.records.events
+    assert (event.change, event.run_id, event.path) == ("restored", "run_undo", str(workspace.directory / "a"))
     assert event.diff.endswith("+++ /dev/null\n@@ -1 +0,0 @@\n-x\n")
 
 
-async def test_runs_are_undone_one_by_one_or_together(box: Filebox) -> None:
-    first, second = box.session(run_id="run_1"), box.session(run_id="run_2")
-    box.put("a", "zero\n")
+async def test_runs_are_undone_one_by_one_or_together(workspace: FileWorkspace) -> None:
+    first, second = workspace.session(run_id="run_1"), workspace.session(run_id="run_2")
+    workspace.put("a", "zero\n")
     await first.view("a")
     await first.write("a", "one\n")
     await second.write("a", "two\n")
     await second.write("b", "two\n")
     await first.undo()
-    assert box.tree() == {"a": b"one\n"}
+    assert workspace.tree() == {"a": b"one\n"}
     await first.undo()
-    assert box.tree() == {"a": b"zero\n"}
+    assert workspace.tree() == {"a": b"zero\n"}
     assert (await first.undo()).runs == ()
     await first.redo()
-    assert box.tree() == {"a": b"one\n"}
+    assert workspace.tree() == {"a": b"one\n"}
     await first.redo()
-    assert box.tree() == {"a": b"two\n", "b": b"two\n"}
+    assert workspace.tree() == {"a": b"two\n", "b": b"two\n"}
     await first.undo("run_1", "run_2")
-    assert box.tree() == {"a": b"zero\n"}
+    assert workspace.tree() == {"a": b"zero\n"}
 
 
 async def test_a_file_that_a_person_changed_since_is_told_and_not_touched_while_others_are_restored(
-    box: Filebox,
+    workspace: FileWorkspace,
 ) -> None:
-    session = box.session()
+    session = workspace.session()
     for name in ("mine", "theirs", "gone"):
         await session.write(name, f"{name}\n")
-    box.put("theirs", "theirs\nand more by a person\n")
-    (box.workspace / "gone").unlink()
+    workspace.put("theirs", "theirs\nand more by a person\n")
+    (workspace.directory / "gone").unlink()
     report = await session.undo()
-    assert box.tree() == {"theirs": b"theirs\nand more by a person\n"}
+    assert workspace.tree() == {"theirs": b"theirs\nand more by a person\n"}
     (kept,) = report.kept
-    assert (kept.path, kept.why) == (str(box.workspace / "theirs"), "changed")
-    assert report.settled == (str(box.workspace / "gone"),)
+    assert (kept.path, kept.why) == (str(workspace.directory / "theirs"), "changed")
+    assert report.settled == (str(workspace.directory / "gone"),)
 
 
-async def test_the_files_of_another_session_are_not_its_own(box: Filebox) -> None:
-    one, other = box.session("ses_1"), box.session("ses_2")
+async def test_the_files_of_another_session_are_not_its_own(workspace: FileWorkspace) -> None:
+    one, other = workspace.session("ses_1"), workspace.session("ses_2")
     await one.write("a", "one\n")
     await other.view("a")
     await other.write("a", "other\n")
     report = await one.undo()
     assert [kept.why for kept in report.kept] == ["changed"]
-    assert box.text("a") == "other\n"
+    assert workspace.text("a") == "other\n"
     await other.undo()
-    assert box.text("a") == "one\n"
+    assert workspace.text("a") == "one\n"
     await one.undo()
-    assert box.tree() == {}
+    assert workspace.tree() == {}
 
 
 async def test_a_person_who_saves_in_the_very_moment_loses_nothing(
-    box: Filebox, monkeypatch: pytest.MonkeyPatch
+    workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box.put("a", "zero\n")
-    session = box.session()
+    workspace.put("a", "zero\n")
+    session = workspace.session()
     await session.view("a")
     await session.write("a", "one\n")
     real = file_transaction.exchange_files
 
     def exchange(one: Path, other: Path) -> None:
         monkeypatch.setattr(file_transaction, "exchange_files", real)
-        box.put("a", "a person's\n")
+        workspace.put("a", "a person's\n")
         real(one, other)
 
     monkeypatch.setattr(file_transaction, "exchange_files", exchange)
     report = await session.undo()
     assert [kept.why for kept in report.kept] == ["raced"]
-    assert box.tree() == {"a": b"a person's\n"}
+    assert workspace.tree() == {"a": b"a person's\n"}
     assert (await session.undo()).kept[0].why == "changed"
 
 
 @pytest.mark.parametrize("what", ["directory", "symlink", "pipe"])
-async def test_what_is_no_file_any_more_is_not_touched(box: Filebox, what: str) -> None:
-    session = box.session()
+async def test_what_is_no_file_any_more_is_not_touched(workspace: FileWorkspace, what: str) -> None:
+    session = workspace.session()
     await session.write("a", "x\n")
-    path = box.workspace / "a"
+    path = workspace.directory / "a"
     path.unlink()
     if what == "directory":
         path.mkdir()
     elif what == "symlink":
         path.symlink_to("elsewhere")
-        box.put("elsewhere", "x\n")
+        workspace.put("elsewhere", "x\n")
     else:
         os.mkfifo(path)
     report = await session.undo()
@@ -149,34 +149,36 @@ async def test_what_is_no_file_any_more_is_not_touched(box: Filebox, what: str) 
     assert os.path.lexists(path)
 
 
-async def test_a_path_that_leads_elsewhere_now_is_not_written_through(box: Filebox, tmp_path: Path) -> None:
-    box.put("dir/a", "old\n")
-    session = box.session()
+async def test_a_path_that_leads_elsewhere_now_is_not_written_through(workspace: FileWorkspace, tmp_path: Path) -> None:
+    workspace.put("dir/a", "old\n")
+    session = workspace.session()
     await session.view("dir/a")
     await _patch(session, "*** Delete File: dir/a")
-    (box.workspace / "dir").rmdir()
+    (workspace.directory / "dir").rmdir()
     (tmp_path / "outside").mkdir()
-    (box.workspace / "dir").symlink_to(tmp_path / "outside")
+    (workspace.directory / "dir").symlink_to(tmp_path / "outside")
     report = await session.undo()
     assert [kept.why for kept in report.kept] == ["moved"]
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-async def test_a_content_that_is_lost_or_damaged_is_not_restored(box: Filebox) -> None:
-    box.put("a", "zero\n")
-    box.put("b", "zero b\n")
-    session = box.session()
+async def test_a_content_that_is_lost_or_damaged_is_not_restored(workspace: FileWorkspace) -> None:
+    workspace.put("a", "zero\n")
+    workspace.put("b", "zero b\n")
+    session = workspace.session()
     for name in "ab":
         await session.view(name)
         await session.write(name, "new\n")
-    for number, path in enumerate(sorted(path for path in box.kept.rglob("*") if path.is_file())):
+    for number, path in enumerate(sorted(path for path in workspace.snapshots.rglob("*") if path.is_file())):
         path.unlink() if number else path.write_bytes(b"damaged")
     report = await session.undo()
     assert [kept.why for kept in report.kept] == ["not_kept", "not_kept"]
-    assert box.tree() == {"a": b"new\n", "b": b"new\n"}
+    assert workspace.tree() == {"a": b"new\n", "b": b"new\n"}
 
 
-async def test_a_crash_between_the_write_of_an_undo_and_its_record_is_seen_the_next_time(box: Filebox) -> None:
+async def test_a_crash_between_the_write_of_an_undo_and_its_record_is_seen_the_next_time(
+    workspace: FileWorkspace,
+) -> None:
     class Failing(MemoryRecords):
         broken = False
 
@@ -185,64 +187,66 @@ async def test_a_crash_between_the_write_of_an_undo_and_its_record_is_seen_the_n
                 raise StoreUnwritable("the disk is full")
             return await super().commit(batch)
 
-    box.ledger = ledger = Failing()
-    session = box.session()
+    workspace.ledger = ledger = Failing()
+    session = workspace.session()
     await session.write("a", "x\n")
     ledger.broken = True
     with pytest.raises(StoreUnwritable):
         await session.undo()
-    assert box.tree() == {}
+    assert workspace.tree() == {}
     ledger.broken = False
     report = await session.undo()
-    assert (report.settled, report.kept) == ((str(box.workspace / "a"),), ())
+    assert (report.settled, report.kept) == ((str(workspace.directory / "a"),), ())
     await session.redo()
-    assert box.text("a") == "x\n"
+    assert workspace.text("a") == "x\n"
 
 
-async def test_a_crash_in_mid_write_can_be_undone(box: Filebox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crash_in_mid_write_can_be_undone(workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is durable before the file changes, so the old content is found whatever happens after."""
-    box.put("a", "old\n")
-    session = box.session()
+    workspace.put("a", "old\n")
+    session = workspace.session()
     await session.view("a")
     files = session.context().files
-    await files.before_write(box.workspace / "a", b"old\n", new=b"new\n")
-    box.put("a", "new\n")  # written, and then the server died
+    await files.before_write(workspace.directory / "a", b"old\n", new=b"new\n")
+    workspace.put("a", "new\n")  # written, and then the server died
     report = await session.undo()
-    assert [restored.path for restored in report.restored] == [str(box.workspace / "a")]
-    assert box.text("a") == "old\n"
+    assert [restored.path for restored in report.restored] == [str(workspace.directory / "a")]
+    assert workspace.text("a") == "old\n"
 
 
-async def test_git_is_neither_needed_nor_touched(box: Filebox) -> None:
+async def test_git_is_neither_needed_nor_touched(workspace: FileWorkspace) -> None:
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", "-C", str(box.workspace), *arguments], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", "-C", str(workspace.directory), *arguments], check=True, capture_output=True, text=True
+        )
         return done.stdout
 
     git("init", "-q")
-    box.put("a", "committed\n")
-    box.put("untouched", "u\n")
+    workspace.put("a", "committed\n")
+    workspace.put("untouched", "u\n")
     git("add", ".")
     git("commit", "-qm", "first")
-    box.put("a", "staged\n")
+    workspace.put("a", "staged\n")
     git("add", "a")
-    state = {name: data for name, data in box.tree().items() if name.startswith(".git/")}
-    session = box.session()
+    state = {name: data for name, data in workspace.tree().items() if name.startswith(".git/")}
+    session = workspace.session()
     await session.view("a")
     await session.write("a", "by the agent\n")
     await session.undo()
     await session.redo()
     await session.undo()
-    assert {name: data for name, data in box.tree().items() if name.startswith(".git/")} == state
-    assert box.text("a") == "staged\n"
-    assert not box.kept.is_relative_to(box.workspace)
+    assert {name: data for name, data in workspace.tree().items() if name.startswith(".git/")} == state
+    assert workspace.text("a") == "staged\n"
+    assert not workspace.snapshots.is_relative_to(workspace.directory)
 
 
-async def test_after_an_undo_the_session_must_read_again(box: Filebox) -> None:
-    box.put("a", "zero\n")
-    session = box.session()
+async def test_after_an_undo_the_session_must_read_again(workspace: FileWorkspace) -> None:
+    workspace.put("a", "zero\n")
+    session = workspace.session()
     await session.view("a")
     await session.write("a", "one\n")
     await session.undo()
-    with pytest.raises(ToolError, match="changed since this session last read it"):
+    with pytest.raises(ToolError, match="changed since you last read it"):
         await session.edit("a", "zero", "two")
 
 
@@ -260,8 +264,8 @@ _STEPS = st.lists(
 class Story:
     """Plays steps on real files, and knows for each file who wrote it last."""
 
-    def __init__(self, box: Filebox) -> None:
-        self.box = box
+    def __init__(self, workspace: FileWorkspace) -> None:
+        self.workspace = workspace
         self.by_person: dict[str, bytes] = {}
         """Files whose present content a person wrote."""
         self._runs: dict[str, list[str]] = {"ses_1": [], "ses_2": []}
@@ -270,15 +274,15 @@ class Story:
         for number, (action, name) in enumerate(steps):
             await self._step(action, name, f"{number} by {action}\n")
             for path, content in self.by_person.items():
-                assert self.box.tree().get(path) == content, f"{action} lost what a person wrote into {path!r}"
+                assert self.workspace.tree().get(path) == content, f"{action} lost what a person wrote into {path!r}"
 
     async def _step(self, action: str, name: str, content: str) -> None:
         match action:
             case "person":
-                self.box.put(name, content)
+                self.workspace.put(name, content)
                 self.by_person[name] = content.encode()
             case "person deletes":
-                (self.box.workspace / name).unlink(missing_ok=True)
+                (self.workspace.directory / name).unlink(missing_ok=True)
                 self.by_person.pop(name, None)
             case "undo" | "redo" | "undo all" | "other undo" | "other redo":
                 await self._button(action)
@@ -288,21 +292,21 @@ class Story:
     async def _button(self, action: str) -> None:
         session_id = "ses_2" if action.startswith("other") else "ses_1"
         runs = self._runs[session_id] if action == "undo all" else None
-        before = self.box.tree()
-        undo = self.box.undoing()
+        before = self.workspace.tree()
+        undo = self.workspace.undo_service()
         press = undo.redo if "redo" in action else undo.undo
         report = await press(session_id, run_id="run_undo", runs=runs)
         told = {Path(restored.path).name for restored in report.restored}
-        after = self.box.tree()
+        after = self.workspace.tree()
         assert {name for name in before | after if before.get(name) != after.get(name)} == told
 
     async def _agent(self, action: str, name: str, content: str) -> None:
         session_id = "ses_2" if action.startswith("other") else "ses_1"
         run_id = f"run_{session_id}_{len(self._runs[session_id])}"
-        session = self.box.session(session_id, run_id=run_id)
+        session = self.workspace.session(session_id, run_id=run_id)
         self._runs[session_id].append(run_id)
         try:
-            if action != "agent without reading" and name in self.box.tree():
+            if action != "agent without reading" and name in self.workspace.tree():
                 await session.view(name)
             if action == "agent deletes":
                 await _patch(session, f"*** Delete File: {name}")
@@ -320,7 +324,7 @@ async def test_undo_never_loses_a_person_s_byte(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
 ) -> None:
     """Whatever a person, two agents and the buttons do after each other: what a person wrote last stays."""
-    await Story(Filebox(tmp_path_factory.mktemp("story"))).play(steps)
+    await Story(FileWorkspace(tmp_path_factory.mktemp("story"))).play(steps)
 
 
 @pytest.mark.stress
@@ -330,7 +334,7 @@ async def test_undo_never_loses_a_person_s_byte(
 async def test_undo_never_loses_a_person_s_byte_in_a_thousand_stories(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
 ) -> None:
-    await Story(Filebox(tmp_path_factory.mktemp("story"))).play(steps)
+    await Story(FileWorkspace(tmp_path_factory.mktemp("story"))).play(steps)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -338,17 +342,17 @@ async def test_undo_never_loses_a_person_s_byte_in_a_thousand_stories(
 async def test_undoing_everything_leaves_what_the_person_wrote_last(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
-    box = Filebox(tmp_path_factory.mktemp("story"))
-    box.put("a", "at first\n")
+    workspace = FileWorkspace(tmp_path_factory.mktemp("story"))
+    workspace.put("a", "at first\n")
     last = b"at first\n"
     for number, action in enumerate(steps):
-        session = box.session(run_id=f"run_{number}")
+        session = workspace.session(run_id=f"run_{number}")
         if action == "person":
-            last = box.put("a", f"{number} by a person\n").read_bytes()
+            last = workspace.put("a", f"{number} by a person\n").read_bytes()
         elif action == "agent":
             await session.view("a")
             await session.write("a", f"{number} by the agent\n")
         else:
             await (session.undo() if action == "undo" else session.redo())
-    await box.session().undo(*{record.run_id for record in box.records.rows.values()})
-    assert box.tree() == {"a": last}
+    await workspace.session().undo(*{record.run_id for record in workspace.records.rows.values()})
+    assert workspace.tree() == {"a": last}

@@ -1,7 +1,7 @@
-"""What all tools that write files share: look, draft, show, check again, write, tell.
+"""Drafts of file changes, shared by all tools that write files: load, draft, plan, check, write, record.
 
-A draft is made from the file as it is, twice: for the plan that a person approves, and again when it is carried out.
-It is refused if the session has not read the file, or if the file is not what was read or approved.
+A draft is made twice: for the plan that is approved, and again when the call runs. It fails if the session has not read
+the file, or if the file has changed since it was read or approved.
 """
 
 from __future__ import annotations
@@ -18,73 +18,82 @@ from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Subject
 from holdfast.schema.base import repair_text
 from holdfast.tasks import finish_before_cancel
-from holdfast.tools.files import tool_paths
-from holdfast.tools.files.file_content import ABSENT, MAX_FILE_BYTES, content_hash, read_file
-from holdfast.tools.files.file_transaction import FileChange, FileConflict, apply_changes
+from holdfast.tools.files.file_access import (
+    ABSENT,
+    MAX_FILE_BYTES,
+    content_hash,
+    display_path,
+    missing_file_error,
+    read_file,
+    resolve_path,
+)
+from holdfast.tools.files.file_transaction import FileConflict, FileWrite, write_files
 from holdfast.tools.protocol import ToolContext, ToolPlan
-from holdfast.tools.text import text_diff, text_encoding
+from holdfast.tools.text.text_diff import TextDiff, binary_diff, unified_diff
+from holdfast.tools.text.text_file import TextFile, decode_text
 
 
 class LoadedFile(msgspec.Struct, frozen=True):
-    """A file as it is now."""
+    """A file and its current content."""
 
     path: Path
     name: str
-    """As people are shown it."""
+    """The path for display."""
     data: bytes | None
-    """None: it does not exist."""
+    """None if the file does not exist."""
     hash: str
 
-    def text(self) -> text_encoding.TextFile:
-        """`ToolError` for content that is no text."""
-        found = text_encoding.decode_text(self.data or b"")
+    def text(self) -> TextFile:
+        """Decode the content. Raises `ToolError` if it is binary."""
+        found = decode_text(self.data or b"")
         if found is None:
             raise ToolError(f"{self.name!r} is a binary file; only text can be edited", code="binary")
         return found
 
 
 class FileDraft(msgspec.Struct, frozen=True):
-    """What a file shall become."""
+    """A file and its planned content."""
 
     found: LoadedFile
     new: bytes | None
-    diff: text_diff.TextDiff
+    diff: TextDiff
     mode: int | None = None
     notes: tuple[str, ...] = ()
 
 
 async def load_file(text: str, context: ToolContext) -> LoadedFile:
-    """Resolve a path as the model gave it, and read what is there."""
+    """Resolve a path from the model and read the file, if it exists."""
     return await asyncio.to_thread(_load_file, text, context.workspace)
 
 
 def _load_file(text: str, workspace: Path) -> LoadedFile:
-    path = tool_paths.resolve_path(text, workspace)
+    path = resolve_path(text, workspace)
     data = read_file(path)
-    return LoadedFile(path, tool_paths.display_path(path, workspace), data, content_hash(data))
+    return LoadedFile(path, display_path(path, workspace), data, content_hash(data))
 
 
 async def load_known_file(text: str, context: ToolContext) -> LoadedFile:
-    """The same for a file that must be there and that this session must know."""
+    """Load a file that must exist and that this session must have read."""
     found = await load_file(text, context)
     if found.data is None:
-        raise await asyncio.to_thread(tool_paths.missing_file_error, found.path, context.workspace)
+        raise await asyncio.to_thread(missing_file_error, found.path, context.workspace)
     await require_read(found, context)
     return found
 
 
 async def require_read(found: LoadedFile, context: ToolContext) -> None:
-    """Read before write: by content, not by time stamps. A file that does not exist hides nothing."""
+    """Check that the session has read the current content. Contents are compared, not time stamps."""
     if found.data is None:
         return
     known = await context.files.last_read(found.path)
     if known is None:
         raise ToolError(
-            f"{found.name!r} exists, but this session has not read it; view it before you change it", code="not_read"
+            f"{found.name!r} exists, but you have not read it; view it before you change it",
+            code="not_read",
         )
     if known != found.hash:
         raise ToolError(
-            f"{found.name!r} changed since this session last read it; view it again before you change it",
+            f"{found.name!r} has changed since you last read it; view it again before you change it",
             code="file_changed",
         )
 
@@ -92,19 +101,19 @@ async def require_read(found: LoadedFile, context: ToolContext) -> None:
 def make_draft(
     found: LoadedFile, new: bytes | None, *, mode: int | None = None, notes: Sequence[str] = ()
 ) -> FileDraft:
-    """`ToolError` if the new content is too large."""
+    """Draft a new content; None deletes the file. Raises `ToolError` if the content is too large."""
     if new is not None and len(new) > MAX_FILE_BYTES:
-        raise ToolError(f"{found.name!r} would have {len(new):,} bytes; at most {MAX_FILE_BYTES:,} can be written")
+        raise ToolError(f"{found.name!r} would have {len(new):,} bytes; the limit is {MAX_FILE_BYTES:,}")
     return FileDraft(found, new, diff_contents(found.name, found.data, new), mode, tuple(notes))
 
 
-def diff_contents(name: str, old: bytes | None, new: bytes | None) -> text_diff.TextDiff:
-    """Of two contents; None means no file."""
-    before = None if old is None else text_encoding.decode_text(old)
-    after = None if new is None else text_encoding.decode_text(new)
+def diff_contents(name: str, old: bytes | None, new: bytes | None) -> TextDiff:
+    """Return the diff of two contents; None means that the file does not exist."""
+    before = None if old is None else decode_text(old)
+    after = None if new is None else decode_text(new)
     if (before is None and old is not None) or (after is None and new is not None):
-        return text_diff.binary_diff(name, old, new)
-    return text_diff.unified_diff(name, before.text if before else None, after.text if after else None)
+        return binary_diff(name, old, new)
+    return unified_diff(name, before.text if before else None, after.text if after else None)
 
 
 def plan_writes(tool: str, drafts: Sequence[FileDraft], context: ToolContext, *, title: str) -> ToolPlan:
@@ -120,7 +129,7 @@ def plan_writes(tool: str, drafts: Sequence[FileDraft], context: ToolContext, *,
 
 
 def display_drafts(drafts: Sequence[FileDraft], context: ToolContext) -> dict[str, Any]:
-    """What people are shown beside the text."""
+    """Return the diff and the changed files for clients to display."""
     files = [
         {
             "path": clean_text(context, one.found.name),
@@ -134,16 +143,16 @@ def display_drafts(drafts: Sequence[FileDraft], context: ToolContext) -> dict[st
 
 
 async def write_drafts(drafts: Sequence[FileDraft], context: ToolContext, plan: ToolPlan) -> tuple[str, ...]:
-    """Write all of them or none; answers what the model should know besides. A cancel waits for the end of it."""
+    """Write all drafts or none. Returns notes for the model. A cancel is raised after the write."""
     now = {str(one.found.path): one.found.hash for one in drafts}
     for path, planned in plan.expected.items():
         if now.get(path) != planned:
             raise FileConflict(
-                f"{path!r} changed between the plan and its approval; nothing was written. View it again.",
+                f"{path!r} changed after this call was planned; nothing was written. View it again.",
                 detail={"path": path},
             )
     if now.keys() != plan.expected.keys():
-        raise FileConflict("a path leads elsewhere than when this was planned; nothing was written. Try again.")
+        raise FileConflict("a path now leads to another file than in the plan; nothing was written. Try again.")
     return await finish_before_cancel(_write_drafts(drafts, context))
 
 
@@ -153,7 +162,7 @@ async def _write_drafts(drafts: Sequence[FileDraft], context: ToolContext) -> tu
         for one in drafts:
             await context.files.before_write(one.found.path, one.found.data, new=one.new)
             announced.append(one)
-        notes = await asyncio.to_thread(apply_changes, [_change(one) for one in drafts])
+        notes = await asyncio.to_thread(write_files, [_change(one) for one in drafts])
     except HoldfastError:
         for one in announced:
             await context.files.drop_write(one.found.path)
@@ -164,8 +173,8 @@ async def _write_drafts(drafts: Sequence[FileDraft], context: ToolContext) -> tu
 
 
 @contextmanager
-def cleaned_errors(context: ToolContext) -> Iterator[None]:
-    """A refusal quotes the file, so it is a text that leaves the tool."""
+def redacted_errors(context: ToolContext) -> Iterator[None]:
+    """Redact the messages of errors, which can quote the file."""
     try:
         yield
     except ToolError as error:
@@ -175,12 +184,12 @@ def cleaned_errors(context: ToolContext) -> Iterator[None]:
 
 
 def clean_text(context: ToolContext, text: str) -> str:
-    """A text as it may leave a tool: encodable, and without secrets."""
+    """Repair invalid characters and remove known secrets. Every text that leaves a tool passes through this."""
     return context.redact(repair_text(text))
 
 
-def _change(one: FileDraft) -> FileChange:
-    return FileChange(one.found.path, one.found.hash, one.new, one.mode)
+def _change(one: FileDraft) -> FileWrite:
+    return FileWrite(one.found.path, one.found.hash, one.new, one.mode)
 
 
 def _kind(one: FileDraft) -> str:

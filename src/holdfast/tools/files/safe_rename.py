@@ -1,7 +1,7 @@
-"""Renames that never destroy what they did not expect: exchange two names, or take a free name. Blocking.
+"""Renames that do not overwrite other files: exchange two names, or move to a free name. Blocking.
 
-Linux does both atomically (`renameat2`). Elsewhere, and on file systems without it, the next best way is taken: then a
-file that appears within the microseconds between two calls can be overwritten.
+Linux does both atomically with `renameat2`. Other systems, and file systems without it, use several calls; a file that
+appears between two of them can be overwritten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNO
 
 
 def exchange_files(one: Path, other: Path) -> None:
-    """Both names exist before and after, each with the other's file."""
+    """Exchange the files of two existing names."""
     if _renameat2(one, other, _EXCHANGE):
         return
     aside = one.with_name(f"{one.name}~")
@@ -33,7 +33,7 @@ def exchange_files(one: Path, other: Path) -> None:
 
 
 def rename_to_free(source: Path, free: Path) -> None:
-    """Move to a name that nothing has; `FileExistsError` if something has it."""
+    """Move to a free name. Raises `FileExistsError` if the name is taken."""
     if _renameat2(source, free, _NOREPLACE):
         return
     try:
@@ -49,7 +49,7 @@ def rename_to_free(source: Path, free: Path) -> None:
 
 
 def _renameat2(source: Path, target: Path, flags: int) -> bool:
-    """False where the kernel or the file system cannot."""
+    """Return False if the kernel or the file system does not support the call."""
     call = _system_call()
     if call is None:
         return False
@@ -63,8 +63,8 @@ def _renameat2(source: Path, target: Path, flags: int) -> bool:
 
 @functools.cache
 def _system_call() -> Callable[[bytes, bytes, int], int] | None:
-    """`renameat2` of the C library as a function that answers the error number, or None where there is none."""
-    import ctypes  # only writers need it
+    """Return `renameat2` of the C library, wrapped to return the error number, or None if it is missing."""
+    import ctypes  # slow to import; only writers need it
 
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is None:

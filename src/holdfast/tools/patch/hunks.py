@@ -1,16 +1,45 @@
-"""Hunks on a file's text. Pure. What stays keeps its bytes; nothing outside a hunk changes."""
+"""Hunks of a patch, and applying them to a text. Lines outside the hunks keep their bytes. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.tools.patch.patch_operations import Hunk
-from holdfast.tools.text import text_lines as rows
-from holdfast.tools.text.indentation import Reindent
-from holdfast.tools.text.nearest_match import describe_nearest
+from holdfast.tools.text.line_match import (
+    KeepLine,
+    LineMatch,
+    PutLine,
+    Reindent,
+    describe_nearest,
+    find_lines,
+    rewrite_lines,
+)
+from holdfast.tools.text.text_file import TextLine, join_lines, split_lines, usual_line_end
+
+Mark = Literal[" ", "-", "+"]
+
+
+class HunkLine(msgspec.Struct, frozen=True):
+    mark: Mark
+    text: str
+
+
+class Hunk(msgspec.Struct, frozen=True):
+    lines: tuple[HunkLine, ...]
+    anchors: tuple[str, ...] = ()
+    """Lines above the hunk, in order."""
+    near: int | None = None
+    """The line at which the hunk starts, counted from 1, if the patch says so. An insertion goes after this line."""
+    at_end: bool = False
+    final_newline: bool | None = None
+    """Whether the new file ends with a newline; None keeps the file's state."""
+
+    @property
+    def old(self) -> list[str]:
+        return [line.text for line in self.lines if line.mark != "+"]
 
 
 class PatchedText(msgspec.Struct, frozen=True):
@@ -19,9 +48,9 @@ class PatchedText(msgspec.Struct, frozen=True):
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk]) -> PatchedText:
-    """In order, each below the one before. `ToolError` says which one has no place, and why."""
-    lines = rows.split_lines(text)
-    end = rows.usual_line_end(lines)
+    """Apply hunks in order, each below the previous one. Raises `ToolError` for a hunk that does not match."""
+    lines = split_lines(text)
+    end = usual_line_end(lines)
     cursor = shift = 0
     notes: list[str] = []
     for number, hunk in enumerate(hunks, start=1):
@@ -31,24 +60,26 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> PatchedText:
         except ToolError as error:
             raise ToolError(f"hunk {number} of {len(hunks)}: {error.message}", code=error.error_code) from error
         if match.how == "spaces":
-            notes.append(f"hunk {number} matched lines {match.start + 1}–{match.stop} but for white space, re-indented")
+            notes.append(
+                f"hunk {number} matched lines {match.start + 1}–{match.stop} except for white space, re-indented"
+            )
         lines[match.start : match.stop] = new
         cursor = match.start + len(new)
         shift += len(new) - (match.stop - match.start)
-    return PatchedText(rows.join_lines(lines), tuple(notes))
+    return PatchedText(join_lines(lines), tuple(notes))
 
 
-def _place(lines: Sequence[rows.TextLine], hunk: Hunk, *, cursor: int, shift: int) -> rows.LineMatch:
-    start = _below_anchors(lines, hunk, cursor)
+def _place(lines: Sequence[TextLine], hunk: Hunk, *, cursor: int, shift: int) -> LineMatch:
+    start = _find_anchors(lines, hunk, cursor)
     old = hunk.old
     if not old:
         return _insertion(lines, hunk, start, shift=shift)
-    matches = rows.find_lines(lines, old, start=start)
+    matches = find_lines(lines, old, start=start)
     if hunk.at_end:
         matches = [match for match in matches if match.stop == len(lines)]
     if not matches:
         raise ToolError(
-            f"its lines were not found. {describe_nearest([line.text for line in lines[start:]], old)}", code="no_match"
+            f"the lines were not found. {describe_nearest([line.text for line in lines[start:]], old)}", code="no_match"
         )
     if len(matches) == 1 or hunk.anchors:
         return matches[0]
@@ -57,13 +88,13 @@ def _place(lines: Sequence[rows.TextLine], hunk: Hunk, *, cursor: int, shift: in
         return min(matches, key=lambda match: abs(match.start - wanted))
     places = ", ".join(str(match.start + 1) for match in matches[:8])
     raise ToolError(
-        f"its lines stand {len(matches)} times in the file (lines {places}); add lines around it, or an @@ line above",
+        f"the lines occur {len(matches)} times (at lines {places}); add context lines, or an '@@ line above'",
         code="ambiguous",
     )
 
 
-def _insertion(lines: Sequence[rows.TextLine], hunk: Hunk, start: int, *, shift: int) -> rows.LineMatch:
-    """A hunk that only adds: below its anchor, at the line it names, or at the end."""
+def _insertion(lines: Sequence[TextLine], hunk: Hunk, start: int, *, shift: int) -> LineMatch:
+    """Place a hunk that only adds lines: below its anchor, at its line number, or at the end of the file."""
     if hunk.anchors:
         at = start
     elif hunk.near is not None:
@@ -71,10 +102,10 @@ def _insertion(lines: Sequence[rows.TextLine], hunk: Hunk, start: int, *, shift:
     else:
         at = len(lines)
     behind_bare_line = at == len(lines) > 0 and not lines[-1].end
-    return rows.LineMatch(at - behind_bare_line, at, Reindent(), "exact")
+    return LineMatch(at - behind_bare_line, at, Reindent(), "exact")
 
 
-def _below_anchors(lines: Sequence[rows.TextLine], hunk: Hunk, cursor: int) -> int:
+def _find_anchors(lines: Sequence[TextLine], hunk: Hunk, cursor: int) -> int:
     for anchor in hunk.anchors:
         texts = [line.text.strip() for line in lines]
         found = next((at for at in range(cursor, len(texts)) if texts[at] == anchor), None)
@@ -86,23 +117,23 @@ def _below_anchors(lines: Sequence[rows.TextLine], hunk: Hunk, cursor: int) -> i
     return cursor
 
 
-def _rewritten(lines: Sequence[rows.TextLine], match: rows.LineMatch, hunk: Hunk, *, end: str) -> list[rows.TextLine]:
-    new = rows.rewrite_lines(lines, match, _script(hunk, matched=match.stop - match.start), end=end)
+def _rewritten(lines: Sequence[TextLine], match: LineMatch, hunk: Hunk, *, end: str) -> list[TextLine]:
+    new = rewrite_lines(lines, match, _script(hunk, matched=match.stop - match.start), end=end)
     if new is None:
-        raise ToolError("its new lines cannot be indented as the file is; view the file again", code="no_match")
+        raise ToolError("the new lines cannot be indented to fit the file; view the file again", code="no_match")
     if new and match.stop == len(lines) and hunk.final_newline is not None:
-        new[-1] = rows.TextLine(new[-1].text, end if hunk.final_newline else "")
+        new[-1] = TextLine(new[-1].text, end if hunk.final_newline else "")
     return new
 
 
-def _script(hunk: Hunk, *, matched: int) -> list[rows.KeepLine | rows.PutLine]:
-    script: list[rows.KeepLine | rows.PutLine] = []
+def _script(hunk: Hunk, *, matched: int) -> list[KeepLine | PutLine]:
+    script: list[KeepLine | PutLine] = []
     offset = 0
     for line in hunk.lines:
         if line.mark == "+":
-            script.append(rows.PutLine(line.text))
+            script.append(PutLine(line.text))
             continue
         if line.mark == " ":
-            script.append(rows.KeepLine(offset))
+            script.append(KeepLine(offset))
         offset += 1
-    return [*(rows.KeepLine(at) for at in range(offset, matched)), *script]
+    return [*(KeepLine(at) for at in range(offset, matched)), *script]

@@ -15,15 +15,13 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.tools.files.file_content import read_file
+from holdfast.tools.files.file_access import read_file
 from holdfast.tools.search.glob_pattern import compile_glob
-from holdfast.tools.search.ignore_rules import IgnoreRules
-from holdfast.tools.search.tree_walk import walk_tree
-from holdfast.tools.text.text_encoding import decode_text
-from holdfast.tools.text.text_lines import split_lines
+from holdfast.tools.search.ignore_rules import IgnoreRules, walk_tree
+from holdfast.tools.text.text_file import decode_text, split_lines
 
 
-class SearchQuery(msgspec.Struct, frozen=True):
+class GrepQuery(msgspec.Struct, frozen=True):
     pattern: str
     ignore_case: bool = False
     literal: bool = False
@@ -32,18 +30,18 @@ class SearchQuery(msgspec.Struct, frozen=True):
     width: int = 1_000
 
 
-def compile_pattern(question: SearchQuery) -> re.Pattern[str]:
+def compile_pattern(question: GrepQuery) -> re.Pattern[str]:
     pattern = re.escape(question.pattern) if question.literal else question.pattern
     return re.compile(pattern, re.IGNORECASE if question.ignore_case else 0)
 
 
-def search_command(question: SearchQuery, *, root: Path, start: str) -> list[str]:
+def search_command(question: GrepQuery, *, root: Path, start: str) -> list[str]:
     """How to start it. ``-P``: nothing is imported from the directory it is started in."""
     options = msgspec.json.encode(question).decode()
     return [sys.executable, "-P", "-m", "holdfast.tools.search.python_search", options, str(root), start]
 
 
-def search_lines(question: SearchQuery, *, root: Path, start: str) -> Iterator[bytes]:
+def search_lines(question: GrepQuery, *, root: Path, start: str) -> Iterator[bytes]:
     """One output line for each line that matches, and for those around it that were asked for."""
     wanted = compile_pattern(question)
     for relative in _files(root, start, include=question.include):
@@ -70,7 +68,7 @@ def _files(root: Path, start: str, *, include: str | None) -> Iterator[str]:
             yield entry.relative
 
 
-def _matches(texts: list[str], wanted: re.Pattern[str], question: SearchQuery) -> Iterator[tuple[int, str, str]]:
+def _matches(texts: list[str], wanted: re.Pattern[str], question: GrepQuery) -> Iterator[tuple[int, str, str]]:
     hits = [number for number, text in enumerate(texts) if wanted.search(text)]
     marked = set(hits)
     around = sorted(
@@ -91,7 +89,7 @@ def _line(relative: str, number: int, mark: str, text: str, *, width: int) -> by
 
 def main(arguments: list[str]) -> int:
     options, root, start = arguments
-    question = msgspec.json.decode(options, type=SearchQuery)
+    question = msgspec.json.decode(options, type=GrepQuery)
     try:
         compile_pattern(question)
     except re.error as error:

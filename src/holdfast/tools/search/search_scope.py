@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Subject
-from holdfast.tools.files import tool_paths
+from holdfast.tools.files.file_access import missing_file_error, resolve_path
 from holdfast.tools.files.file_changes import clean_text
 from holdfast.tools.protocol import ToolContext, ToolPlan
 
@@ -39,7 +39,7 @@ class SearchScope(msgspec.Struct, frozen=True):
 
 
 async def search_plan(tool: str, path: str, context: ToolContext, *, title: str) -> ToolPlan:
-    resolved = await asyncio.to_thread(tool_paths.resolve_path, path, context.workspace)
+    resolved = await asyncio.to_thread(resolve_path, path, context.workspace)
     return ToolPlan(
         Subject(tool, "reads", clean_text(context, title), cwd=str(context.workspace), paths=(str(resolved),))
     )
@@ -47,13 +47,13 @@ async def search_plan(tool: str, path: str, context: ToolContext, *, title: str)
 
 def resolve_scope(text: str, context: ToolContext, plan: ToolPlan) -> SearchScope:
     """`ToolError` if nothing is there, or if it is another place than was approved. Blocking."""
-    path = tool_paths.resolve_path(text, context.workspace)
+    path = resolve_path(text, context.workspace)
     if plan.subject.paths != (str(path),):
         raise ToolError(f"{text!r} leads elsewhere than when this was planned; try again")
     if not os.path.lexists(path):
-        raise tool_paths.missing_file_error(path, context.workspace)
+        raise missing_file_error(path, context.workspace)
     is_dir = path.is_dir()
-    if tool_paths.is_inside(path, context.workspace):
+    if path.is_relative_to(context.workspace):
         relative = path.relative_to(context.workspace).as_posix()
         return SearchScope(context.workspace, "" if relative == "." else relative, is_dir)
     return SearchScope(path, "", is_dir=True) if is_dir else SearchScope(path.parent, path.name, is_dir=False)

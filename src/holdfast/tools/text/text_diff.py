@@ -1,4 +1,4 @@
-"""Unified diffs for approvals, transcripts and events. Pure, and bounded in time and size."""
+"""Unified diffs for approvals, transcripts and events. Pure, limited in time and size."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.tools.text import text_lines as rows
+from holdfast.tools.text.text_file import TextLine, split_lines
 
 MAX_DIFF_CHARS = 60_000
 _CONTEXT = 3
 _MAX_COMPARED = 3_000
-"""Lines of each side that are compared; a larger change is shown as one block."""
+"""Lines of each side to compare. A larger change is shown as one block."""
 
 
 class TextDiff(msgspec.Struct, frozen=True):
@@ -26,8 +26,8 @@ class TextDiff(msgspec.Struct, frozen=True):
 
 
 def unified_diff(name: str, old: str | None, new: str | None) -> TextDiff:
-    """From one text to another; None means that the file is not there, as before a creation or after a deletion."""
-    before, after = rows.split_lines(old or ""), rows.split_lines(new or "")
+    """Return the diff between two texts. None means that the file does not exist."""
+    before, after = split_lines(old or ""), split_lines(new or "")
     head = [
         f"--- {'/dev/null' if old is None else f'a/{name}'}\n",
         f"+++ {'/dev/null' if new is None else f'b/{name}'}\n",
@@ -36,22 +36,22 @@ def unified_diff(name: str, old: str | None, new: str | None) -> TextDiff:
     body = [line for group in _groups(blocks) for line in _hunk(before, after, group)]
     removed = sum(two - one for one, two, _, _ in blocks)
     added = sum(four - three for _, _, three, four in blocks)
-    return TextDiff(_bounded([*head, *body]) if body or (old is None) != (new is None) else "", added, removed)
+    return TextDiff(_truncated([*head, *body]) if body or (old is None) != (new is None) else "", added, removed)
 
 
 def binary_diff(name: str, old: bytes | None, new: bytes | None) -> TextDiff:
-    """For content that is no text."""
+    """Describe a change of content that is not text."""
     before = "absent" if old is None else f"{len(old):,} bytes"
     after = "absent" if new is None else f"{len(new):,} bytes"
     return TextDiff(f"Binary file {name}: {before} → {after}\n")
 
 
 _Block = tuple[int, int, int, int]
-"""Lines of the old text, then lines of the new one, that take each other's place."""
+"""Start and stop in the old lines, then start and stop in the new lines that replace them."""
 
 
-def _changed_blocks(before: Sequence[rows.TextLine], after: Sequence[rows.TextLine]) -> list[_Block]:
-    """Only what lies between the common start and the common end is compared."""
+def _changed_blocks(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[_Block]:
+    """Compare only the lines between the common start and the common end."""
     start = 0
     limit = min(len(before), len(after))
     while start < limit and before[start] == after[start]:
@@ -68,12 +68,12 @@ def _changed_blocks(before: Sequence[rows.TextLine], after: Sequence[rows.TextLi
     return [(start + a, start + b, start + c, start + d) for tag, a, b, c, d in codes if tag != "equal"]
 
 
-def _keys(lines: Sequence[rows.TextLine]) -> list[str]:
+def _keys(lines: Sequence[TextLine]) -> list[str]:
     return [line.text + line.end for line in lines]
 
 
 def _groups(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
-    """Blocks so near to each other that their context meets share a hunk."""
+    """Group blocks whose context lines touch; each group becomes a hunk."""
     group: list[_Block] = []
     for block in blocks:
         if group and block[0] - group[-1][1] > 2 * _CONTEXT:
@@ -84,7 +84,7 @@ def _groups(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
         yield group
 
 
-def _hunk(before: Sequence[rows.TextLine], after: Sequence[rows.TextLine], group: Sequence[_Block]) -> Iterator[str]:
+def _hunk(before: Sequence[TextLine], after: Sequence[TextLine], group: Sequence[_Block]) -> Iterator[str]:
     lead = min(_CONTEXT, group[0][0])
     first, last = group[0][0] - lead, min(len(before), group[-1][1] + _CONTEXT)
     first_new = group[0][2] - lead
@@ -99,7 +99,7 @@ def _hunk(before: Sequence[rows.TextLine], after: Sequence[rows.TextLine], group
     yield from (_line(" ", line) for line in before[position:last])
 
 
-def _line(mark: str, line: rows.TextLine) -> str:
+def _line(mark: str, line: TextLine) -> str:
     if not line.end:
         return f"{mark}{line.text}\n\\ No newline at end of file\n"
     return f"{mark}{line.text}{line.end}"
@@ -112,7 +112,7 @@ def _range(start: int, stop: int) -> str:
     return f"{start + 1 if count else start},{count}"
 
 
-def _bounded(lines: Sequence[str]) -> str:
+def _truncated(lines: Sequence[str]) -> str:
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines):

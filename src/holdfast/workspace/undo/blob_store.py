@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from holdfast.errors import StoreDamaged, StoreUnwritable
-from holdfast.tools.files.file_content import content_hash
+from holdfast.tools.files.file_access import content_hash
 
 
 class Blobs:

@@ -18,7 +18,7 @@ from holdfast.ids import Prefix
 from holdfast.schema.events import FileChanged
 from holdfast.store.records import FileSnapshot
 from holdfast.store.writes import Batch, Committed, PutSnapshot, RecordRead
-from holdfast.tools.files.file_content import ABSENT, content_hash, mode_of
+from holdfast.tools.files.file_access import ABSENT, content_hash, mode_of
 from holdfast.workspace.undo.blob_store import Blobs
 
 

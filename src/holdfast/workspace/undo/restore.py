@@ -18,9 +18,9 @@ from holdfast.schema.events import FileChanged
 from holdfast.store.records import SnapshotState
 from holdfast.store.writes import Batch, MoveSnapshot
 from holdfast.tasks import finish_before_cancel
+from holdfast.tools.files.file_access import ABSENT, content_hash, hash_file, read_file
 from holdfast.tools.files.file_changes import diff_contents
-from holdfast.tools.files.file_content import ABSENT, content_hash, hash_file, read_file
-from holdfast.tools.files.file_transaction import FileChange, FileConflict, apply_changes
+from holdfast.tools.files.file_transaction import FileConflict, FileWrite, write_files
 from holdfast.workspace.undo.blob_store import Blobs
 from holdfast.workspace.undo.file_snapshots import Records
 from holdfast.workspace.undo.undo_plan import (
@@ -149,7 +149,7 @@ class Undo:
                 )
             if old is not None:
                 self._blobs.put(old)
-            apply_changes([FileChange(path, content_hash(old), new, step.mode)])
+            write_files([FileWrite(path, content_hash(old), new, step.mode)])
         except StoreDamaged as error:
             return Kept(step.path, "not_kept", f"{step.path!r} was not touched: {error.message}")
         except FileConflict:

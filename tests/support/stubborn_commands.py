@@ -1,4 +1,4 @@
-"""Processes that do not want to end. Each says ``ready PID`` for every process that a kill has to reach."""
+"""Commands that resist being killed. Each prints ``ready PID`` for every process that a kill must reach."""
 
 import asyncio
 import os
@@ -11,10 +11,10 @@ from holdfast.tools.process.command_process import MARK_VARIABLE, CommandSpec, R
 from holdfast.tools.process.process_table import Process, find_process, processes_with_variable
 
 
-class Animal(NamedTuple):
+class StubbornCommand(NamedTuple):
     script: str
     ready: int = 1
-    """How many processes it is, as far as they say."""
+    """How many ``ready`` lines it prints."""
 
 
 def _python(source: str) -> str:
@@ -23,14 +23,14 @@ def _python(source: str) -> str:
 
 _STAY = "echo ready $BASHPID; exec sleep 1000"
 
-ZOO: Mapping[str, Animal] = {
-    "plain": Animal(_STAY),
-    "ignores_signals": Animal('trap "" INT TERM HUP QUIT; echo ready $$; sleep 1000; sleep 1000'),
-    "own_session": Animal(f"setsid -f bash -c '{_STAY}'; {_STAY}", ready=2),
-    "own_group": Animal(f"set -m; ({_STAY}) & {_STAY}", ready=2),
-    "double_fork": Animal(f"( ( ({_STAY}) & ) & ); {_STAY}", ready=2),
-    "clears_its_environment": Animal(f"env -i setsid -f bash -c '{_STAY}'; {_STAY}", ready=2),
-    "daemon": Animal(
+STUBBORN_COMMANDS: Mapping[str, StubbornCommand] = {
+    "plain": StubbornCommand(_STAY),
+    "ignores_signals": StubbornCommand('trap "" INT TERM HUP QUIT; echo ready $$; sleep 1000; sleep 1000'),
+    "own_session": StubbornCommand(f"setsid -f bash -c '{_STAY}'; {_STAY}", ready=2),
+    "own_group": StubbornCommand(f"set -m; ({_STAY}) & {_STAY}", ready=2),
+    "double_fork": StubbornCommand(f"( ( ({_STAY}) & ) & ); {_STAY}", ready=2),
+    "clears_its_environment": StubbornCommand(f"env -i setsid -f bash -c '{_STAY}'; {_STAY}", ready=2),
+    "daemon": StubbornCommand(
         _python(
             "import os, signal\n"
             "if os.fork(): os._exit(0)\n"
@@ -40,14 +40,14 @@ ZOO: Mapping[str, Animal] = {
             'os.write(1, b"ready %d\\n" % os.getpid()); os.closerange(0, 100); signal.pause()'
         )
     ),
-    "holds_the_pipe": Animal(f"({_STAY}) & exit 3"),
-    "closes_its_output": Animal("echo ready $$; exec >&- 2>&-; sleep 1000; sleep 1000"),
-    "fifty": Animal(f"for i in $(seq 50); do (trap '' INT; {_STAY}) & done; wait", ready=50),
-    "keeps_forking": Animal('trap "" INT; echo ready $$; while :; do true & wait; done'),
-    "forks_when_interrupted": Animal(
+    "holds_the_pipe": StubbornCommand(f"({_STAY}) & exit 3"),
+    "closes_its_output": StubbornCommand("echo ready $$; exec >&- 2>&-; sleep 1000; sleep 1000"),
+    "fifty": StubbornCommand(f"for i in $(seq 50); do (trap '' INT; {_STAY}) & done; wait", ready=50),
+    "keeps_forking": StubbornCommand('trap "" INT; echo ready $$; while :; do true & wait; done'),
+    "forks_when_interrupted": StubbornCommand(
         "trap 'for i in 1 2 3 4 5; do setsid -f sleep 1000; done' INT; echo ready $$; while :; do sleep 1000; done"
     ),
-    "stopped": Animal(
+    "stopped": StubbornCommand(
         _python(
             "import os, signal\n"
             "pid = os.fork()\n"
@@ -57,7 +57,7 @@ ZOO: Mapping[str, Animal] = {
         ),
         ready=2,
     ),
-    "zombie_maker": Animal(
+    "zombie_maker": StubbornCommand(
         _python(
             "import os, signal\n"
             "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
@@ -67,7 +67,7 @@ ZOO: Mapping[str, Animal] = {
         ),
         ready=21,
     ),
-    "subreaper": Animal(
+    "subreaper": StubbornCommand(
         _python(
             "import ctypes, os, signal\n"
             "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"
@@ -84,16 +84,16 @@ ZOO: Mapping[str, Animal] = {
 
 def command(script: str, mark: str, *, directory: Path = Path("/")) -> CommandSpec:
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(directory)}
-    return CommandSpec(("bash", "-c", script), directory, environment, own(mark))
+    return CommandSpec(("bash", "-c", script), directory, environment, unique(mark))
 
 
-def own(mark: str) -> str:
-    """The mark as this test process has it: others run the same tests at the same time."""
+def unique(mark: str) -> str:
+    """Make the mark unique among parallel test processes."""
     return f"{mark}-{os.getpid()}"
 
 
 async def until_ready(running: RunningCommand, count: int = 1) -> list[Process]:
-    """The processes that said they are ready, as the process table has them."""
+    """Return the processes that printed ``ready``, from the process table."""
     found = []
     while len(found) < count:
         line = await running.output.readline()
@@ -106,14 +106,11 @@ async def until_ready(running: RunningCommand, count: int = 1) -> list[Process]:
 
 
 async def still_there(processes: list[Process], mark: str | None = None) -> list[Process]:
-    """Those that are in the process table, dead but not reaped ones included, and whatever has the mark."""
+    """Return the processes that still exist, zombies included, and all processes with the mark."""
     return await asyncio.to_thread(_still_there, processes, mark)
 
 
 def _still_there(processes: list[Process], mark: str | None) -> list[Process]:
     found = [p for p in processes if (now := find_process(p.pid)) is not None and now.started == p.started]
-    return found + (
-        [*processes_with_variable(f"{MARK_VARIABLE}={own(mark)}"), *processes_with_variable(f"{MARK_VARIABLE}={mark}")]
-        if mark
-        else []
-    )
+    marks = (unique(mark), mark) if mark else ()
+    return found + [process for name in marks for process in processes_with_variable(f"{MARK_VARIABLE}={name}")]

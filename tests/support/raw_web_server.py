@@ -1,4 +1,4 @@
-"""A web server on loopback that answers as it is told, also with what no good server would send."""
+"""A web server on loopback that sends given bytes, also invalid responses."""
 
 import asyncio
 import ssl
@@ -9,26 +9,26 @@ from typing import NamedTuple
 Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
-class Asked(NamedTuple):
+class ReceivedRequest(NamedTuple):
     path: str
     host: str
     headers: dict[str, str]
     body: bytes
 
 
-class HostileServer:
-    """Raw answers by path. `asked` is what came, in order."""
+class RawWebServer:
+    """Raw responses by path. `requests` are the received requests in order."""
 
     def __init__(self, answers: dict[str, Answer]) -> None:
         self.answers = answers
-        self.asked: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def running(
         self, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None
-    ) -> AsyncIterator["HostileServer"]:
+    ) -> AsyncIterator["RawWebServer"]:
         server = await asyncio.start_server(self._accept, host, self.port, ssl=tls)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -52,7 +52,7 @@ class HostileServer:
             headers = {name.lower(): value.strip() for name, _, value in (part.partition(":") for part in lines)}
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             path = line.split(" ")[1]
-            self.asked.append(Asked(path, headers.get("host", ""), headers, body))
+            self.requests.append(ReceivedRequest(path, headers.get("host", ""), headers, body))
             answer = self.answers.get(path.partition("?")[0], page("no such page", status="404 Not Found"))
             if isinstance(answer, bytes):
                 writer.write(answer)
@@ -66,7 +66,7 @@ class HostileServer:
 
 
 def page(body: str | bytes, *, kind: str = "text/html; charset=utf-8", status: str = "200 OK", **headers: str) -> bytes:
-    """A plain answer."""
+    """Return a complete response."""
     data = body.encode() if isinstance(body, str) else body
     more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = (

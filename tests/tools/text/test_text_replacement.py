@@ -5,8 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.errors import ToolError
-from holdfast.tools.text import text_lines as rows
-from holdfast.tools.text.text_replace import ReplacedText, replace_text
+from holdfast.tools.text.text_file import join_lines, split_lines
+from holdfast.tools.text.text_replacement import ReplacedText, replace_text
 
 _WORDS = st.text(alphabet="ab \t{}é\x0c\u2028", max_size=6)
 _ENDS = st.sampled_from(["\n", "\r\n"])
@@ -29,7 +29,7 @@ def test_the_one_place_is_replaced() -> None:
 
 
 def test_a_text_that_is_there_twice_is_refused_with_the_places() -> None:
-    with pytest.raises(ToolError, match=r"there 2 times \(lines 1, 3\).*replace_all") as refused:
+    with pytest.raises(ToolError, match=r"occurs 2 times \(lines 1, 3\).*replace_all") as refused:
         replace_text("x = 1\ny\nx = 1\n", old="x = 1", new="x = 2")
     assert refused.value.error_code == "ambiguous"
 
@@ -44,7 +44,7 @@ def test_replace_all_goes_from_left_to_right_without_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "why"), [("", "x", "empty"), ("same", "same", "the same"), ("a\r\n", "a\n", "same")]
+    ("old", "new", "why"), [("", "x", "empty"), ("same", "same", "are equal"), ("a\r\n", "a\n", "are equal")]
 )
 def test_edits_that_mean_nothing_are_refused(old: str, new: str, why: str) -> None:
     with pytest.raises(ToolError, match=why):
@@ -76,7 +76,7 @@ def test_whole_lines_are_found_with_another_indent_and_re_indented() -> None:
         "class A:\n    def f(self, x):\n        if x:\n            return x\n        return 1\n\n"
         "    def g(self):\n        return 2\n"
     )
-    assert "lines 2–3 differ from it only in white space" in edited.note
+    assert "lines 2–3 match except for white space" in edited.note
 
 
 def test_spaces_for_tabs_are_put_back_as_tabs() -> None:
@@ -115,7 +115,7 @@ def test_an_indent_that_differs_inconsistently_is_another_structure() -> None:
 
 
 def test_inner_white_space_counts() -> None:
-    with pytest.raises(ToolError, match=r"(?s)nearest place is line 2.*only in white space"):
+    with pytest.raises(ToolError, match=r"(?s)most similar text is at line 2.*only in white space"):
         replace_text("x\ns = 'a  b'\n", old="s = 'a b'", new="s = ''")
 
 
@@ -124,7 +124,7 @@ def test_a_refusal_shows_the_nearest_place_and_what_differs() -> None:
     with pytest.raises(ToolError) as refused:
         replace_text(text, old="def area(w, h):\n    total = w + h\n    return total\n", new="")
     assert refused.value.message == (
-        "old_text was not found. The nearest place is lines 4 to 6; there (-: the text given, +: the file):\n"
+        "old_text was not found. The most similar text is at lines 4 to 6 (-: the given text, +: the file):\n"
         "  4: def area(w, h):\n"
         "-     total = w + h\n"
         "+ 5:     total = w * h\n"
@@ -133,7 +133,7 @@ def test_a_refusal_shows_the_nearest_place_and_what_differs() -> None:
 
 
 def test_a_line_like_it_is_found_when_no_line_is_the_same() -> None:
-    with pytest.raises(ToolError, match=r"nearest place is line 3; .*\n- retrun value\n\+ 3: return value"):
+    with pytest.raises(ToolError, match=r"most similar text is at line 3 .*\n- retrun value\n\+ 3: return value"):
         replace_text("a\nb\nreturn value\n", old="retrun value", new="x")
 
 
@@ -141,8 +141,8 @@ def test_a_line_like_it_is_found_when_no_line_is_the_same() -> None:
     ("text", "old", "said"),
     [
         ("", "a", "The file is empty"),
-        ("completely different\n", "zzzz qqqq", "Nothing in the file is like it"),
-        ("def f():\n    pass\n", "     1\tdef f():\n     2\t    pass", "has line numbers in front"),
+        ("completely different\n", "zzzz qqqq", "Nothing in the file is similar"),
+        ("def f():\n    pass\n", "     1\tdef f():\n     2\t    pass", "starts with line numbers"),
     ],
 )
 def test_a_refusal_says_what_to_do(text: str, old: str, said: str) -> None:
@@ -200,19 +200,19 @@ def _original(text: str, position: int) -> int:
 
 @given(_texts(), st.data())
 def test_line_endings_and_the_last_newline_stay(text: str, data: st.DataObject) -> None:
-    lines = rows.split_lines(text)
+    lines = split_lines(text)
     assume(lines)
     chosen = data.draw(st.integers(0, len(lines) - 1))
     assume(lines[chosen].text.strip())
     new = data.draw(st.text(alphabet="xyz", min_size=1, max_size=4))
     edited = _edited(text, lines[chosen].text, new, may_refuse=("ambiguous",))
     if edited is not None:
-        assert [line.end for line in rows.split_lines(edited.text)] == [line.end for line in lines]
+        assert [line.end for line in split_lines(edited.text)] == [line.end for line in lines]
 
 
 @given(_texts(), st.data())
 def test_whole_lines_found_but_for_white_space_change_nothing_else(text: str, data: st.DataObject) -> None:
-    lines = rows.split_lines(text)
+    lines = split_lines(text)
     assume(lines)
     start = data.draw(st.integers(0, len(lines) - 1))
     stop = data.draw(st.integers(start + 1, len(lines)))
@@ -227,7 +227,7 @@ def test_whole_lines_found_but_for_white_space_change_nothing_else(text: str, da
         return
     found = edited.at[0] - 1
     kept_after = lines[found + stop - start :]
-    changed = rows.split_lines(edited.text)
+    changed = split_lines(edited.text)
     assert changed[:found] == lines[:found]
     assert changed[len(changed) - len(kept_after) :] == kept_after
     assert text.endswith("\n") == edited.text.endswith("\n") or not new or not new[-1]
@@ -235,4 +235,4 @@ def test_whole_lines_found_but_for_white_space_change_nothing_else(text: str, da
 
 @given(_texts())
 def test_lines_joined_again_are_the_text(text: str) -> None:
-    assert rows.join_lines(rows.split_lines(text)) == text
+    assert join_lines(split_lines(text)) == text

@@ -1,4 +1,4 @@
-"""A context for tools under test, with everything real that can be, and records of the rest."""
+"""Contexts for tools under test: real jobs and files, and recorders for the rest."""
 
 import asyncio
 import os
@@ -13,19 +13,19 @@ from holdfast.schema.approvals import QuestionItem
 from holdfast.schema.runs import Outcome
 from holdfast.schema.sessions import Job, Todo
 from holdfast.tools.jobs import JobTable
-from holdfast.tools.process.command_environment import child_environment
+from holdfast.tools.process.command_process import child_environment
 from holdfast.tools.protocol import ToolContext
 
 
 def settings_of(**tables: Any) -> Settings:
-    """Settings as a configuration file would make them."""
+    """Return settings as a configuration file would set them."""
     settings, problems = decode(tables)
     assert not problems, problems
     return settings
 
 
-class Person:
-    """Answers questions as told."""
+class FixedAnswers:
+    """Answers questions with given answers."""
 
     def __init__(self, answers: tuple[tuple[str, ...], ...] | None = None) -> None:
         self.answers = answers
@@ -47,8 +47,8 @@ class TodoList:
         self.todos = todos
 
 
-class Nursery:
-    """Sub-agents that end as told."""
+class FixedSubagents:
+    """Starts no sub-agents; returns a given outcome."""
 
     def __init__(self, outcome: Outcome | None = None) -> None:
         self.outcome = outcome or Outcome(state="completed", reason="end_turn", text="found it")
@@ -60,9 +60,9 @@ class Nursery:
 
 
 class Gate:
-    """A named pipe at which a command waits (`read < gate`) until the test opens it.
+    """A named pipe that blocks a command (`read < gate`) until the test opens it.
 
-    One gate, one `read`: a second one could still find the writer of the first, and pass at once.
+    Use a gate for one `read` only: a second one could meet the writer of the first and return at once.
     """
 
     def __init__(self, directory: Path, name: str = "gate") -> None:
@@ -73,38 +73,38 @@ class Gate:
         await asyncio.to_thread(self.path.write_text, "go\n")
 
 
-class Toolbox:
-    """Makes contexts of one workspace; keeps what its calls emitted and its jobs' changes."""
+class ToolWorkspace:
+    """Makes tool contexts of one workspace, and records live output and changes of jobs."""
 
     _numbers = count(1)
 
     def __init__(self, directory: Path) -> None:
-        self.workspace = directory / "workspace"
-        self.workspace.mkdir(parents=True)
+        self.directory = directory / "workspace"
+        self.directory.mkdir(parents=True)
         self.outputs = directory / "outputs"
         self.live: list[str] = []
         self.changes: list[Job] = []
-        self.person = Person()
+        self.asker = FixedAnswers()
         self.todos = TodoList()
-        self.nursery = Nursery()
+        self.subagents = FixedSubagents()
         self.table = JobTable(on_change=self._changed, now=lambda: "2026-01-01T00:00:00.000Z")
-        self._heard = asyncio.Event()
+        self._emitted = asyncio.Event()
 
     def emit(self, text: str) -> None:
         self.live.append(text)
-        self._heard.set()
+        self._emitted.set()
 
-    async def until_said(self, words: str, *, times: int = 1) -> None:
-        """Until the live output of some call has these words in it, so many times."""
-        while "".join(self.live).count(words) < times:
-            self._heard.clear()
-            await self._heard.wait()
+    async def wait_for_output(self, text: str, *, times: int = 1) -> None:
+        """Wait until the live output of the calls contains a text the given number of times."""
+        while "".join(self.live).count(text) < times:
+            self._emitted.clear()
+            await self._emitted.wait()
 
     async def _changed(self, job: Job) -> None:
         self.changes.append(job)
 
     def new_id(self, prefix: str) -> str:
-        return f"{prefix}_{os.getpid()}_{next(self._numbers)}"  # others run the same tests at the same time
+        return f"{prefix}_{os.getpid()}_{next(self._numbers)}"  # unique among parallel test processes
 
     def context(
         self,
@@ -116,7 +116,7 @@ class Toolbox:
     ) -> ToolContext:
         settings = settings or Settings()
         return ToolContext(
-            workspace=self.workspace,
+            workspace=self.directory,
             session_id=session_id,
             run_id="run_1",
             call_id=self.new_id("call"),
@@ -132,8 +132,8 @@ class Toolbox:
             now=lambda: "2026-01-01T00:00:00.000Z",
             files=more.pop("files", None),
             jobs=self.table.for_session(session_id),
-            asker=self.person,
+            asker=self.asker,
             todos=self.todos,
-            subagents=self.nursery,
+            subagents=self.subagents,
             **more,
         )

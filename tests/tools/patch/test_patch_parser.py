@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ToolError
-from holdfast.tools.patch.patch_format import parse_patch
-from holdfast.tools.patch.patch_operations import AddFile, DeleteFile, Hunk, HunkLine, UpdateFile
+from holdfast.tools.patch.patch_parser import AddFile, DeleteFile, Hunk, HunkLine, UpdateFile, parse_patch
 
 _ENVELOPE = """\
 Some words before it.
@@ -80,14 +79,14 @@ def test_line_numbers_in_an_envelope_are_hints() -> None:
         ("hello", "names no file"),
         ("*** Begin Patch\n*** End Patch", "names no file"),
         ("*** Begin Patch\n*** Add File: a\n+x", r"does not end with '\*\*\* End Patch'"),
-        ("*** Begin Patch\n*** Add File: a\nx\n*** End Patch", "line 3 of the patch, 'x': every line of an added file"),
+        ("*** Begin Patch\n*** Add File: a\nx\n*** End Patch", "line 3 of the patch, 'x': each line of an added file"),
         ("*** Begin Patch\nwhat\n*** End Patch", "line 2 of the patch, 'what': expected"),
-        ("*** Begin Patch\n*** Update File: a\nwhat\n*** End Patch", "starts with ' ', '-' or '\\+'"),
+        ("*** Begin Patch\n*** Update File: a\nwhat\n*** End Patch", "start with ' ', '-' or '\\+'"),
         ("*** Begin Patch\n*** Update File: a\n*** End Patch", "has no hunk for 'a'"),
         ("*** Begin Patch\n*** Update File: a\n@@ def f():\n*** End Patch", "hunk below '@@ def f\\(\\):' is empty"),
-        ("@@ -1 +1 @@\n-a\n+b", "no file was named"),
+        ("@@ -1 +1 @@\n-a\n+b", "no file is named"),
         ("diff --git a/x b/x\nGIT binary patch\nliteral 0", "binary content"),
-        ("diff --git a/x b/y\ncopy from x\ncopy to y", "neither copies"),
+        ("diff --git a/x b/y\ncopy from x\ncopy to y", "cannot copy"),
     ],
 )
 def test_what_is_not_understood_is_named(patch: str, why: str) -> None:

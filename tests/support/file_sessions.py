@@ -1,4 +1,4 @@
-"""A workspace with sessions that use the file tools: real files, real snapshots, and a ledger that lives in memory."""
+"""A workspace whose sessions use the file tools: real files, real snapshots, and file records in memory."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ AT = "2026-01-01T00:00:00.000Z"
 
 
 class MemoryRecords:
-    """The part of the ledger that files need."""
+    """Read hashes and snapshots in memory, instead of the store."""
 
     def __init__(self) -> None:
         self.reads: dict[tuple[str, str], str] = {}
@@ -59,69 +59,69 @@ class MemoryRecords:
         return tuple(row for row in rows if row.session_id == session_id and path in (None, row.path))
 
 
-class Filebox:
-    """One workspace. Sessions of it share the ledger and the kept contents."""
+class FileWorkspace:
+    """One workspace. Its sessions share the records and the snapshots."""
 
     def __init__(self, directory: Path, *, ledger: Records | None = None) -> None:
         directory = directory.resolve()
-        self.workspace = directory / "workspace"
-        self.workspace.mkdir(parents=True)
-        self.kept = directory / "data" / "snapshots"
+        self.directory = directory / "workspace"
+        self.directory.mkdir(parents=True)
+        self.snapshots = directory / "data" / "snapshots"
         self.records = MemoryRecords()
         self.ledger = ledger or self.records
-        self.blobs = Blobs(self.kept)
+        self.blobs = Blobs(self.snapshots)
         self._numbers = count(1)
 
-    def session(self, session_id: str = "ses_1", *, run_id: str = "run_1", **context: Any) -> "Session":
-        return Session(self, session_id, run_id, context)
+    def session(self, session_id: str = "ses_1", *, run_id: str = "run_1", **context: Any) -> "FileSession":
+        return FileSession(self, session_id, run_id, context)
 
     def put(self, name: str, content: str | bytes) -> Path:
-        """A person writes a file."""
-        path = self.workspace / name
+        """Write a file as the user would."""
+        path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
     def text(self, name: str) -> str:
-        return (self.workspace / name).read_bytes().decode()
+        return (self.directory / name).read_bytes().decode()
 
     def tree(self) -> dict[str, bytes]:
-        """All files with their contents."""
-        files = (path for path in self.workspace.rglob("*") if path.is_file())
-        return {str(path.relative_to(self.workspace)): path.read_bytes() for path in files}
+        """Return the contents of all files by name."""
+        files = (path for path in self.directory.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.directory)): path.read_bytes() for path in files}
 
     def new_id(self, prefix: str) -> str:
         return f"{prefix}_{next(self._numbers)}"
 
-    def undoing(self) -> Undo:
+    def undo_service(self) -> Undo:
         return Undo(self.ledger, self.blobs, now=lambda: AT)
 
 
-class Session:
-    """What an agent does in one run, by its tools."""
+class FileSession:
+    """Calls tools as one run of an agent."""
 
-    def __init__(self, box: Filebox, session_id: str, run_id: str, context: dict[str, Any]) -> None:
-        self.box = box
+    def __init__(self, workspace: FileWorkspace, session_id: str, run_id: str, context: dict[str, Any]) -> None:
+        self.workspace = workspace
         self.session_id = session_id
         self.run_id = run_id
         self._context = context
 
     def context(self) -> ToolContext:
-        """One per call, as the turn makes them."""
-        box = self.box
-        call_id = box.new_id("call")
+        """Return a new context, as the turn makes one for each call."""
+        workspace = self.workspace
+        call_id = workspace.new_id("call")
         files = SessionFiles(
-            box.ledger,
-            box.blobs,
+            workspace.ledger,
+            workspace.blobs,
             session_id=self.session_id,
             run_id=self.run_id,
             call_id=call_id,
-            new_id=box.new_id,
+            new_id=workspace.new_id,
             now=lambda: AT,
         )
         nothing = cast(Any, None)
         given: dict[str, Any] = {
-            "workspace": box.workspace,
+            "workspace": workspace.directory,
             "environment": dict(os.environ),
             "can_see_images": False,
             "redact": str,
@@ -134,10 +134,10 @@ class Session:
             call_id=call_id,
             workspace_id="wsp_1",
             settings=Settings(),
-            outputs=box.workspace.parent / "outputs",
+            outputs=workspace.directory.parent / "outputs",
             interactive=True,
             emit=lambda text: None,
-            new_id=box.new_id,
+            new_id=workspace.new_id,
             now=lambda: AT,
             jobs=nothing,
             asker=nothing,
@@ -148,7 +148,7 @@ class Session:
     async def call(
         self, tool: Tool[Any], *, between: Callable[[], object] = lambda: None, **arguments: Any
     ) -> ToolOutput:
-        """Plan, approval (where something may happen in between), run."""
+        """Plan, call `between` where the approval would be, and run."""
         given = msgspec.convert(arguments, tool.arguments)
         context = self.context()
         plan = await tool.plan(given, context)
@@ -168,7 +168,7 @@ class Session:
         return (await self.call(WriteTool(), path=path, content=content, **arguments)).text
 
     async def undo(self, *runs: str) -> Report:
-        return await self.box.undoing().undo(self.session_id, run_id="run_undo", runs=runs or None)
+        return await self.workspace.undo_service().undo(self.session_id, run_id="run_undo", runs=runs or None)
 
     async def redo(self, *runs: str) -> Report:
-        return await self.box.undoing().redo(self.session_id, run_id="run_redo", runs=runs or None)
+        return await self.workspace.undo_service().redo(self.session_id, run_id="run_redo", runs=runs or None)

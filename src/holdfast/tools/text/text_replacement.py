@@ -1,8 +1,8 @@
-"""Replacing a text in a file's text. Pure.
+"""Replacing text in a file. Pure.
 
-First the exact text, where the kind of line ending does not count. If it is absent, whole lines that differ only in the
-white space at their ends, re-indented as the file is. Else a refusal that shows the nearest place. Nothing outside the
-matched region changes, and lines inside it that the new text repeats stay as they are.
+The exact text is tried first; CRLF and LF count as equal. If it is not found, whole lines that differ only in leading
+and trailing white space match, and the new lines are re-indented to fit the file. Otherwise an error shows the most
+similar place. Nothing outside the match changes, and lines that the new text repeats keep their bytes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from itertools import islice
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.tools.text import text_lines as rows
-from holdfast.tools.text.nearest_match import describe_nearest
+from holdfast.tools.text.line_match import KeepLine, PutLine, describe_nearest, find_lines, rewrite_lines
+from holdfast.tools.text.text_file import TextLine, join_lines, split_lines, usual_line_end
 
 _MAX_MATCHES = 100_000
 _MAX_MATCHES_SHOWN = 8
@@ -25,45 +25,45 @@ _MAX_MATCHES_SHOWN = 8
 class ReplacedText(msgspec.Struct, frozen=True):
     text: str
     at: tuple[int, ...]
-    """The line numbers at which something was replaced, in the old text."""
+    """Line numbers of the replacements, in the old text."""
     note: str = ""
-    """What the one who asked should know; empty when the text was found exactly."""
+    """Tells the model how the match differed; empty for an exact match."""
 
 
 def replace_text(text: str, *, old: str, new: str, replace_all: bool = False) -> ReplacedText:
-    """`ToolError` says why it cannot be done, and leaves nothing done."""
+    """Replace `old` by `new`. Raises `ToolError` if `old` is missing or ambiguous."""
     old, new = _unix_endings(old), _unix_endings(new)
     if not old:
         raise ToolError("old_text is empty; give the text to replace")
     if old == new:
-        raise ToolError("old_text and new_text are the same; there is nothing to replace")
-    page = _UnixText(text)
-    places = page.find(old)
+        raise ToolError("old_text and new_text are equal; there is nothing to replace")
+    unix = _UnixText(text)
+    places = unix.find(old)
     if places:
-        return _replace_exact(page, places, old=old, new=new, replace_all=replace_all)
+        return _replace_exact(unix, places, old=old, new=new, replace_all=replace_all)
     return _replace_lines(text, old=old, new=new, replace_all=replace_all)
 
 
 class _UnixText:
-    """A text with its line endings as Unix would have them, and the way back to the original positions."""
+    """A text with LF line endings, and the mapping from its positions to those of the original."""
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.text = _unix_endings(raw)
         self._pairs = list(_positions(raw, "\r\n"))
-        """Where CRLF stands in the original."""
+        """Positions of CRLF in the original."""
         self._ends = [at - index for index, at in enumerate(self._pairs)]
-        """Where each of them stands in the Unix text."""
+        """Positions of the same line ends in the Unix text."""
 
     def original(self, position: int) -> int:
-        """Never inside a CRLF."""
+        """Map a position to the original text, never into the middle of a CRLF."""
         return position + bisect_left(self._ends, position)
 
     def find(self, wanted: str) -> list[int]:
-        """All places, overlapping ones too: they are as ambiguous as others."""
+        """Return the positions of all matches, also overlapping ones, because they are ambiguous too."""
         places = list(islice(_positions(self.text, wanted), _MAX_MATCHES))
         if len(places) == _MAX_MATCHES:
-            raise ToolError(f"old_text is there {_MAX_MATCHES:,} times or more; use bash for a replacement that wide")
+            raise ToolError(f"old_text occurs {_MAX_MATCHES:,} times or more; use bash for a replacement of this size")
         return places
 
     def line_numbers(self, positions: Sequence[int]) -> tuple[int, ...]:
@@ -76,50 +76,50 @@ class _UnixText:
         return tuple(numbers)
 
 
-def _replace_exact(page: _UnixText, places: list[int], *, old: str, new: str, replace_all: bool) -> ReplacedText:
+def _replace_exact(unix: _UnixText, places: list[int], *, old: str, new: str, replace_all: bool) -> ReplacedText:
     if replace_all:
         places = _without_overlap(places, len(old))
     elif len(places) > 1:
-        raise _ambiguous(page.line_numbers(places))
-    usual = rows.usual_line_end(rows.split_lines(page.raw)) if "\n" in new else ""
+        raise _ambiguous(unix.line_numbers(places))
+    usual = usual_line_end(split_lines(unix.raw)) if "\n" in new else ""
     parts = []
     done = 0
     for at in places:
-        start, stop = page.original(at), page.original(at + len(old))
-        parts += [page.raw[done:start], _in_style(page.raw[start:stop], usual, old=old, new=new)]
+        start, stop = unix.original(at), unix.original(at + len(old))
+        parts += [unix.raw[done:start], _with_line_ends(unix.raw[start:stop], usual, old=old, new=new)]
         done = stop
-    return ReplacedText("".join([*parts, page.raw[done:]]), page.line_numbers(places))
+    return ReplacedText("".join([*parts, unix.raw[done:]]), unix.line_numbers(places))
 
 
-def _in_style(region: str, usual: str, *, old: str, new: str) -> str:
-    """The new text with line endings like the region's; in a mixed region, what does not change keeps its own."""
-    inside = rows.split_lines(region)
-    end = rows.usual_line_end(inside, default=usual)
+def _with_line_ends(region: str, usual: str, *, old: str, new: str) -> str:
+    """Give the new text the region's line endings. In a region with mixed endings, unchanged text keeps its own."""
+    inside = split_lines(region)
+    end = usual_line_end(inside, default=usual)
     if len({line.end for line in inside if line.end}) < 2:
         return new.replace("\n", end)
     before = _common_prefix(old, new)
     after = _common_prefix(old[before:][::-1], new[before:][::-1])
-    page = _UnixText(region)
-    first, last = page.original(before), page.original(len(old) - after)
+    unix = _UnixText(region)
+    first, last = unix.original(before), unix.original(len(old) - after)
     return region[:first] + new[before : len(new) - after].replace("\n", end) + region[last:]
 
 
 def _replace_lines(text: str, *, old: str, new: str, replace_all: bool) -> ReplacedText:
-    lines = rows.split_lines(text)
+    lines = split_lines(text)
     wanted = _as_lines(old)
     given = _as_lines(new) if old.endswith("\n") else new.split("\n")
-    matches = rows.find_lines(lines, wanted)
+    matches = find_lines(lines, wanted)
     if replace_all:
         starts = set(_without_overlap([match.start for match in matches], len(wanted)))
         matches = [match for match in matches if match.start in starts]
     elif len(matches) > 1:
         raise _ambiguous([match.start + 1 for match in matches])
-    end = rows.usual_line_end(lines)
+    end = usual_line_end(lines)
     script = list(_script(wanted, given))
-    done: list[rows.TextLine] = []
+    done: list[TextLine] = []
     position = 0
     for match in matches:
-        rewritten = rows.rewrite_lines(lines, match, script, end=end)
+        rewritten = rewrite_lines(lines, match, script, end=end)
         if rewritten is None:
             matches = []
             break
@@ -131,23 +131,21 @@ def _replace_lines(text: str, *, old: str, new: str, replace_all: bool) -> Repla
         )
     at = tuple(match.start + 1 for match in matches)
     spans = ", ".join(f"{match.start + 1}–{match.stop}" for match in matches[:_MAX_MATCHES_SHOWN])
-    note = (
-        f"the exact text was not there; lines {spans} differ from it only in white space, and were replaced re-indented"
-    )
-    return ReplacedText(rows.join_lines([*done, *lines[position:]]), at, note)
+    note = f"old_text was not found exactly; lines {spans} match except for white space and were replaced, re-indented"
+    return ReplacedText(join_lines([*done, *lines[position:]]), at, note)
 
 
-def _script(old: Sequence[str], new: Sequence[str]) -> Iterator[rows.KeepLine | rows.PutLine]:
-    """Lines that the new text repeats stay as the file has them; the others are written."""
+def _script(old: Sequence[str], new: Sequence[str]) -> Iterator[KeepLine | PutLine]:
+    """Keep the lines that the new text repeats; put the others."""
     for tag, one, two, three, four in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
-            yield from (rows.KeepLine(offset) for offset in range(one, two))
+            yield from (KeepLine(offset) for offset in range(one, two))
         else:
-            yield from (rows.PutLine(line) for line in new[three:four])
+            yield from (PutLine(line) for line in new[three:four])
 
 
 def _as_lines(text: str) -> list[str]:
-    return [line.text for line in rows.split_lines(text)]
+    return [line.text for line in split_lines(text)]
 
 
 def _unix_endings(text: str) -> str:
@@ -162,7 +160,7 @@ def _positions(text: str, wanted: str) -> Iterator[int]:
 
 
 def _without_overlap(places: Sequence[int], length: int) -> list[int]:
-    """From the left, those that do not overlap the one before."""
+    """Choose matches from the left that do not overlap."""
     chosen: list[int] = []
     for at in places:
         if not chosen or at >= chosen[-1] + length:
@@ -180,7 +178,7 @@ def _common_prefix(one: str, other: str) -> int:
 def _ambiguous(numbers: Sequence[int]) -> ToolError:
     shown = ", ".join(map(str, numbers[:_MAX_MATCHES_SHOWN])) + (", …" if len(numbers) > _MAX_MATCHES_SHOWN else "")
     return ToolError(
-        f"old_text is there {len(numbers)} times (lines {shown}); add lines around it until it is unique, "
+        f"old_text occurs {len(numbers)} times (lines {shown}); add surrounding lines to make it unique, "
         "or set replace_all",
         code="ambiguous",
     )

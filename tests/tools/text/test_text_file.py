@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ToolError
-from holdfast.tools.text.text_encoding import TextFile, decode_text, encode_text
+from holdfast.tools.text.text_file import TextFile, decode_text, encode_text
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_binary_content_is_no_text(data: bytes) -> None:
         (TextFile("a\nb\n"), ""),
         (TextFile("a\r\nb\r\n"), "CRLF line endings"),
         (TextFile("a\r\nb\nc\n"), ""),
-        (TextFile("é", "latin-1"), "Latin-1, a guess: it is no valid UTF-8"),
+        (TextFile("é", "latin-1"), "Latin-1, a guess: the bytes are not valid UTF-8"),
         (TextFile("a\r\n", "utf-8-sig"), "UTF-8 with BOM; CRLF line endings"),
     ],
 )
@@ -56,7 +56,7 @@ def test_what_is_unusual_is_told(file: TextFile, note: str) -> None:
 
 
 def test_a_character_without_a_place_in_the_encoding_is_refused_by_name() -> None:
-    with pytest.raises(ToolError, match=r"Latin-1, which cannot hold '€' \(U\+20AC\)"):
+    with pytest.raises(ToolError, match=r"Latin-1, which cannot encode '€' \(U\+20AC\)"):
         encode_text("5 €", "latin-1")
 
 
