@@ -59,7 +59,7 @@ class Turns:
 class Bench:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
-        self.engine = Engine(store, Hub(store), Turns())
+        self.engine = Engine(store, Hub(store, heartbeat_seconds=10.0), Turns())
         self._numbers = itertools.count(1)
 
     async def session(self, *, messages: int = 0) -> str:

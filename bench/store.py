@@ -237,7 +237,7 @@ async def main(rounds: int) -> None:
         await store.commit(new_workspace())
         for n in range(SESSIONS):
             await store.commit(new_session(f"ses_{n}"))
-        hub = Hub(store)
+        hub = Hub(store, heartbeat_seconds=10.0)
         print(f"durable commits ({rounds} rounds)")
         await bench_accepts(store, directory, rounds=rounds)
         await bench_fan_out(store, hub, rounds=rounds)

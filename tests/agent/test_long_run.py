@@ -139,7 +139,7 @@ async def test_the_four_hundredth_step_costs_what_the_twentieth_costs(tmp_path: 
     store: Any = Counting(await open_store(tmp_path / "holdfast.db"), stage)
     async with turning(tmp_path, model, store=store) as house:
         house.hub.close()
-        house.hub = Hub(store, recent_events=RecentEvents(store.last_number, most_events=64))  # full from early on
+        house.hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=64))
         house.engine = Engine(store, house.hub, house.turns, bounds=PATIENT)
         await house.engine.open_workspace(WORKSPACE)
         house.turns.bounds = TurnLimits(max_steps=STEPS + 1)

@@ -22,6 +22,6 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 async def hub(store: SqliteStore) -> AsyncIterator[Hub]:
-    hub = Hub(store, clock=lambda: 1767225600.0)
+    hub = Hub(store, heartbeat_seconds=10.0, clock=lambda: 1767225600.0)
     yield hub
     hub.close()

@@ -65,7 +65,7 @@ class Reader:
                 self.take(item)
             return
         for _ in range(most):
-            item = self.subscription._next()
+            item = self.subscription._next_item()
             if item is None:
                 return
             self.take(item)

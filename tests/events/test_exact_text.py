@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.events import Hub
-from holdfast.events.live_text import PartText
+from holdfast.events.live_state import PartText
 from holdfast.events.recent_events import RecentEvents
 from holdfast.schema.events import MessageFinished, MessageUpdated
 from holdfast.schema.messages import Finish, Part, Text
@@ -54,7 +54,9 @@ class World:
         self.new_message()
 
     def new_hub(self) -> None:
-        self.hub = Hub(self.store, recent_events=RecentEvents(self.store.last_number, most_events=self.ring))
+        self.hub = Hub(
+            self.store, heartbeat_seconds=10.0, recent_events=RecentEvents(self.store.last_number, max_events=self.ring)
+        )
 
     def new_message(self) -> None:
         self.counter += 1
@@ -199,4 +201,4 @@ def test_a_growing_text_is_cut_exactly_anywhere(pieces: list[str], data: st.Data
     whole = "".join(pieces)
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, len(whole)))
-    assert (text.cut(start, end), str(text), text.length) == (whole[start:end], whole, len(whole))
+    assert (text.slice(start, end), str(text), text.length) == (whole[start:end], whole, len(whole))

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from holdfast.events import Hub
-from holdfast.events.live_text import PIECE
+from holdfast.events.live_state import MAX_DELTA_LENGTH
 from holdfast.events.recent_events import RecentEvents
 from holdfast.schema.events import ClientAttached, ConfigChanged, MessageFinished, MessageUpdated, SessionDeleted
 from holdfast.schema.messages import Finish, Text, ToolResult
@@ -65,7 +65,7 @@ async def test_a_cursor_replays_what_was_missed_and_goes_on_live(store: SqliteSt
 async def test_a_cursor_from_before_a_restart_goes_on(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("restart") / "db"
     store = await open_store(path)
-    hub = Hub(store)
+    hub = Hub(store, heartbeat_seconds=10.0)
     await store.commit(new_workspace())
     await store.commit(new_session())
     cursor = hub.cursor
@@ -73,7 +73,7 @@ async def test_a_cursor_from_before_a_restart_goes_on(tmp_path_factory: pytest.T
     hub.close()
     await store.close()
     store = await open_store(path)
-    hub = Hub(store)
+    hub = Hub(store, heartbeat_seconds=10.0)
     await store.commit(says("msg_2", "x"))
     assert seen(await pending(hub.subscribe(after=cursor))) == ["hello", "message.updated 2", "message.updated 3"]
     hub.close()
@@ -107,7 +107,7 @@ async def test_a_pruned_cursor_is_reset(store: SqliteStore, hub: Hub) -> None:
 
 @pytest.mark.promise("E2", "E8")
 async def test_pruning_under_a_reader_that_is_behind_resets_it_and_it_goes_on(store: SqliteStore) -> None:
-    hub = Hub(store, recent_events=RecentEvents(store.last_number, most_events=2))
+    hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=2))
     stream = hub.subscribe()
     for n in range(9):
         await store.commit(says(f"msg_{n}", "x"))
@@ -135,15 +135,15 @@ async def test_pruning_does_not_touch_readers_that_are_not_behind(store: SqliteS
 
 @pytest.mark.promise("E4")
 async def test_a_reader_behind_the_ring_reads_the_log_in_bounded_pages(store: SqliteStore) -> None:
-    hub = Hub(store, recent_events=RecentEvents(store.last_number, most_events=4))
+    hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=4))
     reader = Reader(hub)
     for n in range(200):
         await store.commit(says(f"msg_{n}", "x" * 5000))
-        assert hub.recent_events.size[0] <= 4
+        assert len(hub.recent_events._events) <= 4
     held = []
     while len(reader.numbers) < 200:
         reader.take(await anext(reader.subscription))
-        held.append(sum(len(item.body) for _, item in reader.subscription._page if item))
+        held.append(sum(len(item.body) for _, item in reader.subscription._log_page if item))
     assert max(held) > 0
     assert reader.numbers == list(range(2, 202))
     assert max(held) < 300_000
@@ -154,8 +154,8 @@ async def test_a_reader_behind_the_ring_reads_the_log_in_bounded_pages(store: Sq
 async def test_a_filtered_reader_far_behind_passes_what_is_not_its_own(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, scope: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(event_log, "SPAN", 7)
-    hub = Hub(store, recent_events=RecentEvents(store.last_number, most_events=2))
+    monkeypatch.setattr(event_log, "MAX_SPAN", 7)
+    hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=2))
     stream = hub.subscribe(**scope)
     await store.commit(new_workspace("wsp_2"))
     await store.commit(new_session("ses_2", workspace_id="wsp_2"))
@@ -198,9 +198,9 @@ async def test_filtered_streams_show_their_own_and_advance_over_the_rest(store: 
 
 
 @pytest.mark.promise("E2")
-@pytest.mark.parametrize("most_events", [1, 2048])
-async def test_a_sessions_stream_includes_descendants_old_and_new(store: SqliteStore, most_events: int) -> None:
-    hub = Hub(store, recent_events=RecentEvents(store.last_number, most_events=most_events))
+@pytest.mark.parametrize("max_events", [1, 2048])
+async def test_a_sessions_stream_includes_descendants_old_and_new(store: SqliteStore, max_events: int) -> None:
+    hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=max_events))
     await store.commit(new_session("ses_a", parent_id="ses_1"))  # 2
     await store.commit(new_session("ses_other"))  # 3
     stream = hub.subscribe(after=f"{store.log_id}.1", session_id="ses_1")
@@ -328,7 +328,7 @@ async def test_live_text_never_follows_the_event_that_tells_it_whole(store: Sqli
     await reader.read()
     assert reader.order[4:] == ["heartbeat", "message.finished"]
     assert reader.transcript.open_parts("msg_1") == ()
-    assert hub.live_state.find("msg_1") is None
+    assert hub.live_state.find_message("msg_1") is None
 
 
 @pytest.mark.promise("E5")
@@ -428,12 +428,12 @@ async def test_a_reader_that_reads_nothing_for_10_mb_costs_nothing_and_is_exact_
         if n % 1000 == 0:
             await steady.read()
             assert sum(part.length for part in steady.transcript._open["msg_1"].values()) == (n + 1) * 100
-            assert not stalled.subscription._page
-            assert not hub.live_state.find("msg_1")._seen.get(stalled.subscription)
-    pieces = hub.live_state.find("msg_1").parts[0].text._pieces
+            assert not stalled.subscription._log_page
+            assert not hub.live_state.find_message("msg_1")._positions.get(stalled.subscription)
+    pieces = hub.live_state.find_message("msg_1").parts[0].text._pieces
     assert len(pieces) < 1200
     first = await pending(stalled.subscription)
-    assert max(len(item.body) for item in first) < PIECE + 1000
+    assert max(len(item.body) for item in first) < MAX_DELTA_LENGTH + 1000
     for item in first:
         stalled.take(item)
     await steady.read()
@@ -464,7 +464,7 @@ async def test_a_reader_that_left_is_forgotten(store: SqliteStore, hub: Hub) -> 
         await pending(stream)
         assert hub.subscriber_count == 1
     assert hub.subscriber_count == 0
-    assert not hub.live_state.find("msg_1")._seen
+    assert not hub.live_state.find_message("msg_1")._positions
     assert [item async for item in stream] == []
 
 
@@ -486,8 +486,8 @@ async def test_what_is_ready_comes_at_once_within_bounds(store: SqliteStore, hub
     for n in range(5):
         await store.commit(says(f"msg_{n}", "x"))
     hub.add_delta("ses_1", "msg_9", 0, text="y")
-    assert len(await stream.read_batch(most=3)) == 3
-    assert len(await stream.read_batch(most_bytes=1)) == 1
+    assert len(await stream.read_batch(max_items=3)) == 3
+    assert len(await stream.read_batch(max_bytes=1)) == 1
     assert seen(await stream.read_batch()) == ["message.updated 5", "message.updated 6", "delta 0@0 y"]
     waiting = asyncio.ensure_future(stream.read_batch())
     await asyncio.sleep(0)
@@ -543,7 +543,7 @@ async def test_a_stream_that_is_never_idle_still_beats_and_a_stalled_one_beats_o
 def test_ledger_and_hub_work_on_either_loop(tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def play() -> list[str]:
         store = await open_store(tmp_path / "holdfast.db")
-        hub = Hub(store)
+        hub = Hub(store, heartbeat_seconds=10.0)
         with hub.subscribe() as stream:
             await store.commit(new_workspace())
             await store.commit(new_session())

@@ -67,7 +67,7 @@ async def test_events_are_kept_for_the_time_that_is_configured_and_readers_stay(
 async def test_stored_answers_are_kept_for_a_day(store: SqliteStore) -> None:
     calendar = Calendar(1767225600.0)
     await store.commit(Batch((PutResponse(StoredResponse("key", "hash", 200, b"", rfc3339(calendar.now))),)))
-    keeping = asyncio.create_task(prune_periodically(store, clock=calendar, sleep=calendar.sleep))
+    keeping = asyncio.create_task(prune_periodically(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
     await calendar.pass_days(0.9)
     assert await store.stored_response("key") is not None
     await calendar.pass_days(0.2)
@@ -97,7 +97,7 @@ async def test_a_ledger_that_cannot_be_written_is_pruned_later(
             return self._sql.execute(statement, *args)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(writer, "_sql", Failing(writer._sql))
-    keeping = asyncio.create_task(prune_periodically(store, clock=calendar, sleep=calendar.sleep))
+    keeping = asyncio.create_task(prune_periodically(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
     await calendar.asleep.wait()
     assert store.oldest_number == 1
     assert "could not be removed" in caplog.text

@@ -46,7 +46,7 @@ class Aftermath:
             before = await check_agreement(store)
             numbers_before = await self._check_numbers(store)
             journal = Journal(self.directory / "second")
-            engine = Engine(store, Hub(store), scripted(journal, hurry=True), bounds=PATIENT)
+            engine = Engine(store, Hub(store, heartbeat_seconds=10.0), scripted(journal, hurry=True), bounds=PATIENT)
             if await store.workspaces():
                 await self._second_life(engine, store)
             after = await check_agreement(store)

@@ -65,7 +65,7 @@ class World:
     async def open(self) -> None:
         self.store = await open_store(self.path)
         self.ledger = SteppedLedger(self.store, self.stepper)
-        self.engine = Engine(self.ledger, Hub(self.store), self.turns, bounds=PATIENT)  # type: ignore[arg-type]
+        self.engine = Engine(self.ledger, Hub(self.store, heartbeat_seconds=10.0), self.turns, bounds=PATIENT)  # type: ignore[arg-type]
         if not await self.store.workspaces():
             made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
             await self.store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))

@@ -89,7 +89,7 @@ async def test_a_failed_opening_lets_go_of_the_lock(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path, garbage: bytes) -> None:
     path = tmp_path / "holdfast.db"
     path.write_bytes(garbage)
-    with pytest.raises(StoreDamaged, match=r"is damaged: .* not touched"):
+    with pytest.raises(StoreDamaged, match=r"is damaged: .* not changed"):
         await open_store(path)
     assert contents(tmp_path) == {"holdfast.db": garbage}
 
@@ -101,7 +101,7 @@ async def test_a_database_that_was_cut_off_is_not_touched(tmp_path: Path) -> Non
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     before = contents(tmp_path)
-    with pytest.raises(StoreDamaged, match="cut off"):
+    with pytest.raises(StoreDamaged, match="truncated"):
         await open_store(path)
     assert contents(tmp_path) == before
 
@@ -167,7 +167,7 @@ async def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as sql:
         sql.execute("CREATE TABLE theirs (x)")
     before = contents(tmp_path)
-    with pytest.raises(StoreDamaged, match="not one of Holdfast"):
+    with pytest.raises(StoreDamaged, match="of another program"):
         await open_store(path)
     assert contents(tmp_path) == before
 

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import StoreConflict, StoreUnwritable
 from holdfast.store import Batch, SqliteStore, open_store
-from holdfast.store.sqlite import writer_thread
+from holdfast.store.sqlite import database_threads
 from tests.store.building import a_run, accept, end, new_session, new_workspace, says
 from tests.store.faults import Faults, disk_error, failing, small_disk
 
@@ -238,7 +238,7 @@ async def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path
 async def test_the_write_ahead_log_is_folded_back_when_the_writer_is_idle(
     open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(writer_thread, "TIDY_COMMITS", 10)
+    monkeypatch.setattr(database_threads, "MAINTENANCE_COMMITS", 10)
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     folding = threading.Event()
@@ -253,7 +253,7 @@ async def test_the_write_ahead_log_is_folded_back_when_the_writer_is_idle(
 async def test_a_checkpoint_that_fails_fails_no_commit(
     open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(writer_thread, "TIDY_COMMITS", 1)
+    monkeypatch.setattr(database_threads, "MAINTENANCE_COMMITS", 1)
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     tried = threading.Event()
@@ -268,7 +268,7 @@ async def test_a_checkpoint_that_fails_fails_no_commit(
     await store.commit(says("msg_1", "x"))
     assert await asyncio.to_thread(tried.wait, 30)
     await store.commit(says("msg_2", "x"))
-    assert "could not be tidied" in caplog.text
+    assert "database maintenance failed" in caplog.text
     assert await message_ids(store) == ["msg_1", "msg_2"]
 
 

@@ -195,7 +195,7 @@ async def life(plan: Plan) -> None:
     store.listen(lambda events: journal.write(numbers=[[event.number, event.kind] for event in events]))
     made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
     await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
-    engine = Engine(store, Hub(store), scripted(journal), bounds=EngineLimits())
+    engine = Engine(store, Hub(store, heartbeat_seconds=10.0), scripted(journal), bounds=EngineLimits())
     await engine.open_workspace(WORKSPACE)
 
     def told() -> None:

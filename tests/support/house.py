@@ -64,7 +64,7 @@ class House:
     def __init__(self, path: Path, store: Store, *, turns: ScriptedTurns, bounds: EngineLimits) -> None:
         self.path = path
         self.store = store
-        self.hub = Hub(store)
+        self.hub = Hub(store, heartbeat_seconds=10.0)
         self.turns = turns
         self.gates = turns.gates
         self.engine = Engine(store, self.hub, turns, bounds=bounds)

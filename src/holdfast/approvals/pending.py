@@ -33,9 +33,8 @@ from holdfast.schema.events import (
     ApprovalResolved,
     QuestionAsked,
     QuestionResolved,
-    read_event,
 )
-from holdfast.store import Batch, LoggedEvent, Store
+from holdfast.store import Batch, CommittedEvent, Store
 from holdfast.store.writes import AddGrant, OpenApproval, OpenQuestion, ResolveApproval, ResolveQuestion
 from holdfast.tasks import finish_before_cancel
 
@@ -45,7 +44,6 @@ SaveRules: TypeAlias = Callable[[tuple[str, ...]], Awaitable[None]]
 _Asked = TypeVar("_Asked", bound=Approval | Question)
 _LOOK_AGAIN: Final = 5.0
 """Seconds between looks at the clock: timers stand still while a machine sleeps, deadlines do not."""
-_RESOLVED: Final = frozenset({"approval.resolved", "question.resolved"})
 
 
 class Approvals:
@@ -188,16 +186,14 @@ class Approvals:
             found = await self._store.question(asked.id)
         return cast(_Asked, found)
 
-    def _told(self, logged: tuple[LoggedEvent, ...]) -> None:
+    def _told(self, logged: tuple[CommittedEvent, ...]) -> None:
         """Wakes who waits for a record that was closed, by whomever."""
         for entry in logged:
-            if entry.kind not in _RESOLVED or not self._waiters:
-                continue
-            event = read_event(entry.body)
-            if isinstance(event, ApprovalResolved):
-                self._wake(event.approval)
-            elif isinstance(event, QuestionResolved):
-                self._wake(event.question)
+            match entry.event:
+                case ApprovalResolved(approval=approval):
+                    self._wake(approval)
+                case QuestionResolved(question=question):
+                    self._wake(question)
 
     def _wake(self, closed: Approval | Question) -> None:
         waiter = self._waiters.get(closed.id)

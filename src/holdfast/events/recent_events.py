@@ -1,4 +1,4 @@
-"""The last durable events, kept once for all subscribers."""
+"""The latest durable events, held once for all subscribers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 from holdfast.events.stream_item import StreamItem
 
-MOST_EVENTS = 2048
-MOST_BYTES = 8 << 20
+_MAX_EVENTS = 2048
+_MAX_BYTES = 8 << 20
 
 
-class Entry(msgspec.Struct, frozen=True):
+class RecentEvent(msgspec.Struct, frozen=True):
     number: int
     workspace_id: str | None
     session_id: str | None
@@ -20,44 +20,39 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class RecentEvents:
-    """Bounded by number and size. An entry's index only grows, so that a reader's place stays its place."""
+    """A buffer limited by count and size. The index of an event never changes, so a reader can keep it."""
 
-    def __init__(self, last: int, *, most_events: int = MOST_EVENTS, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, last: int, *, max_events: int = _MAX_EVENTS, max_bytes: int = _MAX_BYTES) -> None:
         self.last = last
         """The number of the last durable event."""
         self.floor = last
-        """Every event above it is here."""
-        self._entries: deque[Entry] = deque()
-        self._first = 0
+        """All events with a higher number are in the buffer."""
+        self._events: deque[RecentEvent] = deque()
+        self._first_index = 0
         self._bytes = 0
-        self._most_events = most_events
-        self._most_bytes = most_bytes
+        self._max_events = max_events
+        self._max_bytes = max_bytes
 
-    def append(self, entry: Entry) -> None:
-        self._entries.append(entry)
-        self._bytes += len(entry.item.body)
-        self.last = entry.number
-        while len(self._entries) > self._most_events or self._bytes > self._most_bytes:
-            gone = self._entries.popleft()
-            self._bytes -= len(gone.item.body)
-            self._first += 1
-            self.floor = gone.number
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Events and bytes held."""
-        return len(self._entries), self._bytes
+    def append(self, event: RecentEvent) -> None:
+        self._events.append(event)
+        self._bytes += len(event.item.body)
+        self.last = event.number
+        while len(self._events) > self._max_events or self._bytes > self._max_bytes:
+            dropped = self._events.popleft()
+            self._bytes -= len(dropped.item.body)
+            self._first_index += 1
+            self.floor = dropped.number
 
     def index_after(self, number: int) -> int:
-        """The index of the first entry above the number, which must not lie below the floor."""
-        index = self._first + len(self._entries)
-        for entry in reversed(self._entries):
-            if entry.number <= number:
+        """Return the index of the first event above `number`, which must not be below `floor`."""
+        index = self._first_index + len(self._events)
+        for event in reversed(self._events):
+            if event.number <= number:
                 break
             index -= 1
         return index
 
-    def at(self, index: int) -> Entry | None:
-        """``None`` past the end. The index must not have been let go of (see `floor`)."""
-        place = index - self._first
-        return self._entries[place] if place < len(self._entries) else None
+    def at(self, index: int) -> RecentEvent | None:
+        """Return the event, or None past the end. The event must still be in the buffer (see `floor`)."""
+        offset = index - self._first_index
+        return self._events[offset] if offset < len(self._events) else None

@@ -1,4 +1,4 @@
-"""Old events are let go of, by age only, while readers stay attached (`E8`)."""
+"""Removal of old events and stored responses (`E8`). Subscribers stay attached."""
 
 from __future__ import annotations
 
@@ -12,27 +12,22 @@ from holdfast.store import Store
 
 _logger = logging.getLogger(__name__)
 
-KEEP_SECONDS = 7 * 24 * 3600.0
-EVERY_SECONDS = 3600.0
-ANSWERS_SECONDS = 24 * 3600.0
+_INTERVAL_SECONDS = 3600.0
+_RESPONSE_SECONDS = 24 * 3600.0
+"""How long a response is kept for a repeated ``Idempotency-Key``."""
 
 
 async def prune_periodically(
-    store: Store,
-    *,
-    keep_seconds: float = KEEP_SECONDS,
-    every_seconds: float = EVERY_SECONDS,
-    clock: Clock = time.time,
-    sleep: Sleep = asyncio.sleep,
+    store: Store, *, keep_seconds: float, clock: Clock = time.time, sleep: Sleep = asyncio.sleep
 ) -> None:
-    """Prunes now and then, for ever; its owner cancels it. A ledger that cannot be written is tried again later."""
+    """Remove events older than `keep_seconds` every hour, until cancelled. If the store is unwritable, retry later."""
     while True:
         try:
             removed = await store.prune_events(before=rfc3339(clock() - keep_seconds))
-            await store.prune_responses(before=rfc3339(clock() - ANSWERS_SECONDS))
+            await store.prune_responses(before=rfc3339(clock() - _RESPONSE_SECONDS))
         except StoreUnwritable as error:
             _logger.warning("old events could not be removed: %s", error)
         else:
             if removed:
                 _logger.info("removed %d events older than %.1f days", removed, keep_seconds / 86400)
-        await sleep(every_seconds)
+        await sleep(_INTERVAL_SECONDS)

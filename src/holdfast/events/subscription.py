@@ -1,8 +1,8 @@
-"""One stream: a place in the log, a place on the board, and a wake-up.
+"""A subscription: a position in the log, a position in the live state, and a wake-up.
 
-It is pulled. Whoever does not pull costs nothing but these few numbers. Each pull gives, in this order: a heartbeat
-that is due, the next durable event, then live text as it stands. Since durable events go first, live text never
-follows the event that tells it whole (`E5`).
+The reader pulls items. A reader that does not pull costs only these few numbers. Each pull returns, in this order: a
+heartbeat that is due, the next durable event, live text. Because durable events come first, live text never follows the
+event that contains it (`E5`).
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from collections.abc import AsyncIterator, Collection
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
 
-from holdfast.events.cursor import read_cursor
 from holdfast.events.live_state import LiveState
-from holdfast.events.recent_events import Entry, RecentEvents
-from holdfast.events.stream_item import StreamItem
+from holdfast.events.recent_events import RecentEvent, RecentEvents
+from holdfast.events.stream_item import StreamItem, parse_cursor
 from holdfast.schema.base import encode
 from holdfast.schema.events import Hello, Reset
 from holdfast.store import Store
 
 ResetReason: TypeAlias = Literal["foreign", "future", "pruned"]
 
-LOG_EVENTS = 64
-LOG_BYTES = 256 * 1024
-"""How much of the log a subscription that is behind holds at a time."""
+_LOG_EVENTS = 64
+_LOG_BYTES = 256 * 1024
+"""Maximum events and bytes of the log that a subscription holds while it is behind."""
 
 
-class Source(Protocol):
-    """What a subscription needs of its hub."""
+class StreamSource(Protocol):
+    """What a subscription uses of the hub."""
 
     store: Store
     recent_events: RecentEvents
@@ -43,12 +42,12 @@ class Source(Protocol):
 
     def workspace_of(self, session_id: str) -> str | None: ...
 
-    def fell_asleep(self, subscription: Subscription) -> None: ...
+    def add_sleeping(self, subscription: Subscription) -> None: ...
 
-    def left(self, subscription: Subscription) -> None: ...
+    def remove(self, subscription: Subscription) -> None: ...
 
 
-class Scope:
+class StreamScope:
     """What a stream shows: everything, a workspace, or a session with its descendants."""
 
     __slots__ = ("session_id", "sessions", "workspace_id")
@@ -58,20 +57,20 @@ class Scope:
         self.session_id = session_id
         self.sessions = None if session_id is None else {session_id}
 
-    def wants(self, workspace_id: str | None, session_id: str | None) -> bool:
+    def contains(self, workspace_id: str | None, session_id: str | None) -> bool:
         if self.sessions is not None:
             return session_id in self.sessions
         return self.workspace_id is None or workspace_id is None or workspace_id == self.workspace_id
 
     def include(self, session_ids: Collection[str]) -> bool:
-        """Whether all of them were known."""
+        """Add sessions. Return whether all of them were included already."""
         known = self.sessions is None or self.sessions.issuperset(session_ids)
         if self.sessions is not None:
             self.sessions.update(session_ids)
         return known
 
-    def adopt(self, session_id: str, *, parent_id: str) -> None:
-        """A child session was made."""
+    def add_descendant(self, session_id: str, *, parent_id: str) -> None:
+        """Include a new session if its parent is included."""
         if self.sessions is not None and parent_id in self.sessions:
             self.sessions.add(session_id)
 
@@ -79,28 +78,28 @@ class Scope:
 class Subscription:
     """An asynchronous iterator of `StreamItem` for one reader. `Hub.subscribe` creates it; the reader closes it."""
 
-    def __init__(self, source: Source, *, after: str | None, scope: Scope) -> None:
+    def __init__(self, source: StreamSource, *, after: str | None, scope: StreamScope) -> None:
         self.scope = scope
         self._source = source
         self._passed = source.recent_events.last
-        """Every durable event up to here was given or is outside the scope."""
+        """Every durable event up to this number was yielded or is outside the scope."""
         self._index: int | None = None
-        """The place in the ring, once it is known."""
-        self._page: deque[tuple[int, StreamItem | None]] = deque()
-        """Of the log, while it is behind the ring."""
-        self._synced = source.live_state.tick
-        """Messages that were open at this count are new to it: it gets them as snapshots."""
-        self._message_tick = 0
-        self._notice_tick = source.live_state.tick
+        """The position in the recent events, once it is known."""
+        self._log_page: deque[tuple[int, StreamItem | None]] = deque()
+        """Events read from the log while it is behind the recent events."""
+        self._synced_at = source.live_state.revision
+        """Messages that were open at this revision are new to the reader: it gets snapshots of them."""
+        self._message_revision = 0
+        self._notice_revision = source.live_state.revision
         self._scope_known = scope.session_id is None
-        self._beat_due = False
+        self._heartbeat_due = False
         self._closed = False
         self._waiter: asyncio.Future[None] | None = None
-        self._first = self._begin(after)
+        self._first_items = self._start(after)
 
     @property
     def cursor(self) -> str:
-        """Where this stream is: whoever comes back with it misses nothing and gets nothing twice."""
+        """The position of this stream. A reader that reconnects with it misses nothing and gets nothing twice."""
         return self._source.cursor_at(self._passed)
 
     def __aiter__(self) -> AsyncIterator[StreamItem]:
@@ -108,40 +107,40 @@ class Subscription:
 
     async def __anext__(self) -> StreamItem:
         while not self._closed:
-            item = self._next()
+            item = self._next_item()
             if item is not None:
                 return item
-            await self._more()
+            await self._wait_for_more()
         raise StopAsyncIteration
 
-    async def read_batch(self, *, most: int = 64, most_bytes: int = 1 << 18) -> list[StreamItem]:
-        """At least one item and what else is there already, to be written at once; nothing when it is closed."""
+    async def read_batch(self, *, max_items: int = 64, max_bytes: int = 1 << 18) -> list[StreamItem]:
+        """Wait for one item and return it with all that are available. Empty if the subscription is closed."""
         items: list[StreamItem] = []
         size = 0
-        while not self._closed and len(items) < most and size < most_bytes:
-            item = self._next()
+        while not self._closed and len(items) < max_items and size < max_bytes:
+            item = self._next_item()
             if item is not None:
                 items.append(item)
                 size += len(item.body)
             elif items:
                 break
             else:
-                await self._more()
+                await self._wait_for_more()
         return items
 
-    def beat(self) -> None:
-        """A heartbeat is due."""
-        self._beat_due = True
+    def request_heartbeat(self) -> None:
+        """Yield a heartbeat next."""
+        self._heartbeat_due = True
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def close(self) -> None:
-        """Ends the iteration, also of a reader that waits."""
+        """End the iteration, also for a reader that is waiting."""
         self._closed = True
         self._source.live_state.forget(self)
-        self._source.left(self)
+        self._source.remove(self)
         self.wake()
 
     def __enter__(self) -> Self:
@@ -152,11 +151,11 @@ class Subscription:
     ) -> None:
         self.close()
 
-    def _begin(self, after: str | None) -> deque[StreamItem]:
-        """Hello, and a reset where the cursor cannot be continued."""
+    def _start(self, after: str | None) -> deque[StreamItem]:
+        """Return the hello, and a reset if the stream cannot continue at the cursor."""
         reason: ResetReason | None = None
         if after is not None:
-            cursor = read_cursor(after)
+            cursor = parse_cursor(after)
             if cursor is None or cursor.log_id != self._source.store.log_id:
                 reason = "foreign"
             elif cursor.number > self._source.recent_events.last:
@@ -166,88 +165,88 @@ class Subscription:
             else:
                 self._passed = cursor.number
         hello = Hello(at=self._source.timestamp(), cursor=self.cursor, heartbeat_seconds=self._source.heartbeat_seconds)
-        first = deque([StreamItem("hello", encode(hello))])
+        items = deque([StreamItem("hello", encode(hello))])
         if reason is not None:
-            first.append(self._reset(reason))
-        return first
+            items.append(self._reset(reason))
+        return items
 
     def _reset(self, reason: ResetReason) -> StreamItem:
-        """The stream goes on from now; the client reads everything else again."""
+        """Continue from now. The client must read everything else again."""
         self._passed = self._source.recent_events.last
         self._index = None
         self._source.live_state.forget(self)
-        self._synced = self._source.live_state.tick
-        self._message_tick = 0
+        self._synced_at = self._source.live_state.revision
+        self._message_revision = 0
         body = encode(Reset(at=self._source.timestamp(), cursor=self.cursor, reason=reason))
         return StreamItem("reset", body, id=self.cursor)
 
-    def _next(self) -> StreamItem | None:
-        """What is there already."""
-        if self._first:
-            return self._first.popleft()
-        if self._beat_due:
-            self._beat_due = False
-            self._next_entry()
+    def _next_item(self) -> StreamItem | None:
+        """Return the next item that is available without waiting."""
+        if self._first_items:
+            return self._first_items.popleft()
+        if self._heartbeat_due:
+            self._heartbeat_due = False
+            self._next_recent()
             return StreamItem("heartbeat", self._source.heartbeat, id=self.cursor)
         if not self._scope_known:
             return None
         return self._next_durable() or self._next_live()
 
     def _next_durable(self) -> StreamItem | None:
-        while self._page:
-            self._passed, item = self._page.popleft()
+        while self._log_page:
+            self._passed, item = self._log_page.popleft()
             if item is not None:
                 return item
-        entry = self._next_entry()
-        if entry is None or self._index is None:
+        event = self._next_recent()
+        if event is None or self._index is None:
             return None
         self._index += 1
-        self._passed = entry.number
-        return entry.item
+        self._passed = event.number
+        return event.item
 
-    def _next_entry(self) -> Entry | None:
-        """The next event in the ring, having passed those that are outside the scope."""
-        ring = self._source.recent_events
-        if self._page or not self._scope_known or self._passed < ring.floor:
+    def _next_recent(self) -> RecentEvent | None:
+        """Skip recent events outside the scope and return the next one inside it."""
+        recent = self._source.recent_events
+        if self._log_page or not self._scope_known or self._passed < recent.floor:
             return None
         if self._index is None:
-            self._index = ring.index_after(self._passed)
-        while (entry := ring.at(self._index)) is not None:
-            if self.scope.wants(entry.workspace_id, entry.session_id):
-                return entry
+            self._index = recent.index_after(self._passed)
+        while (event := recent.at(self._index)) is not None:
+            if self.scope.contains(event.workspace_id, event.session_id):
+                return event
             self._index += 1
-            self._passed = entry.number
+            self._passed = event.number
         return None
 
     def _next_live(self) -> StreamItem | None:
         source = self._source
         if self._passed < source.recent_events.last:
             return None
-        for message in source.live_state.messages_since(self._message_tick):
-            if self.scope.wants(source.workspace_of(message.session_id), message.session_id):
-                item = message.next_for(self, synced=self._synced, stamp=source.timestamp)
+        for message in source.live_state.messages_since(self._message_revision):
+            if self.scope.contains(source.workspace_of(message.session_id), message.session_id):
+                item = message.next_item_for(self, synced_at=self._synced_at, timestamp=source.timestamp)
                 if item is not None:
                     return item
-            self._message_tick = message.tick
-        for notice in source.live_state.notices_since(self._notice_tick):
-            self._notice_tick = notice.tick
-            if self.scope.wants(notice.workspace_id, notice.session_id):
+            self._message_revision = message.revision
+        for notice in source.live_state.notices_since(self._notice_revision):
+            self._notice_revision = notice.revision
+            if self.scope.contains(notice.workspace_id, notice.session_id):
                 return notice.item
         return None
 
-    async def _more(self) -> None:
-        """Nothing is there: read what is missing, or sleep until something comes."""
+    async def _wait_for_more(self) -> None:
+        """Read what is missing, or sleep until the hub wakes the subscription."""
         if not self._scope_known:
-            await self._learn_scope()
+            await self._load_scope()
         elif self._passed < self._source.recent_events.floor:
             await self._read_log()
         else:
             self._waiter = asyncio.get_running_loop().create_future()
-            self._source.fell_asleep(self)
+            self._source.add_sleeping(self)
             await self._waiter
 
-    async def _learn_scope(self) -> None:
-        """The session's descendants. Asked again until nothing is new: one may be made between asking and hearing."""
+    async def _load_scope(self) -> None:
+        """Load the session's descendants. Repeat until none is new: one may be created while the store is read."""
         assert self.scope.session_id is not None
         while not self._scope_known:
             found = await self._source.store.descendants(self.scope.session_id)
@@ -259,15 +258,14 @@ class Subscription:
             upto=self._source.recent_events.last,
             workspace_id=self.scope.workspace_id,
             session_id=self.scope.session_id,
-            limit=LOG_EVENTS,
-            max_bytes=LOG_BYTES,
+            limit=_LOG_EVENTS,
+            max_bytes=_LOG_BYTES,
         )
         if page.pruned > self._passed:
-            self._first.append(self._reset("pruned"))
+            self._first_items.append(self._reset("pruned"))
             return
         self._index = None
         for event in page.events:
-            self._page.append(
-                (event.number, StreamItem(event.kind, event.body, id=self._source.cursor_at(event.number)))
-            )
-        self._page.append((page.passed, None))
+            item = StreamItem(event.kind, event.body, id=self._source.cursor_at(event.number))
+            self._log_page.append((event.number, item))
+        self._log_page.append((page.passed, None))

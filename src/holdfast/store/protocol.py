@@ -1,7 +1,7 @@
-"""The role that a ledger plays. Small protocols by subject; `Store` is all of them.
+"""The interface of a store.
 
-Reads see every commit that was answered before they began. A page's ``at`` is the event number it is true at. Unknown
-ids raise `NotFound`, ids of deleted sessions `Gone`, unless a method says that it answers ``None``.
+Reads see every commit that returned before they began. A page's ``at`` is the event number it is true at. Unknown ids
+raise `NotFound` and ids of deleted sessions `Gone`, unless the method returns ``None`` for them.
 """
 
 from __future__ import annotations
@@ -11,76 +11,71 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from holdfast.schema.approvals import Approval, Grant, Question
-from holdfast.schema.base import Value
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
-from holdfast.store.records import CallOutput, FileSnapshot, LaneRecord, Page, RunRecord, StoredResponse
-from holdfast.store.writes import Batch, Committed, LoggedEvent
+from holdfast.store.records import (
+    CallOutput,
+    CommittedEvent,
+    FileSnapshot,
+    LaneRecord,
+    LogPage,
+    Page,
+    RunRecord,
+    StoredResponse,
+)
+from holdfast.store.writes import Batch, Committed
 
-CommitListener: TypeAlias = Callable[[tuple[LoggedEvent, ...]], None]
+CommitListener: TypeAlias = Callable[[tuple[CommittedEvent, ...]], None]
 
 
-class LogPage(Value, frozen=True):
-    """Events of a filtered read, and how far the log was read for them."""
-
-    events: tuple[LoggedEvent, ...]
-    passed: int
-    """Every event up to this number is in the page, was filtered out, or was removed."""
-    pruned: int = 0
-    """Events up to this number are gone, as of this very read."""
-
-
-class Commits(Protocol):
-    """Writing. One owner, one order."""
-
+class Store(Protocol):
     async def commit(self, batch: Batch) -> Committed:
-        """All of the batch, durably, or nothing.
+        """Write the whole batch durably, or nothing.
 
-        Raises `StoreConflict` (a condition did not hold) or `StoreUnwritable` (disk full, I/O error, read-only).
-        A caller that is cancelled meanwhile does not recall its batch: shield the call where that matters.
+        Raises `StoreConflict` if a condition does not hold, and `StoreUnwritable` if the disk is full, read-only or
+        broken. Cancelling the caller does not withdraw the batch; shield the call where that matters.
         """
         ...
 
     def listen(self, listener: CommitListener) -> Callable[[], None]:
-        """Called on the loop with the events of each commit, in commit order, exactly once, before ``commit`` returns.
+        """Call the listener on the event loop with the events of each commit, in commit order, before `commit` returns.
 
-        Answers the function that ends it.
+        Returns a function that removes the listener.
         """
         ...
 
     async def prune_events(self, *, before: str) -> int:
-        """Removes events older than the time, oldest first, never past the oldest unfinished run; how many (`E8`)."""
+        """Remove events older than the time, but none since the start of the oldest unfinished run (`E8`).
+
+        Returns how many were removed.
+        """
         ...
 
     async def prune_responses(self, *, before: str) -> int: ...
 
     async def backup(self, path: Path) -> None:
-        """A consistent copy while everything goes on. An existing file is refused."""
+        """Write a consistent copy while commits continue. Raises `BadRequest` if the file exists."""
         ...
 
     async def close(self) -> None:
-        """Commits what waits, then lets go of the database."""
+        """Commit what is waiting, then close the database."""
         ...
-
-
-class Log(Protocol):
-    """The event log."""
 
     @property
     def log_id(self) -> str:
-        """Made with the database; part of every cursor."""
+        """The id of the event log, created with the database. It is part of every cursor."""
         ...
 
     @property
     def last_number(self) -> int:
-        """The highest number that listeners have been told; 0 for an empty log."""
+        """The highest event number that listeners have received; 0 for an empty log."""
         ...
 
     @property
     def oldest_number(self) -> int:
-        """The lowest number that can still be replayed: events below it were pruned."""
+        """The lowest event number that can be replayed. Events below it were pruned."""
         ...
 
     async def events_after(
@@ -93,12 +88,13 @@ class Log(Protocol):
         limit: int = 256,
         max_bytes: int = 1 << 20,
     ) -> LogPage:
-        """In order, above ``number`` and at most ``upto``. A session's filter includes its descendants; events of no
-        workspace are in every workspace's. The page ends with the event that reaches ``max_bytes``."""
+        """Return events above ``number`` and at most ``upto``, in order.
+
+        A session's filter includes its descendants. A workspace's filter includes events of no workspace. The page ends
+        with the event that reaches ``max_bytes``.
+        """
         ...
 
-
-class Sessions(Protocol):
     async def workspace(self, workspace_id: str) -> Workspace: ...
 
     async def workspace_at(self, path: str) -> Workspace | None: ...
@@ -106,7 +102,7 @@ class Sessions(Protocol):
     async def workspaces(self) -> tuple[Workspace, ...]: ...
 
     async def session(self, session_id: str) -> Session:
-        """With ``busy`` and ``queued`` as they are; ``clients`` is the server's to add."""
+        """Return the session with its current ``busy`` and ``queued``. The server adds ``clients``."""
         ...
 
     async def sessions(
@@ -119,25 +115,23 @@ class Sessions(Protocol):
         archived: bool | None = False,
         parent_id: str | None = None,
     ) -> Page[Session]:
-        """Top-level sessions (or one session's children), the one that was prompted last first; ``q`` in the title."""
+        """Return top-level sessions, or those of a parent, the last prompted first. ``q`` matches the title."""
         ...
 
     async def descendants(self, session_id: str) -> tuple[str, ...]:
-        """Ids of all sessions below it, deleted ones too."""
+        """Return the ids of all sessions below it, including deleted ones."""
         ...
 
-
-class Runs(Protocol):
     async def run(self, run_id: str) -> Run: ...
 
     async def run_record(self, run_id: str) -> RunRecord | None:
-        """For `R3`: also of a deleted session; ``None`` if unknown."""
+        """Return the record for `R3`, also of a deleted session; ``None`` if the id is unknown."""
         ...
 
     async def runs(
         self, session_id: str, *, limit: int, before: int | None = None, states: Iterable[RunState] | None = None
     ) -> Page[Run]:
-        """Newest ``seq`` first."""
+        """Return runs with the newest ``seq`` first."""
         ...
 
     async def lane(self, session_id: str) -> LaneRecord: ...
@@ -145,32 +139,28 @@ class Runs(Protocol):
     async def unfinished_runs(
         self, *, workspace_id: str | None = None, session_id: str | None = None
     ) -> tuple[Run, ...]:
-        """In order of acceptance within each session."""
+        """Return unfinished runs in order of acceptance within each session."""
         ...
 
-
-class Messages(Protocol):
     async def message(self, message_id: str) -> Message: ...
 
     async def messages(
         self, session_id: str, *, limit: int, after: int | None = None, before: int | None = None
     ) -> Page[Message]:
-        """Always in ``seq`` order: from the start, after a ``seq``, or the last ones before a ``seq``.
+        """Return messages in ``seq`` order: from the start, after a ``seq``, or the last ones before a ``seq``.
 
-        With neither, the first page; ``before`` may lie past the end. ``next`` goes on in the direction asked.
+        ``before`` may be past the end. ``next`` continues in the same direction.
         """
         ...
 
     async def messages_since_summary(self, session_id: str) -> tuple[Message, ...]:
-        """The last message with a summary, and all after it; everything if there is none."""
+        """Return the last message with a summary and all after it; all messages if there is no summary."""
         ...
 
     async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[SearchHit, ...]:
-        """Messages of sessions that exist, which contain all words of ``q``; best first."""
+        """Return messages that contain all words of ``q``, the best match first."""
         ...
 
-
-class Asks(Protocol):
     async def approval(self, approval_id: str) -> Approval: ...
 
     async def open_approvals(self, *, workspace_id: str | None = None, run_id: str | None = None) -> Page[Approval]: ...
@@ -180,12 +170,8 @@ class Asks(Protocol):
     async def open_questions(self, *, workspace_id: str | None = None, run_id: str | None = None) -> Page[Question]: ...
 
     async def grants(self, workspace_id: str, *, session_id: str | None = None) -> tuple[Grant, ...]:
-        """The workspace's; with a session also that session's own."""
+        """Return the grants of the workspace, and with ``session_id`` also those of the session."""
         ...
-
-
-class Work(Protocol):
-    """What tools leave behind, and what it cost."""
 
     async def job(self, job_id: str) -> Job: ...
 
@@ -194,27 +180,23 @@ class Work(Protocol):
     async def todos(self, session_id: str) -> tuple[Todo, ...]: ...
 
     async def read_hash(self, session_id: str, path: str) -> str | None:
-        """The content this session knows of the file."""
+        """Return the hash of the file's content that the session last read or wrote."""
         ...
 
     async def call_output(self, call_id: str) -> CallOutput: ...
 
     async def snapshots(self, session_id: str, *, path: str | None = None) -> tuple[FileSnapshot, ...]:
-        """In ``seq`` order."""
+        """Return file snapshots in ``seq`` order."""
         ...
 
     async def known_contents(self, hashes: Iterable[str]) -> frozenset[str]:
-        """Those of the hashes that a snapshot still needs."""
+        """Return those of the hashes that a snapshot refers to."""
         ...
 
     async def stored_response(self, key: str) -> StoredResponse | None: ...
 
     async def usage_stats(self, *, since: str, until: str) -> tuple[UsageRow, ...]:
-        """By day and model, both days included."""
+        """Return usage by day and model, both days included."""
         ...
 
     async def tool_stats(self, *, since: str, until: str) -> tuple[ToolRow, ...]: ...
-
-
-class Store(Commits, Log, Sessions, Runs, Messages, Asks, Work, Protocol):
-    """The ledger."""

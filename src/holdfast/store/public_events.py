@@ -1,4 +1,4 @@
-"""What the log tells of an event: the same for every implementation."""
+"""Events as they are logged: without data that clients must not see. The same for every implementation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from holdfast.schema.messages import public_parts
 from holdfast.schema.runs import Run
 
 
-def told(event: e.KnownDurable, *, seqs: Mapping[str, int], deleted: Set[str]) -> e.KnownDurable:
-    """Messages with the number they were given and without what only their provider may read; of sessions that the
-    same commit deletes, nobody's text."""
+def public_event(event: e.KnownDurable, *, seqs: Mapping[str, int], deleted: Set[str]) -> e.KnownDurable:
+    """Return the event with the ``seq`` its message got, and without opaque provider data.
+
+    Events of sessions that the same commit deletes lose their text.
+    """
     if deleted and getattr(event, "session_id", None) in deleted:
         event = _without_text(event)
     if not isinstance(event, e.MessageCreated | e.MessageUpdated | e.MessageFinished):
@@ -26,8 +28,8 @@ def told(event: e.KnownDurable, *, seqs: Mapping[str, int], deleted: Set[str]) -
     return replace(event, message=replace(message, seq=seq, parts=parts))
 
 
-def bare(run: Run) -> Run:
-    """Id, place and end of a run: what is kept when its session is deleted."""
+def run_without_text(run: Run) -> Run:
+    """Return what is kept of a run when its session is deleted: its id, position and end."""
     return Run(
         id=run.id,
         session_id=run.session_id,
@@ -43,7 +45,7 @@ def bare(run: Run) -> Run:
 def _without_text(event: e.KnownDurable) -> e.KnownDurable:
     match event:
         case e.RunAccepted() | e.RunStarted() | e.RunJoined() | e.RunStopping() | e.RunUpdated() | e.RunFinished():
-            return replace(event, run=bare(event.run))
+            return replace(event, run=run_without_text(event.run))
         case e.MessageCreated() | e.MessageUpdated() | e.MessageFinished():
             return replace(event, message=replace(event.message, parts=()))
         case e.ApprovalRequested() | e.ApprovalResolved():

@@ -1,31 +1,31 @@
-"""What the ledger keeps besides the words: rows that no client sees as they are, and pages of what they do see."""
+"""Records that reads return besides the values of `schema`: rows that clients do not see, logged events, pages."""
 
 from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
 from holdfast.schema.base import Value
+from holdfast.schema.events import KnownDurable
 from holdfast.schema.runs import EndState, LaneHold, LaneLifecycle, Run, RunDecision
 
 T = TypeVar("T")
 
 
 class LaneRow(Value, frozen=True):
-    """What a session's lane remembers besides its unfinished runs."""
+    """What is stored of a session's lane besides its unfinished runs."""
 
     session_id: str
     next_seq: int = 1
     mark: int = 0
-    """Everything accepted at or below it is covered by a cancel."""
+    """A cancel covers every run accepted at or below this ``seq``."""
     hold: LaneHold | None = None
-    """A pause that somebody made."""
     last_end: EndState | None = None
-    """How the last turn ended: decides a successor that asked for ``after: "success"``."""
+    """How the last turn ended. Decides whether a run with ``after: "success"`` starts."""
     lifecycle: LaneLifecycle = "open"
 
 
 class LaneRecord(Value, frozen=True):
-    """A lane as it stands in the ledger: its row and every run that has not ended, in ``seq`` order."""
+    """A stored lane: its row and its unfinished runs in ``seq`` order."""
 
     lane: LaneRow
     runs: tuple[Run, ...] = ()
@@ -33,7 +33,7 @@ class LaneRecord(Value, frozen=True):
 
 
 class RunRecord(Value, frozen=True):
-    """A run and what a repeat of its POST needs to know (`R3`)."""
+    """A run, and what is needed to answer a repeated request for it (`R3`)."""
 
     run: Run
     workspace_id: str
@@ -41,9 +41,36 @@ class RunRecord(Value, frozen=True):
     decision: RunDecision
     position: int | None = None
     host_run_id: str | None = None
-    """As decided at acceptance; ``run.host_run_id`` is as it is now."""
+    """The host at acceptance; ``run.host_run_id`` is the current one."""
     deleted: bool = False
-    """The session is gone; of the run only id, body hash and end are kept."""
+    """The session was deleted. Only id, body hash and end of the run are kept."""
+
+
+class LoggedEvent(Value, frozen=True):
+    """An event in the log, encoded once and without the providers' opaque data."""
+
+    number: int
+    workspace_id: str | None
+    """``None``: for every workspace."""
+    session_id: str | None
+    kind: str
+    body: bytes
+
+
+class CommittedEvent(LoggedEvent, frozen=True):
+    """An event as a commit gives it to listeners, with the value that ``body`` encodes."""
+
+    event: KnownDurable
+
+
+class LogPage(Value, frozen=True):
+    """Events of a filtered read, and how far the log was read for them."""
+
+    events: tuple[LoggedEvent, ...]
+    passed: int
+    """Every event up to this number is in the page, was filtered out, or was removed."""
+    pruned: int = 0
+    """Events up to this number were pruned when the page was read."""
 
 
 class Page(Value, Generic[T], frozen=True):
@@ -52,16 +79,16 @@ class Page(Value, Generic[T], frozen=True):
     items: tuple[T, ...]
     at: int
     next: int | None = None
-    """Give it as ``after`` or ``before`` for the rest in the same direction; ``None`` at the end."""
+    """Pass it as ``after`` or ``before`` to continue in the same direction; ``None`` at the end."""
 
 
 class CallOutput(Value, frozen=True):
-    """Where the whole output of a call is."""
+    """Where the whole output of a tool call is."""
 
     call_id: str
     session_id: str
     path: str
-    """Empty: it is whole in the call's result."""
+    """Empty if the call's result contains the whole output."""
     size: int = 0
     message_id: str = ""
     """The message with the call's result."""
@@ -71,7 +98,7 @@ SnapshotState = Literal["applied", "undone"]
 
 
 class FileSnapshot(Value, frozen=True):
-    """One change of one file by the agent; contents lie outside, by their hash. ``None``: the file was not there."""
+    """One change of one file by the agent. Contents are stored outside, by their hash; ``None``: no such file."""
 
     id: str
     session_id: str
@@ -89,11 +116,11 @@ class FileSnapshot(Value, frozen=True):
 
 
 class StoredResponse(Value, frozen=True):
-    """What a mutation with an ``Idempotency-Key`` answered."""
+    """The response to a request with an ``Idempotency-Key``."""
 
     key: str
     request_hash: str
-    """Of method, path and body: the same key for something else is the caller's mistake."""
+    """Hash of method, path and body. Using the key for another request is an error."""
     status: int
     body: bytes
     created_at: str

@@ -1,8 +1,8 @@
-"""A commit is data: a `Batch` of writes and the events that tell them, applied together or not at all.
+"""Writes: a commit is a `Batch` of writes and their events, applied together or not at all.
 
-The writes are a closed union, so that a second implementation is a second `match`, not a second design. Conditional
-writes (`UpdateRun`, `EndRun`, `ResolveApproval`, …) raise `StoreConflict` when they find another state than they
-expect, and then nothing of their batch happens. Writes apply in the order given; events get their numbers after them.
+The writes are a closed union. Each implementation of the store has one `match` over it. Conditional writes
+(`UpdateRun`, `EndRun`, `ResolveApproval`, …) raise `StoreConflict` if the state is not the expected one, and then
+nothing of the batch is applied. Writes are applied in the given order; events get their numbers after them.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from holdfast.schema.messages import File, Message
 from holdfast.schema.runs import EndReason, Outcome, Run, RunDecision, UnfinishedState
 from holdfast.schema.sessions import Job, Session, Todo, Workspace
 from holdfast.schema.usage import Usage
-from holdfast.store.records import CallOutput, FileSnapshot, LaneRow, SnapshotState, StoredResponse
+from holdfast.store.records import CallOutput, CommittedEvent, FileSnapshot, LaneRow, SnapshotState, StoredResponse
 
-LIVE: tuple[UnfinishedState, ...] = ("queued", "waiting", "joined", "active", "stopping")
+_UNFINISHED: tuple[UnfinishedState, ...] = ("queued", "waiting", "joined", "active", "stopping")
 
 
-class Write(Value, frozen=True, tag=True):
+class _Write(Value, frozen=True, tag=True):
     """Base of the union."""
 
 
-class PutWorkspace(Write, frozen=True):
-    """Inserts or replaces by id. A path belongs to one workspace: `StoreConflict` if another has it."""
+class PutWorkspace(_Write, frozen=True):
+    """Insert or replace by id. Conflicts if another workspace has the path."""
 
     workspace: Workspace
 
 
-class PutSession(Write, frozen=True):
-    """Inserts a new session; ``busy``, ``queued`` and ``clients`` are not stored. A known id is a `StoreConflict`."""
+class PutSession(_Write, frozen=True):
+    """Insert a session, without ``busy``, ``queued`` and ``clients``. Conflicts if the id exists."""
 
     session: Session
 
 
-class UpdateSession(Write, frozen=True, kw_only=True):
-    """Changes the given fields of a session that is not deleted, else `StoreConflict`."""
+class UpdateSession(_Write, frozen=True, kw_only=True):
+    """Change the given fields. Conflicts if the session is deleted."""
 
     session_id: str
     title: str | UnsetType = UNSET
@@ -49,22 +49,23 @@ class UpdateSession(Write, frozen=True, kw_only=True):
     updated_at: str | UnsetType = UNSET
 
 
-class DeleteSession(Write, frozen=True):
-    """Removes a session and its descendants: messages, reads, snapshots, event bodies (`E8`).
+class DeleteSession(_Write, frozen=True):
+    """Delete a session and its descendants: messages, reads, snapshots, event bodies (`E8`).
 
-    Per run its id, body hash and end stay, and the session's row as a grave (`Gone`, not `NotFound`). A run of them
-    that is still live is a `StoreConflict`: end it before, at the latest by an `EndRun` earlier in the same batch.
-    Events of the batch itself are told without anybody's text.
+    The id, body hash and end of each run are kept, and the row of the session, so that reads raise `Gone`, not
+    `NotFound`. Conflicts if a run is unfinished; an earlier `EndRun` of the same batch may end it. Events of the batch
+    lose their text.
     """
 
     session_id: str
     at: str
 
 
-class InsertRun(Write, frozen=True, kw_only=True):
-    """A run as accepted, with what a repeat of its id is answered (`R3`). A known id or ``seq`` is a `StoreConflict`.
+class InsertRun(_Write, frozen=True, kw_only=True):
+    """Insert an accepted run, with what a repeated request for it returns (`R3`).
 
-    Makes its session the newest of its workspace. The log is not pruned past this batch while the run is live.
+    Conflicts if the id or ``seq`` exists. The session becomes the newest of its workspace. The log is not pruned past
+    this batch until the run ends.
     """
 
     run: Run
@@ -74,14 +75,14 @@ class InsertRun(Write, frozen=True, kw_only=True):
     host_run_id: str | None = None
 
 
-class UpdateRun(Write, frozen=True, kw_only=True):
-    """Changes the given fields of a live run whose state is one of ``expect``, else `StoreConflict`. Never ends it."""
+class UpdateRun(_Write, frozen=True, kw_only=True):
+    """Change the given fields of an unfinished run. Conflicts if its state is not in ``expect``. Does not end it."""
 
     run_id: str
-    expect: tuple[UnfinishedState, ...] = LIVE
+    expect: tuple[UnfinishedState, ...] = _UNFINISHED
     state: UnfinishedState | UnsetType = UNSET
     reason: EndReason | UnsetType | None = UNSET
-    """Why it is stopping, already before its end."""
+    """Why it is stopping, set before its end."""
     rank: int | UnsetType = UNSET
     prompt: str | UnsetType = UNSET
     attachments: tuple[File, ...] | UnsetType = UNSET
@@ -93,39 +94,37 @@ class UpdateRun(Write, frozen=True, kw_only=True):
     steps: int | UnsetType = UNSET
 
 
-class EndRun(Write, frozen=True, kw_only=True):
-    """The one end of a run (`R7`): only from a live state of ``expect``, else `StoreConflict`."""
+class EndRun(_Write, frozen=True, kw_only=True):
+    """End a run (`R7`). Conflicts if its state is not in ``expect``."""
 
     run_id: str
     outcome: Outcome
     finished_at: str
-    expect: tuple[UnfinishedState, ...] = LIVE
+    expect: tuple[UnfinishedState, ...] = _UNFINISHED
     usage: Usage | UnsetType = UNSET
     steps: int | UnsetType = UNSET
 
 
-class SetLane(Write, frozen=True):
-    """What a session's lane remembers besides its runs."""
-
+class SetLane(_Write, frozen=True):
     lane: LaneRow
 
 
-class PutMessage(Write, frozen=True):
-    """Inserts, or replaces by id. ``seq`` 0 is allotted: the session's next; a replaced message keeps its own.
+class PutMessage(_Write, frozen=True):
+    """Insert or replace by id. ``seq`` 0 becomes the session's next ``seq``; a replaced message keeps its own.
 
-    The allotted number is put into the batch's events that carry the message, and is in `Committed.seqs`.
-    A message becomes searchable when it is a user's, or when it has a ``finish`` part.
+    The assigned ``seq`` is set in the batch's events of the message, and is in `Committed.seqs`. A message is
+    searchable if it is a user's or has a ``finish`` part.
     """
 
     message: Message
 
 
-class OpenApproval(Write, frozen=True):
+class OpenApproval(_Write, frozen=True):
     approval: Approval
 
 
-class ResolveApproval(Write, frozen=True, kw_only=True):
-    """First answer wins (`W4`): anything but an open approval is a `StoreConflict`."""
+class ResolveApproval(_Write, frozen=True, kw_only=True):
+    """Store the first answer (`W4`). Conflicts if the approval is not open."""
 
     approval_id: str
     state: ApprovalState
@@ -136,12 +135,12 @@ class ResolveApproval(Write, frozen=True, kw_only=True):
     answered_by: str | None = None
 
 
-class OpenQuestion(Write, frozen=True):
+class OpenQuestion(_Write, frozen=True):
     question: Question
 
 
-class ResolveQuestion(Write, frozen=True, kw_only=True):
-    """First answer wins (`W4`): anything but an open question is a `StoreConflict`."""
+class ResolveQuestion(_Write, frozen=True, kw_only=True):
+    """Store the first answer (`W4`). Conflicts if the question is not open."""
 
     question_id: str
     state: ApprovalState
@@ -151,68 +150,68 @@ class ResolveQuestion(Write, frozen=True, kw_only=True):
     answered_by: str | None = None
 
 
-class PutJob(Write, frozen=True):
-    """Inserts or replaces by id."""
+class PutJob(_Write, frozen=True):
+    """Insert or replace by id."""
 
     job: Job
 
 
-class PutTodos(Write, frozen=True):
-    """The session's whole list."""
+class PutTodos(_Write, frozen=True):
+    """Replace the session's list."""
 
     session_id: str
     todos: tuple[Todo, ...]
 
 
-class RecordRead(Write, frozen=True, kw_only=True):
-    """This session knows this content of the file; the latest read (or own write) counts."""
+class RecordRead(_Write, frozen=True, kw_only=True):
+    """Record the content of a file that a session last read or wrote."""
 
     session_id: str
     path: str
     content_hash: str
 
 
-class PutCallOutput(Write, frozen=True):
-    """Where the whole output of a tool call lies. Inserts or replaces by call."""
+class PutCallOutput(_Write, frozen=True):
+    """Insert or replace by call id."""
 
     output: CallOutput
 
 
-class PutSnapshot(Write, frozen=True):
-    """One change of a file by the agent, for undo. ``seq`` 0 is allotted: the session's next."""
+class PutSnapshot(_Write, frozen=True):
+    """Insert one change of a file, for undo. ``seq`` 0 becomes the session's next ``seq``."""
 
     snapshot: FileSnapshot
 
 
-class MoveSnapshot(Write, frozen=True, kw_only=True):
-    """Undo and redo: only from the state ``expect``, else `StoreConflict`."""
+class MoveSnapshot(_Write, frozen=True, kw_only=True):
+    """Mark a change as undone or applied again. Conflicts if its state is not ``expect``."""
 
     snapshot_id: str
     expect: SnapshotState
     state: SnapshotState
 
 
-class AddGrant(Write, frozen=True):
-    """Inserts; the same rule for the same scope again changes nothing."""
+class AddGrant(_Write, frozen=True):
+    """Insert, unless the same rule exists for the same scope."""
 
     grant: Grant
 
 
-class RemoveGrants(Write, frozen=True, kw_only=True):
-    """One grant of a workspace, or all of them."""
+class RemoveGrants(_Write, frozen=True, kw_only=True):
+    """Remove one grant of a workspace, or all."""
 
     workspace_id: str
     grant_id: str | None = None
 
 
-class PutResponse(Write, frozen=True):
-    """What a mutation with an ``Idempotency-Key`` answered. A key that is already there is a `StoreConflict`."""
+class PutResponse(_Write, frozen=True):
+    """Insert the response to a request with an ``Idempotency-Key``. Conflicts if the key exists."""
 
-    answer: StoredResponse
+    response: StoredResponse
 
 
-class AddUsage(Write, frozen=True, kw_only=True):
-    """Adds to the session and to the statistics of the day and model."""
+class AddUsage(_Write, frozen=True, kw_only=True):
+    """Add to the session and to the statistics of the day and model."""
 
     session_id: str
     day: str
@@ -222,11 +221,11 @@ class AddUsage(Write, frozen=True, kw_only=True):
     runs: int = 0
     steps: int = 0
     by_subagent: bool = False
-    """Only to the session: a sub-agent spent it, and told the statistics itself."""
+    """Add to the session only: the usage is a sub-agent's, which is in the statistics already."""
 
 
-class AddToolUse(Write, frozen=True, kw_only=True):
-    """Adds to the statistics of the day and tool."""
+class AddToolUse(_Write, frozen=True, kw_only=True):
+    """Add to the statistics of the day and tool."""
 
     day: str
     tool: str
@@ -263,35 +262,24 @@ AnyWrite: TypeAlias = (
 
 
 class Batch(Value, frozen=True):
-    """What happens together. An event of a session that does not exist is a `StoreConflict`."""
+    """Writes and events of one commit. Conflicts if an event's session does not exist."""
 
     writes: tuple[AnyWrite, ...] = ()
     events: tuple[KnownDurable, ...] = ()
 
 
-class LoggedEvent(Value, frozen=True):
-    """An event as it stands in the log: encoded once, without the providers' opaque data."""
-
-    number: int
-    workspace_id: str | None
-    """``None``: for every workspace."""
-    session_id: str | None
-    root_session_id: str | None
-    """The top of the session's tree."""
-    kind: str
-    body: bytes
-
-
 class Committed(Value, frozen=True):
-    """What a commit gave: numbers of its events in their order, and allotted ``seq`` by message or snapshot id."""
+    """The result of a commit."""
 
     numbers: tuple[int, ...] = ()
-    events: tuple[LoggedEvent, ...] = ()
+    """The numbers of the events, in their order."""
+    events: tuple[CommittedEvent, ...] = ()
     seqs: dict[str, int] = msgspec.field(default_factory=dict)
+    """The assigned ``seq`` by message or snapshot id."""
 
 
 def apply_run_write(run: Run, write: UpdateRun | EndRun) -> Run:
-    """The run as the store will have it after the write, so that a batch's event can tell the same."""
+    """Return the run as the store has it after the write, for the events of the same batch."""
     given = {
         name: value
         for name in write.__struct_fields__

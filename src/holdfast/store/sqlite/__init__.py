@@ -1,4 +1,4 @@
-"""The ledger in one SQLite file: WAL, one writer thread with group commit, a few reading threads."""
+"""The store in one SQLite file in WAL mode: one writer thread with group commit, and a few reader threads."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def resolve_approval(tx: Transaction, write: ResolveApproval) -> None:
         raise conflict(f"approval {write.approval_id!r} does not exist", id=write.approval_id, state=None)
     approval = _approval.decode(row[0])
     if approval.state != "open":
-        raise _already(write.approval_id, approval.state, approval.answered_by)
+        raise _already_closed(write.approval_id, approval.state, approval.answered_by)
     resolved = msgspec.structs.replace(
         approval,
         state=write.state,
@@ -76,7 +76,7 @@ def resolve_question(tx: Transaction, write: ResolveQuestion) -> None:
         raise conflict(f"question {write.question_id!r} does not exist", id=write.question_id, state=None)
     question = _question.decode(row[0])
     if question.state != "open":
-        raise _already(write.question_id, question.state, question.answered_by)
+        raise _already_closed(write.question_id, question.state, question.answered_by)
     resolved = msgspec.structs.replace(
         question,
         state=write.state,
@@ -90,9 +90,9 @@ def resolve_question(tx: Transaction, write: ResolveQuestion) -> None:
     )
 
 
-def _already(ask_id: str, state: str, answered_by: str | None) -> Exception:
-    who = f" by {answered_by}" if answered_by else ""
-    return conflict(f"{ask_id!r} is already {state}{who}", id=ask_id, state=state, answered_by=answered_by)
+def _already_closed(record_id: str, state: str, answered_by: str | None) -> Exception:
+    by = f" by {answered_by}" if answered_by else ""
+    return conflict(f"{record_id!r} is already {state}{by}", id=record_id, state=state, answered_by=answered_by)
 
 
 def add_grant(tx: Transaction, grant: Grant) -> None:

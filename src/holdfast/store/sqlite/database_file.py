@@ -1,6 +1,6 @@
-"""Opening the database: one owner, looked at before it is touched, brought forward (`W10`).
+"""Opening the database file: lock, inspection and migration (`W10`).
 
-Everything here blocks, and runs in a thread.
+All functions block; run them in a thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BUSY_SECONDS = 5.0
 
 
 class Connect(Protocol):
-    """The seam through which every connection is made; tests give one that fails on demand."""
+    """Opens every connection. Tests pass one that fails on demand."""
 
     def __call__(self, path: Path, *, read_only: bool) -> sqlite3.Connection: ...
 
@@ -30,7 +30,7 @@ class Connect(Protocol):
 def connect(
     path: Path, *, read_only: bool, immutable: bool = False, factory: type[sqlite3.Connection] = sqlite3.Connection
 ) -> sqlite3.Connection:
-    """A connection that begins no transaction by itself. Threads hand it on; they never share it at one time."""
+    """Open a connection that begins no transaction by itself. Only one thread may use it at a time."""
     mode = "ro&immutable=1" if immutable else "ro" if read_only else "rw"
     return sqlite3.connect(
         f"file:{quote(str(path))}?mode={mode}",
@@ -44,7 +44,7 @@ def connect(
 
 
 class OwnerLock:
-    """The kernel's lock on ``<database>.lock``: it goes with the process, so a crash leaves nothing behind."""
+    """A lock on ``<database>.lock``. The kernel releases it when the process ends, also after a crash."""
 
     def __init__(self, database: Path) -> None:
         self.path = database.with_name(database.name + ".lock")
@@ -60,7 +60,7 @@ class OwnerLock:
                 "use that server, stop it, or set HOLDFAST_HOME to another directory",
                 detail={"pid": int(owner) if owner.isdigit() else None, "path": str(database)},
             )
-        with suppress(OSError):  # a full disk does not keep the lock from holding; only the message is poorer
+        with suppress(OSError):  # on a full disk the lock still holds; only the message lacks the process id
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, str(os.getpid()).encode(), 0)
 
@@ -69,7 +69,7 @@ class OwnerLock:
 
 
 def prepare_directory(path: Path) -> None:
-    """The private directory, if there is none."""
+    """Create the private directory if it does not exist."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -77,7 +77,7 @@ def prepare_directory(path: Path) -> None:
 
 
 def prepare_file(path: Path) -> None:
-    """An empty private file, if there is none."""
+    """Create an empty private file if it does not exist."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
@@ -85,14 +85,14 @@ def prepare_file(path: Path) -> None:
 
 
 def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIONS)) -> None:
-    """Raises if the file is not ours to open. Changes nothing."""
+    """Raise if the file must not be opened. Changes nothing."""
     size = path.stat().st_size
     if size == 0:
         return
-    unclean = _has_log(path)
+    unclean = _has_wal(path)
     _inspect_header(path, size=size, unclean=unclean)
     try:
-        with closing(connect(path, read_only=True) if unclean else _connect_unlocked(path)) as connection:
+        with closing(connect(path, read_only=True) if unclean else _connect_immutable(path)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -102,11 +102,15 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
     except sqlite3.DatabaseError as error:
         raise damaged(path, str(error)) from error
     if tables and application != APPLICATION_ID:
-        raise StoreDamaged(f"{str(path)!r} is a SQLite database, but not one of Holdfast; it was not touched")
+        raise StoreDamaged(
+            f"{str(path)!r} is a SQLite database of another program; it was not changed: move it, or set "
+            "HOLDFAST_HOME to another directory"
+        )
     if version > known:
         raise StoreNewer(
-            f"the database {str(path)!r} is of a newer Holdfast (its tables have version {version}, this one knows "
-            f"{known}); it was not touched: install the newer one, or set HOLDFAST_HOME to another directory",
+            f"the database {str(path)!r} was written by a newer Holdfast (schema version {version}, but this one "
+            f"supports only up to {known}); it was not changed: install the newer version, or set HOLDFAST_HOME to "
+            "another directory",
             detail={"found": version, "known": known},
         )
     if findings != [("ok",)]:
@@ -114,12 +118,12 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
 
 
 def open_writer(path: Path, *, connect: Connect = connect) -> sqlite3.Connection:
-    """The one connection that writes, on tables of this version."""
+    """Open the only connection that writes, and migrate the tables."""
     connection = connect(path, read_only=False)
     try:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
-            raise _unwritable(path, f"its file system allows no write-ahead log (journal mode {mode!r})")
+            raise _unwritable(path, f"its file system does not support a write-ahead log (journal mode {mode!r})")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
@@ -138,7 +142,7 @@ def open_writer(path: Path, *, connect: Connect = connect) -> sqlite3.Connection
 
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...] = MIGRATIONS) -> None:
-    """Each step in one transaction with its version: after a crash it happened or it did not."""
+    """Run the missing migrations, each in one transaction together with its version number."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for number in range(version, len(migrations)):
         connection.execute("BEGIN IMMEDIATE")
@@ -157,7 +161,7 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[tuple[str, ...], .
 
 
 def ensure_search(connection: sqlite3.Connection) -> None:
-    """Makes the index over past text where an earlier version or build had none; the writer fills it when idle."""
+    """Create the search index if it is missing. The writer fills it when idle."""
     known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search'").fetchone()
     if known is None and has_fts5(connection):
         connection.execute("BEGIN IMMEDIATE")
@@ -166,7 +170,7 @@ def ensure_search(connection: sqlite3.Connection) -> None:
         connection.execute("COMMIT")
     elif known is not None and not has_fts5(connection):
         raise StoreUnwritable(
-            "this Python's SQLite has no FTS5, which the database needs; use a Python that was built with it"
+            "the database needs SQLite with FTS5, which this Python lacks; use a Python whose SQLite has FTS5"
         )
 
 
@@ -174,40 +178,40 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'").fetchone()[0])
 
 
-def _connect_unlocked(path: Path) -> sqlite3.Connection:
-    """Leaves no trace beside the file; for one that nobody can be writing."""
+def _connect_immutable(path: Path) -> sqlite3.Connection:
+    """Open a file that nobody writes. Creates no files beside it."""
     return connect(path, read_only=True, immutable=True)
 
 
-def _has_log(path: Path) -> bool:
-    """A write-ahead log with something in it: the last owner did not close."""
-    log = path.with_name(path.name + "-wal")
-    return log.exists() and log.stat().st_size > 0
+def _has_wal(path: Path) -> bool:
+    """Whether there is a non-empty write-ahead log: the last owner did not close the database."""
+    wal = path.with_name(path.name + "-wal")
+    return wal.exists() and wal.stat().st_size > 0
 
 
 def _inspect_header(path: Path, *, size: int, unclean: bool) -> None:
     with path.open("rb") as file:
         header = file.read(100)
     if len(header) < 100 or not header.startswith(_MAGIC):
-        raise damaged(path, "its first bytes are not those of a SQLite database")
+        raise damaged(path, "its header is not that of a SQLite database")
     page = int.from_bytes(header[16:18])
     page = 65536 if page == 1 else page
     pages = int.from_bytes(header[28:32])
     if not unclean and size < page * pages:
-        raise damaged(path, f"it was cut off: {size} bytes instead of {page * pages}")
+        raise damaged(path, f"it is truncated: {size} bytes instead of {page * pages}")
 
 
-def _unwritable(path: Path, finding: object) -> StoreUnwritable:
+def _unwritable(path: Path, reason: object) -> StoreUnwritable:
     return StoreUnwritable(
-        f"the database {str(path)!r} cannot be written: {finding}; check the permissions and the room on its disk, "
+        f"the database {str(path)!r} cannot be written: {reason}; check its permissions and the space on its disk, "
         "or set HOLDFAST_HOME to another directory",
         detail={"path": str(path)},
     )
 
 
-def damaged(path: Path, finding: str) -> StoreDamaged:
+def damaged(path: Path, reason: str) -> StoreDamaged:
     return StoreDamaged(
-        f"the database {str(path)!r} is damaged: {finding}; it was not touched: restore a backup (`holdfast backup` "
-        "makes them), or move it away to start afresh",
+        f"the database {str(path)!r} is damaged: {reason}; it was not changed: restore a backup "
+        "(`holdfast backup` creates them), or move the file to start with an empty database",
         detail={"path": str(path)},
     )

@@ -1,4 +1,4 @@
-"""The event log: numbers in commit order, bodies encoded once."""
+"""The event log: events numbered in commit order and encoded once."""
 
 from __future__ import annotations
 
@@ -6,74 +6,64 @@ import sqlite3
 
 from holdfast.schema.base import encode
 from holdfast.schema.events import KnownDurable, event_kind
-from holdfast.store.protocol import LogPage
-from holdfast.store.public_events import told
+from holdfast.store.public_events import public_event
+from holdfast.store.records import CommittedEvent, LoggedEvent, LogPage
 from holdfast.store.sqlite.transaction import Transaction
-from holdfast.store.writes import LoggedEvent
 
-PRUNE_AT_ONCE = 2000
-"""Events removed per transaction, so that commits do not wait long behind pruning."""
-SPAN = 10_000
+PRUNE_BATCH = 2000
+"""Events removed in one transaction, so that commits do not wait long."""
+MAX_SPAN = 10_000
 
 
-def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[LoggedEvent, ...]:
-    """Gives each event its number and its place in the table."""
-    logged = tuple(_logged(tx, event) for event in events)
+def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[CommittedEvent, ...]:
+    """Number the events and insert them."""
+    committed = []
+    rows = []
+    for given in events:
+        session_id: str | None = getattr(given, "session_id", None)
+        workspace_id: str | None
+        root_id: str | None
+        if session_id is None:
+            workspace_id, root_id = getattr(given, "workspace_id", None), None
+        else:
+            place = tx.place(session_id)
+            workspace_id, root_id = place.workspace_id, place.root_id
+        event = public_event(given, seqs=tx.seqs, deleted=tx.deleted)
+        tx.counters.last += 1
+        number, kind, body = tx.counters.last, event_kind(event), encode(event)
+        committed.append(CommittedEvent(number, workspace_id, session_id, kind, body, event))
+        rows.append((number, workspace_id, session_id, root_id, kind, event.at, body))
     tx.sql.executemany(
         "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (row.number, row.workspace_id, row.session_id, row.root_session_id, row.kind, event.at, row.body)
-            for row, event in zip(logged, events, strict=True)
-        ],
+        rows,
     )
-    return logged
-
-
-def _logged(tx: Transaction, event: KnownDurable) -> LoggedEvent:
-    session_id: str | None = getattr(event, "session_id", None)
-    workspace_id: str | None
-    root_id: str | None
-    if session_id is None:
-        workspace_id, root_id = getattr(event, "workspace_id", None), None
-    else:
-        home = tx.home(session_id)
-        workspace_id, root_id = home.workspace_id, home.root_id
-    body = encode(told(event, seqs=tx.seqs, deleted=tx.deleted))
-    tx.counters.last += 1
-    return LoggedEvent(
-        number=tx.counters.last,
-        workspace_id=workspace_id,
-        session_id=session_id,
-        root_session_id=root_id,
-        kind=event_kind(event),
-        body=body,
-    )
+    return tuple(committed)
 
 
 def last_number(sql: sqlite3.Connection) -> int:
-    """The last number given, also when its event was removed since."""
+    """Return the last assigned number, even if its event was removed."""
     return int(sql.execute("SELECT last FROM log").fetchone()[0])
 
 
-def remember_last(sql: sqlite3.Connection, number: int) -> None:
+def set_last_number(sql: sqlite3.Connection, number: int) -> None:
     sql.execute("UPDATE log SET last = ?", (number,))
 
 
 def identity(sql: sqlite3.Connection) -> tuple[str, int, int]:
-    """Log id, last number, highest pruned number."""
+    """Return the log id, the last number and the highest pruned number."""
     log_id, last, pruned = sql.execute("SELECT id, last, pruned FROM log").fetchone()
     return str(log_id), int(last), int(pruned)
 
 
 def prune(sql: sqlite3.Connection, before: str) -> tuple[int, int]:
-    """Removes a bounded prefix of what is older; how many, and the highest number pruned so far."""
+    """Remove some of the events older than the time. Return how many, and the highest pruned number."""
     _, last, pruned = identity(sql)
-    oldest = sql.execute("SELECT number, at FROM events ORDER BY number LIMIT ?", (PRUNE_AT_ONCE + 1,)).fetchall()
-    young = next((number for number, at in oldest if at >= before), None)
-    if young is None:
-        young = oldest[-1][0] if len(oldest) > PRUNE_AT_ONCE else last + 1
+    oldest = sql.execute("SELECT number, at FROM events ORDER BY number LIMIT ?", (PRUNE_BATCH + 1,)).fetchall()
+    first_kept = next((number for number, at in oldest if at >= before), None)
+    if first_kept is None:
+        first_kept = oldest[-1][0] if len(oldest) > PRUNE_BATCH else last + 1
     (floor,) = sql.execute("SELECT min(floor) FROM runs WHERE live = 1").fetchone()
-    end = young if floor is None else min(young, floor)
+    end = first_kept if floor is None else min(first_kept, floor)
     if end - 1 <= pruned:
         return 0, pruned
     removed = sql.execute("DELETE FROM events WHERE number < ?", (end,)).rowcount
@@ -81,16 +71,16 @@ def prune(sql: sqlite3.Connection, before: str) -> tuple[int, int]:
     return removed, end - 1
 
 
-_ALL = """SELECT number, workspace_id, session_id, root_id, kind, body FROM events
+_ALL = """SELECT number, workspace_id, session_id, kind, body FROM events
     WHERE number > :after AND number <= :upto ORDER BY number LIMIT :limit"""
 
-_OF_WORKSPACE = """SELECT number, workspace_id, session_id, root_id, kind, body FROM events
+_OF_WORKSPACE = """SELECT number, workspace_id, session_id, kind, body FROM events
     WHERE number > :after AND number <= :upto AND (workspace_id = :workspace OR workspace_id IS NULL)
     ORDER BY number LIMIT :limit"""
 
 _OF_SESSION = """WITH RECURSIVE tree (id) AS (
         SELECT :session UNION SELECT sessions.id FROM sessions JOIN tree ON sessions.parent_id = tree.id)
-    SELECT number, workspace_id, session_id, root_id, kind, body FROM events
+    SELECT number, workspace_id, session_id, kind, body FROM events
     WHERE root_id = (SELECT root_id FROM sessions WHERE id = :session) AND number > :after AND number <= :upto
         AND session_id IN tree
     ORDER BY number LIMIT :limit"""
@@ -106,14 +96,14 @@ def events_after(
     limit: int,
     max_bytes: int,
 ) -> LogPage:
-    """A session's filter wins over a workspace's: the session is in one.
+    """A session's filter takes precedence over a workspace's, since the session is in the workspace.
 
-    A workspace has no index of its own: most events of a user are of few workspaces, and who reads the log is near its
-    end. Reading at most `SPAN` numbers at a time keeps even the longest way back in short transactions.
+    Workspaces have no index: most events are of few workspaces, and most readers are near the end of the log. Reading
+    at most `MAX_SPAN` numbers at a time keeps transactions short for a reader that is far behind.
     """
     query = _OF_SESSION if session_id is not None else _OF_WORKSPACE if workspace_id is not None else _ALL
     if query is _OF_WORKSPACE:
-        upto = min(upto, number + SPAN)
+        upto = min(upto, number + MAX_SPAN)
     rows = sql.execute(
         query, {"after": number, "upto": upto, "limit": limit, "workspace": workspace_id, "session": session_id}
     )

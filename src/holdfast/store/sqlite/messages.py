@@ -1,4 +1,4 @@
-"""Messages and the search over their text."""
+"""Messages, and the search in their text."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from holdfast.schema.messages import Finish, Message, Shell, Summary, Text, read
 from holdfast.schema.sessions import SearchHit
 from holdfast.store.records import Page
 from holdfast.store.sqlite import event_log
-from holdfast.store.sqlite.lookup import require_session
-from holdfast.store.sqlite.transaction import Transaction, conflict
+from holdfast.store.sqlite.transaction import Transaction, conflict, require_session
 
 _EXCERPT_BEFORE, _EXCERPT_AFTER = 60, 140
-INDEX_AT_ONCE = 500
+_INDEX_BATCH = 500
 
 
 def put(tx: Transaction, message: Message) -> None:
@@ -40,7 +39,7 @@ def put(tx: Transaction, message: Message) -> None:
         tx.sql.execute("UPDATE messages SET summary = ?, body = ? WHERE n = ?", (summary, body, n))
     tx.seqs[message.id] = seq
     if message.role == "user" or any(isinstance(part, Finish) for part in message.parts):
-        _index(tx, n, _searchable(message))
+        _put_text(tx, n, _searchable(message))
 
 
 def _next_seq(sql: sqlite3.Connection, session_id: str) -> int:
@@ -54,8 +53,8 @@ def _searchable(message: Message) -> str:
     return "\n".join(found)
 
 
-def _index(tx: Transaction, n: int | None, text: str) -> None:
-    """Keeps the text; the words of it are indexed later, so that no commit waits for that."""
+def _put_text(tx: Transaction, n: int | None, text: str) -> None:
+    """Store the text. The writer indexes it later, so that no commit waits for the index."""
     row = tx.sql.execute("SELECT text, indexed FROM message_text WHERE n = ?", (n,)).fetchone()
     known, indexed = row or ("", 0)
     if known == text:
@@ -69,9 +68,9 @@ def has_new_text(sql: sqlite3.Connection) -> bool:
     return sql.execute("SELECT 1 FROM message_text WHERE indexed = 0 LIMIT 1").fetchone() is not None
 
 
-def index_new(sql: sqlite3.Connection) -> int:
-    """Indexes texts that are new since the last time, a bounded number of them; how many."""
-    rows = sql.execute("SELECT n, text FROM message_text WHERE indexed = 0 LIMIT ?", (INDEX_AT_ONCE,)).fetchall()
+def index_new_text(sql: sqlite3.Connection) -> int:
+    """Index some of the texts that are not indexed yet. Return how many."""
+    rows = sql.execute("SELECT n, text FROM message_text WHERE indexed = 0 LIMIT ?", (_INDEX_BATCH,)).fetchall()
     sql.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", rows)
     sql.executemany("UPDATE message_text SET indexed = 1 WHERE n = ?", [(n,) for n, _ in rows])
     return len(rows)
@@ -138,16 +137,18 @@ _NEW = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.bo
 
 
 def search(sql: sqlite3.Connection, q: str, *, workspace_id: str | None, limit: int) -> tuple[SearchHit, ...]:
-    """New texts first, read one by one; then the index, best first. Without an index all texts stay new."""
-    words = q.replace("\0", " ").casefold().split()  # SQLite's own text ends at a NUL
+    """Scan the texts that are not indexed yet, then use the index. Without an index all texts are scanned."""
+    words = q.replace("\0", " ").casefold().split()  # SQLite ends a text at NUL
     if not words:
         return ()
-    given: dict[str, Any] = {"workspace": workspace_id, "limit": limit}
-    begins = [re.compile(rf"(?<!\w){re.escape(word)}") for word in words]
-    rows = [row for row in sql.execute(_NEW, given) if all(begin.search(row[4].casefold()) for begin in begins)]
+    parameters: dict[str, Any] = {"workspace": workspace_id, "limit": limit}
+    patterns = [re.compile(rf"(?<!\w){re.escape(word)}") for word in words]
+    rows = [
+        row for row in sql.execute(_NEW, parameters) if all(pattern.search(row[4].casefold()) for pattern in patterns)
+    ]
     if has_search_index(sql):
-        given["q"] = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
-        rows += sql.execute(_INDEXED, given).fetchall()
+        parameters["q"] = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
+        rows += sql.execute(_INDEXED, parameters).fetchall()
     return tuple(_hit(row, words) for row in rows[:limit])
 
 
@@ -170,10 +171,10 @@ def _hit(row: tuple[Any, ...], words: list[str]) -> SearchHit:
 
 
 def _excerpt(text: str, words: list[str]) -> str:
-    """The surroundings of the first word that is found, on one line."""
+    """Return the text around the first match, on one line."""
     folded = text.casefold()
-    places = [place for word in words if (place := folded.find(word)) >= 0]
-    start = max(min(places, default=0) - _EXCERPT_BEFORE, 0)
+    matches = [match for word in words if (match := folded.find(word)) >= 0]
+    start = max(min(matches, default=0) - _EXCERPT_BEFORE, 0)
     end = start + _EXCERPT_BEFORE + _EXCERPT_AFTER
     cut = " ".join(text[start:end].split())
     return ("…" if start else "") + cut + ("…" if end < len(text) else "")

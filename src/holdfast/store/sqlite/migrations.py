@@ -1,9 +1,9 @@
-"""The tables, as migrations: one transaction each, forwards only, never edited once released."""
+"""The tables, as migrations. Each runs in one transaction and is never edited after a release."""
 
 from __future__ import annotations
 
 APPLICATION_ID = 0x486F6C64
-"""``Hold``: tells our database from any other SQLite file."""
+"""``Hold``: distinguishes our database from other SQLite files."""
 
 _LOG = (
     """CREATE TABLE log (
@@ -57,7 +57,7 @@ _RUNS = (
         body BLOB NOT NULL,
         UNIQUE (session_id, seq))""",
     "CREATE INDEX runs_live ON runs (session_id, seq) WHERE live = 1",
-    # R4 as the database sees it: whatever the code above does, two can never be active.
+    # R4: the database itself refuses a second active run of a session.
     "CREATE UNIQUE INDEX runs_one_active ON runs (session_id) WHERE state IN ('active', 'stopping')",
     """CREATE TABLE lanes (
         session_id TEXT PRIMARY KEY REFERENCES sessions,
@@ -85,7 +85,7 @@ _MESSAGES = (
     "CREATE INDEX message_text_new ON message_text (n) WHERE indexed = 0",
 )
 
-_ASKS = (
+_APPROVALS = (
     """CREATE TABLE approvals (
         n INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -116,7 +116,7 @@ _ASKS = (
     "CREATE UNIQUE INDEX grants_once ON grants (workspace_id, coalesce(session_id, ''), rule)",
 )
 
-_WORK = (
+_TOOL_RECORDS = (
     """CREATE TABLE jobs (
         n INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -178,9 +178,9 @@ _WORK = (
         PRIMARY KEY (day, tool)) WITHOUT ROWID""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = ((*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_ASKS, *_WORK),)
-"""``MIGRATIONS[n]`` brings version n to n + 1."""
+MIGRATIONS: tuple[tuple[str, ...], ...] = ((*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_APPROVALS, *_TOOL_RECORDS),)
+"""``MIGRATIONS[n]`` migrates version n to version n + 1."""
 
 SEARCH_INDEX = """CREATE VIRTUAL TABLE IF NOT EXISTS search USING fts5(
     text, content='message_text', content_rowid='n', tokenize='unicode61 remove_diacritics 2')"""
-"""Derived from ``message_text``, so it is no migration: a SQLite without FTS5 does without it."""
+"""Not a migration: it is derived from ``message_text``, and a SQLite without FTS5 works without it."""

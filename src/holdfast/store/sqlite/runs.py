@@ -1,4 +1,4 @@
-"""Runs and lanes. A run's row holds the whole word; its columns repeat what conditions and indexes need."""
+"""Runs and lanes. The body of a row holds the whole run; the other columns serve conditions and indexes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import msgspec
 from holdfast.errors import Gone, NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.runs import END_STATES, Run, RunState
-from holdfast.store.public_events import bare
+from holdfast.store.public_events import run_without_text
 from holdfast.store.records import LaneRecord, LaneRow, Page, RunRecord
 from holdfast.store.sqlite import event_log
-from holdfast.store.sqlite.lookup import require_session
-from holdfast.store.sqlite.transaction import Transaction, conflict
+from holdfast.store.sqlite.transaction import Transaction, conflict, require_session
 from holdfast.store.writes import EndRun, InsertRun, UpdateRun, apply_run_write
 
 _run = msgspec.json.Decoder(Run)
@@ -72,21 +71,21 @@ def _write(tx: Transaction, run: Run) -> None:
 
 
 def set_lane(tx: Transaction, lane: LaneRow) -> None:
-    tx.home(lane.session_id)
+    tx.place(lane.session_id)
     tx.sql.execute(
         "UPDATE lanes SET next_seq = ?, mark = ?, hold = ?, last_end = ?, lifecycle = ? WHERE session_id = ?",
         (lane.next_seq, lane.mark, lane.hold, lane.last_end, lane.lifecycle, lane.session_id),
     )
 
 
-def live_ids(sql: sqlite3.Connection, session_id: str) -> list[str]:
+def unfinished_ids(sql: sqlite3.Connection, session_id: str) -> list[str]:
     return [row[0] for row in sql.execute("SELECT id FROM runs WHERE session_id = ? AND live = 1", (session_id,))]
 
 
-def strip(tx: Transaction, session_id: str) -> None:
-    """Of each run only what a repeated id and a later question need: no text of anybody."""
+def remove_text(tx: Transaction, session_id: str) -> None:
+    """Keep of each run only its id, body hash and end."""
     for (body,) in tx.sql.execute("SELECT body FROM runs WHERE session_id = ?", (session_id,)).fetchall():
-        kept = bare(_run.decode(body))
+        kept = run_without_text(_run.decode(body))
         tx.sql.execute("UPDATE runs SET body = ? WHERE id = ?", (encode(kept), kept.id))
 
 

@@ -14,8 +14,7 @@ from holdfast.schema.sessions import Session, Workspace
 from holdfast.schema.usage import Usage
 from holdfast.store.records import Page
 from holdfast.store.sqlite import event_log, messages, runs
-from holdfast.store.sqlite.lookup import require_session
-from holdfast.store.sqlite.transaction import Transaction, conflict
+from holdfast.store.sqlite.transaction import Transaction, conflict, require_session
 from holdfast.store.writes import DeleteSession, UpdateSession
 
 _workspace = msgspec.json.Decoder(Workspace)
@@ -70,31 +69,25 @@ def update(tx: Transaction, write: UpdateSession) -> None:
     )
 
 
-def add_usage(tx: Transaction, session_id: str, usage: Usage) -> None:
-    tx.require_session(session_id)
-    (stored,) = tx.sql.execute("SELECT usage FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    tx.sql.execute("UPDATE sessions SET usage = ? WHERE id = ?", (encode(_usage.decode(stored) + usage), session_id))
-
-
 def delete(tx: Transaction, write: DeleteSession) -> None:
-    """The whole tree at once; what stays is a grave per session and per run what `R3` and `R9` still need."""
+    """Delete the whole tree. The row of each session stays, and of each run what `R3` and `R9` need."""
     tx.require_session(write.session_id)
     for session_id in _tree(tx.sql, write.session_id):
         tx.deleted.add(session_id)
-        if live := runs.live_ids(tx.sql, session_id):
-            raise conflict(f"session {session_id!r} still has live runs: {', '.join(live)}", run_ids=live)
-        runs.strip(tx, session_id)
+        if unfinished := runs.unfinished_ids(tx.sql, session_id):
+            raise conflict(f"session {session_id!r} has unfinished runs: {', '.join(unfinished)}", run_ids=unfinished)
+        runs.remove_text(tx, session_id)
         messages.delete_of_session(tx, session_id)
-        for statement in _EMPTY:
+        for statement in _DELETE_RECORDS:
             tx.sql.execute(statement, (session_id,))
         tx.sql.execute(
             "UPDATE sessions SET deleted_at = ?, title = '', folded_title = '' WHERE id = ? AND deleted_at IS NULL",
             (write.at, session_id),
         )
-    tx.forget_homes()
+    tx.forget_places()
 
 
-_EMPTY = (
+_DELETE_RECORDS = (
     "DELETE FROM events WHERE root_id = (SELECT root_id FROM sessions WHERE id = ?1) AND session_id = ?1",
     "DELETE FROM approvals WHERE session_id = ?",
     "DELETE FROM questions WHERE session_id = ?",
@@ -165,9 +158,9 @@ def sessions(
     archived: bool | None,
     parent_id: str | None,
 ) -> Page[Session]:
-    place = "parent_id IS NULL" if parent_id is None else "parent_id = :parent"
+    level = "parent_id IS NULL" if parent_id is None else "parent_id = :parent"
     rows = sql.execute(
-        f"{_SESSION} WHERE workspace_id = :workspace AND {place} AND {_FILTER}",
+        f"{_SESSION} WHERE workspace_id = :workspace AND {level} AND {_FILTER}",
         {
             "workspace": workspace_id,
             "parent": parent_id,
@@ -190,5 +183,5 @@ def descendants(sql: sqlite3.Connection, session_id: str) -> tuple[str, ...]:
 
 
 def _tree(sql: sqlite3.Connection, session_id: str) -> tuple[str, ...]:
-    """The session first, then all below it."""
+    """Return the session, then all below it."""
     return tuple(row[0] for row in sql.execute(_TREE, (session_id,)))

@@ -1,4 +1,4 @@
-"""`SqliteStore`: the protocol's methods, each a hop to the writer or to a reader."""
+"""`SqliteStore`: each method passes its work to the writer thread or to a reader thread."""
 
 from __future__ import annotations
 
@@ -17,19 +17,35 @@ from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
-from holdfast.store.protocol import CommitListener, LogPage
-from holdfast.store.records import CallOutput, FileSnapshot, LaneRecord, Page, RunRecord, StoredResponse
-from holdfast.store.sqlite import approvals, database_file, event_log, messages, runs, sessions, tool_records
+from holdfast.store.protocol import CommitListener
+from holdfast.store.records import CallOutput, FileSnapshot, LaneRecord, LogPage, Page, RunRecord, StoredResponse
+from holdfast.store.sqlite import (
+    approvals,
+    database_file,
+    event_log,
+    messages,
+    runs,
+    sessions,
+    stored_responses,
+    tool_records,
+    usage,
+)
 from holdfast.store.sqlite.database_file import Connect, OwnerLock
-from holdfast.store.sqlite.reader_threads import Readers
-from holdfast.store.sqlite.writer_thread import BatchJob, ChoreJob, Outcome, Writer, settle
+from holdfast.store.sqlite.database_threads import (
+    BatchOutcome,
+    PendingBatch,
+    PendingFunction,
+    ReaderThreads,
+    WriterThread,
+    settle,
+)
 from holdfast.store.writes import Batch, Committed
 
 T = TypeVar("T")
 
 
 async def open_store(path: Path, *, connect: Connect = database_file.connect) -> SqliteStore:
-    """Opens the database, or makes it. Raises `StoreLocked`, `StoreDamaged`, `StoreNewer` or `StoreUnwritable`."""
+    """Open or create the database. Raises `StoreLocked`, `StoreDamaged`, `StoreNewer` or `StoreUnwritable`."""
     loop = asyncio.get_running_loop()
     return await asyncio.to_thread(_open, path, connect=connect, loop=loop)
 
@@ -52,7 +68,7 @@ def _open(path: Path, *, connect: Connect, loop: asyncio.AbstractEventLoop) -> S
 
 
 class SqliteStore:
-    """A `Store` on one file. Made by `open_store`; everything is called on the loop it was opened on."""
+    """A `Store` in one file, created by `open_store`. Call it only on the event loop it was opened on."""
 
     def __init__(
         self,
@@ -69,73 +85,73 @@ class SqliteStore:
         self._loop = loop
         self._listeners: tuple[CommitListener, ...] = ()
         self._log_id, self._last, self._pruned = event_log.identity(connection)
-        self._readers = Readers(path, connect=connect)
+        self._readers = ReaderThreads(path, connect=connect)
         self._read = self._readers.read
-        self._writer = Writer(connection, path=path, loop=loop, deliver=self._deliver)
+        self._writer = WriterThread(connection, path=path, loop=loop, deliver=self._deliver)
         self._closing: asyncio.Task[None] | None = None
         self._writer.start()
 
     async def commit(self, batch: Batch) -> Committed:
         self._require_open()
         future: asyncio.Future[Committed] = self._loop.create_future()
-        self._writer.submit(BatchJob(batch, future))
+        self._writer.submit(PendingBatch(batch, future))
         return await future
 
     def listen(self, listener: CommitListener) -> Callable[[], None]:
         self._listeners = (*self._listeners, listener)
-        return partial(self._stop_telling, listener)
+        return partial(self._remove_listener, listener)
 
-    def _stop_telling(self, listener: CommitListener) -> None:
+    def _remove_listener(self, listener: CommitListener) -> None:
         self._listeners = tuple(known for known in self._listeners if known is not listener)
 
-    def _deliver(self, outcomes: list[tuple[BatchJob, Outcome]]) -> None:
-        """On the loop, once per group: first everyone learns what happened, then those who asked go on."""
-        for job, outcome in outcomes:
+    def _deliver(self, outcomes: list[tuple[PendingBatch, BatchOutcome]]) -> None:
+        """Called on the event loop once per group. Listeners are called before the callers continue."""
+        for pending, outcome in outcomes:
             if not isinstance(outcome, Committed):
-                settle(job.future, None, outcome)
+                settle(pending.future, None, outcome)
                 continue
             if outcome.events:
                 self._last = outcome.numbers[-1]
                 for listener in self._listeners:
-                    self._tell(listener, outcome)
-            settle(job.future, outcome, None)
+                    self._notify(listener, outcome)
+            settle(pending.future, outcome, None)
 
-    def _tell(self, listener: CommitListener, committed: Committed) -> None:
+    def _notify(self, listener: CommitListener, committed: Committed) -> None:
         try:
             listener(committed.events)
-        except Exception as error:  # noqa: BLE001 - the commit stands; a listener's fault is the loop's to report
-            self._loop.call_exception_handler({"message": "a listener of the ledger failed", "exception": error})
+        except Exception as error:  # noqa: BLE001 - the commit stands; the event loop reports the listener's error
+            self._loop.call_exception_handler({"message": "a listener of the store failed", "exception": error})
 
-    async def _chore(self, chore: Callable[[sqlite3.Connection], T]) -> T:
+    async def _call_in_writer(self, function: Callable[[sqlite3.Connection], T]) -> T:
         self._require_open()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._writer.submit(ChoreJob(chore, future))
+        self._writer.submit(PendingFunction(function, future))
         return await future
 
     def _require_open(self) -> None:
         if self._closing is not None:
-            raise StoreUnwritable("the ledger is closed")
+            raise StoreUnwritable("the database is closed: the server is stopping")
 
     async def prune_events(self, *, before: str) -> int:
         total = 0
         while True:
-            removed, pruned = await self._chore(partial(event_log.prune, before=before))
+            removed, pruned = await self._call_in_writer(partial(event_log.prune, before=before))
             self._pruned = pruned
             total += removed
             if removed == 0:
                 return total
 
     async def prune_responses(self, *, before: str) -> int:
-        return await self._chore(partial(tool_records.prune_responses, before=before))
+        return await self._call_in_writer(partial(stored_responses.prune, before=before))
 
     async def backup(self, path: Path) -> None:
         await asyncio.to_thread(self._backup, path)
 
     def _backup(self, path: Path) -> None:
-        """One step of SQLite's online copy is one read transaction: nothing that commits meanwhile is half in it."""
+        """SQLite copies in one read transaction, so the copy contains a commit whole or not at all."""
         unfinished = path.with_name(f"{path.name}.unfinished")
         if path.exists():
-            raise BadRequest(f"{str(path)!r} exists; choose another name for the backup")
+            raise BadRequest(f"{str(path)!r} already exists; choose another path for the backup")
         try:
             os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
             with (
@@ -147,7 +163,9 @@ class SqliteStore:
             unfinished.rename(path)
         except (OSError, sqlite3.Error) as error:
             unfinished.unlink(missing_ok=True)
-            raise StoreUnwritable(f"the backup {str(path)!r} could not be written: {error}") from error
+            raise StoreUnwritable(
+                f"the backup {str(path)!r} could not be written: {error}; check the directory and the space on its disk"
+            ) from error
 
     async def close(self) -> None:
         if self._closing is None:
@@ -302,10 +320,10 @@ class SqliteStore:
         return await self._read(partial(tool_records.known_contents, hashes=hashes))
 
     async def stored_response(self, key: str) -> StoredResponse | None:
-        return await self._read(partial(tool_records.answer, key=key))
+        return await self._read(partial(stored_responses.stored_response, key=key))
 
     async def usage_stats(self, *, since: str, until: str) -> tuple[UsageRow, ...]:
-        return await self._read(partial(tool_records.usage_stats, since=since, until=until))
+        return await self._read(partial(usage.usage_stats, since=since, until=until))
 
     async def tool_stats(self, *, since: str, until: str) -> tuple[ToolRow, ...]:
-        return await self._read(partial(tool_records.tool_stats, since=since, until=until))
+        return await self._read(partial(usage.tool_stats, since=since, until=until))

@@ -1,4 +1,4 @@
-"""What tools leave behind: jobs, todos, reads, outputs, snapshots; stored answers; what everything cost."""
+"""Records of tools: jobs, todos, file reads, call outputs, file snapshots."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import msgspec
 from holdfast.errors import NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.sessions import Job, Todo
-from holdfast.schema.usage import ToolRow, Usage, UsageRow
-from holdfast.store.records import CallOutput, FileSnapshot, Page, StoredResponse
-from holdfast.store.sqlite import event_log, sessions
+from holdfast.store.records import CallOutput, FileSnapshot, Page
+from holdfast.store.sqlite import event_log
 from holdfast.store.sqlite.transaction import Transaction, conflict
-from holdfast.store.writes import AddToolUse, AddUsage, MoveSnapshot, PutTodos, RecordRead
+from holdfast.store.writes import MoveSnapshot, PutTodos, RecordRead
 
 _job = msgspec.json.Decoder(Job)
 _todos = msgspec.json.Decoder(tuple[Todo, ...])
@@ -22,7 +21,7 @@ _snapshot = msgspec.json.Decoder(FileSnapshot)
 
 
 def put_job(tx: Transaction, job: Job) -> None:
-    tx.home(job.session_id)
+    tx.place(job.session_id)
     tx.sql.execute(
         "INSERT INTO jobs (id, workspace_id, session_id, state, body) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (id) DO UPDATE SET state = excluded.state, body = excluded.body",
@@ -87,52 +86,6 @@ def move_snapshot(tx: Transaction, write: MoveSnapshot) -> None:
     tx.sql.execute("UPDATE snapshots SET state = ?, body = ? WHERE id = ?", (moved.state, encode(moved), moved.id))
 
 
-def put_answer(tx: Transaction, answer: StoredResponse) -> None:
-    tx.sql.execute(
-        "INSERT INTO answers (key, request_hash, status, body, created_at) VALUES (?, ?, ?, ?, ?)",
-        (answer.key, answer.request_hash, answer.status, answer.body, answer.created_at),
-    )
-
-
-def add_usage(tx: Transaction, write: AddUsage) -> None:
-    sessions.add_usage(tx, write.session_id, write.usage)
-    if write.by_subagent:
-        return
-    usage = write.usage
-    tx.sql.execute(
-        "INSERT INTO usage_days (day, model, input, output, cache_read, cache_write, cost, estimated, runs, steps) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, model) DO UPDATE SET "
-        "input = input + excluded.input, output = output + excluded.output, "
-        "cache_read = cache_read + excluded.cache_read, cache_write = cache_write + excluded.cache_write, "
-        "cost = cost + excluded.cost, estimated = max(estimated, excluded.estimated), "
-        "runs = runs + excluded.runs, steps = steps + excluded.steps",
-        (
-            write.day,
-            write.model,
-            usage.input,
-            usage.output,
-            usage.cache_read,
-            usage.cache_write,
-            usage.cost,
-            usage.estimated,
-            write.runs,
-            write.steps,
-        ),
-    )
-
-
-def add_tool_use(tx: Transaction, write: AddToolUse) -> None:
-    tx.sql.execute(
-        "INSERT INTO tool_days (day, tool, calls, failed) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (day, tool) DO UPDATE SET calls = calls + excluded.calls, failed = failed + excluded.failed",
-        (write.day, write.tool, write.calls, write.failed),
-    )
-
-
-def prune_responses(sql: sqlite3.Connection, before: str) -> int:
-    return sql.execute("DELETE FROM answers WHERE created_at < ?", (before,)).rowcount
-
-
 def job(sql: sqlite3.Connection, job_id: str) -> Job:
     row = sql.execute("SELECT body FROM jobs WHERE id = ?", (job_id,)).fetchone()
     if row is None:
@@ -183,37 +136,3 @@ def known_contents(sql: sqlite3.Connection, hashes: Iterable[str]) -> frozenset[
         (encode(list(hashes)).decode(),),
     )
     return frozenset(row[0] for row in rows)
-
-
-def answer(sql: sqlite3.Connection, key: str) -> StoredResponse | None:
-    row = sql.execute(
-        "SELECT key, request_hash, status, body, created_at FROM answers WHERE key = ?", (key,)
-    ).fetchone()
-    return StoredResponse(*row) if row else None
-
-
-def usage_stats(sql: sqlite3.Connection, *, since: str, until: str) -> tuple[UsageRow, ...]:
-    rows = sql.execute(
-        "SELECT day, model, input, output, cache_read, cache_write, cost, estimated, runs, steps FROM usage_days "
-        "WHERE day BETWEEN ? AND ? ORDER BY day, model",
-        (since, until),
-    )
-    return tuple(
-        UsageRow(
-            day=row[0],
-            model=row[1],
-            usage=Usage(
-                input=row[2], output=row[3], cache_read=row[4], cache_write=row[5], cost=row[6], estimated=bool(row[7])
-            ),
-            runs=row[8],
-            steps=row[9],
-        )
-        for row in rows
-    )
-
-
-def tool_stats(sql: sqlite3.Connection, *, since: str, until: str) -> tuple[ToolRow, ...]:
-    rows = sql.execute(
-        "SELECT day, tool, calls, failed FROM tool_days WHERE day BETWEEN ? AND ? ORDER BY day, tool", (since, until)
-    )
-    return tuple(ToolRow(*row) for row in rows)

@@ -1,75 +1,86 @@
-"""One batch on its way into the tables."""
+"""The transaction of one batch, and the checks of sessions that reads and writes share."""
 
 from __future__ import annotations
 
 import sqlite3
 from typing import Any
 
-from holdfast.errors import StoreConflict
+from holdfast.errors import Gone, NotFound, StoreConflict
 from holdfast.schema.base import Value
 
 
-class Home(Value, frozen=True):
+class SessionPlace(Value, frozen=True):
     """Where a session belongs."""
 
     workspace_id: str
     root_id: str
+    """The top of the session's tree."""
     deleted: bool
 
 
 class Counters:
-    """Numbers that only the writer gives. A batch that fails gives its event numbers back: nobody has seen them."""
+    """Numbers that only the writer assigns. A batch that fails returns its event numbers; nobody has seen them."""
 
     __slots__ = ("activity", "last")
 
     def __init__(self, *, last: int, activity: int) -> None:
         self.last = last
-        """The last event number given."""
+        """The last assigned event number."""
         self.activity = activity
-        """The newest session's rank among sessions."""
+        """The rank of the newest session among all sessions."""
 
 
 class Transaction:
     """What the writes and events of one batch share."""
 
-    __slots__ = ("_homes", "counters", "deleted", "first", "seqs", "sql")
+    __slots__ = ("_places", "counters", "deleted", "first", "seqs", "sql")
 
     def __init__(self, sql: sqlite3.Connection, *, counters: Counters) -> None:
         self.sql = sql
         self.counters = counters
         self.first = counters.last + 1
-        """The number that the batch's first event gets."""
+        """The number of the batch's first event."""
         self.seqs: dict[str, int] = {}
+        """The ``seq`` of each message and snapshot that the batch writes."""
         self.deleted: set[str] = set()
         """Sessions that this batch deletes."""
-        self._homes: dict[str, Home] = {}
+        self._places: dict[str, SessionPlace] = {}
 
-    def home(self, session_id: str) -> Home:
-        """The session's place; `StoreConflict` if it does not exist."""
-        home = self._homes.get(session_id)
-        if home is None:
+    def place(self, session_id: str) -> SessionPlace:
+        """Return where the session belongs. Raises `StoreConflict` if it does not exist."""
+        place = self._places.get(session_id)
+        if place is None:
             row = self.sql.execute(
                 "SELECT workspace_id, root_id, deleted_at IS NOT NULL FROM sessions WHERE id = ?", (session_id,)
             ).fetchone()
             if row is None:
                 raise conflict(f"session {session_id!r} does not exist", session_id=session_id)
-            home = self._homes[session_id] = Home(row[0], row[1], bool(row[2]))
-        return home
+            place = self._places[session_id] = SessionPlace(row[0], row[1], bool(row[2]))
+        return place
 
-    def require_session(self, session_id: str) -> Home:
-        """The same for a write: also a deleted one is a conflict."""
-        home = self.home(session_id)
-        if home.deleted:
+    def require_session(self, session_id: str) -> SessionPlace:
+        """Return where the session belongs. Raises `StoreConflict` if it does not exist or is deleted."""
+        place = self.place(session_id)
+        if place.deleted:
             raise conflict(f"session {session_id!r} is deleted", session_id=session_id)
-        return home
+        return place
 
-    def forget_homes(self) -> None:
-        """After a deletion."""
-        self._homes.clear()
+    def forget_places(self) -> None:
+        """Call it after a deletion."""
+        self._places.clear()
 
     def next_activity(self) -> int:
         self.counters.activity += 1
         return self.counters.activity
+
+
+def require_session(sql: sqlite3.Connection, session_id: str) -> None:
+    """Raise `NotFound` or `Gone` unless the session can be read."""
+    row = sql.execute("SELECT deleted_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"session {session_id!r} does not exist", code="session_not_found")
+    if row[0] is not None:
+        raise Gone(f"session {session_id!r} was deleted at {row[0]}")
 
 
 def conflict(message: str, **detail: Any) -> StoreConflict:

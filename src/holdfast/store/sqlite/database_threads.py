@@ -1,0 +1,362 @@
+"""The threads that own the connections: one writer and a few readers.
+
+The writer puts all waiting batches into one durable commit. Each batch of a group has its own savepoint, so that a
+conflict in one does not affect the others. If the commit itself fails, none of them is applied. The event loop gets the
+outcomes of a group in one call, in commit order.
+
+The writer also indexes new text for the search and runs the checkpoints, from time to time, when no batch waits. Under
+load SQLite's own threshold limits the write-ahead log. Reads are short, so a passive checkpoint completes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, assert_never
+
+from holdfast.errors import StoreConflict, StoreDamaged, StoreUnwritable
+from holdfast.files import file_identity
+from holdfast.store import writes as w
+from holdfast.store.sqlite import approvals, event_log, messages, runs, sessions, stored_responses, tool_records, usage
+from holdfast.store.sqlite.database_file import Connect
+from holdfast.store.sqlite.transaction import Counters, Transaction
+
+_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_GROUP = 128
+"""Maximum batches of one commit."""
+MAINTENANCE_COMMITS = 200
+"""After this many commits the writer does maintenance as soon as no batch waits."""
+_READERS = 3
+
+BatchOutcome: TypeAlias = w.Committed | BaseException
+
+
+class PendingBatch:
+    __slots__ = ("batch", "future")
+
+    def __init__(self, batch: w.Batch, future: asyncio.Future[w.Committed]) -> None:
+        self.batch = batch
+        self.future = future
+
+
+class PendingFunction:
+    """A function that the writer calls in a transaction of its own, such as pruning."""
+
+    __slots__ = ("function", "future")
+
+    def __init__(self, function: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any]) -> None:
+        self.function = function
+        self.future = future
+
+
+PendingWork: TypeAlias = PendingBatch | PendingFunction
+Deliver: TypeAlias = Callable[[list[tuple[PendingBatch, BatchOutcome]]], None]
+
+
+class WriterThread:
+    """Owns the only connection that writes. Results go back through the event loop."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, *, path: Path, loop: asyncio.AbstractEventLoop, deliver: Deliver
+    ) -> None:
+        self._sql = connection
+        self._path = path
+        self._file = file_identity(path)
+        self._commits = MAINTENANCE_COMMITS if messages.has_new_text(connection) else 0
+        """Commits since the last maintenance."""
+        self._loop = loop
+        self._deliver = deliver
+        self._queue: queue.SimpleQueue[PendingWork | None] = queue.SimpleQueue()
+        self._has_search = messages.has_search_index(connection)
+        (activity,) = connection.execute("SELECT coalesce(max(activity), 0) FROM sessions").fetchone()
+        self._counters = Counters(last=event_log.last_number(connection), activity=activity)
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, work: PendingWork) -> None:
+        self._queue.put(work)
+
+    def stop(self) -> None:
+        """Commit what is waiting, checkpoint and close. Blocks until done."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            work = self._queue.get()
+            group: list[PendingBatch] = []
+            while True:
+                match work:
+                    case None:
+                        running = False
+                        break
+                    case PendingFunction():
+                        self._commit_group(group)
+                        group = []
+                        self._call(work)
+                    case PendingBatch():
+                        group.append(work)
+                if len(group) >= MAX_GROUP:
+                    break
+                try:
+                    work = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+            self._commit_group(group)
+            self._commits += 1
+            if self._commits >= MAINTENANCE_COMMITS and self._queue.empty():
+                self._commits = 0
+                self._maintain()
+        self._close()
+
+    def _commit_group(self, group: list[PendingBatch]) -> None:
+        if not group:
+            return
+        before = self._counters.last
+        try:
+            outcomes = self._try_group(group)
+        except Exception as error:  # noqa: BLE001 - the callers get it, and the writer continues
+            self._counters.last = before
+            self._roll_back()
+            outcomes = [(pending, _as_store_error(error)) for pending in group]
+        self._loop.call_soon_threadsafe(self._deliver, outcomes)
+
+    def _try_group(self, group: list[PendingBatch]) -> list[tuple[PendingBatch, BatchOutcome]]:
+        before = self._counters.last
+        self._require_file()
+        self._sql.execute("BEGIN IMMEDIATE")
+        if len(group) == 1:
+            outcomes: list[tuple[PendingBatch, BatchOutcome]] = [(group[0], self._apply(group[0].batch))]
+        else:
+            outcomes = [(pending, self._try_batch(pending.batch)) for pending in group]
+        if self._counters.last != before:
+            event_log.set_last_number(self._sql, self._counters.last)
+        self._sql.execute("COMMIT")
+        return outcomes
+
+    def _require_file(self) -> None:
+        """SQLite continues to write to a file that was deleted or replaced, and such a commit would be lost."""
+        if file_identity(self._path) != self._file:
+            raise StoreUnwritable(
+                f"the database {str(self._path)!r} was removed or replaced while it was in use; put it back, or "
+                "restart the server",
+                detail={"path": str(self._path)},
+            )
+
+    def _try_batch(self, batch: w.Batch) -> BatchOutcome:
+        """Return the batch's outcome if the group commits. Raises if the whole transaction is lost."""
+        before = self._counters.last
+        self._sql.execute("SAVEPOINT batch")
+        try:
+            outcome: BatchOutcome = self._apply(batch)
+        except Exception as error:
+            if not self._sql.in_transaction:
+                raise
+            self._sql.execute("ROLLBACK TO batch")
+            self._counters.last = before
+            outcome = _as_store_error(error)
+        self._sql.execute("RELEASE batch")
+        return outcome
+
+    def _apply(self, batch: w.Batch) -> w.Committed:
+        transaction = Transaction(self._sql, counters=self._counters)
+        for write in batch.writes:
+            apply_write(transaction, write)
+        events = event_log.append(transaction, batch.events)
+        return w.Committed(numbers=tuple(event.number for event in events), events=events, seqs=transaction.seqs)
+
+    def _call(self, work: PendingFunction) -> None:
+        try:
+            self._sql.execute("BEGIN IMMEDIATE")
+            result = work.function(self._sql)
+            self._sql.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - the caller gets it, and the writer continues
+            self._roll_back()
+            self._loop.call_soon_threadsafe(settle, work.future, None, _as_store_error(error))
+        else:
+            self._loop.call_soon_threadsafe(settle, work.future, result, None)
+
+    def _roll_back(self) -> None:
+        """Undo the transaction, unless SQLite has done so already."""
+        with suppress(sqlite3.Error):
+            if self._sql.in_transaction:
+                self._sql.execute("ROLLBACK")
+
+    def _maintain(self) -> None:
+        """Index new text and checkpoint. After a failure commits continue, and the next maintenance tries again."""
+        try:
+            while self._has_search and self._index_some() and self._queue.empty():
+                pass
+            self._sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            self._roll_back()
+            _logger.warning("database maintenance failed: %s; commits continue", error)
+
+    def _index_some(self) -> bool:
+        """Return whether there was text to index."""
+        self._sql.execute("BEGIN IMMEDIATE")
+        count = messages.index_new_text(self._sql)
+        self._sql.execute("COMMIT")
+        return count > 0
+
+    def _close(self) -> None:
+        self._maintain()
+        try:
+            self._sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            _logger.warning("the last checkpoint of the database failed: %s; the next start repeats it", error)
+        self._sql.close()
+
+
+def apply_write(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - one line per kind
+    match write:
+        case w.PutMessage():
+            messages.put(tx, write.message)
+        case w.UpdateRun():
+            runs.update(tx, write)
+        case w.EndRun():
+            runs.end(tx, write)
+        case w.InsertRun():
+            runs.insert(tx, write)
+        case w.SetLane():
+            runs.set_lane(tx, write.lane)
+        case w.AddUsage():
+            usage.add_usage(tx, write)
+        case w.AddToolUse():
+            usage.add_tool_use(tx, write)
+        case w.RecordRead():
+            tool_records.record_read(tx, write)
+        case w.PutWorkspace():
+            sessions.put_workspace(tx, write.workspace)
+        case w.PutSession():
+            sessions.put(tx, write.session)
+        case w.UpdateSession():
+            sessions.update(tx, write)
+        case w.DeleteSession():
+            sessions.delete(tx, write)
+        case w.OpenApproval():
+            approvals.open_approval(tx, write.approval)
+        case w.ResolveApproval():
+            approvals.resolve_approval(tx, write)
+        case w.OpenQuestion():
+            approvals.open_question(tx, write.question)
+        case w.ResolveQuestion():
+            approvals.resolve_question(tx, write)
+        case w.AddGrant():
+            approvals.add_grant(tx, write.grant)
+        case w.RemoveGrants():
+            approvals.remove_grants(tx, write)
+        case w.PutJob():
+            tool_records.put_job(tx, write.job)
+        case w.PutTodos():
+            tool_records.put_todos(tx, write)
+        case w.PutCallOutput():
+            tool_records.put_call_output(tx, write.output)
+        case w.PutSnapshot():
+            tool_records.put_snapshot(tx, write.snapshot)
+        case w.MoveSnapshot():
+            tool_records.move_snapshot(tx, write)
+        case w.PutResponse():
+            stored_responses.put(tx, write.response)
+        case _:
+            assert_never(write)
+
+
+def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    """Set the result or the error on the event loop, unless the caller was cancelled."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+class ReaderThreads:
+    """Threads that read, each on its own read-only connection, each read in one transaction."""
+
+    def __init__(self, path: Path, *, connect: Connect) -> None:
+        self._path = path
+        self._connect = connect
+        self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="store-reader")
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._connections_lock = threading.Lock()
+        self._closed = False
+
+    async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of the query, which sees one state of the database."""
+        if self._closed:
+            raise StoreUnwritable("the database is closed: the server is stopping")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, query)
+
+    def close(self) -> None:
+        """Blocks until running reads have ended."""
+        self._closed = True
+        self._pool.shutdown(wait=True)
+        for connection in self._connections:
+            connection.close()
+
+    def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        sql = self._connection()
+        try:
+            sql.execute("BEGIN")
+            try:
+                return query(sql)
+            finally:
+                if sql.in_transaction:
+                    sql.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            raise StoreUnwritable(
+                f"the database {str(self._path)!r} cannot be read: {error}; check its disk"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise StoreDamaged(
+                f"the database {str(self._path)!r} cannot be read: {error}; restore a backup of it"
+            ) from error
+
+    def _connection(self) -> sqlite3.Connection:
+        found: sqlite3.Connection | None = getattr(self._local, "sql", None)
+        if found is None:
+            found = self._local.sql = self._connect(self._path, read_only=True)
+            with self._connections_lock:
+                self._connections.append(found)
+        return found
+
+
+def _as_store_error(error: BaseException) -> BaseException:
+    """Turn an error of SQLite into ours. A bug keeps its exception."""
+    match error:
+        case sqlite3.IntegrityError():
+            return _with_cause(StoreConflict(f"a constraint of the database does not hold: {error}"), error)
+        case sqlite3.ProgrammingError() | sqlite3.InterfaceError():
+            return error
+        case sqlite3.Error():
+            name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+            return _with_cause(
+                StoreUnwritable(
+                    f"the database cannot be written: {error}; nothing was changed: free space on its disk or check it",
+                    detail={"cause": name},
+                ),
+                error,
+            )
+        case _:
+            return error
+
+
+def _with_cause(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,82 @@
+"""Token usage and cost: per session, and per day as statistics of models and tools."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import msgspec
+
+from holdfast.schema.base import encode
+from holdfast.schema.usage import ToolRow, Usage, UsageRow
+from holdfast.store.sqlite.transaction import Transaction
+from holdfast.store.writes import AddToolUse, AddUsage
+
+_usage = msgspec.json.Decoder(Usage)
+
+
+def add_usage(tx: Transaction, write: AddUsage) -> None:
+    _add_to_session(tx, write.session_id, write.usage)
+    if write.by_subagent:
+        return
+    usage = write.usage
+    tx.sql.execute(
+        "INSERT INTO usage_days (day, model, input, output, cache_read, cache_write, cost, estimated, runs, steps) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, model) DO UPDATE SET "
+        "input = input + excluded.input, output = output + excluded.output, "
+        "cache_read = cache_read + excluded.cache_read, cache_write = cache_write + excluded.cache_write, "
+        "cost = cost + excluded.cost, estimated = max(estimated, excluded.estimated), "
+        "runs = runs + excluded.runs, steps = steps + excluded.steps",
+        (
+            write.day,
+            write.model,
+            usage.input,
+            usage.output,
+            usage.cache_read,
+            usage.cache_write,
+            usage.cost,
+            usage.estimated,
+            write.runs,
+            write.steps,
+        ),
+    )
+
+
+def _add_to_session(tx: Transaction, session_id: str, usage: Usage) -> None:
+    tx.require_session(session_id)
+    (stored,) = tx.sql.execute("SELECT usage FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    tx.sql.execute("UPDATE sessions SET usage = ? WHERE id = ?", (encode(_usage.decode(stored) + usage), session_id))
+
+
+def add_tool_use(tx: Transaction, write: AddToolUse) -> None:
+    tx.sql.execute(
+        "INSERT INTO tool_days (day, tool, calls, failed) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (day, tool) DO UPDATE SET calls = calls + excluded.calls, failed = failed + excluded.failed",
+        (write.day, write.tool, write.calls, write.failed),
+    )
+
+
+def usage_stats(sql: sqlite3.Connection, *, since: str, until: str) -> tuple[UsageRow, ...]:
+    rows = sql.execute(
+        "SELECT day, model, input, output, cache_read, cache_write, cost, estimated, runs, steps FROM usage_days "
+        "WHERE day BETWEEN ? AND ? ORDER BY day, model",
+        (since, until),
+    )
+    return tuple(
+        UsageRow(
+            day=row[0],
+            model=row[1],
+            usage=Usage(
+                input=row[2], output=row[3], cache_read=row[4], cache_write=row[5], cost=row[6], estimated=bool(row[7])
+            ),
+            runs=row[8],
+            steps=row[9],
+        )
+        for row in rows
+    )
+
+
+def tool_stats(sql: sqlite3.Connection, *, since: str, until: str) -> tuple[ToolRow, ...]:
+    rows = sql.execute(
+        "SELECT day, tool, calls, failed FROM tool_days WHERE day BETWEEN ? AND ? ORDER BY day, tool", (since, until)
+    )
+    return tuple(ToolRow(*row) for row in rows)
