@@ -26,11 +26,10 @@ from holdfast.services.setting_service import SettingService
 from holdfast.services.workspace_service import WorkspaceService
 from holdfast.store import Store
 from holdfast.store.sqlite import open_store
-from holdfast.workspace.maintenance import name_lost_jobs, sweep_leftovers
-from holdfast.workspace.open_workspaces import OpenWorkspaces
-from holdfast.workspace.shared_parts import Shared
+from holdfast.workspace.maintenance import mark_lost_jobs, remove_old_files
+from holdfast.workspace.open_workspace import OpenWorkspaces, SharedParts
 from holdfast.workspace.turn_factory import WorkspaceTurns
-from holdfast.workspace.undo.blob_store import Blobs
+from holdfast.workspace.undo.blob_store import BlobStore
 
 if TYPE_CHECKING:
     from holdfast.server import Listener
@@ -48,7 +47,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     workspaces: WorkspaceService
     sessions: SessionService
     configuring: SettingService
-    shared: Shared
+    shared: SharedParts
 
     async def stop(self) -> None:
         """No new runs; what runs is interrupted and everything is written; bounded (`W5`)."""
@@ -85,14 +84,14 @@ async def open_app(
             await book.save(rules)
             await workspaces.tell_config_changed(("approvals.allow",))
 
-        shared = Shared(
+        shared = SharedParts(
             store=store,
             hub=hub,
             approvals=Approvals(store, ids=ids, clock=clock, save_rules=save_rules),
             keyring=keyring,
             models=models,
             trust=TrustStore(locations.trust_file),
-            blobs=Blobs(locations.snapshots_dir),
+            blobs=BlobStore(locations.snapshots_dir),
             locations=locations,
             env=env,
             ids=ids,
@@ -106,11 +105,11 @@ async def open_app(
         closing.push_async_callback(engine.stop)
         workspaces = WorkspaceService(rooms, engine)
         await engine.recover()
-        await name_lost_jobs(shared)
+        await mark_lost_jobs(shared)
         for name, chore in (
             ("heartbeats", hub.send_heartbeats()),
             ("keep the log", prune_periodically(store, keep_seconds=float(settings.server.keep_events), clock=clock)),
-            ("sweep leftovers", sweep_leftovers(shared)),
+            ("remove old files", remove_old_files(shared)),
         ):
             closing.push_async_callback(_end, asyncio.create_task(chore, name=name))
         yield App(

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import pytest
 
-from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.schema.messages import text_of
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Workspace
@@ -27,6 +26,7 @@ from tests.support.agreement import check_agreement
 from tests.support.cutting import CutLedger, Cutter, CutTurns
 from tests.support.house import PATIENT, WORKSPACE, House
 from tests.support.story import check_record, check_results, story_model
+from tests.support.turning import turn_limits
 from tests.support.wire_rules import check_every_wire
 
 Stop = Literal["cancel", "server", "time"]
@@ -49,8 +49,8 @@ class Shop:
 
     def _house(self) -> House:
         turns = CutTurns(self.ledger, story_model(), self.directory)  # type: ignore[arg-type]
-        turns.bounds = TurnLimits(max_steps=20, max_seconds=60)
-        turns.gate.asking.add("alone")
+        turns.limits = turn_limits(max_steps=20, max_seconds=60)
+        turns.approver.asking.add("alone")
         for gate in ("approval:z", "z"):
             turns.gates.open(gate)
         return House(self.directory, self.ledger, turns=turns, bounds=PATIENT)  # type: ignore[arg-type]

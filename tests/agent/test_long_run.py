@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.events import Hub
 from holdfast.events.recent_events import RecentEvents
 from holdfast.models.http_model import HttpModel
@@ -27,7 +26,7 @@ from holdfast.store import Batch, Committed, Store, open_store
 from holdfast.testing import WIRES, Answer, Call, Say, WireName
 from holdfast.testing.provider_wires import events
 from tests.support.house import PATIENT, WORKSPACE
-from tests.support.turning import turning
+from tests.support.turning import turn_limits, turning
 
 STEPS = 400
 EARLY, LATE = range(20, 30), range(380, 390)
@@ -142,7 +141,7 @@ async def test_the_four_hundredth_step_costs_what_the_twentieth_costs(tmp_path: 
         house.hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=64))
         house.engine = Engine(store, house.hub, house.turns, bounds=PATIENT)
         await house.engine.open_workspace(WORKSPACE)
-        house.turns.bounds = TurnLimits(max_steps=STEPS + 1)
+        house.turns.limits = turn_limits(max_steps=STEPS + 1)
         async with stage.watching():
             run = await house.ended(await house.accept())
     assert (run.state, run.steps) == ("completed", STEPS + 1)

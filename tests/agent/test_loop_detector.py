@@ -10,7 +10,7 @@ from holdfast.schema.messages import ToolCall, ToolResult
 
 def step(detector: LoopDetector, number: int, *, argument: str = "x", result: str = "same") -> str | None:
     call = ToolCall(f"c{number}", "bash", {"command": argument})
-    return detector.step([call], [ToolResult(call.id, "bash", text=result)])
+    return detector.add_step([call], [ToolResult(call.id, "bash", text=result)])
 
 
 @pytest.mark.promise("R12")

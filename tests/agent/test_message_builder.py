@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.message_builder import Closed, Grew, MessageBuilder
+from holdfast.agent.message_builder import MessageBuilder, PartClosed, PartGrew
 from holdfast.models.protocol import (
     CallArguments,
     CallEnd,
@@ -37,9 +37,9 @@ def fold(*deltas: ModelDelta) -> MessageBuilder:
 
 def test_text_grows_in_one_part_until_something_else_begins() -> None:
     made = new_fold()
-    assert made.add(TextDelta("a")) == (Grew(0, "text", "a", opened=True),)
-    assert made.add(TextDelta("b")) == (Grew(0, "text", "b"),)
-    assert made.add(ReasoningDelta("c")) == (Closed(0), Grew(1, "reasoning", "c", opened=True))
+    assert made.add(TextDelta("a")) == (PartGrew(0, "text", "a", opened=True),)
+    assert made.add(TextDelta("b")) == (PartGrew(0, "text", "b"),)
+    assert made.add(ReasoningDelta("c")) == (PartClosed(0), PartGrew(1, "reasoning", "c", opened=True))
     assert made.parts() == (Text("ab"), Reasoning("c"))
 
 
@@ -92,7 +92,7 @@ def test_a_call_that_was_cut_off_was_never_asked_for() -> None:
 def test_stop_closes_everything_once_and_late_arguments_change_nothing() -> None:
     made = new_fold()
     made.add(CallStart(0, "ls"))
-    assert made.add(Stop("tool_use")) == (Closed(0),)
+    assert made.add(Stop("tool_use")) == (PartClosed(0),)
     before = made.parts()
     assert made.add(CallArguments(0, "x")) == ()
     assert made.add(CallEnd(0)) == ()
@@ -126,11 +126,11 @@ def test_what_was_streamed_is_what_is_stored(stream: list[ModelDelta]) -> None:
     for delta in stream:
         for change in made.add(delta):
             match change:
-                case Grew(part, _, text, opened):
+                case PartGrew(part, _, text, opened):
                     assert opened == (part not in seen)
                     assert part not in closed
                     seen[part] = seen.get(part, "") + text
-                case Closed(part):
+                case PartClosed(part):
                     assert part not in closed
                     closed.add(part)
     for index, part in enumerate(made.parts()):

@@ -34,7 +34,7 @@ class CutFactory:
 
 def add_barriers(desk: Desk, factory: CutFactory) -> None:
     """Around everything that `bash` waits for; what starts a process is not interrupted, only overtaken."""
-    bash: Any = desk.app.workspaces._rooms.find(desk.workspace_id).tools.get("bash")
+    bash: Any = desk.app.workspaces._rooms.require(desk.workspace_id).tools.get("bash")
     plan, run, start = bash.plan, bash.run, bash._start
 
     async def cut_plan(*args: Any) -> Any:

@@ -10,7 +10,6 @@ import pytest
 
 from holdfast.agent.system_prompt import Instructions
 from holdfast.agent.tool_calls import NOT_RUN
-from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.errors import NotFound
 from holdfast.models.model_script import (
     ModelScript,
@@ -39,7 +38,7 @@ from holdfast.schema.runs import Run
 from holdfast.schema.usage import Usage
 from holdfast.tools.protocol import ToolContext as ToolContext
 from holdfast.tools.protocol import ToolOutput
-from tests.support.turning import Echo, TurnHouse, Word, turning
+from tests.support.turning import Echo, TurnHouse, Word, turn_limits, turning
 
 Answers = str | ScriptedAct | tuple[ScriptedAct, ...]
 
@@ -122,13 +121,13 @@ async def test_errors_of_tools_are_results_and_the_run_goes_on(tmp_path: Path) -
         assert "ZeroDivisionError" in said[1]
         assert "no tool 'nothere'" in said[2]
         assert "bad arguments" in said[3]
-        assert "no JSON object" in said[4]
+        assert "not a JSON object" in said[4]
         assert {result.status for result in results(await house.messages())} == {"error"}
 
 
 async def test_a_denied_call_is_told_to_the_model_with_the_reason(tmp_path: Path) -> None:
     async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "fine, another way")) as house:
-        house.turns.gate.denied.add("echo")
+        house.turns.approver.denied.add("echo")
         run = await one_run(house)
         (result,) = results(await house.messages())
         assert (result.status, result.text) == ("denied", "denied: not today")
@@ -138,7 +137,7 @@ async def test_a_denied_call_is_told_to_the_model_with_the_reason(tmp_path: Path
 
 async def test_a_run_nobody_can_answer_that_gives_up_after_a_denial_says_so(tmp_path: Path) -> None:
     async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "I could not")) as house:
-        house.turns.gate.denied.add("echo")
+        house.turns.approver.denied.add("echo")
         run = await house.ended(await house.accept("go", interactive=False))
         assert (run.state, run.reason, run.text) == ("failed", "denied", "I could not")
 
@@ -248,7 +247,7 @@ async def test_a_cancel_reaches_every_tool_and_the_receipt_says_what_was_killed(
 @pytest.mark.promise("C8")
 async def test_a_cancel_reaches_an_approval_that_is_waited_for(tmp_path: Path) -> None:
     async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),))) as house:
-        house.turns.gate.asking.add("echo")
+        house.turns.approver.asking.add("echo")
         accepted = await house.accept()
         await house.gates.arrived("approval:a")
         now = (await house.engine.get_run(accepted.run.id)).now
@@ -317,7 +316,7 @@ async def test_an_error_not_worth_a_retry_ends_the_run_with_its_reason(tmp_path:
 async def test_limits_end_a_run_in_the_open(tmp_path: Path) -> None:
     call = (ScriptedCall("echo", {"word": "a"}), ScriptedUsage(Usage(input=1, output=1)))
     async with turning(tmp_path, model(*[call] * 5)) as house:
-        house.turns.bounds = TurnLimits(max_steps=2)
+        house.turns.limits = turn_limits(max_steps=2)
         run = await one_run(house)
         assert (run.state, run.reason, run.steps) == ("failed", "limit_steps", 2)
         assert run.error is not None
@@ -328,7 +327,7 @@ async def test_limits_end_a_run_in_the_open(tmp_path: Path) -> None:
 @pytest.mark.promise("R12")
 async def test_a_time_limit_stops_what_runs_and_names_itself(tmp_path: Path) -> None:
     async with turning(tmp_path, model((ScriptedCall("killed", {"word": "k"}),))) as house:
-        house.turns.bounds = TurnLimits(max_steps=5, max_seconds=60)
+        house.turns.limits = turn_limits(max_steps=5, max_seconds=60)
         accepted = await house.accept()
         await house.gates.arrived("k")
         house.turns.clock.run_out()
@@ -416,8 +415,8 @@ async def test_the_head_stays_and_changes_are_told_with_the_next_prompt(tmp_path
     async with turning(tmp_path, brain) as house:
         await one_run(house, "first")
         await one_run(house, "second")
-        house.turns.surveyor.branch = "topic"
-        house.turns.surveyor.instructions = (Instructions("/w/AGENTS.md", "be kind"),)
+        house.turns.context_gatherer.branch = "topic"
+        house.turns.context_gatherer.instructions = (Instructions("/w/AGENTS.md", "be kind"),)
         await one_run(house, "third")
         first, second, third = brain.requests
         assert first.system == second.system == third.system
@@ -503,7 +502,7 @@ async def test_where_a_limit_forbids_another_step_waiting_steers_go_to_the_queue
         "own again",
     )
     async with turning(tmp_path, brain) as house:
-        house.turns.bounds = TurnLimits(max_steps=1)
+        house.turns.limits = turn_limits(max_steps=1)
         host = await house.accept("first")
         await house.gates.arrived("x")
         steer = await house.accept("second", delivery="steer")
@@ -553,7 +552,7 @@ async def test_what_is_waited_for_is_told_while_calls_come_and_go(tmp_path: Path
         "ok",
     )
     async with turning(tmp_path, brain) as house:
-        house.turns.gate.asking.add("echo")
+        house.turns.approver.asking.add("echo")
         accepted = await house.accept()
 
         def now() -> tuple[str, str]:

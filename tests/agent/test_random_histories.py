@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.ids import Ids
 from holdfast.models.model_script import (
     ScriptedAct,
@@ -38,6 +37,7 @@ from tests.support.agreement import check_agreement
 from tests.support.cutting import CutLedger, Cutter, CutTurns
 from tests.support.flavours import Flavoured
 from tests.support.house import PATIENT, WORKSPACE, House
+from tests.support.turning import turn_limits
 from tests.support.wire_rules import check_every_wire
 
 IMAGE = File("a.png", "image/png", data="aGk=")
@@ -63,7 +63,7 @@ class World:
             await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(self.directory))),)))
         self.ledger = CutLedger(store)
         turns = CutTurns(self.ledger, self._model(()), self.directory)  # type: ignore[arg-type]
-        turns.bounds = TurnLimits(max_steps=6, max_seconds=60)
+        turns.limits = turn_limits(max_steps=6, max_seconds=60)
         turns.gates.open("z")
         self.house = House(self.directory, self.ledger, turns=turns, bounds=PATIENT)  # type: ignore[arg-type]
         await self.house.engine.recover()

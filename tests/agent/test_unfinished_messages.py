@@ -11,7 +11,7 @@ from holdfast.agent.unfinished_messages import (
     CANCELLED,
     NOT_APPROVED,
     UNKNOWN,
-    Cut,
+    Cutoff,
     closing_messages,
     finish_of,
     unanswered,
@@ -19,18 +19,18 @@ from holdfast.agent.unfinished_messages import (
 from holdfast.schema.messages import Finish, FinishReason, Message, Part, Role, Text, ToolCall, ToolResult
 from holdfast.schema.runs import EndReason, EndState, Run, RunKind
 
-CANCEL = Cut(state="cancelled", reason="user_cancel", detail="cancelled")
-CRASH = Cut(state="interrupted", reason="server_crash", crashed=True)
+CANCEL = Cutoff(state="cancelled", reason="user_cancel", detail="cancelled")
+CRASH = Cutoff(state="interrupted", reason="server_crash", crashed=True)
 
 
 def message(seq: int, role: Role, *parts: Part) -> Message:
     return Message(f"msg_{seq}", "ses_1", "run_1", role, seq, "", parts)
 
 
-def close(*messages: Message, cut: Cut = CANCEL, kind: RunKind = "prompt") -> tuple[Message, ...]:
+def close(*messages: Message, cutoff: Cutoff = CANCEL, kind: RunKind = "prompt") -> tuple[Message, ...]:
     ids = count(100)
     run = Run(id="run_1", session_id="ses_1", seq=1, kind=kind)
-    return closing_messages(messages, run=run, cut=cut, at="now", new_id=lambda: f"msg_{next(ids)}")
+    return closing_messages(messages, run=run, cutoff=cutoff, at="now", new_id=lambda: f"msg_{next(ids)}")
 
 
 PROMPT = message(1, "user", Text("go"))
@@ -67,7 +67,7 @@ def test_calls_get_results_after_a_cancel_and_after_a_crash() -> None:
     results, said = close(PROMPT, asked, one_result)
     assert results.parts == (ToolResult("c2", "view", status="cancelled", text=CANCELLED),)
     assert said.parts == (Finish("cancelled", "cancelled"),)
-    results, said = close(PROMPT, asked, one_result, cut=CRASH)
+    results, said = close(PROMPT, asked, one_result, cutoff=CRASH)
     assert results.parts == (ToolResult("c2", "view", status="unknown", text=UNKNOWN),)
     assert said.parts == (Finish("interrupted"),)
 
@@ -75,8 +75,8 @@ def test_calls_get_results_after_a_cancel_and_after_a_crash() -> None:
 @pytest.mark.promise("C6")
 def test_a_crash_in_the_middle_of_a_cancel_does_not_claim_to_know() -> None:
     asked = message(2, "assistant", ToolCall("c1", "bash"))
-    cut = Cut(state="cancelled", reason="user_cancel", crashed=True)
-    closed, results = close(PROMPT, asked, cut=cut)
+    cut = Cutoff(state="cancelled", reason="user_cancel", crashed=True)
+    closed, results = close(PROMPT, asked, cutoff=cut)
     assert finish_of(closed) == Finish("cancelled")
     assert [part.status for part in results.parts if isinstance(part, ToolResult)] == ["unknown"]
 
@@ -85,7 +85,7 @@ def test_what_is_already_closed_is_left_alone() -> None:
     said = message(2, "assistant", Text("half"), Finish("cancelled", "by the turn"))
     assert close(PROMPT, said) == ()
     assert (
-        close(PROMPT, message(2, "assistant", Text("well"), Finish("end_turn")), cut=_cut("completed", "end_turn"))
+        close(PROMPT, message(2, "assistant", Text("well"), Finish("end_turn")), cutoff=_cut("completed", "end_turn"))
         == ()
     )
 
@@ -116,12 +116,12 @@ def test_runs_that_are_no_prompts_get_no_answer_they_did_not_begin() -> None:
     ],
 )
 def test_the_last_message_says_the_kind_of_end(state: EndState, reason: EndReason, finish: FinishReason) -> None:
-    (made,) = close(PROMPT, cut=_cut(state, reason))
+    (made,) = close(PROMPT, cutoff=_cut(state, reason))
     assert made.parts == (Finish(finish),)
 
 
-def _cut(state: EndState, reason: EndReason) -> Cut:
-    return Cut(state=state, reason=reason)
+def _cut(state: EndState, reason: EndReason) -> Cutoff:
+    return Cutoff(state=state, reason=reason)
 
 
 @st.composite
@@ -151,19 +151,19 @@ def cut_off_runs(draw: st.DrawFn) -> list[Message]:
 @pytest.mark.promise("C5", "C6")
 @given(
     messages=cut_off_runs(),
-    cut=st.sampled_from([CANCEL, CRASH, _cut("failed", "network"), _cut("interrupted", "server_stop")]),
+    cutoff=st.sampled_from([CANCEL, CRASH, _cut("failed", "network"), _cut("interrupted", "server_stop")]),
     cut_at=st.integers(0, 3),
 )
 def test_whatever_was_stored_the_record_is_whole_and_closing_it_again_changes_nothing(
-    messages: list[Message], cut: Cut, cut_at: int
+    messages: list[Message], cut: Cutoff, cut_at: int
 ) -> None:
     latest = messages[max(0, len(messages) - 1 - cut_at) :] if cut_at else messages
-    closed = close(*latest, cut=cut)
+    closed = close(*latest, cutoff=cut)
     after = {one.id: one for one in [*latest, *closed]}
     whole = list(after.values())
     assert unanswered(whole) == []
     assert all(finish_of(one) is not None for one in whole if one.role == "assistant")
-    assert close(*whole, cut=cut) == ()
+    assert close(*whole, cutoff=cut) == ()
     for one in latest:
         assert after[one.id].parts[: len(one.parts)] == one.parts
     sent = request_messages(whole, images=False)
@@ -174,13 +174,13 @@ def test_whatever_was_stored_the_record_is_whole_and_closing_it_again_changes_no
 
 @pytest.mark.promise("C6")
 def test_a_call_that_waited_for_approval_is_said_not_to_have_run() -> None:
-    cut = Cut(state="interrupted", reason="server_crash", crashed=True, unapproved=frozenset({"call_1"}))
+    cutoff = Cutoff(state="interrupted", reason="server_crash", crashed=True, unapproved=frozenset({"call_1"}))
     messages = [
         Message("m1", "ses_1", "run_1", "assistant", 1, "", (ToolCall("call_1", "bash"), ToolCall("call_2", "bash")))
     ]
     ids = count(1)
     closed = closing_messages(
-        messages, run=Run(id="run_1", session_id="ses_1", seq=1), cut=cut, at="", new_id=lambda: f"x{next(ids)}"
+        messages, run=Run(id="run_1", session_id="ses_1", seq=1), cutoff=cutoff, at="", new_id=lambda: f"x{next(ids)}"
     )
     results = [part for message in closed for part in message.parts if isinstance(part, ToolResult)]
     assert [(result.call_id, result.text) for result in results] == [("call_1", NOT_APPROVED), ("call_2", UNKNOWN)]

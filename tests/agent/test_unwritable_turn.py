@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.turn_dependencies import TurnLimits
 from holdfast.errors import StoreUnwritable
 from holdfast.models.protocol import ModelDelta, ModelRequest
 from holdfast.models.scripted_model import ScriptedModel
@@ -21,7 +20,7 @@ from holdfast.store import Batch, Committed, open_store
 from tests.support.agreement import check_agreement
 from tests.support.house import LedgerSeam
 from tests.support.story import check_record, finish, story_model
-from tests.support.turning import TurnHouse, turning
+from tests.support.turning import TurnHouse, turn_limits, turning
 
 
 class Refusing(LedgerSeam):
@@ -115,7 +114,7 @@ async def test_nothing_moves_that_is_not_written(tmp_path: Path, every: int) -> 
     ledger: Any = Refusing(await open_store(tmp_path / "holdfast.db"))
     ran: list[str] = []
     async with turning(tmp_path, story_model(), store=ledger) as house:
-        house.turns.bounds = TurnLimits(max_steps=20)
+        house.turns.limits = turn_limits(max_steps=20)
         for tool in house.tools.values():
             watch(tool, ledger, ran)
         for gate in ("approval:z", "z"):

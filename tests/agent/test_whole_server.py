@@ -418,7 +418,7 @@ async def test_a_title_that_a_person_gives_meanwhile_stays_and_its_cost_is_count
         await desk.app.sessions.change(run.session_id, title="My own")
         before = (await desk.app.store.session(run.session_id)).usage
         provider.open("title")
-        room = desk.app.workspaces._rooms.find(desk.workspace_id)
+        room = desk.app.workspaces._rooms.require(desk.workspace_id)
         await asyncio.gather(*room.titles._tasks)
         session = await desk.app.store.session(run.session_id)
         assert session.title == "My own"

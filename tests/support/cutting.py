@@ -170,8 +170,8 @@ class CutTurns(RealTurns):
             store=around(dependencies.store, "store"),
             model=model,
             toolbox=TestToolbox(tools),
-            gate=around(dependencies.gate, "gate"),
-            surveyor=around(dependencies.surveyor, "surveyor"),
+            approver=around(dependencies.approver, "approver"),
+            context_gatherer=around(dependencies.context_gatherer, "context_gatherer"),
             pause=pause,
         )
 

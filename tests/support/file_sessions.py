@@ -12,15 +12,16 @@ import msgspec
 from holdfast.config import Settings
 from holdfast.errors import StoreConflict
 from holdfast.schema.events import FileChanged
-from holdfast.store.records import FileSnapshot
+from holdfast.store.records import FileSnapshot, SnapshotState
 from holdfast.store.writes import Batch, Committed, MoveSnapshot, PutSnapshot, RecordRead
 from holdfast.tools.edit import EditTool
 from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.view import ViewTool
 from holdfast.tools.write import WriteTool
-from holdfast.workspace.undo.blob_store import Blobs
-from holdfast.workspace.undo.file_snapshots import Records, SessionFiles
-from holdfast.workspace.undo.restore import Report, Undo
+from holdfast.workspace.undo.blob_store import BlobStore
+from holdfast.workspace.undo.file_snapshots import SessionFiles, SnapshotStore
+from holdfast.workspace.undo.restore import FileRestorer, UndoReport
+from holdfast.workspace.undo.undo_plan import effective_snapshots
 
 AT = "2026-01-01T00:00:00.000Z"
 
@@ -62,14 +63,14 @@ class MemoryRecords:
 class FileWorkspace:
     """One workspace. Its sessions share the records and the snapshots."""
 
-    def __init__(self, directory: Path, *, ledger: Records | None = None) -> None:
+    def __init__(self, directory: Path, *, ledger: SnapshotStore | None = None) -> None:
         directory = directory.resolve()
         self.directory = directory / "workspace"
         self.directory.mkdir(parents=True)
         self.snapshots = directory / "data" / "snapshots"
         self.records = MemoryRecords()
         self.ledger = ledger or self.records
-        self.blobs = Blobs(self.snapshots)
+        self.blobs = BlobStore(self.snapshots)
         self._numbers = count(1)
 
     def session(self, session_id: str = "ses_1", *, run_id: str = "run_1", **context: Any) -> "FileSession":
@@ -93,8 +94,8 @@ class FileWorkspace:
     def new_id(self, prefix: str) -> str:
         return f"{prefix}_{next(self._numbers)}"
 
-    def undo_service(self) -> Undo:
-        return Undo(self.ledger, self.blobs, now=lambda: AT)
+    def restorer(self) -> FileRestorer:
+        return FileRestorer(self.ledger, self.blobs, now=lambda: AT, redact=str)
 
 
 class FileSession:
@@ -167,8 +168,16 @@ class FileSession:
     async def write(self, path: str, content: str, **arguments: Any) -> str:
         return (await self.call(WriteTool(), path=path, content=content, **arguments)).text
 
-    async def undo(self, *runs: str) -> Report:
-        return await self.workspace.undo_service().undo(self.session_id, run_id="run_undo", runs=runs or None)
+    async def undo(self, *runs: str) -> UndoReport:
+        """Undo the changes of runs. Without runs: those of the last run that is not undone."""
+        chosen = runs or (await self._runs("applied"))[-1:]
+        return await self.workspace.restorer().undo(self.session_id, run_id="run_undo", runs=chosen)
 
-    async def redo(self, *runs: str) -> Report:
-        return await self.workspace.undo_service().redo(self.session_id, run_id="run_redo", runs=runs or None)
+    async def redo(self, *runs: str) -> UndoReport:
+        """Redo the changes of runs. Without runs: those of the oldest run that is undone."""
+        chosen = runs or (await self._runs("undone"))[:1]
+        return await self.workspace.restorer().redo(self.session_id, run_id="run_redo", runs=chosen)
+
+    async def _runs(self, state: SnapshotState) -> tuple[str, ...]:
+        records = effective_snapshots(await self.workspace.ledger.snapshots(self.session_id))
+        return tuple(record.run_id for record in records if record.state == state)

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agent.compact_turn import CompactTurn
+from holdfast.agent.compaction import CompactTurn
 from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Turn, TurnHandle
-from holdfast.agent.system_prompt import Gathered, Instructions, Surroundings
-from holdfast.agent.turn_dependencies import Denied, Permitted, TurnDependencies
-from holdfast.agent.turn_dependencies import TurnLimits as TurnBounds
+from holdfast.agent.system_prompt import Instructions, PromptContext, Surroundings
+from holdfast.agent.turn_dependencies import CallDenied, CallPermitted, TurnDependencies, TurnLimits
 from holdfast.config import Settings
+from holdfast.config.settings import LimitSettings
 from holdfast.errors import ToolError
 from holdfast.models.protocol import Model
 from holdfast.schema.approvals import Subject
@@ -138,7 +138,7 @@ class TestToolbox:
             raise ToolError(f"bad arguments: {error}") from None
 
 
-class TestGate:
+class TestApprover:
     """Permits everything but what it is told to deny; a gate can hold a call as a person would."""
 
     __test__ = False
@@ -149,15 +149,15 @@ class TestGate:
         self.asking: set[str] = set()
 
     async def permit(
-        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, waiting: Callable[[], None]
-    ) -> Permitted | Denied:
+        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, on_wait: Callable[[], None]
+    ) -> CallPermitted | CallDenied:
         if call.name in self.asking:
-            waiting()
+            on_wait()
             await self.gates.pass_through(f"approval:{plan.subject.title}")
-        return Denied("denied: not today") if call.name in self.denied else Permitted()
+        return CallDenied("denied: not today") if call.name in self.denied else CallPermitted()
 
 
-class TestBench:
+class TestToolContexts:
     __test__ = False
 
     def __init__(self, directory: Path) -> None:
@@ -166,7 +166,7 @@ class TestBench:
     def redact(self, text: str) -> str:
         return text.replace("s3cret", "[redacted]")
 
-    def context(self, handle: TurnHandle, call: ToolCall, *, emit: Any, progress: Any, adopted: Any) -> ToolContext:
+    def context(self, handle: TurnHandle, call: ToolCall, *, emit: Any, progress: Any, on_subagent: Any) -> ToolContext:
         nobody: Any = None
         return ToolContext(
             workspace=self._directory,
@@ -187,30 +187,30 @@ class TestBench:
             jobs=nobody,
             asker=nobody,
             todos=nobody,
-            subagents=_SeatChildren(handle, adopted),
+            subagents=_TestSubagents(handle, on_subagent),
         )
 
 
-class _SeatChildren:
-    def __init__(self, handle: TurnHandle, adopted: Any) -> None:
+class _TestSubagents:
+    def __init__(self, handle: TurnHandle, on_subagent: Any) -> None:
         self._handle = handle
-        self._adopted = adopted
+        self._on_subagent = on_subagent
 
     async def run(self, *, agent: str, prompt: str, title: str) -> Any:
         child = await self._handle.child(RunRequest(prompt=prompt, agent=agent), title=title)
-        await self._adopted(child)
+        await self._on_subagent(child)
         return await child.ended()
 
 
-class TestSurveyor:
+class TestContextGatherer:
     __test__ = False
 
     def __init__(self) -> None:
         self.branch = "main"
         self.instructions: tuple[Instructions, ...] = ()
 
-    async def gather(self) -> Gathered:
-        return Gathered(Surroundings("/w", "Linux", "2026-01-01", self.branch), self.instructions)
+    async def gather(self) -> PromptContext:
+        return PromptContext(Surroundings("/w", "Linux", "2026-01-01", self.branch), self.instructions)
 
 
 class TestTitler:
@@ -238,6 +238,16 @@ class Clock:
         self.limits[number].reschedule(0)
 
 
+def turn_limits(*, max_steps: int, max_seconds: float = 0.0) -> TurnLimits:
+    configured = LimitSettings()
+    return TurnLimits(
+        max_steps=max_steps,
+        max_seconds=max_seconds,
+        max_cost=configured.max_cost,
+        tool_parallel=configured.tool_parallel,
+    )
+
+
 async def at_once(seconds: float) -> None:
     """A wait before a retry that takes no time, but lets others go on."""
     await asyncio.sleep(0)
@@ -252,14 +262,14 @@ class RealTurns(ScriptedTurns):
         self.tools: dict[str, Any] = {
             kind.name: kind(self.gates) for kind in (Echo, Gated, Alone, Killed, Broken, Child)
         }
-        self.gate = TestGate(self.gates)
-        self.surveyor = TestSurveyor()
+        self.approver = TestApprover(self.gates)
+        self.context_gatherer = TestContextGatherer()
         self.titler = TestTitler()
-        self.bounds = TurnBounds(max_steps=50)
+        self.limits = turn_limits(max_steps=50)
         self.clock = Clock()
         self.pause: Any = at_once
         self._store = store
-        self._bench = TestBench(directory)
+        self._tool_contexts = TestToolContexts(directory)
 
     async def check(self, session: Session, request: RunRequest) -> None:
         return None
@@ -273,11 +283,11 @@ class RealTurns(ScriptedTurns):
             store=self._store,
             model=self.model,
             toolbox=TestToolbox(self.tools),
-            gate=self.gate,
-            bench=self._bench,
-            surveyor=self.surveyor,
+            approver=self.approver,
+            tool_contexts=self._tool_contexts,
+            context_gatherer=self.context_gatherer,
             titler=self.titler,
-            bounds=self.bounds,
+            limits=self.limits,
             effort=run.effort,
             pause=self.pause,
             deadline=self.clock,

@@ -53,7 +53,7 @@ async def test_the_demo_mends_its_test_and_undo_takes_it_back(tmp_path: Path) ->
         (change,) = await desk.app.sessions.changes(run.session_id)
         assert change.state == "undone"
         redone = await desk.run("", session_id=run.session_id, kind="redo")
-        assert "Done again" in redone.text
+        assert "Redone" in redone.text
         assert "kept.split()" in (desk.directory / "slug.py").read_text()
         told = [part for m in await desk.messages(run.session_id) for part in m.parts if isinstance(part, Notice)]
         assert [notice.code for notice in told] == ["undo", "redo"]
@@ -399,7 +399,7 @@ async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_pa
     async with serving(tmp_path, saying((ScriptedCall("write", {"path": "a.txt", "content": "x"}),), "ok")) as desk:
         session = (await desk.run("go", mode="accept_edits")).session_id
         (desk.directory / "a.txt").unlink()
-        assert "Already so" in (await desk.run("", session_id=session, kind="undo")).text
+        assert "Already undone" in (await desk.run("", session_id=session, kind="undo")).text
         assert "not touched" in (await desk.run("", session_id=session, kind="redo")).text.lower()
         assert "nothing to redo" in (await desk.run("", session_id=session, kind="redo")).text
 
@@ -407,7 +407,7 @@ async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_pa
 async def test_a_workspace_whose_directory_is_gone_takes_no_prompts(tmp_path: Path) -> None:
     async with serving(tmp_path, saying("ok")) as desk:
         desk.directory.rmdir()
-        with pytest.raises(BadRequest, match="is gone"):
+        with pytest.raises(BadRequest, match="does not exist"):
             await desk.start("go")
         assert not desk.directory.exists()
 

@@ -1,13 +1,14 @@
-"""The conversation as a turn sees it: the head, the messages since the last summary, and how much of the window they
-take. Read once when the turn begins, then kept up to date with what the turn stores, so that a step costs what it adds
-and not what was there before.
+"""The conversation of a turn: the system prompt, the messages since the last summary, and their size in tokens.
+
+It is read once when the turn begins and then kept up to date with what the turn stores, so that the cost of a step does
+not grow with the conversation.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.agent import compaction, request_messages, system_prompt
+from holdfast.agent import context_window, request_messages, system_prompt
 from holdfast.agent.protocol import Spent, TurnHandle
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.schema.events import KnownDurable, MessageFinished, MessageUpdated, SessionUpdated
@@ -27,92 +28,94 @@ class Conversation:
         self._dependencies = dependencies
         self._last_seq = 0
         self._known: set[str] = set()
-        """Ids of the messages that are in it."""
+        """The ids of the messages in it."""
         self._sent: list[Message] = []
-        """As requests have them; it only grows, and each message in it stays the same object."""
+        """The messages as requests have them. It only grows, and its messages stay the same objects."""
         self._fresh: list[Message] = []
-        """What came since the last request, as stored."""
+        """Stored messages that came after the last request."""
         self._size = 0
         """Tokens that the next request will take, as far as known."""
         self._estimate = 0
-        """The same by our own count, for providers that tell none."""
+        """The same by our own estimate, for providers that report no usage."""
         self._is_empty = True
         self.prompts: list[str] = []
-        """What the person asked of this run, word for word, those that joined it included."""
-        self.head: tuple[str, ...] = ()
+        """The prompts of this run and of the runs that joined it, unchanged."""
+        self.system: tuple[str, ...] = ()
+        """The blocks of the system prompt."""
         self._writes: list[AnyWrite] = []
+        """What `begin` changed. It is committed with the row of the first answer."""
         self._events: list[KnownDurable] = []
-        """What beginning the turn changed; stored with its first answer's row."""
-        self._untitled: str | None = None
+        self._untitled_prompt: str | None = None
 
     async def begin(self) -> None:
-        """Read what is there, look around, and tell the model what is new."""
+        """Read the messages, gather the context, and add what is new to the prompt."""
         messages = await self._read()
-        gathered = await self._dependencies.surveyor.gather()
-        self.head, known = system_prompt.known_context(messages)
-        told: Context | None
-        if self.head:
-            told = system_prompt.addition(gathered, known)
+        gathered = await self._dependencies.context_gatherer.gather()
+        self.system, known = system_prompt.known_context(messages)
+        context: Context | None
+        if self.system:
+            context = system_prompt.render_changes(gathered, known)
         else:
-            told = system_prompt.head(gathered, agent_prompt=self._dependencies.agent_prompt)
-            self.head = told.blocks
-        if told is not None:
-            messages = self._tell(messages, told)
+            context = system_prompt.render_system_prompt(gathered, agent_prompt=self._dependencies.agent_prompt)
+            self.system = context.blocks
+        if context is not None:
+            messages = self._add_context(messages, context)
         self._start_with(messages)
         self._name_session(messages)
         self._name_model()
 
     def opening(self) -> tuple[list[AnyWrite], list[KnownDurable]]:
-        """What is to be stored before the first request; nothing after that."""
+        """Return what must be committed before the first request; nothing after that."""
         return self._writes, self._events
 
     def opened(self) -> None:
-        """It is stored."""
+        """The opening is committed."""
         self._writes, self._events = [], []
-        if self._untitled is not None:
-            self._dependencies.titler.suggest(self._handle.session.id, self._untitled)
-            self._untitled = None
+        if self._untitled_prompt is not None:
+            self._dependencies.titler.suggest(self._handle.session.id, self._untitled_prompt)
+            self._untitled_prompt = None
 
     async def load(self) -> None:
-        """Read what is there and the head as it was last sent, for a turn that tells nothing new."""
+        """Read the messages and the system prompt that was last sent, for a turn that adds nothing."""
         messages = await self._read()
-        self.head, _ = system_prompt.known_context(messages)
+        self.system, _ = system_prompt.known_context(messages)
         self._start_with(messages)
 
-    async def new_head(self) -> Context:
-        """For a conversation that goes on after a summary: caches start anew, so everything is told anew."""
-        return system_prompt.head(
-            await self._dependencies.surveyor.gather(), agent_prompt=self._dependencies.agent_prompt
-        )
+    async def new_system_prompt(self) -> Context:
+        """Render the system prompt anew after a compaction. The provider's cache is invalid then anyway."""
+        gathered = await self._dependencies.context_gatherer.gather()
+        return system_prompt.render_system_prompt(gathered, agent_prompt=self._dependencies.agent_prompt)
 
     def request_messages(self) -> tuple[Message, ...]:
-        """For a request now; every call must have its result."""
+        """Return the messages of the next request. Every call must have its result."""
         self._sent += request_messages.following_messages(self._fresh, images=self._dependencies.model.info.images)
         self._fresh.clear()
         return tuple(self._sent)
 
     def is_too_long(self) -> bool:
         info = self._dependencies.model.info
-        return compaction.is_due(self._size, context_window=info.context_window, max_output=info.max_output)
+        return context_window.is_compaction_due(
+            self._size, context_window=info.context_window, max_output=info.max_output
+        )
 
     def is_empty(self) -> bool:
-        """Nothing was said since the last summary, or at all."""
+        """Return whether there is no answer since the last summary."""
         return self._is_empty
 
-    def estimated_usage(self, answer: tuple[Part, ...]) -> Usage:
-        """For a provider that tells none."""
-        asked = self._estimate + compaction.estimated_text(self.head)
-        return Usage(input=asked, output=compaction.estimated_parts(answer), estimated=True)
+    def estimate_usage(self, answer: tuple[Part, ...]) -> Usage:
+        """Estimate the usage of an answer, for a provider that reports none."""
+        tokens = self._estimate + context_window.estimate_text(self.system)
+        return Usage(input=tokens, output=context_window.estimate_parts(answer), estimated=True)
 
     def note_size(self, usage: Usage) -> None:
         self._size = usage.context
 
     def append(self, message: Message) -> None:
-        """A message that is stored, or about to be. Its number counts only for the order within the turn."""
+        """Add a message that is stored or about to be. Its `seq` only sets the order within the turn."""
         self._last_seq = max(message.seq, self._last_seq + 1)
         self._fresh.append(replace(message, seq=self._last_seq))
         self._known.add(message.id)
-        estimate = compaction.estimated_parts(message.parts)
+        estimate = context_window.estimate_parts(message.parts)
         self._estimate += estimate
         if message.role == "assistant":
             self._is_empty = False
@@ -122,9 +125,9 @@ class Conversation:
     def replace_last(self, message: Message) -> None:
         self._fresh[-1] = replace(message, seq=self._fresh[-1].seq)
 
-    def restart(self, summary: Message, head: Context) -> None:
-        """From here on the summary stands for everything before it."""
-        self.head = head.blocks
+    def restart(self, summary: Message, context: Context) -> None:
+        """Continue from a summary that replaces everything before it."""
+        self.system = context.blocks
         self._start_with([replace(summary, seq=self._last_seq + 1)])
 
     async def store(self, message: Message, *, spent: Spent | None = None) -> None:
@@ -132,14 +135,14 @@ class Conversation:
         await self._handle.commit([PutMessage(message)], [event], spent=spent)
 
     async def catch_up(self) -> None:
-        """Prompts that joined are in the ledger: take them in, in their order."""
-        for message in reversed(await self._since_known()):
+        """Add the stored prompts of the runs that joined, in their order."""
+        for message in reversed(await self._unknown_messages()):
             if message.role == "user" and not message.unsent:
                 self.append(message)
                 self.prompts.append(text_of(message.parts))
 
-    async def _since_known(self) -> list[Message]:
-        """What the ledger has behind the last message that is in here, the latest first."""
+    async def _unknown_messages(self) -> list[Message]:
+        """Return the stored messages after the last known one, the latest first."""
         found: list[Message] = []
         before: int | None = _PAST_THE_END
         while before is not None:
@@ -163,35 +166,35 @@ class Conversation:
         self._sent = list(request_messages.request_messages(messages, images=self._dependencies.model.info.images))
         self._fresh = []
         self._size = _size_of(messages)
-        self._estimate = sum(compaction.estimated_parts(message.parts) for message in messages)
+        self._estimate = sum(context_window.estimate_parts(message.parts) for message in messages)
         self._is_empty = not any(message.role == "assistant" for message in messages)
 
-    def _tell(self, messages: list[Message], told: Context) -> list[Message]:
-        """The prompt of this run carries what the model is told with it."""
+    def _add_context(self, messages: list[Message], context: Context) -> list[Message]:
+        """Store the context in the prompt of this run."""
         run_id = self._handle.run.id
-        place = next((at for at in reversed(range(len(messages))) if _is_prompt_of(messages[at], run_id)), None)
-        if place is None:
+        index = next((at for at in reversed(range(len(messages))) if _is_prompt_of(messages[at], run_id)), None)
+        if index is None:
             return messages
-        message = replace(messages[place], parts=(told, *messages[place].parts))
+        message = replace(messages[index], parts=(context, *messages[index].parts))
         self._writes.append(PutMessage(message))
         self._events.append(MessageUpdated(at=self._handle.now(), session_id=message.session_id, message=message))
-        return [*messages[:place], message, *messages[place + 1 :]]
+        return [*messages[:index], message, *messages[index + 1 :]]
 
     def _name_session(self, messages: list[Message]) -> None:
-        """The first words of the first prompt, until a better title is found."""
+        """Use the first words of the first prompt as the title, until the titler finds a better one."""
         session = self._handle.session
         if session.title:
             return
-        said = next((text_of(message.parts) for message in messages if message.role == "user"), "")
-        if title := first_words(said):
+        prompt = next((text_of(message.parts) for message in messages if message.role == "user"), "")
+        if title := first_words(prompt):
             at = self._handle.now()
             named = replace(session, title=title, busy=True, updated_at=at)
             self._writes.append(UpdateSession(session_id=session.id, title=title, updated_at=at))
             self._events.append(SessionUpdated(at, session.id, named))
-            self._untitled = said
+            self._untitled_prompt = prompt
 
     def _name_model(self) -> None:
-        """A run that named none is told with the one it got."""
+        """Store the model of a run that was accepted without one."""
         if self._handle.run.model is None:
             self._writes.append(UpdateRun(run_id=self._handle.run.id, model=self._dependencies.model.info.name))
 
@@ -206,9 +209,9 @@ def _is_prompt_of(message: Message, run_id: str) -> bool:
 
 
 def _size_of(messages: list[Message]) -> int:
-    """What the last answer was told to take, and an estimate of what came after it."""
-    for place in range(len(messages) - 1, -1, -1):
-        usage = messages[place].usage
+    """Return the context size that the last answer reported, plus an estimate of what came after it."""
+    for index in range(len(messages) - 1, -1, -1):
+        usage = messages[index].usage
         if usage is not None:
-            return usage.context + sum(compaction.estimated_parts(later.parts) for later in messages[place + 1 :])
-    return sum(compaction.estimated_parts(message.parts) for message in messages)
+            return usage.context + sum(context_window.estimate_parts(later.parts) for later in messages[index + 1 :])
+    return sum(context_window.estimate_parts(message.parts) for message in messages)

@@ -1,8 +1,8 @@
-"""Folds a model's deltas into the parts of one message. Pure: no clock, no I/O, no tasks.
+"""Builds the parts of one message from the deltas of a model. Pure.
 
-One `MessageBuilder` is one attempt of one answer. `add` takes each delta once and returns what changed, in the terms of
-the live stream: which part, of which kind, and the text that was added. `parts` gives the message as it stands at any
-time, so that what is stored after a cancel is exactly what was streamed.
+A `MessageBuilder` is one attempt of one answer. `add` returns what changed, in the terms of the live stream: the part,
+its kind, and the added text. `parts` returns the message so far at any time, so that what is stored after a cancel is
+exactly what was streamed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from holdfast.schema.messages import Part, Reasoning, Text, ToolCall
 from holdfast.schema.usage import Usage
 
 
-class Grew(Value, frozen=True):
-    """Text came in; ``opened`` when it is the first of its part."""
+class PartGrew(Value, frozen=True):
+    """Text was added to a part. ``opened``: it is the first text of the part."""
 
     part: int
     of: DeltaKind
@@ -38,8 +38,8 @@ class Grew(Value, frozen=True):
     opened: bool = False
 
 
-class Closed(Value, frozen=True):
-    """A part is complete and can be stored."""
+class PartClosed(Value, frozen=True):
+    """A part is complete."""
 
     part: int
 
@@ -94,7 +94,7 @@ _Open = _OpenText | _OpenReasoning | _OpenCall
 
 
 class MessageBuilder:
-    """The answer of one attempt, as far as it has come."""
+    """The answer of one attempt so far."""
 
     def __init__(self, new_call_id: Callable[[], str]) -> None:
         self._new_call_id = new_call_id
@@ -102,14 +102,14 @@ class MessageBuilder:
         self._done: dict[int, Part] = {}
         self._calls: dict[int, int] = {}
         self._writing: int | None = None
-        """The text or reasoning part that the next words belong to."""
+        """The text or reasoning part that is open."""
         self.closed = 0
-        """How many parts are complete, counted from the first up to one that is not."""
+        """The number of complete parts before the first incomplete one."""
         self.usage: Usage | None = None
         self.stop: Stop | None = None
 
-    def add(self, delta: ModelDelta) -> tuple[Grew | Closed, ...]:
-        """Take one delta in; what changed, in order."""
+    def add(self, delta: ModelDelta) -> tuple[PartGrew | PartClosed, ...]:
+        """Add one delta. Returns what changed, in order."""
         match delta:
             case TextDelta(text):
                 return self._write(_OpenText, "text", text)
@@ -124,7 +124,7 @@ class MessageBuilder:
                 if slot is None or slot in self._done:
                     return ()
                 self._slots[slot].chunks.append(text)
-                return (Grew(slot, "arguments", text),)
+                return (PartGrew(slot, "arguments", text),)
             case CallEnd():
                 return self._end_call(delta)
             case UsageReport(usage):
@@ -137,11 +137,11 @@ class MessageBuilder:
                 assert_never(delta)
 
     def parts(self) -> tuple[Part, ...]:
-        """Every part as it stands, whether complete or not. Empty text is left out only at the end."""
+        """Return every part so far, complete or not."""
         return tuple(self._done.get(slot) or self._slots[slot].part() for slot in range(len(self._slots)))
 
     def complete_parts(self) -> tuple[Part, ...]:
-        """For a message that was cut off: calls whose arguments never ended were never asked for, and are left out."""
+        """Return the parts of a message that was cut off, without calls whose arguments are incomplete."""
         return tuple(
             self._done.get(slot) or open_part.part()
             for slot, open_part in enumerate(self._slots)
@@ -149,45 +149,45 @@ class MessageBuilder:
         )
 
     def call(self, slot: int) -> tuple[str, str] | tuple[None, None]:
-        """The id and the tool's name of a part that is a call."""
+        """Return the id and the tool name of a part that is a call."""
         found = self._slots[slot]
         return (found.id, found.name) if isinstance(found, _OpenCall) else (None, None)
 
     def _write(
         self, kind: type[_OpenText] | type[_OpenReasoning], of: DeltaKind, text: str
-    ) -> tuple[Grew | Closed, ...]:
+    ) -> tuple[PartGrew | PartClosed, ...]:
         if not text:
             return ()
         slot = self._writing
         if slot is not None and type(self._slots[slot]) is kind:
             self._slots[slot].chunks.append(text)
-            return (Grew(slot, of, text),)
+            return (PartGrew(slot, of, text),)
         before = self._close_writing()
         slot = self._open(kind())
         self._writing = slot
         self._slots[slot].chunks.append(text)
-        return (*before, Grew(slot, of, text, opened=True))
+        return (*before, PartGrew(slot, of, text, opened=True))
 
-    def _end_reasoning(self, delta: ReasoningEnd) -> tuple[Grew | Closed, ...]:
-        before: tuple[Grew | Closed, ...] = ()
+    def _end_reasoning(self, delta: ReasoningEnd) -> tuple[PartGrew | PartClosed, ...]:
+        before: tuple[PartGrew | PartClosed, ...] = ()
         slot = self._writing
         if slot is None or not isinstance(self._slots[slot], _OpenReasoning):
             if delta.opaque is None:
                 return ()
-            before = self._close_writing()  # opaque data without words: redacted thinking
+            before = self._close_writing()  # opaque data without text: redacted reasoning
             slot = self._writing = self._open(_OpenReasoning())
         reasoning = self._slots[slot]
         assert isinstance(reasoning, _OpenReasoning)
         reasoning.opaque, reasoning.wire = delta.opaque, delta.wire
         return (*before, *self._close_writing())
 
-    def _start_call(self, start: CallStart) -> tuple[Grew | Closed, ...]:
+    def _start_call(self, start: CallStart) -> tuple[PartGrew | PartClosed, ...]:
         before = self._close_writing()
         slot = self._open(_OpenCall(self._new_call_id(), start))
         self._calls[start.index] = slot
-        return (*before, Grew(slot, "arguments", "", opened=True))
+        return (*before, PartGrew(slot, "arguments", "", opened=True))
 
-    def _end_call(self, end: CallEnd) -> tuple[Grew | Closed, ...]:
+    def _end_call(self, end: CallEnd) -> tuple[PartGrew | PartClosed, ...]:
         slot = self._calls.get(end.index)
         if slot is None or slot in self._done:
             return ()
@@ -196,22 +196,22 @@ class MessageBuilder:
         call.opaque, call.wire = end.opaque, end.wire
         return self._close(slot)
 
-    def _close_all(self) -> tuple[Grew | Closed, ...]:
+    def _close_all(self) -> tuple[PartGrew | PartClosed, ...]:
         closed = [change for slot in range(len(self._slots)) for change in self._close(slot)]
         self._writing = None
         return tuple(closed)
 
-    def _close_writing(self) -> tuple[Grew | Closed, ...]:
+    def _close_writing(self) -> tuple[PartGrew | PartClosed, ...]:
         slot, self._writing = self._writing, None
         return () if slot is None else self._close(slot)
 
-    def _close(self, slot: int) -> tuple[Closed, ...]:
+    def _close(self, slot: int) -> tuple[PartClosed, ...]:
         if slot in self._done:
             return ()
         self._done[slot] = self._slots[slot].part()
         while self.closed in self._done:
             self.closed += 1
-        return (Closed(slot),)
+        return (PartClosed(slot),)
 
     def _open(self, part: _Open) -> int:
         self._slots.append(part)
@@ -219,7 +219,7 @@ class MessageBuilder:
 
 
 def _arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """The arguments, or the text that is no JSON object. Models send nothing at all for no arguments."""
+    """Return the arguments, or the text if it is not a JSON object. Models may send nothing for no arguments."""
     if not text.strip():
         return {}, None
     try:

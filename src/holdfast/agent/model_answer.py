@@ -1,8 +1,8 @@
-"""One answer of the model: asked, streamed, folded, kept; asked again where that is worth it (`R13`).
+"""One answer of the model: requested, streamed, stored, and requested again where a retry is worth it (`R13`).
 
-The message's row is committed before the request is sent (`R14`). While it streams, every delta goes to whoever
-watches; what has come is stored at each part's end and at most every half second. A failed attempt's text is replaced,
-never continued. Cancelled at any point, `Draft.cut_off` is what had been streamed.
+The row of the message is committed before the request is sent (`R14`). Each delta is published at once; the text so far
+is stored at the end of each part and at least every half second. The text of a failed attempt is replaced, never
+continued. After a cancel at any point, `AnswerDraft.cut_off` returns what was streamed.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from holdfast.agent.message_builder import Closed, MessageBuilder
+from holdfast.agent.message_builder import MessageBuilder, PartClosed
 from holdfast.agent.protocol import Spent, TurnHandle
 from holdfast.agent.turn_dependencies import TurnDependencies
-from holdfast.agent.usage_guard import UsageGuard
 from holdfast.errors import ModelError, ModelNetwork, StoreUnwritable
 from holdfast.models.pricing import priced
 from holdfast.models.protocol import ModelDelta, ModelRequest, Stop
@@ -30,13 +29,48 @@ from holdfast.schema.runs import Phase
 from holdfast.schema.usage import Usage
 from holdfast.store.writes import AnyWrite, PutMessage
 
-SAVE_SECONDS = 0.5
+_SAVE_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
 
-class Draft:
-    """The assistant's message while it is being made."""
+class UsageGuard:
+    """Ensures that the usage of a request, or of the sub-agents of a step, is counted exactly once.
+
+    If a cancel arrives during the commit that counts it, the commit may or may not have been made. The usage of the run
+    shows which, because nothing else of the run is counted meanwhile.
+    """
+
+    def __init__(self, handle: TurnHandle) -> None:
+        self._handle = handle
+        self.reset()
+
+    def reset(self) -> None:
+        self._before = self._handle.run.usage
+
+    @property
+    def is_counted(self) -> bool:
+        return self._handle.run.usage != self._before
+
+
+class AnswerSink(Protocol):
+    """Receives a streamed answer."""
+
+    attempt: int
+    """Counts from 1."""
+    builder: MessageBuilder
+
+    async def begin_attempt(self) -> None: ...
+
+    def add(self, delta: ModelDelta) -> bool:
+        """Add a delta. Returns whether `save` must be called now."""
+        ...
+
+    async def save(self) -> None: ...
+
+
+class AnswerDraft:
+    """The assistant message while it is streamed: an `AnswerSink` that publishes and stores it."""
 
     def __init__(self, handle: TurnHandle, model: str) -> None:
         self._handle = handle
@@ -49,39 +83,38 @@ class Draft:
             created_at=handle.now(),
             model=model,
         )
-        self.bill = UsageGuard(handle)
+        self.usage_guard = UsageGuard(handle)
         self.attempt = 0
-        self.fold = self._new_fold()
-        self._told = 0
-        """Parts that everyone has been told whole."""
+        self.builder = self._new_builder()
+        self._published_parts = 0
+        """How many complete parts have been published."""
         self._saved_at = 0.0
-        self._dirty = False
+        self._is_dirty = False
 
     async def open(self, writes: Sequence[AnyWrite] = (), events: Sequence[KnownDurable] = ()) -> None:
-        """The row, before the request, in one commit with what comes before it."""
+        """Commit the row before the request is sent, together with the given writes and events."""
         created = self._event(MessageCreated, self.message)
         await self._handle.commit([*writes, PutMessage(self.message)], [*events, created])
 
     async def begin_attempt(self) -> None:
-        """Another attempt: what the last one said is taken back, in the ledger and before everyone's eyes."""
+        """Begin an attempt. The text of the attempt before is removed, stored and published."""
         self.attempt += 1
-        self.bill.open()
+        self.usage_guard.reset()
         if self.attempt == 1:
             return
         self._handle.attempt(self.message.id, self.attempt)
-        self.fold = self._new_fold()
-        self._told, self._dirty = 0, False
+        self.builder = self._new_builder()
+        self._published_parts, self._is_dirty = 0, False
         await self._handle.commit([PutMessage(self.message)], [self._event(MessageUpdated, self.message)])
 
     def add(self, delta: ModelDelta) -> bool:
-        """Pass it on; whether what has come is to be saved now."""
-        fold, ended = self.fold, False
-        for change in fold.add(delta):
-            if isinstance(change, Closed):
-                ended = True
+        builder, part_closed = self.builder, False
+        for change in builder.add(delta):
+            if isinstance(change, PartClosed):
+                part_closed = True
                 continue
             part = change.part
-            call_id, name = fold.call(part)
+            call_id, name = builder.call(part)
             self._handle.delta(
                 self.message.id,
                 part,
@@ -91,34 +124,34 @@ class Draft:
                 call_id=call_id,
                 name=name,
             )
-            self._dirty = True
-        return ended or (self._dirty and time.monotonic() - self._saved_at >= SAVE_SECONDS)
+            self._is_dirty = True
+        return part_closed or (self._is_dirty and time.monotonic() - self._saved_at >= _SAVE_SECONDS)
 
     async def save(self) -> None:
-        """Store what has come; tell everyone of parts that are complete, if any is new."""
-        self._saved_at, self._dirty = time.monotonic(), False
-        parts, told = self.fold.parts(), self.fold.closed
+        """Store the parts so far. New complete parts are also published."""
+        self._saved_at, self._is_dirty = time.monotonic(), False
+        parts, complete = self.builder.parts(), self.builder.closed
         events = []
-        if told > self._told:
-            self._told = told
-            events = [self._event(MessageUpdated, replace(self.message, parts=parts[:told]))]
+        if complete > self._published_parts:
+            self._published_parts = complete
+            events = [self._event(MessageUpdated, replace(self.message, parts=parts[:complete]))]
         try:
             await self._handle.commit([PutMessage(replace(self.message, parts=parts))], events)
         except StoreUnwritable:
-            _log.warning("run %s: a part could not be stored yet; the answer goes on", self._handle.run.id)
-            self._dirty = True
+            _log.warning("run %s: a part could not be stored yet; the answer continues", self._handle.run.id)
+            self._is_dirty = True
 
     def finished(self, reason: FinishReason, detail: str = "", *, usage: Usage) -> Message:
-        return replace(self.message, parts=(*self.fold.parts(), Finish(reason, detail)), usage=usage)
+        return replace(self.message, parts=(*self.builder.parts(), Finish(reason, detail)), usage=usage)
 
     def cut_off(self, reason: FinishReason, detail: str = "", *, usage: Usage | None = None) -> Message:
-        """As far as it came; calls whose arguments never ended were never asked for."""
-        return replace(self.message, parts=(*self.fold.complete_parts(), Finish(reason, detail)), usage=usage)
+        """Return the message so far, without calls whose arguments are incomplete."""
+        return replace(self.message, parts=(*self.builder.complete_parts(), Finish(reason, detail)), usage=usage)
 
     def calls(self) -> tuple[ToolCall, ...]:
-        return calls_of(self.fold.parts())
+        return calls_of(self.builder.parts())
 
-    def _new_fold(self) -> MessageBuilder:
+    def _new_builder(self) -> MessageBuilder:
         return MessageBuilder(lambda: self._handle.new_id("call"))
 
     def _event(
@@ -131,41 +164,17 @@ def calls_of(parts: tuple[Part, ...]) -> tuple[ToolCall, ...]:
     return tuple(part for part in parts if isinstance(part, ToolCall))
 
 
-class Sink(Protocol):
-    """Where an answer goes."""
-
-    attempt: int
-    """Counts from 1."""
-    fold: MessageBuilder
-
-    async def begin_attempt(self) -> None: ...
-
-    def add(self, delta: ModelDelta) -> bool:
-        """Whether `save` is due."""
-        ...
-
-    async def save(self) -> None: ...
-
-
 class ModelAnswer:
-    """Asks a model, again where the policy allows it."""
+    """Requests an answer from the model, with retries."""
 
-    def __init__(
-        self,
-        handle: TurnHandle,
-        dependencies: TurnDependencies,
-        *,
-        phase: Phase | None = None,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, handle: TurnHandle, dependencies: TurnDependencies, *, phase: Phase | None = None) -> None:
         self._handle = handle
         self._dependencies = dependencies
         self._phase = phase
-        """What is shown meanwhile, instead of the answer's own progress."""
-        self._jitter = jitter
+        """Shown as progress instead of the state of the answer."""
 
-    async def ask(self, sink: Sink, request: ModelRequest) -> Stop:
-        """Streams the answer into the sink. Raises the last `ModelError` when it is not worth another attempt."""
+    async def stream_into(self, sink: AnswerSink, request: ModelRequest) -> Stop:
+        """Stream the answer into the sink. Raises the last `ModelError` if it is not worth a retry."""
         while True:
             await sink.begin_attempt()
             try:
@@ -173,24 +182,24 @@ class ModelAnswer:
             except ModelError as error:
                 await self._wait_to_retry(sink, error)
 
-    async def _attempt(self, sink: Sink, request: ModelRequest) -> Stop:
+    async def _attempt(self, sink: AnswerSink, request: ModelRequest) -> Stop:
         model = self._dependencies.model
         name = model.info.name
         self._handle.progress(self._phase or "first_token", name)
-        waiting = self._phase is None
+        is_first = self._phase is None
         async with aclosing(model.stream(request)) as stream:
             async for delta in stream:
-                if waiting:
-                    waiting = False
+                if is_first:
+                    is_first = False
                     self._handle.progress("streaming", name)
                 if sink.add(delta):
                     await sink.save()
-        if sink.fold.stop is None:
+        if sink.builder.stop is None:
             raise ModelNetwork(f"the answer of {name!r} ended before it was complete")
-        return sink.fold.stop
+        return sink.builder.stop
 
-    async def _wait_to_retry(self, sink: Sink, error: ModelError) -> None:
-        wait = retry_wait(error, attempt=sink.attempt, jitter=self._jitter())
+    async def _wait_to_retry(self, sink: AnswerSink, error: ModelError) -> None:
+        wait = retry_wait(error, attempt=sink.attempt, jitter=random.random())
         if wait is None:
             raise error
         event = RunRetrying(
@@ -202,11 +211,11 @@ class ModelAnswer:
             message=error.message,
             wait=round(wait, 3),
         )
-        await self._handle.commit([], [event], spent=self._lost(sink))
+        await self._handle.commit([], [event], spent=self._spent_on_attempt(sink))
         self._handle.progress("retry", f"in {wait:.0f} s: {error.error_code}")
         await self._dependencies.pause(wait)
 
-    def _lost(self, sink: Sink) -> Spent | None:
-        """What the failed attempt cost, where the provider told it."""
-        usage, info = sink.fold.usage, self._dependencies.model.info
+    def _spent_on_attempt(self, sink: AnswerSink) -> Spent | None:
+        """Return what a failed attempt cost, if the provider reported it."""
+        usage, info = sink.builder.usage, self._dependencies.model.info
         return None if usage is None else Spent(info.name, priced(usage, info.price), steps=0)

@@ -1,14 +1,15 @@
-"""Stored messages → the messages of a request. Pure, and always valid (`C6`): whatever a session has been through,
-crashed, cancelled, retried, compacted or forked, the next request is one that every wire can send.
+"""Makes the messages of a request from stored messages. Pure.
 
-- In the order of their numbers, from the last summary on; records of runs that never started are left out.
-- It begins with the person, and every tool call is followed by exactly one result: a missing one is answered here, one
-  without a call, or a call that comes a second time, is dropped.
-- A message that was cut off keeps its text and its calls, and of its reasoning only what led to a call.
-- What a model has no eyes for is named instead of shown.
+The result is valid for every wire (`C6`), also after a crash, cancel, retry, compaction or fork:
 
-The same stored messages always give the same request, and a message that is added only adds to its end, so that
-providers' caches hold.
+- Messages are in the order of `seq`, from the last summary on. Messages of runs that never started are left out.
+- The first message is a user message. Every tool call is followed by exactly one result: a missing result is added; a
+  result without a call and a repeated call are dropped.
+- A message that was cut off keeps its text and its calls, and only the reasoning before a call.
+- Files that the model cannot read are replaced by a line that names them.
+
+The same stored messages always give the same request, and a new message only adds to its end, so that the provider's
+cache stays valid.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _CUT_OFF = frozenset({"cancelled", "interrupted", "error", "limit"})
 
 
 def request_messages(messages: Iterable[Message], *, images: bool) -> tuple[Message, ...]:
-    """The messages to send, for a model that can see ``images`` or not."""
+    """Return the messages of a request. ``images``: whether the model accepts images."""
     sent = following_messages(messages, images=images)
     if sent and sent[0].role != "user":
         first = replace(sent[0], id=f"{sent[0].id}:beginning", role="user", parts=(Text(BEGINNING),), usage=None)
@@ -52,7 +53,7 @@ def request_messages(messages: Iterable[Message], *, images: bool) -> tuple[Mess
 
 
 def following_messages(messages: Iterable[Message], *, images: bool) -> tuple[Message, ...]:
-    """What these add to a request that ends before them. Nothing in them may answer a call of an earlier one."""
+    """Return what these messages add to a request. They must not contain results of calls in earlier messages."""
     ordered = sorted((message for message in messages if not message.unsent), key=lambda message: message.seq)
     ordered = _since_summary(ordered)
     results = _results_by_call(ordered)
@@ -66,16 +67,15 @@ def following_messages(messages: Iterable[Message], *, images: bool) -> tuple[Me
                 parts = _assistant_parts(message.parts, called)
                 _append(sent, message, parts)
                 if calls := [part for part in parts if isinstance(part, ToolCall)]:
-                    sent.append(_answers(message, calls, results, images=images))
+                    sent.append(_tool_message(message, calls, results, images=images))
             case "tool":
-                pass  # placed behind the calls they answer
+                pass  # its results are added after their calls
             case _:
                 assert_never(message.role)
     return tuple(sent)
 
 
-def last_summary(messages: Sequence[Message]) -> Message | None:
-    """The newest message that stands for everything before it."""
+def _last_summary(messages: Sequence[Message]) -> Message | None:
     for message in reversed(messages):
         if any(isinstance(part, Summary) for part in message.parts):
             return message
@@ -83,12 +83,12 @@ def last_summary(messages: Sequence[Message]) -> Message | None:
 
 
 def _since_summary(ordered: list[Message]) -> list[Message]:
-    summary = last_summary(ordered)
+    summary = _last_summary(ordered)
     return ordered if summary is None else [message for message in ordered if message.seq >= summary.seq]
 
 
 def _results_by_call(messages: list[Message]) -> dict[str, ToolResult]:
-    """The first result of each call; a second one would be our fault and must not break the request."""
+    """Return the first result of each call. A second one would be a bug, but must not break the request."""
     results: dict[str, ToolResult] = {}
     for message in messages:
         if message.role == "tool":
@@ -104,7 +104,7 @@ def _append(sent: list[Message], message: Message, parts: tuple[Part, ...]) -> N
 
 
 def _user_parts(parts: tuple[Part, ...], *, images: bool) -> tuple[Part, ...]:
-    """Never empty for a prompt: something was said, if only nothing."""
+    """Never empty for a prompt: an empty text is replaced."""
     sent: list[Part] = []
     for part in parts:
         match part:
@@ -130,7 +130,7 @@ def _user_parts(parts: tuple[Part, ...], *, images: bool) -> tuple[Part, ...]:
 
 
 def _assistant_parts(parts: tuple[Part, ...], called: set[str]) -> tuple[Part, ...]:
-    """``called`` are the calls so far; it grows."""
+    """``called`` has the ids of the calls so far, and is updated."""
     cut_off = any(isinstance(part, Finish) and part.reason in _CUT_OFF for part in parts)
     kept: list[Part] = []
     for part in parts:
@@ -149,20 +149,20 @@ def _assistant_parts(parts: tuple[Part, ...], called: set[str]) -> tuple[Part, .
                 pass
             case _:
                 assert_never(part)
-    return _without_loose_thoughts(kept, kinds=(ToolCall,) if cut_off else (ToolCall, Text))
+    return _without_trailing_reasoning(kept, kinds=(ToolCall,) if cut_off else (ToolCall, Text))
 
 
-def _without_loose_thoughts(parts: list[Part], *, kinds: tuple[type[Part], ...]) -> tuple[Part, ...]:
-    """Thoughts stay only before something of these kinds: one that led to nothing is no answer.
+def _without_trailing_reasoning(parts: list[Part], *, kinds: tuple[type[Part], ...]) -> tuple[Part, ...]:
+    """Keep reasoning only before a part of these kinds.
 
-    What was thought before a call goes with it, as some providers demand, also where the answer was cut off.
+    Some providers require the reasoning before a call to be sent with it, also if the answer was cut off.
     """
-    last = max((place for place, part in enumerate(parts) if isinstance(part, kinds)), default=-1)
-    return tuple(part for place, part in enumerate(parts) if place < last or not isinstance(part, Reasoning))
+    last = max((index for index, part in enumerate(parts) if isinstance(part, kinds)), default=-1)
+    return tuple(part for index, part in enumerate(parts) if index < last or not isinstance(part, Reasoning))
 
 
-def _answers(asked: Message, calls: list[ToolCall], results: dict[str, ToolResult], *, images: bool) -> Message:
-    """One tool message with one result per call, in the calls' order."""
+def _tool_message(asked: Message, calls: list[ToolCall], results: dict[str, ToolResult], *, images: bool) -> Message:
+    """Return one tool message with one result per call, in the order of the calls."""
     parts = tuple(_result(call, results.get(call.id), images=images) for call in calls)
     return replace(asked, id=f"{asked.id}:results", role="tool", parts=parts, usage=None, model=None)
 
@@ -172,8 +172,8 @@ def _result(call: ToolCall, found: ToolResult | None, *, images: bool) -> ToolRe
         return ToolResult(call_id=call.id, name=call.name, status="unknown", text=NO_RESULT)
     if images or not found.files:
         return replace(found, name=call.name, display={})
-    named = "".join(f"\n{_left_out(file)}" for file in found.files)
-    return replace(found, name=call.name, display={}, files=(), text=found.text + named)
+    names = "".join(f"\n{_left_out(file)}" for file in found.files)
+    return replace(found, name=call.name, display={}, files=(), text=found.text + names)
 
 
 def _file(file: File, *, images: bool) -> Part:

@@ -1,4 +1,4 @@
-"""An exception that ended a turn, as the run's end. Pure."""
+"""The outcome of a run that ended with an error or was stopped. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from holdfast.errors import HoldfastError, ModelError, NoModel, StoreError, Stor
 from holdfast.schema.base import repair_text
 from holdfast.schema.runs import EndReason, Outcome, RunError
 
-_REASONS: dict[str, EndReason] = {
+_REASON_BY_MODEL_ERROR: dict[str, EndReason] = {
     "auth": "auth",
     "rate_limit": "rate_limit",
     "overloaded": "provider",
@@ -20,23 +20,24 @@ _REASONS: dict[str, EndReason] = {
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """Failed, with the reason that the error's place in the tree gives. Faults of ours say only their kind."""
+    """Return the failed outcome for an error. An unexpected error shows only its type; the log has the rest."""
     if isinstance(error, HoldfastError):
-        told = RunError(code=error.error_code, message=repair_text(error.message))
+        run_error = RunError(code=error.error_code, message=repair_text(error.message))
     else:
-        told = RunError(code="internal", message=f"an unexpected {type(error).__name__} ended the run; the log has it")
-    return Outcome(state="failed", reason=reason_of(error), error=told)
+        message = f"an unexpected {type(error).__name__} ended the run; see the server's log"
+        run_error = RunError(code="internal", message=message)
+    return Outcome(state="failed", reason=_reason_of(error), error=run_error)
 
 
-def stopped(why: EndReason) -> Outcome:
-    """The end of a run that was told to stop."""
+def stopped_outcome(why: EndReason) -> Outcome:
+    """Return the outcome of a run that was cancelled or interrupted."""
     return Outcome("interrupted" if why == "server_stop" else "cancelled", why)
 
 
-def reason_of(error: BaseException) -> EndReason:
+def _reason_of(error: BaseException) -> EndReason:
     match error:
         case ModelError():
-            return _REASONS.get(error.code, "provider")
+            return _REASON_BY_MODEL_ERROR.get(error.code, "provider")
         case StoreUnwritable() | StoreError():
             return "store"
         case NoModel():

@@ -1,11 +1,11 @@
-"""The turn of a person's own command: run as `bash` runs it, without approval, and recorded in the session."""
+"""The turn of a shell run: runs the user's own command like the `bash` tool, without approval, and records it."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Child, Ending, TurnHandle
-from holdfast.agent.run_outcome import stopped
+from holdfast.agent.run_outcome import stopped_outcome
 from holdfast.agent.turn_dependencies import ToolContexts
 from holdfast.schema.events import MessageCreated
 from holdfast.schema.messages import Message, Shell, ToolCall
@@ -16,10 +16,10 @@ from holdfast.tools.protocol import Tool
 
 
 class ShellTurn:
-    """The command and what it printed become a message, which the model sees with the next prompt."""
+    """Stores the command and its output as a message. The model sees it with the next prompt."""
 
-    def __init__(self, bench: ToolContexts, bash: Tool[BashArguments], command: str) -> None:
-        self._bench = bench
+    def __init__(self, tool_contexts: ToolContexts, bash: Tool[BashArguments], command: str) -> None:
+        self._tool_contexts = tool_contexts
         self._bash = bash
         self._command = command
 
@@ -37,21 +37,22 @@ class ShellTurn:
         await handle.commit([PutMessage(message)], [created])
         handle.progress("tool", f"bash: {self._command}")
         call = ToolCall(id=handle.new_id("call"), name="bash", arguments={"command": self._command})
-        context = self._bench.context(
+        context = self._tool_contexts.context(
             handle,
             call,
             emit=lambda text: handle.delta(message.id, 0, text=text, of="output", call_id=call.id, name="bash"),
             progress=lambda phase: handle.progress(phase, self._command),
-            adopted=_no_child,
+            on_subagent=_reject_subagent,
         )
         arguments = BashArguments(self._command)
         output = await self._bash.run(arguments, context, await self._bash.plan(arguments, context))
         handle.report(killed=output.killed, left_running=output.left_running)
-        shell = Shell(self._command, self._bench.redact(output.text), output.display.get("exit_code"))
-        done = replace(message, parts=(shell,))
-        outcome = Outcome("completed", "end_turn") if handle.stopping is None else stopped(handle.stopping)
-        return Ending(replace(outcome, text=shell.output, message_id=message.id), messages=(done,))
+        shell = Shell(self._command, self._tool_contexts.redact(output.text), output.display.get("exit_code"))
+        outcome = Outcome("completed", "end_turn") if handle.stopping is None else stopped_outcome(handle.stopping)
+        return Ending(
+            replace(outcome, text=shell.output, message_id=message.id), messages=(replace(message, parts=(shell,)),)
+        )
 
 
-async def _no_child(child: Child) -> None:
-    raise AssertionError(f"a command made a sub-agent: {child.run_id}")
+async def _reject_subagent(child: Child) -> None:
+    raise AssertionError(f"a shell run started a sub-agent: {child.run_id}")

@@ -1,8 +1,8 @@
-"""The tool calls of one step: planned, permitted, run, answered. Every call gets exactly one result.
+"""The tool calls of one step: planned, approved and run. Every call gets exactly one result.
 
-Calls that may run beside each other do, up to a limit; the others wait for all before them. A failure is a result,
-never the end of the run. Each call is a task of its own: a cancel goes to all of them, and what they still answer (what
-was killed, what lives on) is kept.
+Calls that may run in parallel do, up to a limit; any other call waits for all calls before it. An error is a result and
+never ends the run. Each call is a task. A cancel reaches all of them, and the results that they still return (what was
+killed, what is left running) are kept.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.agent.model_answer import calls_of
-from holdfast.agent.progress import StepProgress
+from holdfast.agent.model_answer import UsageGuard, calls_of
 from holdfast.agent.protocol import Child, Spent, TurnHandle
-from holdfast.agent.turn_dependencies import Denied, TurnDependencies
+from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.agent.unfinished_messages import CANCELLED
-from holdfast.agent.usage_guard import UsageGuard
 from holdfast.errors import HoldfastError, StoreError, StoreUnwritable, ToolError
 from holdfast.schema.events import MessageCreated, MessageUpdated
-from holdfast.schema.messages import Message, ResultStatus, ToolCall, ToolResult
+from holdfast.schema.messages import Message, ToolCall, ToolResult
+from holdfast.schema.runs import Now, Phase
 from holdfast.schema.usage import Usage
 from holdfast.store import CallOutput
 from holdfast.store.writes import AddToolUse, PutCallOutput, PutMessage
@@ -32,11 +31,40 @@ from holdfast.tools.protocol import ToolOutput
 
 NOT_RUN = "Not run: the run was stopped before this call began."
 
+_URGENT_PHASES = ("approval", "question")
+
 _log = logging.getLogger(__name__)
 
 
+class _StepProgress:
+    """Reports the progress of a step: a call that waits for the user, else the call whose phase changed last."""
+
+    def __init__(self, handle: TurnHandle) -> None:
+        self._handle = handle
+        self._by_call: dict[str, Now] = {}
+        self._reported: Now | None = None
+
+    def set(self, call_id: str, phase: Phase, what: str) -> None:
+        self._by_call.pop(call_id, None)
+        self._by_call[call_id] = Now(phase, what, self._handle.now())
+        self._report()
+
+    def remove(self, call_id: str) -> None:
+        if self._by_call.pop(call_id, None) is not None:
+            self._report()
+
+    def _report(self) -> None:
+        if not self._by_call:
+            return
+        active = list(self._by_call.values())
+        shown = next((now for now in active if now.phase in _URGENT_PHASES), active[-1])
+        if shown != self._reported:
+            self._reported = shown
+            self._handle.progress(shown.phase, shown.what, since=shown.since)
+
+
 class StepCalls:
-    """The calls of one assistant message, and the tool message that answers them."""
+    """The calls of one assistant message, and the tool message with their results."""
 
     def __init__(self, handle: TurnHandle, dependencies: TurnDependencies, asked: Message, *, attempt: int = 1) -> None:
         self._handle = handle
@@ -45,14 +73,14 @@ class StepCalls:
         self._attempt = attempt
         self.calls = calls_of(asked.parts)
         self._results: dict[str, ToolResult] = {}
-        self._wholes: dict[str, str] = {}
-        """Files with whole outputs, where there are any."""
-        self._begun: set[str] = set()
-        """Calls whose tool has been started."""
-        self._doing = StepProgress(handle)
-        self._children: list[Child] = []
-        self._bill = UsageGuard(handle)
-        self._announced = False
+        self._output_paths: dict[str, str] = {}
+        """The files with the whole outputs of calls, where there are any."""
+        self._started: set[str] = set()
+        """The calls whose tool was started."""
+        self._progress = _StepProgress(handle)
+        self._subagents: list[Child] = []
+        self._usage_guard = UsageGuard(handle)
+        self._is_published = False
         self._message = Message(
             id=handle.new_id("msg"),
             session_id=asked.session_id,
@@ -64,126 +92,126 @@ class StepCalls:
 
     @property
     def asked(self) -> Message:
-        """The assistant's message, with the child sessions that its calls made."""
+        """The assistant message, with the sessions of the sub-agents that its calls started."""
         return self._asked
 
     def results(self) -> tuple[ToolResult, ...]:
-        """So far, in the order of their calls."""
+        """Return the results so far, in the order of the calls."""
         return tuple(self._results[call.id] for call in self.calls if call.id in self._results)
 
-    def answered(self) -> Message:
-        """With the results so far."""
+    def message(self) -> Message:
+        """Return the tool message with the results so far."""
         return replace(self._message, parts=self.results())
 
     def records(self) -> tuple[PutCallOutput | AddToolUse, ...]:
-        """Where each call's whole output is, and the day's statistics."""
+        """Return the records of the whole outputs, and the statistics of the day."""
         day = self._handle.now()[:10]
         writes: list[PutCallOutput | AddToolUse] = []
         for result in self.results():
-            path = self._wholes.get(result.call_id, "")
+            path = self._output_paths.get(result.call_id, "")
             size = len(result.text.encode())
             output = CallOutput(result.call_id, self._message.session_id, path, size, message_id=self._message.id)
             writes += [PutCallOutput(output), AddToolUse(day=day, tool=result.name, failed=int(result.status != "ok"))]
         return tuple(writes)
 
     def closed(self) -> Message:
-        """Every call answered, when nothing of the step runs any more: those that were stopped, as stopped."""
+        """Return the tool message with a result for every call, when nothing of the step runs any more."""
         return replace(
-            self._message, parts=tuple(self._results.get(call.id) or self._stopped(call) for call in self.calls)
+            self._message, parts=tuple(self._results.get(call.id) or self._stopped_result(call) for call in self.calls)
         )
 
     def spent(self) -> Spent | None:
-        """What its sub-agents cost and is not counted yet."""
-        usage = sum((child.run.usage for child in self._children if child.run is not None), Usage())
-        if usage == Usage() or self._bill.is_paid:
+        """Return what its sub-agents cost, unless that is already counted."""
+        usage = sum((child.run.usage for child in self._subagents if child.run is not None), Usage())
+        if usage == Usage() or self._usage_guard.is_counted:
             return None
         return Spent(self._dependencies.model.info.name, usage, steps=0, by_subagent=True)
 
     async def run(self) -> Message:
-        """All calls; the tool message that answers them. Everything but the last result is stored as it comes."""
+        """Run all calls and return the tool message. All results but the last are stored when they arrive."""
         for group in self._groups():
-            await self._side_by_side(group)
-        return self.answered()
+            await self._run_group(group)
+        return self.message()
 
     def _groups(self) -> list[list[ToolCall]]:
-        """Neighbours that may run in parallel together, every other call alone."""
+        """Group neighbouring calls that may run in parallel. Every other call is a group of its own."""
         groups: list[list[ToolCall]] = []
-        together = False
+        previous_parallel = False
         for call in self.calls:
             parallel = self._may_run_in_parallel(call)
-            if parallel and together:
+            if parallel and previous_parallel:
                 groups[-1].append(call)
             else:
                 groups.append([call])
-            together = parallel
+            previous_parallel = parallel
         return groups
 
     def _may_run_in_parallel(self, call: ToolCall) -> bool:
         try:
             return self._dependencies.toolbox.find(call.name).parallel
         except ToolError:
-            return True  # answered with an error at once
+            return True  # its result is an error
 
-    async def _side_by_side(self, calls: Sequence[ToolCall]) -> None:
-        """Until all have ended. After a cancel, or when the ledger cannot be written, nothing of the step goes on."""
-        room = asyncio.Semaphore(self._dependencies.bounds.tool_parallel)
-        tasks = [asyncio.create_task(self._one(call, room), name=f"tool:{call.id}") for call in calls]
+    async def _run_group(self, calls: Sequence[ToolCall]) -> None:
+        """Run calls until all have ended. A cancel or a store that cannot be written ends all of them."""
+        slots = asyncio.Semaphore(self._dependencies.limits.tool_parallel)
+        tasks = [asyncio.create_task(self._run_call(call, slots), name=f"tool:{call.id}") for call in calls]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            await _end(tasks)
+            await _cancel_all(tasks)
         failures = [error for task in tasks if not task.cancelled() and (error := task.exception())]
         if failures:
             raise failures[0]
 
-    async def _one(self, call: ToolCall, room: asyncio.Semaphore) -> None:
-        async with room:
-            began = time.monotonic()
+    async def _run_call(self, call: ToolCall, slots: asyncio.Semaphore) -> None:
+        async with slots:
+            started_at = time.monotonic()
             try:
-                output = await self._attempted(call)
+                output = await self._output_of(call)
             except (StoreError, StoreUnwritable):
                 raise
             except HoldfastError as error:
                 output = ToolOutput(error.message, status="error")
             finally:
-                self._doing.over(call.id)
-            await self._keep(call, output, time.monotonic() - began)
+                self._progress.remove(call.id)
+            await self._add_result(call, output, time.monotonic() - started_at)
 
-    async def _attempted(self, call: ToolCall) -> ToolOutput:
+    async def _output_of(self, call: ToolCall) -> ToolOutput:
         if call.malformed is not None:
-            raise ToolError(f"the arguments of {call.name!r} are no JSON object: {call.malformed[:200]!r}")
+            raise ToolError(f"the arguments of {call.name!r} are not a JSON object: {call.malformed[:200]!r}")
         tool = self._dependencies.toolbox.find(call.name)
         arguments = self._dependencies.toolbox.arguments(tool, call)
-        self._doing.now(call.id, "tool", call.name)
+        self._progress.set(call.id, "tool", call.name)
         what = call.name
-        context = self._dependencies.bench.context(
+        context = self._dependencies.tool_contexts.context(
             self._handle,
             call,
             emit=self._emitter(call),
-            progress=lambda phase: self._doing.now(call.id, phase, what),
-            adopted=lambda child: self._adopted(call, child),
+            progress=lambda phase: self._progress.set(call.id, phase, what),
+            on_subagent=lambda child: self._add_subagent(call, child),
         )
         try:
             plan = await tool.plan(arguments, context)
-            what = f"{call.name}: {self._dependencies.bench.redact(plan.subject.title)}"
-            self._doing.now(call.id, "tool", what)
-            permission = await self._dependencies.gate.permit(
-                self._handle, call, plan, waiting=lambda: self._doing.now(call.id, "approval", what)
+            what = f"{call.name}: {self._dependencies.tool_contexts.redact(plan.subject.title)}"
+            self._progress.set(call.id, "tool", what)
+            permission = await self._dependencies.approver.permit(
+                self._handle, call, plan, on_wait=lambda: self._progress.set(call.id, "approval", what)
             )
-            if isinstance(permission, Denied):
+            if isinstance(permission, CallDenied):
                 return ToolOutput(permission.text, status="denied", display=plan.display)
-            self._doing.now(call.id, "tool", what)
-            self._begun.add(call.id)
+            self._progress.set(call.id, "tool", what)
+            self._started.add(call.id)
             output = await tool.run(arguments, context, plan)
             return output if output.display or not plan.display else replace(output, display=plan.display)
         except (HoldfastError, asyncio.CancelledError):
             raise
-        except Exception as error:  # a tool's own fault must not end the run, but must be found
-            _log.exception("run %s: the tool %s failed", self._handle.run.id, call.name)
-            raise ToolError(f"the tool {call.name!r} failed unexpectedly: {type(error).__name__}") from error
+        except Exception as error:  # a bug in a tool must not end the run
+            _log.exception("run %s: tool %s failed", self._handle.run.id, call.name)
+            raise ToolError(f"tool {call.name!r} failed with an unexpected {type(error).__name__}") from error
 
     def _emitter(self, call: ToolCall) -> Callable[[str], None]:
-        """The call's live output, told as deltas of its part."""
+        """Return a function that publishes the live output of a call."""
         part = [part.id if isinstance(part, ToolCall) else None for part in self._asked.parts].index(call.id)
 
         def emit(text: str) -> None:
@@ -193,10 +221,10 @@ class StepCalls:
 
         return emit
 
-    async def _keep(self, call: ToolCall, output: ToolOutput, seconds: float) -> None:
+    async def _add_result(self, call: ToolCall, output: ToolOutput, seconds: float) -> None:
         if output.killed or output.left_running:
             self._handle.report(killed=output.killed, left_running=output.left_running)
-        redact = self._dependencies.bench.redact
+        redact = self._dependencies.tool_contexts.redact
         self._results[call.id] = ToolResult(
             call_id=call.id,
             name=call.name,
@@ -206,18 +234,18 @@ class StepCalls:
             display=_redacted(output.display, redact),
             duration=round(seconds, 3),
         )
-        self._wholes[call.id] = output.output_path
+        self._output_paths[call.id] = output.output_path
         is_last = len(self._results) == len(self.calls)
         if not is_last and self._handle.stopping is None:
-            kind = MessageUpdated if self._announced else MessageCreated
-            self._announced = True
-            message = self.answered()
+            kind = MessageUpdated if self._is_published else MessageCreated
+            self._is_published = True
+            message = self.message()
             event = kind(at=self._handle.now(), session_id=message.session_id, message=message)
             await self._handle.commit([PutMessage(message)], [event])
 
-    async def _adopted(self, call: ToolCall, child: Child) -> None:
-        """A call made a child session: everyone can find it from the call."""
-        self._children.append(child)
+    async def _add_subagent(self, call: ToolCall, child: Child) -> None:
+        """Store the session of a sub-agent in its call, so that clients can find it."""
+        self._subagents.append(child)
         parts = tuple(
             replace(part, child_session_id=child.session_id)
             if isinstance(part, ToolCall) and part.id == call.id
@@ -228,23 +256,13 @@ class StepCalls:
         event = MessageUpdated(at=self._handle.now(), session_id=self._asked.session_id, message=self._asked)
         await self._handle.commit([PutMessage(self._asked)], [event])
 
-    def _stopped(self, call: ToolCall) -> ToolResult:
-        return stopped(call, CANCELLED if call.id in self._begun else NOT_RUN)
+    def _stopped_result(self, call: ToolCall) -> ToolResult:
+        text = CANCELLED if call.id in self._started else NOT_RUN
+        return ToolResult(call_id=call.id, name=call.name, status="cancelled", text=text)
 
 
-def stopped(call: ToolCall, text: str = NOT_RUN) -> ToolResult:
-    """What a call is answered that was stopped before it had a result."""
-    status: ResultStatus = "cancelled"
-    return ToolResult(call_id=call.id, name=call.name, status=status, text=text)
-
-
-def denied(results: Sequence[ToolResult]) -> bool:
-    """Whether any of them was denied."""
-    return any(result.status == "denied" for result in results)
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Stops those that still run, which tools do within a bound. Further cancels change nothing: one was enough."""
+async def _cancel_all(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel the tasks that still run and wait for all. Tools end within a limit; further cancels are ignored."""
     for task in tasks:
         task.cancel()
     while pending := [task for task in tasks if not task.done()]:
@@ -256,7 +274,7 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
-    """The same value with every text in it redacted."""
+    """Return the value with every text in it redacted."""
     match value:
         case str():
             return redact(value)

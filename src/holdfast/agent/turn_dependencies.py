@@ -1,4 +1,7 @@
-"""What a turn works with, made for one run by its workspace. Roles, so that the turn knows no more than it needs."""
+"""What a turn works with. The workspace of a run makes it for each turn.
+
+The dependencies are roles, so that a turn does not know the workspace and tests can replace each of them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.agent.protocol import Child, TurnHandle
-from holdfast.agent.system_prompt import Gathered
+from holdfast.agent.system_prompt import PromptContext
 from holdfast.models.protocol import Model
 from holdfast.schema.base import Value
 from holdfast.schema.messages import ToolCall, ToolSpec
@@ -19,53 +22,54 @@ from holdfast.tools.protocol import Tool, ToolContext, ToolPlan
 
 
 class TurnLimits(Value, frozen=True, kw_only=True):
-    """When a run ends by itself (`R12`); the run's own limits, else the configured ones. 0: no limit."""
+    """The limits of a run (`R12`): its own, or else the configured ones. 0 means no limit."""
 
     max_steps: int
-    max_seconds: float = 0.0
-    max_cost: float = 0.0
-    tool_parallel: int = 5
+    max_seconds: float
+    max_cost: float
+    tool_parallel: int
+    """Calls of one step that run in parallel."""
 
 
-class Permitted(Value, frozen=True):
-    pass
+class CallPermitted(Value, frozen=True):
+    """The call may run."""
 
 
-class Denied(Value, frozen=True):
-    """What the model is told, the person's feedback included."""
+class CallDenied(Value, frozen=True):
+    """The call may not run. ``text`` tells the model why, with the user's feedback."""
 
     text: str
 
 
 class Toolbox(Protocol):
-    """The tools that this run is offered."""
+    """The tools that a run may use."""
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """In a fixed order, so that caches hold."""
+        """Always in the same order, so that the provider's cache is valid."""
         ...
 
     def find(self, name: str) -> Tool[Any]:
-        """`ToolError` for a name that is not offered; it says which are."""
+        """Raises `ToolError`, which lists the tools, if there is no such tool."""
         ...
 
     def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
-        """Validated; `ToolError` tells the model what is wrong."""
+        """Return the validated arguments. Raises `ToolError`, which tells the model what is wrong."""
         ...
 
 
 class CallApprover(Protocol):
-    """Decides about a call, asking a person where the rules say so."""
+    """Decides whether a call may run. It asks the user where the rules say so."""
 
     async def permit(
-        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, waiting: Callable[[], None]
-    ) -> Permitted | Denied:
-        """``waiting`` is called when a person has to answer first."""
+        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, on_wait: Callable[[], None]
+    ) -> CallPermitted | CallDenied:
+        """``on_wait`` is called before waiting for the user."""
         ...
 
 
 class ToolContexts(Protocol):
-    """Makes what one call may touch."""
+    """Makes the context of each tool call."""
 
     def context(
         self,
@@ -74,23 +78,23 @@ class ToolContexts(Protocol):
         *,
         emit: Callable[[str], None],
         progress: Callable[[Phase], None],
-        adopted: Callable[[Child], Awaitable[None]],
+        on_subagent: Callable[[Child], Awaitable[None]],
     ) -> ToolContext:
-        """``adopted`` is given a child run as soon as there is one."""
+        """``on_subagent`` is called when the call has started a sub-agent."""
         ...
 
     def redact(self, text: str) -> str: ...
 
 
 class ContextGatherer(Protocol):
-    async def gather(self) -> Gathered:
-        """The surroundings, instructions and skills as they are now."""
+    async def gather(self) -> PromptContext:
+        """Return the surroundings, instructions and skills as they are now."""
         ...
 
 
 class Titler(Protocol):
     def suggest(self, session_id: str, prompt: str) -> None:
-        """Find a title in the background; the run does not wait for it."""
+        """Find a title in the background. The run does not wait for it."""
         ...
 
 
@@ -98,15 +102,15 @@ class TurnDependencies(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     model: Model
     toolbox: Toolbox
-    gate: CallApprover
-    bench: ToolContexts
-    surveyor: ContextGatherer
+    approver: CallApprover
+    tool_contexts: ToolContexts
+    context_gatherer: ContextGatherer
     titler: Titler
-    bounds: TurnLimits
+    limits: TurnLimits
     agent_prompt: str | None = None
-    """Instead of our rules, for a named agent."""
+    """The system prompt of a sub-agent. None: the default one."""
     effort: str | None = None
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     """Waits before a retry."""
     deadline: Callable[[float | None], asyncio.Timeout] = asyncio.timeout
-    """Ends what runs inside it after so many seconds."""
+    """Limits the time of the turn, in seconds."""

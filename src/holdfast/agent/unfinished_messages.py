@@ -1,7 +1,7 @@
-"""Closes the messages of a run that ended without closing them itself. Pure.
+"""Closes the messages of a run that ended without closing them itself, for example in a crash. Pure.
 
-Whatever cut a run off, its record is whole (`C5`, `C6`): the assistant message says how it ended and keeps its partial
-text, and every tool call has a result. What is already closed is never touched.
+Afterwards the assistant message has a finish reason and keeps its partial text, and every tool call has a result (`C5`,
+`C6`). Messages that are already closed are not changed.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from holdfast.schema.messages import Finish, FinishReason, Message, Part, Role, 
 from holdfast.schema.runs import EndReason, EndState, Run
 
 CANCELLED = "Cancelled before it finished; it may have run in part."
-NOT_APPROVED = "It did not run: nobody had approved it yet."
+NOT_APPROVED = "Not run: it was not approved yet."
 UNKNOWN = "Outcome unknown: this call was cut off and may have run. Check before you repeat it."
 
 
-class Cut(Value, frozen=True, kw_only=True):
-    """How a run ended that may have left something open."""
+class Cutoff(Value, frozen=True, kw_only=True):
+    """How a run ended that may have left messages open."""
 
     state: EndState
     reason: EndReason
     detail: str = ""
-    """For people: what went wrong."""
+    """The error message for the user."""
     crashed: bool = False
-    """The server that ran it is gone: nobody saw what its calls did."""
+    """The server crashed, so the outcome of open calls is unknown."""
     unapproved: frozenset[str] = frozenset()
-    """Calls that still waited for a person's word, and so cannot have run."""
+    """Calls that were still waiting for approval, and so did not run."""
 
 
 def closing_messages(
-    messages: Sequence[Message], *, run: Run, cut: Cut, at: str, new_id: Callable[[], str]
+    messages: Sequence[Message], *, run: Run, cutoff: Cutoff, at: str, new_id: Callable[[], str]
 ) -> tuple[Message, ...]:
-    """What must be written so that nothing of the run is open: messages with a finish, results, a last message.
+    """Return the messages to write so that the run has none open: finished ones, results, and a last message.
 
-    ``messages`` are the run's latest, in order, at least back to its last closed step or its last prompt.
+    ``messages`` are the latest of the run, in order, at least back to its last closed step or its last prompt.
     """
-    if cut.state == "completed":
+    if cutoff.state == "completed":
         return ()
-    finish = Finish(finish_reason(cut.state, cut.reason), cut.detail)
+    finish = Finish(finish_reason(cutoff.state, cutoff.reason), cutoff.detail)
     finished = [_finished(message, finish) for message in messages]
     closed = [new for new, old in zip(finished, messages, strict=True) if new is not old]
     if missing := unanswered(messages):
-        results = tuple(_result(call, cut) for call in missing)
+        results = tuple(_result(call, cutoff) for call in missing)
         closed.append(_message(run, "tool", results, at=at, new_id=new_id))
-    if run.kind == "prompt" and not _says(finished, finish.reason):
+    if run.kind == "prompt" and not _ends_with(finished, finish.reason):
         closed.append(_message(run, "assistant", (finish,), at=at, new_id=new_id))
     return tuple(closed)
 
@@ -63,16 +63,16 @@ def _message(run: Run, role: Role, parts: tuple[Part, ...], *, at: str, new_id: 
     return Message(id=new_id(), session_id=run.session_id, run_id=run.id, role=role, seq=0, created_at=at, parts=parts)
 
 
-def _result(call: ToolCall, cut: Cut) -> ToolResult:
-    if call.id in cut.unapproved:
+def _result(call: ToolCall, cutoff: Cutoff) -> ToolResult:
+    if call.id in cutoff.unapproved:
         return ToolResult(call.id, call.name, status="cancelled", text=NOT_APPROVED)
-    if cut.state == "cancelled" and not cut.crashed:
+    if cutoff.state == "cancelled" and not cutoff.crashed:
         return ToolResult(call.id, call.name, status="cancelled", text=CANCELLED)
     return ToolResult(call.id, call.name, status="unknown", text=UNKNOWN)
 
 
 def unanswered(messages: Iterable[Message]) -> list[ToolCall]:
-    """Calls without a result, in order."""
+    """Return the calls without a result, in order."""
     calls: dict[str, ToolCall] = {}
     for message in messages:
         for part in message.parts:
@@ -88,19 +88,19 @@ def finish_of(message: Message) -> Finish | None:
 
 
 def finish_reason(state: EndState, reason: EndReason) -> FinishReason:
-    """What the last message of a run that ended so says."""
+    """Return the finish reason of the last message of a run with this end."""
     match state:
         case "cancelled":
             return "cancelled"
         case "interrupted":
             return "interrupted"
         case "failed" | "completed":
-            return _FAILED.get(reason, "error" if state == "failed" else "end_turn")
+            return _FINISH_BY_END_REASON.get(reason, "error" if state == "failed" else "end_turn")
         case _:
             assert_never(state)
 
 
-_FAILED: dict[EndReason, FinishReason] = {
+_FINISH_BY_END_REASON: dict[EndReason, FinishReason] = {
     "refused": "refused",
     "max_tokens": "max_tokens",
     "limit_steps": "limit",
@@ -110,8 +110,8 @@ _FAILED: dict[EndReason, FinishReason] = {
 }
 
 
-def _says(messages: Sequence[Message], reason: FinishReason) -> bool:
-    """Whether the last answer to the last prompt already tells this end."""
+def _ends_with(messages: Sequence[Message], reason: FinishReason) -> bool:
+    """Return whether the last answer to the last prompt already has this finish reason."""
     for message in reversed(messages):
         if message.role == "user":
             return False

@@ -1,3 +1,4 @@
-"""What a directory and a person add to the agent: instruction files and skills now; MCP servers, language servers,
-hooks and custom commands come through the same door. Reading never runs anything of the directory.
+"""Extensions that users and projects add to the agent: instruction files and skills.
+
+Reading them never runs code of the project. The caller decides which folders are trusted.
 """

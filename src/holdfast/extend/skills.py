@@ -1,31 +1,31 @@
-"""Skills: folders with a ``SKILL.md`` whose front matter gives a name and a description."""
+"""Reads skills: folders with a ``SKILL.md`` whose front matter has a name and a description."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-MAX_SKILLS = 64
-_MAX_HEAD = 8 * 1024
-_MAX_DESCRIPTION = 400
+_MAX_SKILLS = 64
+_MAX_FRONT_MATTER_BYTES = 8 * 1024
+_MAX_DESCRIPTION_CHARACTERS = 400
 
 
 def read_skills(folders: tuple[Path, ...]) -> tuple[tuple[str, str, str], ...]:
-    """(name, description, path) by name; the later folder wins."""
+    """Return the name, description and path of each skill, ordered by name. A later folder overrides an earlier one."""
     found: dict[str, tuple[str, str, str]] = {}
     for folder in folders:
         for path in sorted(folder.glob("*/SKILL.md")):
-            head = _front_matter(path)
-            name = head.get("name") or path.parent.name
-            if description := head.get("description", ""):
-                found[name] = (name, description[:_MAX_DESCRIPTION], str(path))
-    return tuple(found[name] for name in sorted(found))[:MAX_SKILLS]
+            fields = _front_matter(path)
+            name = fields.get("name") or path.parent.name
+            if description := fields.get("description", ""):
+                found[name] = (name, description[:_MAX_DESCRIPTION_CHARACTERS], str(path))
+    return tuple(found[name] for name in sorted(found))[:_MAX_SKILLS]
 
 
 def _front_matter(path: Path) -> dict[str, str]:
-    """The plain ``key: value`` lines between two ``---`` lines."""
+    """Return the ``key: value`` lines between two ``---`` lines."""
     try:
         with path.open("rb") as file:
-            text = file.read(_MAX_HEAD).decode("utf-8", "replace")
+            text = file.read(_MAX_FRONT_MATTER_BYTES).decode("utf-8", "replace")
     except OSError:
         return {}
     lines = text.splitlines()

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
-from holdfast.agent.unfinished_messages import Cut, closing_messages, finish_of, unanswered
+from holdfast.agent.unfinished_messages import Cutoff, closing_messages, finish_of, unanswered
 from holdfast.runs.engine_state import EngineState
 from holdfast.runs.lane.ledger_batch import EndDetails, LaneState
 from holdfast.schema.events import ApprovalResolved, KnownDurable, QuestionResolved
@@ -47,9 +47,9 @@ async def end_details(
     stored = await latest_messages(desk.store, run.session_id, run_ids=of_run)
     asked = (await desk.store.open_approvals(run_id=run.id)).items
     unapproved = frozenset(approval.call_id for approval in asked)
-    cut = Cut(state=end[0], reason=end[1], detail=_detail(end, outcome), crashed=crashed, unapproved=unapproved)
+    cutoff = Cutoff(state=end[0], reason=end[1], detail=_detail(end, outcome), crashed=crashed, unapproved=unapproved)
     latest = _merged(stored, given.messages)
-    closing = closing_messages(latest, run=run, cut=cut, at=desk.now(), new_id=desk.new_message_id)
+    closing = closing_messages(latest, run=run, cutoff=cutoff, at=desk.now(), new_id=desk.new_message_id)
     asks = await _open_asks(desk, run.id)
     messages = _merged(given.messages, closing)
     return replace(

@@ -32,8 +32,8 @@ from holdfast.store.writes import PutMessage, PutSession, UpdateSession
 from holdfast.tools.files.file_access import ABSENT, hash_file
 from holdfast.tools.files.file_access import display_path as shown_path
 from holdfast.tools.files.file_changes import diff_contents
-from holdfast.workspace.shared_parts import Shared
-from holdfast.workspace.undo.undo_plan import effective
+from holdfast.workspace.open_workspace import SharedParts
+from holdfast.workspace.undo.undo_plan import effective_snapshots
 
 _PAGE = 500
 
@@ -41,7 +41,7 @@ _PAGE = 500
 class SessionService:
     """Of all workspaces. Runs of a session go through its lane, not through here."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedParts) -> None:
         self._shared = shared
 
     async def create(self, workspace_id: str, *, title: str = "") -> Session:
@@ -103,7 +103,7 @@ class SessionService:
 
     def _changes(self, records: tuple[FileSnapshot, ...], workspace: Path) -> tuple[FileChange, ...]:
         by_path: dict[str, list[FileSnapshot]] = {}
-        for record in effective(records):
+        for record in effective_snapshots(records):
             by_path.setdefault(record.path, []).append(record)
         found = (self._change(path, changes, workspace) for path, changes in by_path.items())
         return tuple(change for change in found if change is not None)

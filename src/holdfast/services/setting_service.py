@@ -19,13 +19,13 @@ from holdfast.models.provider_address import Network
 from holdfast.schema.api.response_bodies import ProviderTestView
 from holdfast.schema.messages import Message, Text
 from holdfast.services.workspace_service import WorkspaceService
-from holdfast.workspace.shared_parts import Shared
+from holdfast.workspace.open_workspace import SharedParts
 
 
 class SettingService:
     """For all workspaces; without one, the user's own configuration."""
 
-    def __init__(self, shared: Shared, workspaces: WorkspaceService, secrets: SecretStore) -> None:
+    def __init__(self, shared: SharedParts, workspaces: WorkspaceService, secrets: SecretStore) -> None:
         self._shared = shared
         self._workspaces = workspaces
         self._secrets = secrets

@@ -13,8 +13,7 @@ from holdfast.schema.events import ConfigChanged
 from holdfast.schema.sessions import Job, Workspace, WorkspaceView
 from holdfast.store import Batch
 from holdfast.store.writes import PutWorkspace, RemoveGrants
-from holdfast.workspace.open_workspace import OpenWorkspace
-from holdfast.workspace.open_workspaces import OpenWorkspaces
+from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces
 
 
 class WorkspaceService:
@@ -145,7 +144,7 @@ class WorkspaceService:
         return made
 
     async def _enter(self, workspace: Workspace) -> OpenWorkspace:
-        room = await self._rooms.enter(workspace)
+        room = await self._rooms.open(workspace)
         await self._engine.open_workspace(workspace.id)
         return room
 

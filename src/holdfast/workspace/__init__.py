@@ -1,7 +1,5 @@
-"""A directory's live parts: opening and closing it, its sessions, tools, jobs, snapshots and undo, and the turns of its
-runs.
+"""Open directories: settings, tools, background jobs, session titles, undo, and the turns of their runs.
 
-Everything that happens in a session passes through its lane (`runs`); what is here gives a run what it works with, and
-does what needs no lane. One workspace never touches another (`W3`), and opening one runs nothing of its directory
-(`W1`). It knows nothing of HTTP.
+A workspace gives each run what its turn works with. It does not decide what runs: that is the lane's part (`runs`).
+Opening a workspace runs no code of its directory, and one workspace never affects another. It knows nothing of HTTP.
 """

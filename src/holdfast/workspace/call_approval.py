@@ -1,4 +1,4 @@
-"""Decides about a run's calls by its workspace's rules, and asks a person where they say so."""
+"""Decides by the rules of a workspace whether a tool call may run, and asks the user where the rules say so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from holdfast.agent.protocol import TurnHandle
-from holdfast.agent.turn_dependencies import Denied, Permitted
+from holdfast.agent.turn_dependencies import CallDenied, CallPermitted
 from holdfast.approvals.decision import Allow, Ask, Deny
 from holdfast.approvals.rules import Rules, read_rules
 from holdfast.schema.approvals import Approval
@@ -17,67 +17,69 @@ from holdfast.workspace.open_workspace import OpenWorkspace, Setup
 
 
 class WorkspaceCallApprover:
-    """Of one run. Rules and grants are read for each call: an answer given meanwhile counts at once."""
+    """The `CallApprover` of one run. Rules and grants are read for each call, so a new grant counts at once."""
 
-    def __init__(self, room: OpenWorkspace, setup: Setup, *, mode: Mode, root_session_id: str) -> None:
-        self._room = room
+    def __init__(self, workspace: OpenWorkspace, setup: Setup, *, mode: Mode, root_session_id: str) -> None:
+        self._workspace = workspace
         self._setup = setup
         self._mode = mode
         self._root_session_id = root_session_id
 
     async def permit(
-        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, waiting: Callable[[], None]
-    ) -> Permitted | Denied:
-        verdict = await self._room.approver.consider(
+        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, on_wait: Callable[[], None]
+    ) -> CallPermitted | CallDenied:
+        decision = await self._workspace.approver.consider(
             plan.subject,
             mode=self._mode,
             rules=await self._rules(),
             trusted=self._setup.trusted,
             interactive=handle.run.interactive,
         )
-        match verdict:
+        match decision:
             case Allow():
-                return Permitted()
+                return CallPermitted()
             case Deny(why):
-                return Denied(f"Denied: {why}. Do not try to get around it; go another way or say what you need.")
+                return CallDenied(f"Denied: {why}. Do not try to get around it; go another way or say what you need.")
             case Ask():
-                waiting()
-                return await self._ask(handle, call, plan, verdict)
+                on_wait()
+                return await self._ask(handle, call, plan, decision)
             case _:
-                assert_never(verdict)
+                assert_never(decision)
 
-    async def _ask(self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, verdict: Ask) -> Permitted | Denied:
-        shared = self._room.shared
+    async def _ask(
+        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, decision: Ask
+    ) -> CallPermitted | CallDenied:
+        shared = self._workspace.shared
         answered = await shared.approvals.request(
             Approval(
                 id="",
-                workspace_id=self._room.workspace.id,
+                workspace_id=self._workspace.workspace.id,
                 session_id=handle.run.session_id,
                 root_session_id=self._root_session_id,
                 run_id=handle.run.id,
                 call_id=call.id,
                 tool=call.name,
                 title=shared.redact(plan.subject.title),
-                why=shared.redact(verdict.why),
-                patterns=_without_secrets(verdict.patterns, shared.redact),
+                why=shared.redact(decision.why),
+                patterns=_without_secrets(decision.patterns, shared.redact),
                 display=plan.display,
             ),
             deadline=self._setup.settings.approvals.deadline,
         )
         if answered.decision in ("once", "session", "always"):
-            return Permitted()
+            return CallPermitted()
         if answered.state == "expired":
-            return Denied("Denied: nobody answered in time. Go another way or say what you need.")
-        said = f" They said: {answered.feedback}" if answered.feedback else ""
-        return Denied(f"Denied by the person.{said}")
+            return CallDenied("Denied: the approval expired. Go another way or say what you need.")
+        feedback = f" The user said: {answered.feedback}" if answered.feedback else ""
+        return CallDenied(f"Denied by the user.{feedback}")
 
     async def _rules(self) -> Rules:
-        room = self._room
-        configured = (await room.setup()).settings.approvals
-        grants = await room.shared.store.grants(room.workspace.id, session_id=self._root_session_id)
+        workspace = self._workspace
+        configured = (await workspace.setup()).settings.approvals
+        grants = await workspace.shared.store.grants(workspace.workspace.id, session_id=self._root_session_id)
         return read_rules(deny=configured.deny, allow=configured.allow, grants=tuple(grant.rule for grant in grants))
 
 
 def _without_secrets(patterns: tuple[str, ...], redact: Callable[[str], str]) -> tuple[str, ...]:
-    """A rule with a secret in it is never offered to be saved: then the call can only be allowed once."""
+    """Offer no rules if one contains a secret, because a rule is saved. The call can then only be allowed once."""
     return patterns if all(redact(pattern) == pattern for pattern in patterns) else ()

@@ -1,24 +1,38 @@
-"""Looks around for a turn: surroundings, instruction files and skills, as they are now."""
+"""Gathers the context of a turn: the date, platform and git state, instruction files and skills, as they are now."""
 
 from __future__ import annotations
 
 import asyncio
+import platform
 import time
 from pathlib import Path
 
-from holdfast.agent.system_prompt import Gathered, Instructions, Skill, Surroundings
+from holdfast.agent.system_prompt import Instructions, PromptContext, Skill, Surroundings
 from holdfast.extend.instructions import read_instructions
 from holdfast.extend.skills import read_skills
-from holdfast.extend.workspace_facts import git_branch, git_status, platform_name
 from holdfast.files import repository_root
 from holdfast.ids import Clock
 from holdfast.locations import Locations
 
-SKILLS = Path(".holdfast") / "skills"
+_PROJECT_SKILLS = Path(".holdfast") / "skills"
+_MAX_STATUS_LINES = 20
+_GIT_SECONDS = 2.0
+
+# A repository's configuration can name programs that git starts. These options turn them off.
+_SAFE_GIT = (
+    "git",
+    "--no-optional-locks",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "submodule.recurse=false",
+)
 
 
 class DirectoryContextGatherer:
-    """Of one directory. What only a trusted directory may have a say in is left out of others."""
+    """Gathers the context of one directory. Project skills and the git status are read only if it is trusted."""
 
     def __init__(self, directory: Path, locations: Locations, *, trusted: bool, clock: Clock) -> None:
         self._directory = directory
@@ -26,30 +40,74 @@ class DirectoryContextGatherer:
         self._trusted = trusted
         self._clock = clock
 
-    async def gather(self) -> Gathered:
-        status = asyncio.create_task(self._status(), name="git status")
+    async def gather(self) -> PromptContext:
+        status_task = asyncio.create_task(self._git_status(), name="git status")
         try:
             branch, instructions, skills = await asyncio.to_thread(self._read)
         finally:
-            shown = await status
-        return Gathered(
+            status = await status_task
+        return PromptContext(
             Surroundings(
                 directory=str(self._directory),
-                platform=platform_name(),
+                platform=f"{platform.system()} {platform.release()} ({platform.machine()})",
                 date=time.strftime("%Y-%m-%d", time.localtime(self._clock())),
                 git_branch=branch,
-                git_status=shown,
+                git_status=status,
             ),
             tuple(Instructions(path, text) for path, text in instructions),
             tuple(Skill(*skill) for skill in skills),
         )
 
-    async def _status(self) -> str | None:
+    async def _git_status(self) -> str | None:
         return await git_status(self._directory) if self._trusted else None
 
     def _read(self) -> tuple[str | None, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
         folders = [self._locations.skills_dir]
         if self._trusted:
-            folders.append(repository_root(self._directory) / SKILLS)
+            folders.append(repository_root(self._directory) / _PROJECT_SKILLS)
         instructions = read_instructions(self._directory, user_file=self._locations.instructions_file)
         return git_branch(self._directory), instructions, read_skills(tuple(folders))
+
+
+def git_branch(directory: Path) -> str | None:
+    """Read the branch from ``.git/HEAD``. No program is run."""
+    git = repository_root(directory) / ".git"
+    try:
+        if git.is_file():  # a linked work tree: the file names the git directory
+            git = (git.parent / git.read_text().removeprefix("gitdir:").strip()).resolve()
+        head = (git / "HEAD").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else f"detached at {head[:12]}"
+
+
+async def git_status(directory: Path) -> str | None:
+    """Return the short status, limited in lines and time. Only for a trusted directory: git may run clean filters."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *_SAFE_GIT,
+            "status",
+            "--short",
+            "--ignore-submodules",
+            cwd=directory,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    try:
+        async with asyncio.timeout(_GIT_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        return None
+    lines = output.decode("utf-8", "replace").splitlines()
+    more = len(lines) - _MAX_STATUS_LINES
+    return "\n".join(lines[:_MAX_STATUS_LINES] + ([f"… and {more} more"] if more > 0 else []))

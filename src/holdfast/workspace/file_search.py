@@ -1,4 +1,4 @@
-"""Fuzzy search over a workspace's file names, for completion."""
+"""Fuzzy search for file names in a workspace, for completion."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from holdfast.tools.search.ignore_rules import IgnoreRules, walk_tree
 
-MOST_FILES = 100_000
-_FRESH_SECONDS = 5.0
+_MAX_FILES = 100_000
+_MAX_AGE_SECONDS = 5.0
 
 
 class FileNames:
-    """The names of one workspace, listed again when they are not fresh any more."""
+    """The file names of one workspace. The list is read again when it is older than a few seconds."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -21,18 +21,21 @@ class FileNames:
         self._listed_at: float | None = None
 
     async def find(self, query: str, *, limit: int) -> tuple[str, ...]:
-        """Best matches first."""
+        """Return the matching names, best first."""
         return await asyncio.to_thread(self._find, query, limit)
 
     def _find(self, query: str, limit: int) -> tuple[str, ...]:
         now = time.monotonic()
-        if self._listed_at is None or now - self._listed_at > _FRESH_SECONDS:
-            self._names, self._listed_at = _list(self._directory), now
+        if self._listed_at is None or now - self._listed_at > _MAX_AGE_SECONDS:
+            self._names, self._listed_at = _list_files(self._directory), now
         return best_matches(query, self._names, limit=limit)
 
 
 def best_matches(query: str, names: list[str], *, limit: int) -> tuple[str, ...]:
-    """Names that have the query's characters in order; close together, near the end and at word starts is better."""
+    """Return the names that contain the characters of the query in order, best first.
+
+    Matches are better in the last path component, at its start, and where the characters are close together.
+    """
     wanted = query.lower().replace(" ", "")
     if not wanted:
         return tuple(sorted(names, key=lambda name: (name.count("/"), name))[:limit])
@@ -41,7 +44,7 @@ def best_matches(query: str, names: list[str], *, limit: int) -> tuple[str, ...]
 
 
 def _score(wanted: str, name: str) -> tuple[int, int, int] | None:
-    """Smaller is better: gaps, then how far from the end, then length. None where it does not match."""
+    """Return a score (smaller is better): gaps, distance from the end, length. None if the name does not match."""
     start = name.rfind("/") + 1
     if (place := name.find(wanted, start)) >= 0:
         return (0 if place == start else 1, len(name) - start, len(name))
@@ -57,11 +60,11 @@ def _score(wanted: str, name: str) -> tuple[int, int, int] | None:
     return (gaps, len(name) - at, len(name))
 
 
-def _list(directory: Path) -> list[str]:
+def _list_files(directory: Path) -> list[str]:
     names: list[str] = []
     for entry in walk_tree(directory, "", IgnoreRules(directory)):
         if not entry.is_dir:
             names.append(entry.relative)
-            if len(names) >= MOST_FILES:
+            if len(names) >= _MAX_FILES:
                 break
     return names

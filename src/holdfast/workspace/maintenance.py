@@ -1,10 +1,10 @@
-"""What a server does at its start and now and then, for all workspaces: lost jobs are named, old leftovers go."""
+"""Maintenance for all workspaces of a server: marks lost jobs at the start, and removes old files once an hour."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,56 +13,56 @@ from holdfast.errors import HoldfastError
 from holdfast.schema.events import JobFinished
 from holdfast.store import Batch
 from holdfast.store.writes import PutJob
-from holdfast.workspace.shared_parts import Shared
+from holdfast.workspace.open_workspace import SharedParts
 
-EVERY_SECONDS = 3600.0
-CONTENTS_SECONDS = 86_400.0
-"""How long a file's old content is kept at least, whether a snapshot needs it or not."""
-OUTPUTS_SECONDS = 30 * 86_400.0
-"""How long the whole output of a call is kept; its beginning and end stay in the session."""
-_ANSWER_SECONDS = 10.0
+_INTERVAL_SECONDS = 3600.0
+_CONTENT_SECONDS = 86_400.0
+"""The minimum age of a file content that is removed because no snapshot refers to it."""
+_OUTPUT_SECONDS = 30 * 86_400.0
+"""How long the whole output of a call is kept. Its beginning and end stay in the session."""
+_STORE_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
 
 
-async def name_lost_jobs(shared: Shared) -> None:
-    """Jobs of a server that is gone ended with it; say so, so that nobody waits for them."""
+async def mark_lost_jobs(shared: SharedParts) -> None:
+    """Mark the jobs of a previous server as lost: they ended with it."""
     lost = (await shared.store.jobs(running=True)).items
     now = shared.now()
     for job in lost:
         ended = replace(job, state="lost", finished_at=now)
         await shared.store.commit(Batch((PutJob(ended),), (JobFinished(now, job.session_id, ended),)))
     if lost:
-        _log.info("%d background jobs were lost with the server before", len(lost))
+        _log.info("%d background jobs were lost with the previous server", len(lost))
 
 
-async def sweep_leftovers(shared: Shared, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-    """Now and then, for ever; its owner cancels it. What cannot be removed now is tried again later."""
+async def remove_old_files(shared: SharedParts) -> None:
+    """Remove old file contents and outputs once an hour until cancelled. An error is logged and tried again later."""
     while True:
         try:
-            contents = await _sweep_contents(shared)
-            outputs = await asyncio.to_thread(_sweep_outputs, shared)
+            contents = await _remove_old_contents(shared)
+            outputs = await asyncio.to_thread(_remove_old_outputs, shared)
         except (HoldfastError, OSError, TimeoutError) as error:
-            _log.warning("old leftovers could not be removed: %s", error)
+            _log.warning("old files could not be removed: %s", error)
         else:
             if contents or outputs:
-                _log.info("removed %d file contents and %d outputs that were old enough", contents, outputs)
-        await sleep(EVERY_SECONDS)
+                _log.info("removed %d old file contents and %d old outputs", contents, outputs)
+        await asyncio.sleep(_INTERVAL_SECONDS)
 
 
-async def _sweep_contents(shared: Shared) -> int:
-    """Those that no snapshot needs any more. The thread asks the ledger through the loop."""
+async def _remove_old_contents(shared: SharedParts) -> int:
+    """Remove contents that no snapshot refers to. The thread queries the store through the event loop."""
     loop = asyncio.get_running_loop()
 
-    def needed(names: Collection[str]) -> Collection[str]:
-        asked = asyncio.run_coroutine_threadsafe(shared.store.known_contents(names), loop)
-        return asked.result(_ANSWER_SECONDS)
+    def referenced(names: Collection[str]) -> Collection[str]:
+        query = asyncio.run_coroutine_threadsafe(shared.store.known_contents(names), loop)
+        return query.result(_STORE_SECONDS)
 
-    return await asyncio.to_thread(shared.blobs.sweep, needed, before=shared.clock() - CONTENTS_SECONDS)
+    return await asyncio.to_thread(shared.blobs.sweep, referenced, before=shared.clock() - _CONTENT_SECONDS)
 
 
-def _sweep_outputs(shared: Shared) -> int:
-    before = shared.clock() - OUTPUTS_SECONDS
+def _remove_old_outputs(shared: SharedParts) -> int:
+    before = shared.clock() - _OUTPUT_SECONDS
     old = [path for path in _files(shared.locations.outputs_dir) if path.stat().st_mtime < before]
     for path in old:
         path.unlink(missing_ok=True)

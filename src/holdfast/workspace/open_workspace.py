@@ -1,9 +1,13 @@
-"""One open directory: its configuration, tools, jobs and titles. Nothing of the directory runs before it is trusted."""
+"""The open workspaces of one server: the settings, tools, jobs and titles of each directory, and what they share.
+
+Opening a workspace runs no code of its directory, and closing one never affects another (`W1`, `W3`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,27 +15,56 @@ import msgspec
 
 from holdfast.approvals.approver import Approver
 from holdfast.approvals.path_location import Places
+from holdfast.approvals.pending import Approvals
 from holdfast.approvals.rules import read_rules
-from holdfast.config import Catalogue, Config, ResolvedModel, Settings, load_config, project_files
-from holdfast.errors import BadRequest
+from holdfast.config import Catalogue, Config, Keyring, ResolvedModel, Settings, TrustStore, load_config, project_files
+from holdfast.errors import BadRequest, NotFound
+from holdfast.events import Hub
+from holdfast.ids import Clock, Ids, rfc3339
+from holdfast.locations import Locations
+from holdfast.models.model_factory import ModelFactory
 from holdfast.models.protocol import Model
 from holdfast.models.stall_timeout import Deadlines
 from holdfast.schema.events import JobFinished, JobStarted
 from holdfast.schema.sessions import Job, Workspace
-from holdfast.store import Batch
+from holdfast.store import Batch, Store
 from holdfast.store.writes import PutJob
 from holdfast.tools.jobs import JobTable
 from holdfast.tools.registry import ToolRegistry
 from holdfast.workspace.context_gatherer import DirectoryContextGatherer
 from holdfast.workspace.file_search import FileNames
-from holdfast.workspace.session_titles import Titles
-from holdfast.workspace.shared_parts import Shared
+from holdfast.workspace.session_titles import SessionTitles
+from holdfast.workspace.undo.blob_store import BlobStore
 
-_FRESH_SECONDS = 1.0
+_SETUP_MAX_AGE = 1.0
+"""Seconds for which a setup is used without looking at its files."""
+
+
+class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What all workspaces of one server share."""
+
+    store: Store
+    hub: Hub
+    approvals: Approvals
+    keyring: Keyring
+    models: ModelFactory
+    trust: TrustStore
+    blobs: BlobStore
+    locations: Locations
+    env: Mapping[str, str]
+    ids: Ids
+    clock: Clock
+
+    def now(self) -> str:
+        return rfc3339(self.clock())
+
+    def redact(self, text: str) -> str:
+        """Remove every secret that is known so far."""
+        return self.keyring.redactor.redact(text)
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is made with."""
+    """The configuration of a workspace, its models, and whether it is trusted."""
 
     config: Config
     catalogue: Catalogue
@@ -42,62 +75,63 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         return self.config.settings
 
     def model(self, name: str | None) -> ResolvedModel:
-        """The model of this name, else the configured one. `NoModel` says what to do."""
+        """Return the model with this name, or the configured one. Raises `NoModel`."""
         return self.catalogue.resolve(name) if name else self.catalogue.large()
 
 
-class _Known(NamedTuple):
+class _CachedSetup(NamedTuple):
     setup: Setup
-    marks: tuple[object, ...]
-    looked_at: float
+    file_stamps: tuple[object, ...]
+    checked_at: float
 
 
 class OpenWorkspace:
-    """Live parts of one workspace; closing one never touches another (`W3`)."""
+    """The live parts of one workspace."""
 
-    def __init__(self, workspace: Workspace, shared: Shared, tools: ToolRegistry) -> None:
+    def __init__(self, workspace: Workspace, shared: SharedParts, tools: ToolRegistry) -> None:
         self.workspace = workspace
         self.path = Path(workspace.path)
         self.shared = shared
         self.tools = tools
-        self.jobs = JobTable(on_change=self._job_changed, now=shared.now)
+        self.jobs = JobTable(on_change=self._store_job, now=shared.now)
         self.file_names = FileNames(self.path)
         self.approver = Approver(self._places())
-        self._known: _Known | None = None
-        self.titles = Titles(shared.store, now=shared.now)
+        self.titles = SessionTitles(shared.store, now=shared.now)
+        self._cached: _CachedSetup | None = None
 
     async def setup(self) -> Setup:
-        """The configuration and the models, as they were on disk at most a second ago; read again when changed."""
-        known, now = self._known, time.monotonic()
-        if known is not None and now - known.looked_at < _FRESH_SECONDS:
-            return known.setup
-        marks = await asyncio.to_thread(self._marks)
-        setup = known.setup if known is not None and known.marks == marks else await self._read_setup()
-        if self._known is known:  # nobody said meanwhile that it changed
-            self._known = _Known(setup, marks, now)
+        """Return the setup as it was on disk at most a second ago. It is read again only if a file changed."""
+        cached, now = self._cached, time.monotonic()
+        if cached is not None and now - cached.checked_at < _SETUP_MAX_AGE:
+            return cached.setup
+        stamps = await asyncio.to_thread(self._file_stamps)
+        setup = cached.setup if cached is not None and cached.file_stamps == stamps else await self._read_setup()
+        if self._cached is cached:  # `forget_setup` was not called meanwhile
+            self._cached = _CachedSetup(setup, stamps, now)
         return setup
 
     def forget_setup(self) -> None:
-        """The configuration, a key or the trust was changed: the next one to ask reads it anew."""
-        self._known = _Known(self._known.setup, (), -_FRESH_SECONDS) if self._known else None
+        """Read the setup again when it is next needed: the configuration, a key or the trust changed."""
+        self._cached = _CachedSetup(self._cached.setup, (), -_SETUP_MAX_AGE) if self._cached else None
 
-    def _marks(self) -> tuple[object, ...]:
-        """What changes when a file does that the setup is made from."""
+    def _file_stamps(self) -> tuple[object, ...]:
+        """Identify the state of every file that the setup is read from."""
         locations, env = self.shared.locations, self.shared.env
         named = [Path(env["HOLDFAST_CONFIG"])] if env.get("HOLDFAST_CONFIG") else []
         files = (locations.config_file, locations.secrets_file, locations.trust_file, *named, *project_files(self.path))
-        return (self.path.is_dir(), *(_mark(file) for file in files))
+        return (self.path.is_dir(), *(_file_stamp(file) for file in files))
 
     async def _read_setup(self) -> Setup:
-        config, trusted = await asyncio.to_thread(self._load)
+        config, trusted = await asyncio.to_thread(self._load_config)
         stored = await self.shared.keyring.learn(config.settings)
-        read_rules(deny=config.settings.approvals.deny, allow=config.settings.approvals.allow)  # say what is wrong now
+        # Report an invalid rule now, not at the first call.
+        read_rules(deny=config.settings.approvals.deny, allow=config.settings.approvals.allow)
         catalogue = Catalogue(config.settings, env=self.shared.env, stored=stored)
         return Setup(config=config, catalogue=catalogue, trusted=trusted)
 
-    def _load(self) -> tuple[Config, bool]:
+    def _load_config(self) -> tuple[Config, bool]:
         if not self.path.is_dir():
-            raise BadRequest(f"the directory {str(self.path)!r} is gone", code="directory_not_found")
+            raise BadRequest(f"the directory {str(self.path)!r} does not exist", code="directory_not_found")
         trust = self.shared.trust.is_trusted
         config = load_config(self.shared.locations, env=self.shared.env, workspace=self.path, trusted=trust)
         return config, trust(self.path)
@@ -106,18 +140,18 @@ class OpenWorkspace:
         limits = setup.settings.limits
         return self.shared.models.open(resolved, deadlines=Deadlines(limits.first_token, limits.between_tokens))
 
-    def surveyor(self, setup: Setup) -> DirectoryContextGatherer:
+    def context_gatherer(self, setup: Setup) -> DirectoryContextGatherer:
         return DirectoryContextGatherer(
             self.path, self.shared.locations, trusted=setup.trusted, clock=self.shared.clock
         )
 
     @property
     def is_busy(self) -> bool:
-        """Whether background jobs, or a title that is being looked for, keep it loaded (`W2`)."""
+        """Whether a background job or a title request keeps the workspace loaded (`W2`)."""
         return bool(self.jobs.running) or self.titles.is_busy
 
     async def close(self) -> tuple[str, ...]:
-        """End its jobs and background work; the names of what would not die."""
+        """End its jobs and background tasks. Returns the names of processes that could not be killed."""
         await self.titles.close()
         left = await self.jobs.close()
         await self.tools.close()
@@ -129,13 +163,50 @@ class OpenWorkspace:
         readable = (str(locations.outputs_dir), str(locations.skills_dir))
         return Places(workspace=str(self.path), home=self.shared.env.get("HOME", "/"), own=own, readable=readable)
 
-    async def _job_changed(self, job: Job) -> None:
+    async def _store_job(self, job: Job) -> None:
         kind = JobStarted if job.state == "running" else JobFinished
         event = kind(at=self.shared.now(), session_id=job.session_id, job=job)
         await self.shared.store.commit(Batch((PutJob(job),), (event,)))
 
 
-def _mark(file: Path) -> tuple[str, int, int, int] | None:
+class OpenWorkspaces:
+    """The open workspaces by id. Opening one again returns the same one (`W1`)."""
+
+    def __init__(self, shared: SharedParts) -> None:
+        self.shared = shared
+        self._by_id: dict[str, OpenWorkspace] = {}
+
+    async def open(self, workspace: Workspace) -> OpenWorkspace:
+        found = self._by_id.get(workspace.id)
+        if found is None:
+            tools = await asyncio.to_thread(ToolRegistry)  # the first one imports every tool
+            found = self._by_id.setdefault(workspace.id, OpenWorkspace(workspace, self.shared, tools))
+        return found
+
+    def require(self, workspace_id: str) -> OpenWorkspace:
+        """Return an open workspace. Raises `NotFound` if it is not open."""
+        found = self._by_id.get(workspace_id)
+        if found is None:
+            raise NotFound(f"workspace {workspace_id!r} is not open; open its directory first", code="workspace_closed")
+        return found
+
+    def get(self, workspace_id: str) -> OpenWorkspace | None:
+        return self._by_id.get(workspace_id)
+
+    def all(self) -> tuple[OpenWorkspace, ...]:
+        return tuple(self._by_id.values())
+
+    async def close(self, workspace_id: str) -> tuple[str, ...]:
+        """Close one. Returns the names of processes that could not be killed."""
+        found = self._by_id.pop(workspace_id, None)
+        return () if found is None else await found.close()
+
+    async def close_all(self) -> None:
+        workspaces, self._by_id = self._by_id, {}
+        await asyncio.gather(*(workspace.close() for workspace in workspaces.values()))
+
+
+def _file_stamp(file: Path) -> tuple[str, int, int, int] | None:
     try:
         found = file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Titles, found by the small model in the background. A failure leaves the first words of the prompt."""
+"""Session titles from the small model, made in the background. If that fails, the first words of the prompt remain."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.conversation import first_words
 from holdfast.agent.message_builder import MessageBuilder
+from holdfast.agent.prompts import read_prompt
 from holdfast.errors import HoldfastError
 from holdfast.models.pricing import priced
 from holdfast.models.protocol import Model, ModelRequest
@@ -21,27 +22,24 @@ from holdfast.schema.usage import Usage
 from holdfast.store import Batch, Store
 from holdfast.store.writes import AddUsage, UpdateSession
 
-_ASK = (
-    "Give this coding task a title of three to six words, in the task's language. Answer with the title alone: no "
-    "quotes, no full stop, no explanation."
-)
-_MOST_PROMPT = 2_000
-_MOST_TITLE = 80
-_SECONDS = 30.0
+_TITLE_PROMPT = read_prompt("session_title")
+_MAX_PROMPT_CHARACTERS = 2_000
+_MAX_TITLE_CHARACTERS = 80
+_MAX_OUTPUT_TOKENS = 200
+_TIMEOUT_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
 
 
-class Titles:
-    """Of one workspace, which waits for its tasks when it closes."""
+class SessionTitles:
+    """The title requests of one workspace. Closing it cancels them."""
 
     def __init__(self, store: Store, *, now: Callable[[], str]) -> None:
         self._store = store
         self._now = now
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def asking(self, model: Model) -> RunTitler:
-        """For one run: the small model beside its own."""
+    def using(self, model: Model) -> RunTitler:
         return RunTitler(self, model)
 
     def suggest(self, session_id: str, prompt: str, model: Model) -> None:
@@ -51,7 +49,6 @@ class Titles:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a title is being looked for."""
         return bool(self._tasks)
 
     async def close(self) -> None:
@@ -61,30 +58,30 @@ class Titles:
 
     async def _suggest(self, session_id: str, prompt: str, model: Model) -> None:
         try:
-            async with asyncio.timeout(_SECONDS):
-                title, usage = await _ask(model, session_id, prompt)
-                await self._store_title(session_id, title, model, usage, instead_of=first_words(prompt))
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                title, usage = await _request_title(model, session_id, prompt)
+                await self._store_title(session_id, title, model, usage, replaces=first_words(prompt))
         except (HoldfastError, TimeoutError) as error:
-            _log.info("session %s keeps its first words as title: %s", session_id, error)
+            _log.info("session %s keeps its first words as its title: %s", session_id, error)
 
-    async def _store_title(self, session_id: str, title: str, model: Model, usage: Usage, *, instead_of: str) -> None:
-        """What it cost is counted in any case; a title that a person gave meanwhile stays."""
+    async def _store_title(self, session_id: str, title: str, model: Model, usage: Usage, *, replaces: str) -> None:
+        """Store the title, unless the user changed it meanwhile. The usage is counted in any case."""
         now = self._now()
         day = datetime.fromisoformat(now).date().isoformat()
         spent = AddUsage(session_id=session_id, day=day, model=model.info.name, usage=priced(usage, model.info.price))
         session = await self._store.session(session_id)
-        if not title or session.title != instead_of:
+        if not title or session.title != replaces:
             await self._store.commit(Batch((spent,)))
             return
-        named = replace(session, title=title, updated_at=now)
+        renamed = replace(session, title=title, updated_at=now)
         update = UpdateSession(session_id=session_id, title=title, updated_at=now)
-        await self._store.commit(Batch((update, spent), (SessionUpdated(now, session_id, named),)))
+        await self._store.commit(Batch((update, spent), (SessionUpdated(now, session_id, renamed),)))
 
 
 class RunTitler:
-    """Implements `Titler`."""
+    """The `Titler` of one run: asks the small model that goes with the run's model."""
 
-    def __init__(self, titles: Titles, model: Model) -> None:
+    def __init__(self, titles: SessionTitles, model: Model) -> None:
         self._titles = titles
         self._model = model
 
@@ -92,11 +89,13 @@ class RunTitler:
         self._titles.suggest(session_id, prompt, self._model)
 
 
-async def _ask(model: Model, session_id: str, prompt: str) -> tuple[str, Usage]:
-    message = Message("msg_title", session_id, "run_title", "user", 1, "", (Text(prompt[:_MOST_PROMPT]),))
-    fold = MessageBuilder(lambda: "call_ignored")
-    async with aclosing(model.stream(ModelRequest(system=(_ASK,), messages=(message,), max_output=200))) as stream:
+async def _request_title(model: Model, session_id: str, prompt: str) -> tuple[str, Usage]:
+    message = Message("msg_title", session_id, "run_title", "user", 1, "", (Text(prompt[:_MAX_PROMPT_CHARACTERS]),))
+    request = ModelRequest(system=(_TITLE_PROMPT,), messages=(message,), max_output=_MAX_OUTPUT_TOKENS)
+    builder = MessageBuilder(lambda: "call_ignored")
+    async with aclosing(model.stream(request)) as stream:
         async for delta in stream:
-            fold.add(delta)
-    said = text_of(fold.parts()).strip()
-    return (said.splitlines()[0].strip(" \"'`#*.")[:_MOST_TITLE] if said else ""), fold.usage or Usage()
+            builder.add(delta)
+    answer = text_of(builder.parts()).strip()
+    title = answer.splitlines()[0].strip(" \"'`#*.")[:_MAX_TITLE_CHARACTERS] if answer else ""
+    return title, builder.usage or Usage()

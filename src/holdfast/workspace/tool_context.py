@@ -1,4 +1,4 @@
-"""Makes what one tool call may touch: the tools' `Context`, on this server's ledger, jobs and people."""
+"""Makes the `ToolContext` of a tool call: its files, jobs, questions, task list and sub-agents."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from holdfast.tools.web_search import search_key_finder
 from holdfast.workspace.open_workspace import OpenWorkspace
 from holdfast.workspace.undo.file_snapshots import SessionFiles
 
-_LEAST = 1e-9
-"""Dollars; 0 would mean no limit."""
+_MIN_COST_LIMIT = 1e-9
+"""US dollars. A limit of 0 would mean no limit."""
 
 
 class WorkspaceToolContexts:
-    """For the calls of one run."""
+    """The `ToolContexts` of one run."""
 
-    def __init__(self, room: OpenWorkspace, settings: Settings, *, root_session_id: str, can_see_images: bool) -> None:
-        self._room = room
+    def __init__(
+        self, workspace: OpenWorkspace, settings: Settings, *, root_session_id: str, can_see_images: bool
+    ) -> None:
+        self._workspace = workspace
         self._settings = settings
         self._root_session_id = root_session_id
         self._can_see_images = can_see_images
-        self._environment = child_environment(room.shared.env, settings)
+        self._environment = child_environment(workspace.shared.env, settings)
 
     def redact(self, text: str) -> str:
-        return self._room.shared.redact(text)
+        return self._workspace.shared.redact(text)
 
     def context(
         self,
@@ -46,15 +48,15 @@ class WorkspaceToolContexts:
         *,
         emit: Callable[[str], None],
         progress: Callable[[Phase], None],
-        adopted: Callable[[Child], Awaitable[None]],
+        on_subagent: Callable[[Child], Awaitable[None]],
     ) -> ToolContext:
-        room, shared, run = self._room, self._room.shared, handle.run
+        workspace, shared, run = self._workspace, self._workspace.shared, handle.run
         return ToolContext(
-            workspace=room.path,
+            workspace=workspace.path,
             session_id=run.session_id,
             run_id=run.id,
             call_id=call.id,
-            workspace_id=room.workspace.id,
+            workspace_id=workspace.workspace.id,
             settings=self._settings,
             environment=self._environment,
             outputs=shared.locations.outputs_dir,
@@ -73,9 +75,9 @@ class WorkspaceToolContexts:
                 new_id=shared.ids.new,
                 now=shared.now,
             ),
-            jobs=room.jobs.for_session(run.session_id),
+            jobs=workspace.jobs.for_session(run.session_id),
             asker=_Asker(
-                room,
+                workspace,
                 handle,
                 call,
                 root_session_id=self._root_session_id,
@@ -83,17 +85,17 @@ class WorkspaceToolContexts:
                 progress=progress,
             ),
             todos=_Todos(shared.store, handle),
-            subagents=_Children(room, self._settings, handle, adopted=adopted),
+            subagents=_Subagents(workspace, self._settings, handle, on_subagent=on_subagent),
             search_key=search_key_finder(shared.keyring, self._settings, env=shared.env),
         )
 
 
 class _Asker:
-    """Questions as durable records; the call waits for their answer."""
+    """Stores a question and waits for its answer."""
 
     def __init__(
         self,
-        room: OpenWorkspace,
+        workspace: OpenWorkspace,
         handle: TurnHandle,
         call: ToolCall,
         *,
@@ -101,7 +103,7 @@ class _Asker:
         deadline: float,
         progress: Callable[[Phase], None],
     ) -> None:
-        self._room = room
+        self._workspace = workspace
         self._deadline = deadline
         self._handle = handle
         self._call = call
@@ -110,10 +112,10 @@ class _Asker:
 
     async def ask(self, items: tuple[QuestionItem, ...]) -> tuple[tuple[str, ...], ...] | None:
         self._progress("question")
-        answered = await self._room.shared.approvals.ask(
+        answered = await self._workspace.shared.approvals.ask(
             Question(
                 id="",
-                workspace_id=self._room.workspace.id,
+                workspace_id=self._workspace.workspace.id,
                 session_id=self._handle.run.session_id,
                 root_session_id=self._root_session_id,
                 run_id=self._handle.run.id,
@@ -127,7 +129,7 @@ class _Asker:
 
 
 class _Todos:
-    """The session's task list: whole each time, told to everyone."""
+    """The task list of the session. Each write replaces the whole list."""
 
     def __init__(self, store: Store, handle: TurnHandle) -> None:
         self._store = store
@@ -142,40 +144,40 @@ class _Todos:
         await self._handle.commit([PutTodos(session_id, todos)], [event])
 
 
-class _Children:
-    """Sub-agents: child runs with their parent's mode, never more allowed than it."""
+class _Subagents:
+    """Starts sub-agents. A sub-agent has the mode of its parent, so it may do no more than its parent."""
 
     def __init__(
         self,
-        room: OpenWorkspace,
+        workspace: OpenWorkspace,
         settings: Settings,
         handle: TurnHandle,
         *,
-        adopted: Callable[[Child], Awaitable[None]],
+        on_subagent: Callable[[Child], Awaitable[None]],
     ) -> None:
-        self._room = room
+        self._workspace = workspace
         self._settings = settings
         self._handle = handle
-        self._adopted = adopted
+        self._on_subagent = on_subagent
 
     async def run(self, *, agent: str, prompt: str, title: str) -> Outcome:
         parent = self._handle.run
         named = self._settings.agents.get(agent)
         if named is None and agent:
             known = ", ".join(sorted(self._settings.agents)) or "none"
-            raise ToolError(f"there is no agent called {agent!r}; known: {known}")
+            raise ToolError(f"agent {agent!r} is not configured; known: {known}")
         own_model = named.model if named else None
         request = RunRequest(
             prompt=prompt,
             model=own_model or parent.model,
             mode=parent.mode,
             interactive=parent.interactive,
-            limits=Limits(max_cost=self._left_to_spend(parent)),
-            effort=None if own_model else parent.effort,  # another model may not know it
+            limits=Limits(max_cost=self._cost_limit(parent)),
+            effort=None if own_model else parent.effort,  # another model may not support it
             agent=agent or "",
         )
         child = await self._handle.child(request, title=title)
-        await self._adopted(child)
+        await self._on_subagent(child)
         ended = await child.ended()
         return Outcome(
             state=cast(Any, ended.state),
@@ -186,7 +188,7 @@ class _Children:
             left_running=ended.left_running,
         )
 
-    def _left_to_spend(self, parent: Run) -> float | None:
-        """A sub-agent spends its parent's money; each of several side by side may spend all that is left."""
+    def _cost_limit(self, parent: Run) -> float | None:
+        """Return what the parent may still spend. Several sub-agents in parallel may each spend all of it."""
         limit = self._settings.limits.max_cost if parent.limits.max_cost is None else parent.limits.max_cost
-        return max(limit - parent.usage.cost, _LEAST) if limit else None
+        return max(limit - parent.usage.cost, _MIN_COST_LIMIT) if limit else None

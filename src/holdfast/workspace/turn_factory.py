@@ -1,9 +1,10 @@
-"""Makes the turn that fits a run: the model, the tools and the rules of its workspace, its own settings above them."""
+"""Makes the turn of a run from the models, tools and rules of its workspace and from the settings of the run."""
 
 from __future__ import annotations
 
-from holdfast.agent.compact_turn import CompactTurn
+from holdfast.agent.compaction import CompactTurn
 from holdfast.agent.prompt_turn import PromptTurn
+from holdfast.agent.prompts import read_prompt
 from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
@@ -12,28 +13,24 @@ from holdfast.errors import BadRequest
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.workspace.call_approval import WorkspaceCallApprover
-from holdfast.workspace.open_workspace import OpenWorkspace, Setup
-from holdfast.workspace.open_workspaces import OpenWorkspaces
+from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces, Setup
 from holdfast.workspace.tool_context import WorkspaceToolContexts
 from holdfast.workspace.undo.undo_turn import UndoTurn
 
-_RESEARCHER = """\
-You are a sub-agent of Holdfast: another agent gave you the task below. Work it out with your tools and answer with \
-what it needs to know: findings with `path:line`, facts, open questions. You cannot ask anyone. Be brief and exact.\
-"""
+_SUBAGENT_PROMPT = read_prompt("subagent")
 
 
 class WorkspaceTurns:
     """Implements `TurnFactory`."""
 
-    def __init__(self, rooms: OpenWorkspaces) -> None:
-        self._rooms = rooms
+    def __init__(self, workspaces: OpenWorkspaces) -> None:
+        self._workspaces = workspaces
 
     async def check(self, session: Session, request: RunRequest) -> None:
-        room = self._rooms.find(session.workspace_id)
+        workspace = self._workspaces.require(session.workspace_id)
         match request.kind:
             case "prompt" | "compact":
-                setup = await room.setup()
+                setup = await workspace.setup()
                 resolved = setup.model(request.model)
                 if request.effort and request.effort not in resolved.reasoning:
                     known = ", ".join(resolved.reasoning) or "none"
@@ -45,19 +42,19 @@ class WorkspaceTurns:
                 pass
 
     def turn(self, run: Run, session: Session) -> Turn:
-        return _RoomTurn(self._rooms.find(session.workspace_id), run, session)
+        return _WorkspaceTurn(self._workspaces.require(session.workspace_id), run, session)
 
 
-class _RoomTurn:
-    """Gathers what the turn works with when it starts, so that its failure is the run's end and nothing else's."""
+class _WorkspaceTurn:
+    """Reads the setup and makes the turn when it starts, so that an error there is the end of this run."""
 
-    def __init__(self, room: OpenWorkspace, run: Run, session: Session) -> None:
-        self._room = room
+    def __init__(self, workspace: OpenWorkspace, run: Run, session: Session) -> None:
+        self._workspace = workspace
         self._run = run
         self._session = session
 
     async def run(self, handle: TurnHandle) -> Ending | None:
-        setup = await self._room.setup()
+        setup = await self._workspace.setup()
         return await (await self._turn(setup)).run(handle)
 
     async def _turn(self, setup: Setup) -> Turn:
@@ -68,56 +65,59 @@ class _RoomTurn:
             case "compact":
                 return CompactTurn(await self._dependencies(setup))
             case "shell":
-                bench = WorkspaceToolContexts(
-                    self._room, setup.settings, root_session_id=await self._root(), can_see_images=False
+                contexts = WorkspaceToolContexts(
+                    self._workspace,
+                    setup.settings,
+                    root_session_id=await self._root_session_id(),
+                    can_see_images=False,
                 )
-                return ShellTurn(bench, self._room.tools.get("bash"), str(run.arguments["command"]))
+                return ShellTurn(contexts, self._workspace.tools.get("bash"), str(run.arguments["command"]))
             case "undo" | "redo":
-                return UndoTurn(self._room.shared, run)
+                return UndoTurn(self._workspace.shared, run)
             case "delete":
                 raise AssertionError("a session is deleted by its lane, not by a turn")
 
     async def _dependencies(self, setup: Setup) -> TurnDependencies:
-        run, room, settings = self._run, self._room, setup.settings
+        run, workspace, settings = self._run, self._workspace, setup.settings
         agent = settings.agents.get(run.agent or "") if run.agent is not None else None
         resolved = setup.model(run.model)
-        model = room.open_model(setup, resolved)
-        small = room.open_model(setup, setup.catalogue.small(beside=resolved))
+        model = workspace.open_model(setup, resolved)
+        small_model = workspace.open_model(setup, setup.catalogue.small(beside=resolved))
         mode = run.mode or settings.approvals.mode
-        root = await self._root()
-        toolbox = room.tools.offer(
-            settings,
-            mode=mode,
-            interactive=run.interactive,
-            depth=1 if run.parent_run_id else 0,
-            agent=run.agent or "",
-        )
+        root_session_id = await self._root_session_id()
         return TurnDependencies(
-            store=room.shared.store,
+            store=workspace.shared.store,
             model=model,
-            toolbox=toolbox,
-            gate=WorkspaceCallApprover(room, setup, mode=mode, root_session_id=root),
-            bench=WorkspaceToolContexts(room, settings, root_session_id=root, can_see_images=model.info.images),
-            surveyor=room.surveyor(setup),
-            titler=room.titles.asking(small),
-            bounds=_bounds(run, setup, agent),
+            toolbox=workspace.tools.offer(
+                settings,
+                mode=mode,
+                interactive=run.interactive,
+                depth=1 if run.parent_run_id else 0,
+                agent=run.agent or "",
+            ),
+            approver=WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id),
+            tool_contexts=WorkspaceToolContexts(
+                workspace, settings, root_session_id=root_session_id, can_see_images=model.info.images
+            ),
+            context_gatherer=workspace.context_gatherer(setup),
+            titler=workspace.titles.using(small_model),
+            limits=_limits(run, setup, agent),
             agent_prompt=_agent_prompt(run, agent),
             effort=run.effort,
         )
 
-    async def _root(self) -> str:
-        """The top-level session that people watch."""
+    async def _root_session_id(self) -> str:
+        """Return the top-level session of a sub-agent's session, or the session itself."""
         session = self._session
         while session.parent_id is not None:
-            session = await self._room.shared.store.session(session.parent_id)
+            session = await self._workspace.shared.store.session(session.parent_id)
         return session.id
 
 
-def _bounds(run: Run, setup: Setup, agent: AgentSettings | None) -> TurnLimits:
+def _limits(run: Run, setup: Setup, agent: AgentSettings | None) -> TurnLimits:
     configured, own = setup.settings.limits, run.limits
-    steps = own.max_steps or (agent.max_steps if agent else None) or configured.max_steps
     return TurnLimits(
-        max_steps=steps,
+        max_steps=own.max_steps or (agent.max_steps if agent else None) or configured.max_steps,
         max_seconds=configured.max_time if own.max_seconds is None else own.max_seconds,
         max_cost=configured.max_cost if own.max_cost is None else own.max_cost,
         tool_parallel=configured.tool_parallel,
@@ -125,7 +125,7 @@ def _bounds(run: Run, setup: Setup, agent: AgentSettings | None) -> TurnLimits:
 
 
 def _agent_prompt(run: Run, agent: AgentSettings | None) -> str | None:
-    """A child run's own instructions; None for a person's."""
+    """Return the system prompt of a sub-agent, or None for a run of the user."""
     if run.parent_run_id is None:
         return None
-    return (agent.prompt if agent else "") or _RESEARCHER
+    return (agent.prompt if agent else "") or _SUBAGENT_PROMPT

@@ -201,7 +201,7 @@ async def test_a_refused_write_leaves_nothing_to_undo(workspace: FileWorkspace) 
         await session.view("a")
     outcomes = await asyncio.gather(*(_outcome(session.write("a", "the same\n")) for session in sessions))
     loser = sessions[outcomes.index("file_changed")]
-    report = await workspace.undo_service().undo(loser.session_id, run_id="run_undo")
+    report = await workspace.restorer().undo(loser.session_id, run_id="run_undo", runs=[loser.run_id])
     assert report.restored == ()
     assert workspace.text("a") == "the same\n", "the other session wrote the very content that this one wanted to write"
 
@@ -214,7 +214,7 @@ async def test_a_write_whose_old_content_cannot_be_kept_does_not_happen(
     await session.view("a")
     workspace.snapshots.parent.mkdir(parents=True)
     workspace.snapshots.write_text("a file where the directory should be")
-    with pytest.raises(StoreUnwritable, match="could not be kept"):
+    with pytest.raises(StoreUnwritable, match="cannot store the old content"):
         await session.edit("a", "one", "two")
     assert workspace.text("a") == "one\n"
 

@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.errors import StoreDamaged, StoreUnwritable
 from holdfast.tools.files.file_access import content_hash
-from holdfast.workspace.undo.blob_store import Blobs
+from holdfast.workspace.undo.blob_store import BlobStore
 
 
 def test_a_content_is_found_by_its_hash(tmp_path: Path) -> None:
-    blobs = Blobs(tmp_path / "kept")
+    blobs = BlobStore(tmp_path / "kept")
     name = blobs.put(b"old")
     assert name == content_hash(b"old")
     assert blobs.get(name) == b"old"
@@ -21,7 +21,7 @@ def test_a_content_is_found_by_its_hash(tmp_path: Path) -> None:
 
 
 def test_the_same_content_is_kept_once_and_only_for_its_owner(tmp_path: Path) -> None:
-    blobs = Blobs(tmp_path / "kept")
+    blobs = BlobStore(tmp_path / "kept")
     blobs.put(b"old")
     blobs.put(b"old")
     (file,) = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
@@ -30,12 +30,12 @@ def test_the_same_content_is_kept_once_and_only_for_its_owner(tmp_path: Path) ->
 
 
 def test_what_is_damaged_is_not_given_back_and_is_healed_by_a_new_put(tmp_path: Path) -> None:
-    blobs = Blobs(tmp_path / "kept")
+    blobs = BlobStore(tmp_path / "kept")
     name = blobs.put(b"old")
     path = tmp_path / "kept" / name[:2] / name
     path.write_bytes(b"cut")
     os.truncate(path, 1)
-    with pytest.raises(StoreDamaged, match="is not what was put there"):
+    with pytest.raises(StoreDamaged, match="does not match its hash"):
         blobs.get(name)
     blobs.put(b"old")
     assert blobs.get(name) == b"old"
@@ -43,8 +43,8 @@ def test_what_is_damaged_is_not_given_back_and_is_healed_by_a_new_put(tmp_path: 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("a file")
-    with pytest.raises(StoreUnwritable, match="could not be kept"):
-        Blobs(tmp_path / "kept").put(b"old")
+    with pytest.raises(StoreUnwritable, match="cannot store the old content"):
+        BlobStore(tmp_path / "kept").put(b"old")
 
 
 def test_a_content_is_flushed_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,12 +52,12 @@ def test_a_content_is_flushed_before_it_has_its_name(tmp_path: Path, monkeypatch
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda descriptor: (steps.append("flush"), fsync(descriptor)))
     monkeypatch.setattr(os, "replace", lambda source, target: (steps.append("name"), replace(source, target)))
-    Blobs(tmp_path).put(b"old")
+    BlobStore(tmp_path).put(b"old")
     assert steps[-3:] == ["flush", "name", "flush"], "the file, then its name, then the directory that has the name"
 
 
 def test_what_nobody_needs_is_swept_once_it_is_old(tmp_path: Path) -> None:
-    blobs = Blobs(tmp_path / "kept")
+    blobs = BlobStore(tmp_path / "kept")
     assert blobs.sweep(lambda names: names, before=0) == 0
     needed, stale, young = (blobs.put(content) for content in (b"needed", b"stale", b"young"))
     for name in (needed, stale):

@@ -44,7 +44,7 @@ async def test_changed_made_and_deleted_files_come_back_and_go_again(workspace: 
     assert [restored.path for restored in report.restored] == [
         str(workspace.directory / name) for name in ("changed", "deleted", "new")
     ]
-    assert (report.runs, report.kept, report.note) == (("run_1",), (), NOT_COVERED)
+    assert (report.runs, report.skipped, report.note) == (("run_1",), (), NOT_COVERED)
     await session.redo()
     assert workspace.tree() == after
     await session.undo()
@@ -91,8 +91,8 @@ async def test_a_file_that_a_person_changed_since_is_told_and_not_touched_while_
     (workspace.directory / "gone").unlink()
     report = await session.undo()
     assert workspace.tree() == {"theirs": b"theirs\nand more by a person\n"}
-    (kept,) = report.kept
-    assert (kept.path, kept.why) == (str(workspace.directory / "theirs"), "changed")
+    (skipped,) = report.skipped
+    assert (skipped.path, skipped.why) == (str(workspace.directory / "theirs"), "changed")
     assert report.settled == (str(workspace.directory / "gone"),)
 
 
@@ -102,7 +102,7 @@ async def test_the_files_of_another_session_are_not_its_own(workspace: FileWorks
     await other.view("a")
     await other.write("a", "other\n")
     report = await one.undo()
-    assert [kept.why for kept in report.kept] == ["changed"]
+    assert [file.why for file in report.skipped] == ["changed"]
     assert workspace.text("a") == "other\n"
     await other.undo()
     assert workspace.text("a") == "one\n"
@@ -126,9 +126,9 @@ async def test_a_person_who_saves_in_the_very_moment_loses_nothing(
 
     monkeypatch.setattr(file_transaction, "exchange_files", exchange)
     report = await session.undo()
-    assert [kept.why for kept in report.kept] == ["raced"]
+    assert [file.why for file in report.skipped] == ["raced"]
     assert workspace.tree() == {"a": b"a person's\n"}
-    assert (await session.undo()).kept[0].why == "changed"
+    assert (await session.undo()).skipped[0].why == "changed"
 
 
 @pytest.mark.parametrize("what", ["directory", "symlink", "pipe"])
@@ -145,7 +145,7 @@ async def test_what_is_no_file_any_more_is_not_touched(workspace: FileWorkspace,
     else:
         os.mkfifo(path)
     report = await session.undo()
-    assert [kept.path for kept in report.kept] == [str(path)]
+    assert [file.path for file in report.skipped] == [str(path)]
     assert os.path.lexists(path)
 
 
@@ -158,7 +158,7 @@ async def test_a_path_that_leads_elsewhere_now_is_not_written_through(workspace:
     (tmp_path / "outside").mkdir()
     (workspace.directory / "dir").symlink_to(tmp_path / "outside")
     report = await session.undo()
-    assert [kept.why for kept in report.kept] == ["moved"]
+    assert [file.why for file in report.skipped] == ["moved"]
     assert list((tmp_path / "outside").iterdir()) == []
 
 
@@ -172,7 +172,7 @@ async def test_a_content_that_is_lost_or_damaged_is_not_restored(workspace: File
     for number, path in enumerate(sorted(path for path in workspace.snapshots.rglob("*") if path.is_file())):
         path.unlink() if number else path.write_bytes(b"damaged")
     report = await session.undo()
-    assert [kept.why for kept in report.kept] == ["not_kept", "not_kept"]
+    assert [file.why for file in report.skipped] == ["not_kept", "not_kept"]
     assert workspace.tree() == {"a": b"new\n", "b": b"new\n"}
 
 
@@ -196,7 +196,7 @@ async def test_a_crash_between_the_write_of_an_undo_and_its_record_is_seen_the_n
     assert workspace.tree() == {}
     ledger.broken = False
     report = await session.undo()
-    assert (report.settled, report.kept) == ((str(workspace.directory / "a"),), ())
+    assert (report.settled, report.skipped) == ((str(workspace.directory / "a"),), ())
     await session.redo()
     assert workspace.text("a") == "x\n"
 
@@ -285,20 +285,19 @@ class Story:
                 (self.workspace.directory / name).unlink(missing_ok=True)
                 self.by_person.pop(name, None)
             case "undo" | "redo" | "undo all" | "other undo" | "other redo":
-                await self._button(action)
+                await self._undo_or_redo(action)
             case _:
                 await self._agent(action, name, content)
 
-    async def _button(self, action: str) -> None:
+    async def _undo_or_redo(self, action: str) -> None:
         session_id = "ses_2" if action.startswith("other") else "ses_1"
-        runs = self._runs[session_id] if action == "undo all" else None
+        runs = self._runs[session_id] if action == "undo all" else ()
         before = self.workspace.tree()
-        undo = self.workspace.undo_service()
-        press = undo.redo if "redo" in action else undo.undo
-        report = await press(session_id, run_id="run_undo", runs=runs)
-        told = {Path(restored.path).name for restored in report.restored}
+        session = self.workspace.session(session_id)
+        report = await (session.redo(*runs) if "redo" in action else session.undo(*runs))
+        reported = {Path(restored.path).name for restored in report.restored}
         after = self.workspace.tree()
-        assert {name for name in before | after if before.get(name) != after.get(name)} == told
+        assert {name for name in before | after if before.get(name) != after.get(name)} == reported
 
     async def _agent(self, action: str, name: str, content: str) -> None:
         session_id = "ses_2" if action.startswith("other") else "ses_1"

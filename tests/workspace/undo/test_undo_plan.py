@@ -7,15 +7,15 @@ import pytest
 
 from holdfast.store.records import FileSnapshot, SnapshotState
 from holdfast.workspace.undo.undo_plan import (
-    Kept,
+    PastRun,
     Restore,
     Settled,
-    effective,
-    first_redoable,
-    last_undoable,
-    paths_of,
+    Skipped,
+    affected_paths,
+    effective_snapshots,
     plan_redo,
     plan_undo,
+    redo_stack,
 )
 
 _PATH = "/ws/a"
@@ -46,10 +46,10 @@ def test_a_chain_of_changes_goes_back_to_its_start_in_one_step() -> None:
 
 def test_a_file_that_was_changed_since_is_not_touched_and_told() -> None:
     (step,) = plan_undo([_record(1, "a", "b")], ["run_1"], {_PATH: "by a person"})
-    assert isinstance(step, Kept)
+    assert isinstance(step, Skipped)
     assert (step.why, step.message) == (
         "changed",
-        "'/ws/a' was changed by somebody since the agent left it so; that change was kept",
+        "'/ws/a' was changed after the agent wrote it; that change was kept",
     )
 
 
@@ -69,23 +69,23 @@ def test_a_change_that_is_already_taken_back_only_changes_its_record(now: str | 
 
 def test_a_write_that_was_announced_and_did_not_happen_is_no_change() -> None:
     records = [_record(1, "a", "b"), _record(2, "b", "c", call="late"), _record(3, "c", "b", call="late")]
-    assert effective(records) == records[:1]
+    assert effective_snapshots(records) == records[:1]
     assert plan_undo(records, ["run_1"], {_PATH: "c"}) != (), "somebody else wrote what was announced"
     (step,) = plan_undo(records, ["run_1"], {_PATH: "c"})
-    assert isinstance(step, Kept)
+    assert isinstance(step, Skipped)
     (step,) = plan_undo(records, ["run_1"], {_PATH: "b"})
     assert step == Restore(_PATH, "b", "a", ("snp_1",), 0o644)
 
 
 def test_records_without_a_call_are_all_changes() -> None:
     records = [_record(1, "a", "b", call=""), _record(2, "b", "a", call="")]
-    assert effective(records) == records
+    assert effective_snapshots(records) == records
 
 
 def test_only_the_chosen_runs_and_files_are_looked_at() -> None:
     records = [_record(1, "a", "b"), _record(2, "x", "y", run="run_2", path="/ws/other")]
-    assert paths_of(records, ["run_2"], undo=True) == ("/ws/other",)
-    assert paths_of(records, ["run_2"], undo=False) == ()
+    assert affected_paths(records, ["run_2"], undo=True) == ("/ws/other",)
+    assert affected_paths(records, ["run_2"], undo=False) == ()
     assert [step.path for step in plan_undo(records, ["run_1"], {_PATH: "b"})] == [_PATH]
 
 
@@ -93,30 +93,14 @@ def test_redo_goes_forwards_through_what_was_undone() -> None:
     records = [_record(1, "a", "b", state="undone"), _record(2, "b", None, state="undone")]
     assert plan_redo(records, ["run_1"], {_PATH: "a"}) == (Restore(_PATH, "a", None, ("snp_1", "snp_2"), 0o644),)
     (step,) = plan_redo(records, ["run_1"], {_PATH: "by a person"})
-    assert isinstance(step, Kept)
-    assert "since the undo left it so" in step.message
-
-
-def test_without_a_target_the_last_run_that_wrote_is_undone() -> None:
-    records = [_record(1, "a", "b", run="one"), _record(2, "b", "c", run="two"), _record(3, "c", "d", run="two")]
-    assert last_undoable(records) == "two"
-    assert last_undoable([msgspec.structs.replace(record, state="undone") for record in records]) is None
-    announced = [*records, _record(4, "d", "e", run="three", call="x"), _record(5, "e", "d", run="three", call="x")]
-    assert last_undoable(announced) == "two"
-
-
-def test_without_a_target_the_oldest_undone_run_is_redone_unless_something_was_written_since() -> None:
-    one, two, three = (_record(seq, str(seq), str(seq + 1), run=f"run_{seq}") for seq in (1, 2, 3))
-    undone = [msgspec.structs.replace(record, state="undone") for record in (two, three)]
-    assert first_redoable([one, *undone]) == "run_2"
-    assert first_redoable([one, *undone, _record(4, "2", "x", run="run_4")]) is None
-    assert first_redoable([one]) is None
+    assert isinstance(step, Skipped)
+    assert "changed after the undo" in step.message
 
 
 def test_a_file_that_a_later_run_changed_too_goes_back_in_order_only() -> None:
     records = [_record(1, "a", "b", run="one"), _record(2, "b", "a", run="two"), _record(3, "a", "c", run="one")]
     (step,) = plan_undo(records[:2], ["one"], {_PATH: "a"})
-    assert step == Kept(_PATH, "later", "'/ws/a' was changed by a later run as well; undo that one first")
+    assert step == Skipped(_PATH, "later", "'/ws/a' was changed by a later run as well; undo that one first")
     (step,) = plan_undo(records, ["one"], {_PATH: "c"})
     assert isinstance(step, Restore)
     assert (step.to, step.records) == ("a", ("snp_3",))
@@ -126,8 +110,41 @@ def test_a_file_that_a_later_run_changed_too_goes_back_in_order_only() -> None:
 def test_what_was_undone_before_a_later_change_stays_undone() -> None:
     records = [_record(1, "a", "b", state="undone"), _record(2, "a", "a2", run="run_2")]
     (step,) = plan_redo(records, ["run_1"], {_PATH: "a"})
-    assert isinstance(step, Kept)
+    assert isinstance(step, Skipped)
     assert (step.why, "stays undone" in step.message) == ("later", True)
+
+
+@pytest.mark.parametrize(
+    ("past", "expected"),
+    [
+        ("", []),
+        ("W", []),
+        ("WU", [("1",)]),
+        ("WWU", [("2",)]),
+        ("WWUU", [("2",), ("1",)]),
+        ("WWUUR", [("2",)]),
+        ("WUW", []),
+        ("WUWU", [("3",)]),
+        ("WUWUR", []),
+        ("WUR", []),
+        ("UR", []),
+        ("WURU", [("1",)]),
+    ],
+)
+def test_the_last_undo_comes_back_first(past: str, expected: list[tuple[str, ...]]) -> None:
+    kinds = {"W": "wrote", "U": "undo", "R": "redo"}
+    history = [PastRun(seq, str(seq), kinds[kind]) for seq, kind in enumerate(past, start=1)]  # type: ignore[arg-type]
+    assert redo_stack(reversed(history)) == expected
+
+
+def test_an_undo_of_several_runs_comes_back_as_one() -> None:
+    history = [
+        PastRun(1, "1", "wrote"),
+        PastRun(2, "2", "wrote"),
+        PastRun(3, "3", "wrote"),
+        PastRun(4, "4", "undo", since=2),
+    ]
+    assert redo_stack(history) == [("2", "3")]
 
 
 class World:
@@ -154,8 +171,8 @@ class World:
         self.content, self.last_writer = None, "agent"
 
     def undo(self, step: int) -> None:
-        run = last_undoable(self.records)
-        self._apply(plan_undo(self.records, [run] if run else [], {_PATH: self.content}), "undone")
+        applied = [record.run_id for record in effective_snapshots(self.records) if record.state == "applied"]
+        self._apply(plan_undo(self.records, applied[-1:], {_PATH: self.content}), "undone")
 
     def undo_first(self, step: int) -> None:
         """Out of order: the lane would not, but a client can ask for it."""
@@ -172,7 +189,7 @@ class World:
 
     def _apply(self, steps: tuple[object, ...], state: SnapshotState) -> None:
         for step in steps:
-            if isinstance(step, Kept):
+            if isinstance(step, Skipped):
                 continue
             assert isinstance(step, Restore | Settled)
             if isinstance(step, Restore):

@@ -1,4 +1,4 @@
-"""Contents of files by their hash, in a directory of their own outside every repository. Blocking: call in a thread."""
+"""File contents by their hash, in a data directory outside of every workspace. Blocking: call it in a thread."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from holdfast.errors import StoreDamaged, StoreUnwritable
 from holdfast.tools.files.file_access import content_hash
 
 
-class Blobs:
-    """Each content once, never changed, flushed before it is known."""
+class BlobStore:
+    """Stores each content once and never changes it. A content is on disk before its hash is returned."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def put(self, data: bytes) -> str:
-        """Keep a content durably; answers its hash. `StoreUnwritable` if that cannot be done."""
+        """Store a content and return its hash. Raises `StoreUnwritable`."""
         name = content_hash(data)
         path = self._path(name)
         try:
-            if self._fresh(path, size=len(data)):
+            if self._touch(path, size=len(data)):
                 return name
             self._make_directory(path.parent)
             temp = path.with_name(f".{name}.{secrets.token_hex(4)}")
@@ -31,30 +31,30 @@ class Blobs:
             os.replace(temp, path)
             _flush(path.parent)
         except OSError as error:
-            raise StoreUnwritable(f"the old content could not be kept in {str(path)!r}: {error.strerror}") from error
+            raise StoreUnwritable(f"cannot store the old content in {str(path)!r}: {error.strerror}") from error
         return name
 
     def get(self, name: str) -> bytes | None:
-        """The content, or None if it is not kept. `StoreDamaged` if the disk gives back something else."""
+        """Return a content, or None if it is not stored. Raises `StoreDamaged` if its bytes do not match its hash."""
         path = self._path(name)
         try:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StoreDamaged(f"the kept content {str(path)!r} cannot be read: {error.strerror}") from error
+            raise StoreDamaged(f"cannot read the stored content {str(path)!r}: {error.strerror}") from error
         if content_hash(data) != name:
-            raise StoreDamaged(f"the kept content {str(path)!r} is not what was put there")
+            raise StoreDamaged(f"the stored content {str(path)!r} is damaged: it does not match its hash")
         return data
 
-    def sweep(self, needed: Callable[[Collection[str]], Collection[str]], *, before: float) -> int:
-        """Remove what is older than the time and that nobody needs; how many.
+    def sweep(self, referenced: Callable[[Collection[str]], Collection[str]], *, before: float) -> int:
+        """Remove contents last stored ``before`` a time that are not referenced. Returns how many.
 
-        The age spares contents that were put a moment ago and whose record is being written.
+        Newer contents stay, because their record may not be written yet.
         """
         removed = 0
         for names in self._by_directory(before):
-            kept = set(needed(names))
+            kept = set(referenced(names))
             for name in names:
                 if name not in kept:
                     self._path(name).unlink(missing_ok=True)
@@ -72,15 +72,15 @@ class Blobs:
     def _path(self, name: str) -> Path:
         return self._directory / name[:2] / name
 
-    def _fresh(self, path: Path, *, size: int) -> bool:
-        """Whether it is there already, whole; if so it is young again, so that no sweep takes it."""
+    def _touch(self, path: Path, *, size: int) -> bool:
+        """Renew the time of a content that is stored completely. Returns whether it is."""
         try:
-            whole = path.stat().st_size == size
+            complete = path.stat().st_size == size
         except FileNotFoundError:
             return False
-        if whole:
+        if complete:
             os.utime(path)
-        return whole
+        return complete
 
     def _make_directory(self, directory: Path) -> None:
         if directory.is_dir():

@@ -1,8 +1,8 @@
-"""What a session knows of files, and what was there before it wrote: the `FileLedger` of its tools.
+"""Records which files a session read and wrote, with the content before each write: the `FileLedger` of its tools.
 
-Old contents are kept by their hash (`Blobs`), then the record of the change is committed, and only then the file is
-written; so whatever happens, the old content can be found. A crash in between leaves a record whose change did not
-happen, which undo recognises by the file's content. Git is not needed, and never touched.
+The old content is stored first, then the record of the change is committed, then the file is written. So the old
+content is never lost. A crash before the write leaves a record of a change that did not happen; undo detects this by
+the content of the file. Git is not used.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from holdfast.schema.events import FileChanged
 from holdfast.store.records import FileSnapshot
 from holdfast.store.writes import Batch, Committed, PutSnapshot, RecordRead
 from holdfast.tools.files.file_access import ABSENT, content_hash, mode_of
-from holdfast.workspace.undo.blob_store import Blobs
+from holdfast.workspace.undo.blob_store import BlobStore
 
 
-class Records(Protocol):
-    """The part of the ledger that is needed here; `Store` plays it."""
+class SnapshotStore(Protocol):
+    """The part of `Store` that snapshots and undo use."""
 
     async def commit(self, batch: Batch) -> Committed: ...
 
@@ -37,65 +37,63 @@ class SessionFiles:
 
     def __init__(
         self,
-        records: Records,
-        blobs: Blobs,
+        store: SnapshotStore,
+        blobs: BlobStore,
         *,
         session_id: str,
         run_id: str,
         call_id: str,
         new_id: Callable[[Prefix], str],
         now: Callable[[], str],
-        message_id: str = "",
     ) -> None:
-        self._records = records
+        self._store = store
         self._blobs = blobs
         self._session_id = session_id
         self._run_id = run_id
         self._call_id = call_id
-        self._message_id = message_id
         self._new_id = new_id
         self._now = now
         self._announced: dict[Path, FileSnapshot] = {}
 
     async def last_read(self, path: Path) -> str | None:
-        return await self._records.read_hash(self._session_id, str(path))
+        return await self._store.read_hash(self._session_id, str(path))
 
     async def record_read(self, path: Path, content_hash: str) -> None:
-        if await self.last_read(path) != content_hash:  # reading is cheaper than a commit, and files are read often
-            await self._records.commit(Batch((self._read(path, content_hash),)))
+        if await self.last_read(path) != content_hash:  # a query is cheaper than a commit
+            await self._store.commit(Batch((self._read_record(path, content_hash),)))
 
     async def before_write(self, path: Path, old: bytes | None, *, new: bytes | UnsetType | None = UNSET) -> None:
-        before, mode = await asyncio.to_thread(self._keep, path, old)
+        before, mode = await asyncio.to_thread(self._store_old, path, old)
         if isinstance(new, UnsetType):
             self._announced[path] = self._record(path, before, before, mode=mode)
             return
-        record = self._record(path, before, await asyncio.to_thread(_name, new), mode=mode)
-        await self._records.commit(Batch((PutSnapshot(record),)))
+        record = self._record(path, before, await asyncio.to_thread(_hash_or_none, new), mode=mode)
+        await self._store.commit(Batch((PutSnapshot(record),)))
         self._announced[path] = record
 
     async def after_write(self, path: Path, new: bytes | None, *, diff: str) -> None:
         record = self._announced.pop(path)
-        after = await asyncio.to_thread(_name, new)
-        writes = [self._read(path, after or ABSENT)]
+        after = await asyncio.to_thread(_hash_or_none, new)
+        writes = [self._read_record(path, after or ABSENT)]
         missing = [PutSnapshot(self._record(path, record.after, after, mode=record.mode))] * (record.after != after)
         event = FileChanged(
             at=self._now(),
             session_id=self._session_id,
             run_id=self._run_id,
             path=str(path),
-            change=_kind(record.before, after),
+            change=_change_kind(record.before, after),
             diff=diff,
         )
-        await self._records.commit(Batch((*writes, *missing), (event,)))
+        await self._store.commit(Batch((*writes, *missing), (event,)))
 
     async def drop_write(self, path: Path) -> None:
-        """Records are only added: one that goes straight back says that nothing happened."""
+        """Record that an announced write did not happen: a second record that reverses the first."""
         record = self._announced.pop(path, None)
         if record is not None and record.after != record.before:
             back = self._record(path, record.after, record.before, mode=record.mode)
-            await self._records.commit(Batch((PutSnapshot(back),)))
+            await self._store.commit(Batch((PutSnapshot(back),)))
 
-    def _keep(self, path: Path, old: bytes | None) -> tuple[str | None, int | None]:
+    def _store_old(self, path: Path, old: bytes | None) -> tuple[str | None, int | None]:
         return (None, None) if old is None else (self._blobs.put(old), mode_of(path))
 
     def _record(self, path: Path, before: str | None, after: str | None, *, mode: int | None) -> FileSnapshot:
@@ -107,20 +105,19 @@ class SessionFiles:
             before=before,
             after=after,
             call_id=self._call_id,
-            message_id=self._message_id,
             mode=mode,
             created_at=self._now(),
         )
 
-    def _read(self, path: Path, content_hash: str) -> RecordRead:
+    def _read_record(self, path: Path, content_hash: str) -> RecordRead:
         return RecordRead(session_id=self._session_id, path=str(path), content_hash=content_hash)
 
 
-def _name(content: bytes | None) -> str | None:
+def _hash_or_none(content: bytes | None) -> str | None:
     return None if content is None else content_hash(content)
 
 
-def _kind(before: str | None, after: str | None) -> Literal["created", "modified", "deleted"]:
+def _change_kind(before: str | None, after: str | None) -> Literal["created", "modified", "deleted"]:
     if before is None:
         return "created"
     return "deleted" if after is None else "modified"

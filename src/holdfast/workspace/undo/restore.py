@@ -1,7 +1,6 @@
-"""Carrying out undo and redo: each file by itself, restored only from exactly the content that was expected.
+"""Restores files for undo and redo, each file separately, and only if it still has the expected content.
 
-The content that goes is kept first, so that redo (or another undo) can bring it back. What a person changed is told,
-and not touched; nor is the index, a ref, or any file that the agent did not write.
+The content that is replaced is stored first, so that it can be restored again.
 """
 
 from __future__ import annotations
@@ -21,82 +20,74 @@ from holdfast.tasks import finish_before_cancel
 from holdfast.tools.files.file_access import ABSENT, content_hash, hash_file, read_file
 from holdfast.tools.files.file_changes import diff_contents
 from holdfast.tools.files.file_transaction import FileConflict, FileWrite, write_files
-from holdfast.workspace.undo.blob_store import Blobs
-from holdfast.workspace.undo.file_snapshots import Records
+from holdfast.workspace.undo.blob_store import BlobStore
+from holdfast.workspace.undo.file_snapshots import SnapshotStore
 from holdfast.workspace.undo.undo_plan import (
     NOT_COVERED,
-    Kept,
     Restore,
     Settled,
+    Skipped,
+    SkipReason,
     Step,
-    first_redoable,
-    last_undoable,
-    paths_of,
+    affected_paths,
     plan_redo,
     plan_undo,
 )
 
 _UNREADABLE = "unreadable"
-"""Stands for the content of what is no readable file; no record ever left it."""
+"""Used as the hash of something that is not a readable file. No record has this hash."""
 
 
 class Restored(Value, frozen=True):
     path: str
     diff: str
     note: str = ""
-    """Why it did not go all the way back; empty if it did."""
+    """Why only some of the changes were undone; empty if all were."""
 
 
-class Report(Value, frozen=True):
-    """What an undo or redo did, for people."""
+class UndoReport(Value, frozen=True):
+    """What an undo or redo did."""
 
     runs: tuple[str, ...] = ()
-    """Whose changes it was about; empty if there was nothing to undo or redo."""
+    """The runs whose changes were undone or redone; empty if there was nothing to do."""
     restored: tuple[Restored, ...] = ()
     settled: tuple[str, ...] = ()
-    """Files that already were as they should be."""
-    kept: tuple[Kept, ...] = ()
+    """Files that already had the wanted content."""
+    skipped: tuple[Skipped, ...] = ()
     note: str = NOT_COVERED
 
 
-class Undo:
-    """Undo and redo of a session's file changes, by runs. The lane sees to it that nothing of the session runs."""
+class FileRestorer:
+    """Undoes and redoes the file changes of runs. The lane ensures that no other run of the session is active."""
 
     def __init__(
-        self,
-        records: Records,
-        blobs: Blobs,
-        *,
-        now: Callable[[], str],
-        redact: Callable[[str], str] = str,
+        self, store: SnapshotStore, blobs: BlobStore, *, now: Callable[[], str], redact: Callable[[str], str]
     ) -> None:
-        self._records = records
+        self._store = store
         self._blobs = blobs
         self._now = now
         self._redact = redact
 
-    async def undo(self, session_id: str, *, run_id: str, runs: Collection[str] | None = None) -> Report:
-        """Take back what these runs (else the last one that wrote) changed; ``run_id`` is the undo's own."""
-        records = await self._records.snapshots(session_id)
-        chosen = _chosen(runs, last_undoable(records))
-        contents = await asyncio.to_thread(_contents, paths_of(records, chosen, undo=True))
-        steps = plan_undo(records, chosen, contents)
-        return await self._carry_out(steps, session_id=session_id, run_id=run_id, runs=chosen, state="undone")
+    async def undo(self, session_id: str, *, run_id: str, runs: Collection[str]) -> UndoReport:
+        """Undo the changes of these runs. ``run_id`` is the run that does it."""
+        records = await self._store.snapshots(session_id)
+        contents = await asyncio.to_thread(_present_hashes, affected_paths(records, runs, undo=True))
+        steps = plan_undo(records, runs, contents)
+        return await self._carry_out(steps, session_id=session_id, run_id=run_id, runs=runs, state="undone")
 
-    async def redo(self, session_id: str, *, run_id: str, runs: Collection[str] | None = None) -> Report:
-        """Bring back what was undone of these runs, else of the oldest undone one."""
-        records = await self._records.snapshots(session_id)
-        chosen = _chosen(runs, first_redoable(records))
-        contents = await asyncio.to_thread(_contents, paths_of(records, chosen, undo=False))
-        steps = plan_redo(records, chosen, contents)
-        return await self._carry_out(steps, session_id=session_id, run_id=run_id, runs=chosen, state="applied")
+    async def redo(self, session_id: str, *, run_id: str, runs: Collection[str]) -> UndoReport:
+        """Apply the undone changes of these runs again."""
+        records = await self._store.snapshots(session_id)
+        contents = await asyncio.to_thread(_present_hashes, affected_paths(records, runs, undo=False))
+        steps = plan_redo(records, runs, contents)
+        return await self._carry_out(steps, session_id=session_id, run_id=run_id, runs=runs, state="applied")
 
     async def _carry_out(
-        self, steps: Collection[Step], *, session_id: str, run_id: str, runs: tuple[str, ...], state: SnapshotState
-    ) -> Report:
+        self, steps: Collection[Step], *, session_id: str, run_id: str, runs: Collection[str], state: SnapshotState
+    ) -> UndoReport:
         restored: list[Restored] = []
         settled: list[str] = []
-        kept: list[Kept] = []
+        skipped: list[Skipped] = []
         for step in steps:
             done = await finish_before_cancel(self._step(step, session_id=session_id, run_id=run_id, state=state))
             match done:
@@ -104,18 +95,18 @@ class Undo:
                     restored.append(done)
                 case Settled():
                     settled.append(done.path)
-                case Kept():
-                    kept.append(done)
+                case Skipped():
+                    skipped.append(done)
                 case _:
                     assert_never(done)
-        return Report(runs, tuple(restored), tuple(settled), tuple(kept))
+        return UndoReport(tuple(runs), tuple(restored), tuple(settled), tuple(skipped))
 
     async def _step(
         self, step: Step, *, session_id: str, run_id: str, state: SnapshotState
-    ) -> Restored | Settled | Kept:
-        """One file: write, then say so in the ledger. A crash in between is seen as `Settled` the next time."""
+    ) -> Restored | Settled | Skipped:
+        """Write one file, then update its records. After a crash in between, the next plan has it as `Settled`."""
         match step:
-            case Kept():
+            case Skipped():
                 return step
             case Settled():
                 await self._move(step.records, state)
@@ -132,48 +123,44 @@ class Undo:
     async def _move(self, records: Collection[str], state: SnapshotState, *events: FileChanged) -> None:
         expect: SnapshotState = "applied" if state == "undone" else "undone"
         moves = (MoveSnapshot(snapshot_id=record, expect=expect, state=state) for record in records)
-        await self._records.commit(Batch(tuple(moves), events))
+        await self._store.commit(Batch(tuple(moves), events))
 
-    def _restore(self, step: Restore) -> Restored | Kept:
+    def _restore(self, step: Restore) -> Restored | Skipped:
         path = Path(step.path)
         if os.path.realpath(path) != step.path:
-            return Kept(step.path, "moved", f"{step.path!r} leads elsewhere now; nothing was written")
+            return Skipped(step.path, "moved", f"{step.path!r} now resolves to another path; nothing was written")
         try:
             old = read_file(path)
             new = None if step.to is None else self._blobs.get(step.to)
             if (None if old is None else content_hash(old)) != step.now:
                 return _raced(step)
             if new is None and step.to is not None:
-                return Kept(
-                    step.path, "not_kept", f"{step.path!r} was not touched: its old content is not kept any more"
-                )
+                return _untouched(step, "not_kept", "its old content is no longer stored")
             if old is not None:
                 self._blobs.put(old)
             write_files([FileWrite(path, content_hash(old), new, step.mode)])
         except StoreDamaged as error:
-            return Kept(step.path, "not_kept", f"{step.path!r} was not touched: {error.message}")
+            return _untouched(step, "not_kept", error.message)
         except FileConflict:
             return _raced(step)
         except ToolError as error:
-            return Kept(step.path, "unreadable", f"{step.path!r} was not touched: {error.message}")
+            return _untouched(step, "unreadable", error.message)
         return Restored(step.path, self._redact(diff_contents(step.path, old, new).text), step.stopped)
 
 
-def _chosen(runs: Collection[str] | None, default: str | None) -> tuple[str, ...]:
-    if runs is not None:
-        return tuple(runs)
-    return () if default is None else (default,)
+def _raced(step: Restore) -> Skipped:
+    return Skipped(step.path, "raced", f"{step.path!r} was changed just now; nothing was written")
 
 
-def _raced(step: Restore) -> Kept:
-    return Kept(step.path, "raced", f"{step.path!r} was changed by somebody just now; nothing was written")
+def _untouched(step: Restore, why: SkipReason, message: str) -> Skipped:
+    return Skipped(step.path, why, f"{step.path!r} was not touched: {message}")
 
 
-def _contents(paths: Collection[str]) -> Mapping[str, str | None]:
-    return {path: _present(Path(path)) for path in paths}
+def _present_hashes(paths: Collection[str]) -> Mapping[str, str | None]:
+    return {path: _present_hash(Path(path)) for path in paths}
 
 
-def _present(path: Path) -> str | None:
+def _present_hash(path: Path) -> str | None:
     try:
         found = hash_file(path)
     except ToolError:

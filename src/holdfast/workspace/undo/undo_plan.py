@@ -1,9 +1,9 @@
-"""Undo and redo as decisions over records: which file goes back to what, and which is not touched, and why. Pure.
+"""Decides how to undo and redo file changes: which file gets which content, and which is skipped and why. Pure.
 
-A record says: the agent changed this file from one content to another. Going back, newest first, a record can be undone
-only if the file is exactly what that change left; then the file is what the change found, and the next older record
-comes. Where the chain breaks, a person or another session wrote in between: there it stops. So nobody's bytes are lost,
-however changes of people and agents follow each other.
+A record says that the agent changed a file from one content to another. Undo goes through the records of a file, newest
+first. It undoes a record only if the file has the content that this change left; the file then has the content before
+the change, and the next older record follows. If the content differs, the user or another session changed the file
+meanwhile, and undo stops there.
 """
 
 from __future__ import annotations
@@ -15,68 +15,71 @@ from typing import Literal, TypeAlias, assert_never
 from holdfast.schema.base import Value
 from holdfast.store.records import FileSnapshot
 
-Why = Literal["changed", "later", "unreadable", "moved", "not_kept", "raced"]
-"""Why a file was not touched: changed since; changed by a later run of the session too; no readable file is there; the
-path leads elsewhere; the content to put there is not kept; somebody wrote in the very moment."""
+SkipReason = Literal["changed", "later", "unreadable", "moved", "not_kept", "raced"]
+"""Why a file is not touched. ``changed``: it was changed since. ``later``: a later run of the session changed it too.
+``unreadable``: it is not a readable file. ``moved``: the path resolves to another one. ``not_kept``: the content to
+restore is not stored. ``raced``: it was changed during the restore."""
 
-NOT_COVERED = "What shell commands wrote is not covered by undo."
+NOT_COVERED = "Undo does not cover files written by shell commands."
 
 
 class Restore(Value, frozen=True):
-    """Give a file back a content it had; None means: no file."""
+    """Give a file a content that it had before."""
 
     path: str
     now: str | None
-    """The content it must have until then."""
+    """The hash of the content it must still have; None if there must be no file."""
     to: str | None
+    """The hash of the content to restore; None to remove the file."""
     records: tuple[str, ...]
     mode: int | None = None
-    """Permission bits, if the file has to be made anew."""
+    """Permission bits, if the file must be created."""
     stopped: str = ""
-    """Why it does not go all the way; empty if it does."""
+    """Why only some of the changes are undone; empty if all are."""
 
 
 class Settled(Value, frozen=True):
-    """A file that is already as it should be; only the records change."""
+    """The file already has the wanted content. Only the records change."""
 
     path: str
     records: tuple[str, ...]
 
 
-class Kept(Value, frozen=True):
-    """A file that is not touched."""
+class Skipped(Value, frozen=True):
+    """The file is not touched."""
 
     path: str
-    why: Why
+    why: SkipReason
     message: str
 
 
-Step: TypeAlias = Restore | Settled | Kept
+Step: TypeAlias = Restore | Settled | Skipped
 
 
 def plan_undo(
     records: Iterable[FileSnapshot], runs: Collection[str], now: Mapping[str, str | None]
 ) -> tuple[Step, ...]:
-    """What to do so that the changes of these runs are undone, given each file's present content."""
+    """Plan to undo the changes of these runs. ``now`` has the hash of the present content of each file."""
     return _plan(records, runs, now, undo=True)
 
 
 def plan_redo(
     records: Iterable[FileSnapshot], runs: Collection[str], now: Mapping[str, str | None]
 ) -> tuple[Step, ...]:
-    """The same forwards: what these runs changed, and what was undone, is done again."""
+    """Plan to apply the undone changes of these runs again."""
     return _plan(records, runs, now, undo=False)
 
 
-def paths_of(records: Iterable[FileSnapshot], runs: Collection[str], *, undo: bool) -> tuple[str, ...]:
-    """The files whose present content `plan_undo` or `plan_redo` needs to know."""
+def affected_paths(records: Iterable[FileSnapshot], runs: Collection[str], *, undo: bool) -> tuple[str, ...]:
+    """Return the files whose present content `plan_undo` or `plan_redo` needs."""
     return tuple(chain.path for chain in _chains(records, runs, undo=undo))
 
 
-def effective(records: Iterable[FileSnapshot]) -> list[FileSnapshot]:
-    """In order, without announced writes that did not happen: their call has a second record that goes straight back.
+def effective_snapshots(records: Iterable[FileSnapshot]) -> list[FileSnapshot]:
+    """Return the records in order, without announced writes that did not happen.
 
-    Looking at contents alone would not do: somebody else may have written the very content that was announced.
+    The call of such a write has a second record that reverses the first. The contents alone do not show this: another
+    program may have written the announced content.
     """
     ordered = sorted(records, key=lambda record: record.seq)
     ends: dict[tuple[str, str], tuple[str | None, str | None]] = {}
@@ -86,87 +89,71 @@ def effective(records: Iterable[FileSnapshot]) -> list[FileSnapshot]:
     return [record for record in ordered if not record.call_id or len(set(ends[record.call_id, record.path])) == 2]
 
 
-def last_undoable(records: Sequence[FileSnapshot]) -> str | None:
-    """The run whose changes an undo without a target takes back."""
-    applied = [record for record in effective(records) if record.state == "applied"]
-    return applied[-1].run_id if applied else None
-
-
-def first_redoable(records: Sequence[FileSnapshot]) -> str | None:
-    """The run that a redo without a target brings back: the oldest undone one, unless a run wrote after the undo."""
-    written = effective(records)
-    order = list(dict.fromkeys(record.run_id for record in written))
-    undone = {record.run_id for record in written if record.state == "undone"}
-    candidate = None
-    for run_id in reversed(order):
-        if run_id not in undone:
-            break
-        candidate = run_id
-    return candidate
-
-
-class Took(Value, frozen=True):
-    """One run of a session's past that has to do with files."""
+class PastRun(Value, frozen=True):
+    """A run of the session that wrote files, or undid or redid changes."""
 
     seq: int
     run_id: str
     kind: Literal["wrote", "undo", "redo"]
     since: int | None = None
-    """Of an undo: everything from this number on; ``None``: the last run that wrote."""
+    """The first `seq` that an undo covers. None: it covers the last run that wrote."""
 
 
-def redo_stack(past: Iterable[Took]) -> list[tuple[str, ...]]:
-    """What undos took back and a redo can bring again, the last undo last. A run that writes ends it."""
-    applied: list[Took] = []
-    undone: list[tuple[Took, ...]] = []
-    for took in sorted(past, key=lambda took: took.seq):
-        match took.kind:
+def redo_stack(past: Iterable[PastRun]) -> list[tuple[str, ...]]:
+    """Return the runs of each undo that can be redone, the last undo last. A run that writes clears the stack."""
+    applied: list[PastRun] = []
+    undone: list[tuple[PastRun, ...]] = []
+    for run in sorted(past, key=lambda run: run.seq):
+        match run.kind:
             case "wrote":
-                applied.append(took)
+                applied.append(run)
                 undone.clear()
             case "undo":
-                taken = [run for run in applied if took.since is not None and run.seq >= took.since]
-                taken = taken if took.since is not None else applied[-1:]
-                applied = [run for run in applied if run not in taken]
-                if taken:
-                    undone.append(tuple(taken))
+                if run.since is None:
+                    covered = applied[-1:]
+                else:
+                    covered = [writer for writer in applied if writer.seq >= run.since]
+                applied = [writer for writer in applied if writer not in covered]
+                if covered:
+                    undone.append(tuple(covered))
             case "redo":
                 if undone:
                     applied.extend(undone.pop())
             case _:
-                assert_never(took.kind)
+                assert_never(run.kind)
     return [tuple(run.run_id for run in runs) for runs in undone]
 
 
 class _Chain(Value, frozen=True):
-    """The records of one file to go through, in the order of going."""
+    """The records of one file to undo or redo, in the order of doing so."""
 
     path: str
     records: tuple[FileSnapshot, ...]
     blocked: bool
-    """Some that were asked for lie behind one that was not."""
+    """Some of the wanted records come after a record that is not wanted."""
 
 
 def _chains(records: Iterable[FileSnapshot], runs: Collection[str], *, undo: bool) -> list[_Chain]:
-    """Changes of a file are taken back from the last one, and brought back from the first that was taken back.
+    """Group the wanted records by file.
 
-    What was undone before a later change is history: bringing it back would pass over that change.
+    Changes are undone from the last one, and redone from the first undone one. A change that was undone before a later
+    change is not redone, because this would overwrite the later change.
     """
     by_path: dict[str, list[FileSnapshot]] = {}
-    for record in effective(records):
+    for record in effective_snapshots(records):
         by_path.setdefault(record.path, []).append(record)
     state = "applied" if undo else "undone"
     chains = []
     for path, changes in by_path.items():
         wanted = sum(record.run_id in runs and record.state == state for record in changes)
-        within = tuple(takewhile(lambda record: record.run_id in runs, _line(changes, undo=undo)))
+        within = tuple(takewhile(lambda record: record.run_id in runs, _candidates(changes, undo=undo)))
         if wanted:
             chains.append(_Chain(path, within, blocked=len(within) < wanted))
     return chains
 
 
-def _line(changes: Sequence[FileSnapshot], *, undo: bool) -> Iterable[FileSnapshot]:
-    """What can be taken back, newest first; or what can be brought back, oldest first."""
+def _candidates(changes: Sequence[FileSnapshot], *, undo: bool) -> Iterable[FileSnapshot]:
+    """Return the records that can be undone, newest first, or redone, oldest first."""
     if undo:
         return (record for record in reversed(changes) if record.state == "applied")
     tail = list(takewhile(lambda record: record.state == "undone", reversed(changes)))
@@ -183,28 +170,31 @@ def _plan_file(chain: _Chain, now: str | None, *, undo: bool) -> Step:
     content = now
     passed: list[FileSnapshot] = []
     for record in chain.records:
-        left, found = (record.after, record.before) if undo else (record.before, record.after)
-        if content == left:
-            content = found
-        elif content != found:  # equal: a crash cut this change off, or somebody took it back already
+        source, target = (record.after, record.before) if undo else (record.before, record.after)
+        if content == source:
+            content = target
+        elif content != target:  # equal: a crash prevented this change, or it is already reversed
             break
         passed.append(record)
     broken = len(passed) < len(chain.records)
-    stopped = _somebody(chain.path, undo=undo) if broken else _later(chain.path, undo=undo) if chain.blocked else ""
+    stopped = ""
+    if broken:
+        stopped = _changed_message(chain.path, undo=undo)
+    elif chain.blocked:
+        stopped = _later_message(chain.path, undo=undo)
     ids = tuple(record.id for record in passed)
     if not passed:
-        return Kept(chain.path, "changed" if broken else "later", stopped)
+        return Skipped(chain.path, "changed" if broken else "later", stopped)
     if content == now:
         return Settled(chain.path, ids)
     return Restore(chain.path, now, content, ids, passed[-1].mode, stopped)
 
 
-def _somebody(path: str, *, undo: bool) -> str:
-    what = "the agent left it so" if undo else "the undo left it so"
-    return f"{path!r} was changed by somebody since {what}; that change was kept"
+def _changed_message(path: str, *, undo: bool) -> str:
+    return f"{path!r} was changed after the {'agent wrote it' if undo else 'undo'}; that change was kept"
 
 
-def _later(path: str, *, undo: bool) -> str:
+def _later_message(path: str, *, undo: bool) -> str:
     if undo:
         return f"{path!r} was changed by a later run as well; undo that one first"
-    return f"{path!r} was changed by the agent again since; what was undone before that stays undone"
+    return f"{path!r} was changed by the agent after the undo; the undone change stays undone"

@@ -1,0 +1,51 @@
+"""Instruction files are read in a fixed order, and reading them runs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast.extend.instructions import MAX_FILE_BYTES, read_instructions
+from holdfast.files import repository_root
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path], check=True)
+    (tmp_path / "pkg").mkdir()
+    return tmp_path
+
+
+def test_files_are_read_from_the_person_and_the_root_down(repository: Path, tmp_path: Path) -> None:
+    mine = repository / "mine.md"
+    mine.write_text("mine")
+    (repository / "AGENTS.md").write_text("root")
+    (repository / ".cursor/rules").mkdir(parents=True)
+    (repository / ".cursor/rules/b.mdc").write_text("rule b")
+    (repository / ".cursor/rules/a.md").write_text("rule a")
+    (repository / "pkg/CLAUDE.md").write_text("below")
+    texts = [text for _, text in read_instructions(repository / "pkg", user_file=mine)]
+    assert texts == ["mine", "root", "rule a", "rule b", "below"]
+
+
+def test_nothing_above_the_repository_is_read(repository: Path) -> None:
+    inner = repository / "pkg"
+    subprocess.run(["git", "init", "-q", inner], check=True)
+    (repository / "AGENTS.md").write_text("outer")
+    assert repository_root(inner) == inner
+    assert read_instructions(inner, user_file=None) == ()
+
+
+def test_the_same_text_under_two_names_counts_once(repository: Path) -> None:
+    (repository / "AGENTS.md").write_text("same")
+    (repository / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert len(read_instructions(repository, user_file=None)) == 1
+
+
+def test_odd_files_do_not_stop_a_run(repository: Path) -> None:
+    (repository / "AGENTS.md").mkdir()
+    (repository / "CLAUDE.md").write_bytes(b"\xff\xfe" + b"x" * MAX_FILE_BYTES)
+    ((_, text),) = read_instructions(repository, user_file=repository / "absent")
+    assert len(text) <= MAX_FILE_BYTES
