@@ -1,9 +1,9 @@
-"""Models: a request in, a stream of typed deltas out, closed at once when its task is cancelled.
+"""Language models: a request goes in, a stream of typed deltas comes out.
 
-`protocol` is the contract with the turn, `factory.Models` opens what the configuration names, `retry.retry_wait` says
-whether and when to ask again, `pricing` what it cost, `scripted` is the model that needs no provider.
+`protocol` is the contract with the turn, and `ModelFactory` opens the models that the configuration names. Each provider
+protocol is a pure module in `wires/`; `HttpTransport` is the only I/O. The scripted model needs no provider.
 
-Each wire has a pure body and a pure incremental reader (`anthropic`, `openai_chat`, `openai_responses`, `gemini`);
-`transport` is the only I/O. Whatever a provider sends, a stream raises leaves of `errors.ModelError` and nothing else,
-and none of them carries a key. Models know nothing of runs, sessions or stores, and never retry by themselves.
+A stream raises leaves of `errors.ModelError` and nothing else, whatever the provider sends, and no error contains a
+key. Cancelling the reader closes the connection at once. Models know nothing of runs, sessions or stores, and do not
+retry: the turn asks `retry_wait`.
 """

@@ -1,4 +1,4 @@
-"""What a server says it has: `/models`, asked with little patience. For local servers, whose models nobody lists."""
+"""Asks local servers for their models (`GET /models`), because no catalogue can list them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 
 from holdfast.config.provider_catalogue import CatalogueModel
-from holdfast.config.setting_types import Secret
 from holdfast.errors import ModelError, ModelMalformed
 from holdfast.models.http_transport import HttpTransport
-from holdfast.models.provider_address import provider_address
-from holdfast.models.stall_timeout import Deadlines, StallTimeout
-from holdfast.models.wires.stream_json import count_in
+from holdfast.models.provider_address import build_address
+from holdfast.models.stall_timeout import StallLimits, StallTimeout
+from holdfast.models.wires.json_values import count_in
 
-TIMEOUT = 1.5
-_MOST_BYTES = 8 * 1024 * 1024
-_WINDOWS = (
+DISCOVERY_TIMEOUT = 1.5
+"""Seconds. A local server answers at once or is not running."""
+_MAX_BYTES = 8 * 1024 * 1024
+_CONTEXT_WINDOW_FIELDS = (
     ("loaded_context_length",),
     ("max_model_len",),
     ("context_length",),
@@ -27,39 +27,13 @@ _WINDOWS = (
     ("meta", "n_ctx"),
     ("meta", "n_ctx_train"),
 )
-"""Where servers say how much fits: LM Studio, vLLM, OpenRouter, Groq, LM Studio, llama.cpp."""
-
-
-async def discover(
-    base_url: str,
-    *,
-    transport: HttpTransport,
-    key: Secret | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout: float = TIMEOUT,
-) -> tuple[CatalogueModel, ...]:
-    """The models of a server that speaks the OpenAI protocol. Raises leaves of `ModelError`."""
-    target = provider_address(base_url, "/models")
-    sent = {
-        "accept": "application/json",
-        "accept-encoding": "identity",
-        **{k.lower(): v for k, v in (headers or {}).items()},
-    }
-    if key:
-        sent.setdefault("authorization", f"Bearer {key.reveal()}")
-    redact = (lambda text: text.replace(key.reveal(), "[redacted]")) if key else str
-    patience = StallTimeout(Deadlines(first_token=timeout), clock=asyncio.get_running_loop().time)
-    async with transport.send("GET", target, headers=sent, patience=patience, redact=redact) as answer:
-        body = await answer.body(patience, most=_MOST_BYTES)
-        if answer.status not in range(200, 300):
-            raise transport.error(answer, body, host=target.host, redact=redact)
-    return read_models(body, host=target.host)
+"""As named by LM Studio, vLLM, OpenRouter, Groq, LM Studio and llama.cpp."""
 
 
 async def discover_all(
-    servers: Mapping[str, str], *, transport: HttpTransport, timeout: float = TIMEOUT
+    servers: Mapping[str, str], *, transport: HttpTransport, timeout: float = DISCOVERY_TIMEOUT
 ) -> dict[str, tuple[CatalogueModel, ...]]:
-    """The models of all servers (base URL by provider) that answer in time; the others are left out."""
+    """Return the models of the servers (base URL by provider) that answer in time. Others are left out."""
 
     async def ask(base_url: str) -> tuple[CatalogueModel, ...]:
         try:
@@ -71,8 +45,20 @@ async def discover_all(
     return {name: models for name, models in zip(servers, found, strict=True) if models}
 
 
-def read_models(body: bytes, *, host: str) -> tuple[CatalogueModel, ...]:
-    """``{"data": [{"id": …}]}``, with what different servers add to it. Models that cannot chat are left out."""
+async def discover(base_url: str, *, transport: HttpTransport, timeout: float) -> tuple[CatalogueModel, ...]:
+    """Return the models of a server with an OpenAI-compatible API. Raises leaves of `ModelError`."""
+    address = build_address(base_url, "/models")
+    headers = {"accept": "application/json", "accept-encoding": "identity"}
+    stall = StallTimeout(StallLimits(timeout, timeout), clock=asyncio.get_running_loop().time)
+    async with transport.send("GET", address, headers=headers, stall=stall) as response:
+        body = await response.body(stall, most=_MAX_BYTES)
+        if not response.is_success:
+            raise transport.error(response, body, host=address.host)
+    return parse_models(body, host=address.host)
+
+
+def parse_models(body: bytes, *, host: str) -> tuple[CatalogueModel, ...]:
+    """Parse ``{"data": [{"id": …}]}`` and the variants of different servers. Embedding models are left out."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -80,23 +66,23 @@ def read_models(body: bytes, *, host: str) -> tuple[CatalogueModel, ...]:
     rows = (found.get("data") or found.get("models")) if isinstance(found, dict) else found
     if not isinstance(rows, list):
         raise ModelMalformed(f"{host} did not answer with a list of models; check base_url")
-    models = [_model(row) for row in rows if isinstance(row, dict)]
+    models = [_parse_model(row) for row in rows if isinstance(row, dict)]
     return tuple(model for model in models if model is not None)
 
 
-def _model(row: dict[str, Any]) -> CatalogueModel | None:
+def _parse_model(row: dict[str, Any]) -> CatalogueModel | None:
     name = row.get("id") or row.get("name") or row.get("model")
     if not isinstance(name, str) or not name or _is_for_embedding(row, name):
         return None
-    window = next((size for path in _WINDOWS if (size := count_in(row, *path))), 0)
-    return CatalogueModel(name, context_window=window, images=_sees(row))
+    window = next((size for path in _CONTEXT_WINDOW_FIELDS if (size := count_in(row, *path))), 0)
+    return CatalogueModel(name, context_window=window, images=_accepts_images(row))
 
 
 def _is_for_embedding(row: dict[str, Any], name: str) -> bool:
     return row.get("type") == "embeddings" or "embed" in name.lower()
 
 
-def _sees(row: dict[str, Any]) -> bool:
+def _accepts_images(row: dict[str, Any]) -> bool:
     architecture = row.get("architecture")
     inputs = architecture.get("input_modalities") if isinstance(architecture, dict) else None
     capabilities = row.get("capabilities")

@@ -1,7 +1,7 @@
-"""A provider's "no", in whatever form, as one of our error classes. Pure.
+"""Maps the errors of providers to our error classes. Pure.
 
-The vendors' codes decide first, then what only their words tell (context overflow), then the HTTP status. A foreign
-body that is not JSON is never repeated: it may be anything, from a login page to somebody's secret.
+Messages about credit and context overflow decide first, because vendors send them under general codes; then the
+vendor's code, then the HTTP status. A body that is not JSON is never quoted: it could contain anything.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ from holdfast.errors import (
     ModelAuth,
     ModelContext,
     ModelError,
-    ModelInvalid,
     ModelMalformed,
+    ModelInvalid,
     ModelOverloaded,
     ModelRateLimit,
     ModelRefused,
 )
-from holdfast.models import retry_after
+from holdfast.models.retry import retry_after_from_details, retry_after_from_headers, retry_after_from_message
 from holdfast.schema.base import repair_text
 
-MAX_BODY = 64 * 1024
-"""How much of an error's body is looked at."""
+MAX_ERROR_BODY = 64 * 1024
+"""The bytes of an error response that are read."""
 
-_LONGEST_MESSAGE = 500
-_FIRST_ERROR = 300
-"""HTTP statuses from here on are no success."""
+_MAX_MESSAGE = 500
+_FIRST_ERROR_STATUS = 300
 
 ErrorClass: TypeAlias = type[ModelError]
 Redact: TypeAlias = Callable[[str], str]
-"""Takes known secrets out of a text."""
+"""Removes known secrets from a text."""
 
 _CODES: dict[str, ErrorClass] = {
     **dict.fromkeys(("context_length_exceeded", "exceed_context_size_error", "request_too_large"), ModelContext),
@@ -55,10 +54,10 @@ _CODES: dict[str, ErrorClass] = {
     **dict.fromkeys(("model_not_found", "not_found_error", "not_found", "failed_precondition"), ModelInvalid),
     **dict.fromkeys(("out_of_range", "unsupported_parameter", "unsupported_value"), ModelInvalid),
 }
-"""By the provider's own code, type or status, in lower case. What is not here (``invalid_request_error``) is too wide
-to decide by."""
+"""By the provider's code, type or status, in lower case. Codes that are too general (``invalid_request_error``) are not
+listed."""
 
-_CONTEXT_WORDS = re.compile(
+_CONTEXT_MESSAGE = re.compile(
     r"maximum context length|context[ _-]?(?:length|window|size|limit).{0,40}(?:exceed|too|longer|smaller|larger|only)"
     r"|exceeds? (?:the |its |available )*(?:model'?s? )?(?:maximum )?(?:context|input token|prompt length)"
     r"|prompt (?:is )?too (?:long|large)|input (?:is )?too long|reduce the length of"
@@ -66,52 +65,56 @@ _CONTEXT_WORDS = re.compile(
     r"|(?:input|prompt) tokens? .{0,40}(?:exceed|longer|larger)|tokens? (?:in|of) .{0,40}exceed",
     re.IGNORECASE | re.DOTALL,
 )
-_KEY_WORDS = re.compile(
+_KEY_MESSAGE = re.compile(
     r"(?:incorrect|invalid|missing|expired|no) api[ _-]?key|api[ _-]?key (?:not valid|is invalid|expired)",
     re.IGNORECASE,
 )
-_CREDIT_WORDS = re.compile(
+_CREDIT_MESSAGE = re.compile(
     r"credit balance|insufficient (?:credit|balance|fund|quota)|exceeded your current quota", re.IGNORECASE
 )
-_OVERLOAD_WORDS = re.compile(r"overloaded|at capacity|temporarily unavailable|try again later", re.IGNORECASE)
+_OVERLOAD_MESSAGE = re.compile(r"overloaded|at capacity|temporarily unavailable|try again later", re.IGNORECASE)
 
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key|AIza|Bearer )[-_A-Za-z0-9.*]{12,}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+_LIKELY_KEY = re.compile(r"\b(?:sk|pk|gsk|xai|key|AIza|Bearer )[-_A-Za-z0-9.*]{12,}")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
-def from_response(
+def error_from_response(
     status: int, headers: Mapping[str, str], body: bytes, *, host: str, now: float, redact: Redact = str
 ) -> ModelError:
-    """The error that an HTTP answer other than a stream means. ``headers`` by lower-case name."""
-    found = _find_error(body) if _is_json(headers.get("content-type", "")) else None
-    wait = retry_after.from_headers(headers, now=now)
+    """Map an HTTP response that is not a stream. ``headers`` have lower-case names."""
+    found = find_error(body) if _is_json(headers.get("content-type", "")) else None
+    wait = retry_after_from_headers(headers, now=now)
     if found is None:
-        kind = _by_status(status)
+        kind = _class_by_status(status)
         return kind(
-            f"{host} answered {status} {_STATUS_WORDS.get(kind, '')}".rstrip(),
+            f"{host} answered {status} {_DEFAULT_MESSAGES.get(kind, '')}".rstrip(),
             retry_after=wait,
             detail={"status": status},
         )
-    in_success = status < _FIRST_ERROR
-    return _build(found, status=_status_of(found) if in_success else status, host=host, wait=wait, redact=redact)
+    is_success = status < _FIRST_ERROR_STATUS
+    return _build(found, status=_status_of(found) if is_success else status, host=host, wait=wait, redact=redact)
 
 
-def from_event(error: Any, *, host: str = "the provider", redact: Redact = str) -> ModelError:
-    """The error that a provider sends inside a stream it had already begun."""
-    found = _normalized(error) or {}
+def error_from_event(error: Any, *, host: str, redact: Redact = str) -> ModelError:
+    """Map an error that a provider sends inside a stream."""
+    found = _unwrap(error) or {}
     return _build(found, status=_status_of(found), host=host, wait=None, redact=redact)
 
 
-def error_in(body: bytes) -> dict[str, Any] | None:
-    """The error object in a JSON body, if it is one."""
-    return _find_error(body)
+def find_error(body: bytes) -> dict[str, Any] | None:
+    """Return the error object in a JSON body, or None."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return _unwrap(found)
 
 
-def shown(text: str, redact: Redact = str) -> str:
-    """A provider's words, fit to be shown: one line, short, no control characters, nothing that looks like a key."""
-    plain = _CONTROL.sub(" ", repair_text(redact(repair_text(text)))).strip()
-    plain = _KEY_LIKE.sub("[redacted]", plain)
-    return plain if len(plain) <= _LONGEST_MESSAGE else plain[: _LONGEST_MESSAGE - 1] + "…"
+def sanitize_message(text: str, redact: Redact = str) -> str:
+    """Make a provider's message safe to show: one short line without control characters and likely keys."""
+    line = _CONTROL_CHARACTERS.sub(" ", repair_text(redact(repair_text(text)))).strip()
+    line = _LIKELY_KEY.sub("[redacted]", line)
+    return line if len(line) <= _MAX_MESSAGE else line[: _MAX_MESSAGE - 1] + "…"
 
 
 def _build(error: dict[str, Any], *, status: int, host: str, wait: float | None, redact: Redact) -> ModelError:
@@ -121,32 +124,32 @@ def _build(error: dict[str, Any], *, status: int, host: str, wait: float | None,
     if wait is None and kind.retryable:
         wait = retry_after.from_details(error)
         if wait is None:
-            wait = retry_after.from_words(message)
+            wait = retry_after.from_message_in(message)
     detail: dict[str, Any] = {"status": status} if status else {}
-    if codes := [shown(code, redact)[:80] for code in _codes(error)]:
+    if codes := [sanitize_message(code, redact)[:80] for code in _codes(error)]:
         detail["provider_code"] = codes[0]
-    words = shown(message, redact) or _STATUS_WORDS.get(kind, "an error without a message")
+    text = sanitize_message(message, redact) or _DEFAULT_MESSAGES.get(kind, "an error without a message")
     where = f"{host} answered {status}" if status else host
-    return kind(f"{where}: {words}", retry_after=wait, detail=detail)
+    return kind(f"{where}: {text}", retry_after=wait, detail=detail)
 
 
 def _classify(error: dict[str, Any], message: str, status: int) -> ErrorClass:
-    if _CREDIT_WORDS.search(message) and status in {0, 400, 402, 403, 429}:
+    if _CREDIT_MESSAGE.search(message) and status in {0, 400, 402, 403, 429}:
         return ModelAuth
-    if status == 413 or (_CONTEXT_WORDS.search(message) and status in {0, 400, 422, 500}):
+    if status == 413 or (_CONTEXT_MESSAGE.search(message) and status in {0, 400, 422, 500}):
         return ModelContext
     by_code = [_CODES[code] for code in _codes(error) if code in _CODES]
     if by_code:
         return by_code[0]
-    if _KEY_WORDS.search(message) and status in {0, 400, 401, 403}:
+    if _KEY_MESSAGE.search(message) and status in {0, 400, 401, 403}:
         return ModelAuth
     if status:
-        return _by_status(status)
-    return ModelOverloaded if _OVERLOAD_WORDS.search(message) else ModelInvalid
+        return _class_by_status(status)
+    return ModelOverloaded if _OVERLOAD_MESSAGE.search(message) else ModelInvalid
 
 
 def _codes(error: dict[str, Any]) -> list[str]:
-    """The vendor's names for what went wrong, the most exact first."""
+    """The vendor's codes for an error, the most specific first."""
     inner = error.get("innererror")
     metadata = error.get("metadata")
     details = error.get("details")
@@ -166,7 +169,7 @@ def _codes(error: dict[str, Any]) -> list[str]:
 
 
 def _status_of(error: dict[str, Any]) -> int:
-    """An HTTP status that some vendors put into the error's ``code`` or ``status``."""
+    """The HTTP status that some vendors put into an error's ``code`` or ``status``; 0 without one."""
     for value in (error.get("code"), error.get("status"), error.get("status_code")):
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == 3:
             value = int(value)
@@ -175,7 +178,7 @@ def _status_of(error: dict[str, Any]) -> int:
     return 0
 
 
-def _by_status(status: int) -> ErrorClass:
+def _class_by_status(status: int) -> ErrorClass:
     match status:
         case 401 | 402 | 403:
             return ModelAuth
@@ -187,12 +190,12 @@ def _by_status(status: int) -> ErrorClass:
             return ModelContext
         case _ if status >= 500:
             return ModelOverloaded
-        case _ if status < _FIRST_ERROR:
+        case _ if status < _FIRST_ERROR_STATUS:
             return ModelMalformed
     return ModelInvalid
 
 
-_STATUS_WORDS: dict[ErrorClass, str] = {
+_DEFAULT_MESSAGES: dict[ErrorClass, str] = {
     ModelAuth: "(not authorised; check the provider's key)",
     ModelRateLimit: "(too many requests)",
     ModelOverloaded: "(the provider is overloaded or down)",
@@ -201,16 +204,8 @@ _STATUS_WORDS: dict[ErrorClass, str] = {
 }
 
 
-def _find_error(body: bytes) -> dict[str, Any] | None:
-    try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return _normalized(found)
-
-
-def _normalized(found: Any) -> dict[str, Any] | None:
-    """The error object inside the shapes that vendors wrap it in."""
+def _unwrap(found: Any) -> dict[str, Any] | None:
+    """Return the error object inside the wrappers of different vendors."""
     if isinstance(found, list):
         found = found[0] if found else None
     if isinstance(found, str):
@@ -219,14 +214,14 @@ def _normalized(found: Any) -> dict[str, Any] | None:
         return None
     inner = found.get("error")
     if isinstance(inner, dict):
-        return inner if isinstance(inner.get("message"), str) else {**inner, "message": _words(inner)}
+        return inner if isinstance(inner.get("message"), str) else {**inner, "message": _message_in(inner)}
     if isinstance(inner, str):
         return {**found, "message": inner, "code": found.get("code") or found.get("error_code")}
-    words = _words(found)
-    return {**found, "message": words} if words else None
+    message = _message_in(found)
+    return {**found, "message": message} if message else None
 
 
-def _words(found: dict[str, Any]) -> str:
+def _message_in(found: dict[str, Any]) -> str:
     for key in ("message", "detail", "error_message", "msg", "errors"):
         match found.get(key):
             case str() as text if text:

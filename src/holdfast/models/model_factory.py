@@ -1,50 +1,60 @@
-"""From a configured model to one that can be asked. Wires are imported when they are first used."""
+"""Opens the models that the configuration names. Wires and HTTP are imported at their first use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, assert_never
 
-import msgspec
-
-from holdfast.models.protocol import Model, ModelInfo, Price
-from holdfast.models.provider_address import Network
-from holdfast.models.stall_timeout import Deadlines
+from holdfast.models.pricing import price_from_catalogue
+from holdfast.models.protocol import Model, ModelInfo
+from holdfast.models.stall_timeout import StallLimits
 from holdfast.models.wires.protocol import Wire
 
 if TYPE_CHECKING:
     from holdfast.config.model_catalogue import ResolvedModel
     from holdfast.config.secrets import Keyring
+    from holdfast.config.settings import ConfigWire, NetworkSettings
     from holdfast.config.setting_types import Secret
-    from holdfast.config.settings import ConfigWire
     from holdfast.models.http_transport import HttpTransport
     from holdfast.models.model_script import ModelScript
 
 
 class ModelFactory:
-    """Opens models and owns their connections: one pool per provider, for all its models. End it with `aclose`."""
+    """Opens models and owns their connections: one pool per provider, shared by its models. Close it with `aclose`."""
 
     def __init__(
-        self,
-        keyring: Keyring,
-        *,
-        network: Network | None = None,
-        scripts: Mapping[str, ModelScript] | None = None,
+        self, keyring: Keyring, *, network: NetworkSettings, scripts: Mapping[str, ModelScript] | None = None
     ) -> None:
-        """``scripts``: by the name of the scripted model that says them; without one it only repeats what it hears."""
+        """``scripts``: by the name of a scripted model. A model without a script repeats the prompt."""
         self._keyring = keyring
-        self._network = network or Network()
+        self._network = network
         self._scripts = dict(scripts or {})
         self._transports: dict[str, HttpTransport] = {}
 
-    def open(self, resolved: ResolvedModel, *, deadlines: Deadlines | None = None) -> Model:
-        """The model, ready to be asked. Nothing is sent and no key is fetched before that."""
+    def open(self, resolved: ResolvedModel, *, limits: StallLimits) -> Model:
+        """Open a model. Nothing is sent and no key is fetched before the first request."""
         if resolved.wire == "scripted":
             from holdfast.models.scripted_model import ScriptedModel
 
-            return ScriptedModel(self._scripts.get(resolved.model), info=info_of(resolved))
-        return open_model(
-            resolved, keyring=self._keyring, transport=self._transport(resolved.provider), deadlines=deadlines
+            return ScriptedModel(self._scripts.get(resolved.model), info=model_info(resolved))
+
+        from holdfast.models.http_model import HttpModel
+
+        source = resolved.key
+
+        async def key() -> Secret | None:
+            return await self._keyring.resolve(source) if source else None
+
+        return HttpModel(
+            model_info(resolved),
+            wire=load_wire(resolved.wire),
+            base_url=resolved.base_url,
+            transport=self._transport(resolved.provider),
+            limits=limits,
+            key=key,
+            on_auth_failure=(lambda: self._keyring.forget(source)) if source else None,
+            headers=resolved.headers,
+            body=resolved.body,
         )
 
     async def aclose(self) -> None:
@@ -60,34 +70,8 @@ class ModelFactory:
         return self._transports[provider]
 
 
-def open_model(
-    resolved: ResolvedModel, *, keyring: Keyring, transport: HttpTransport, deadlines: Deadlines | None = None
-) -> Model:
-    """A model behind HTTP, over connections that somebody else closes."""
-    from holdfast.models.http_model import HttpModel
-
-    assert resolved.wire != "scripted", "a scripted model needs no connection"
-    source = resolved.key
-
-    async def key() -> Secret | None:
-        return await keyring.resolve(source) if source else None
-
-    return HttpModel(
-        info_of(resolved),
-        wire=wire_named(resolved.wire),
-        base_url=resolved.base_url,
-        model=resolved.model,
-        transport=transport,
-        key=key,
-        on_auth_failure=(lambda: keyring.forget(source)) if source else None,
-        headers=resolved.headers,
-        body=resolved.body,
-        deadlines=deadlines,
-    )
-
-
-def wire_named(name: ConfigWire) -> Wire:
-    """The wire of a name, imported now."""
+def load_wire(name: ConfigWire) -> Wire:
+    """Import a wire by its name."""
     match name:
         case "openai-chat":
             from holdfast.models.wires.openai_chat import OpenAIChat
@@ -109,24 +93,13 @@ def wire_named(name: ConfigWire) -> Wire:
             assert_never(name)
 
 
-def info_of(resolved: ResolvedModel) -> ModelInfo:
-    """What the turn needs to know of a model."""
+def model_info(resolved: ResolvedModel) -> ModelInfo:
+    """The properties of a model that the turn needs."""
     return ModelInfo(
         resolved.name,
         context_window=resolved.context_window,
         max_output=resolved.max_output,
         images=resolved.images,
         reasoning=resolved.reasoning,
-        price=price_of(resolved),
+        price=price_from_catalogue(resolved.price) if resolved.price else None,
     )
-
-
-def price_of(resolved: ResolvedModel) -> Price | None:
-    if resolved.price is None:
-        return None
-    found = msgspec.to_builtins(resolved.price)
-    long = found.pop("long", None)
-    if long is None:
-        return Price(**found)
-    above = long.pop("above")
-    return Price(**found, above=above, long=Price(**long))

@@ -1,4 +1,4 @@
-"""What a scripted model says: data that can be written by hand in TOML or JSON.
+"""The script of a scripted model: rules and answers, written by hand in TOML or JSON.
 
 ::
 
@@ -13,8 +13,8 @@
     when = { step = 1, tool = "view", result = "Holdfast" }
     do = [{ type = "say", text = "It begins with: {result}" }]
 
-The first rule whose conditions all hold answers; without one, the fallback does. In texts ``{prompt}`` stands for what
-the user said last and ``{result}`` for what the last tool said.
+The first rule whose conditions all match answers. If no rule matches, the fallback answers. In texts, ``{prompt}`` is
+replaced by the user's last prompt and ``{result}`` by the last tool's result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from holdfast.schema.usage import Usage
 class ScriptedText(Value, frozen=True, tag_field="type", tag="say", forbid_unknown_fields=True):
     text: str
     chunk: int = 24
-    """Characters per delta; 0 gives it out whole."""
+    """Characters per delta; 0 sends the text whole."""
     pace: float = 0.0
     """Seconds before each delta."""
 
@@ -46,12 +46,12 @@ class ScriptedReasoning(Value, frozen=True, tag_field="type", tag="think", forbi
 
 
 class ScriptedCall(Value, frozen=True, tag_field="type", tag="call", forbid_unknown_fields=True):
-    """A tool call; several in one answer are parallel ones."""
+    """A tool call. Several in one answer are parallel calls."""
 
     name: str
     arguments: dict[str, Any] = {}
     raw: str | None = None
-    """Sent in place of the arguments, well formed or not."""
+    """Sent instead of the arguments, well formed or not."""
     id: str | None = None
     chunk: int = 24
     pace: float = 0.0
@@ -62,33 +62,33 @@ class ScriptedPause(Value, frozen=True, tag_field="type", tag="pause", forbid_un
 
 
 class ScriptedWait(Value, frozen=True, tag_field="type", tag="wait", forbid_unknown_fields=True):
-    """Until a test releases this barrier; for ever if nobody does."""
+    """Wait until a test releases this barrier."""
 
     barrier: str = "hang"
 
 
 class ScriptedFailure(Value, frozen=True, tag_field="type", tag="fail", forbid_unknown_fields=True):
-    """Ends the request with an error of this code: ``rate_limit``, ``overloaded``, ``context``, ``network`` …"""
+    """End the request with an error of this code: ``rate_limit``, ``overloaded``, ``context``, ``network`` …"""
 
     code: str
-    message: str = "the script says so"
+    message: str = "scripted failure"
     retry_after: float | None = None
 
 
 class ScriptedUsage(Value, frozen=True, tag_field="type", tag="report", forbid_unknown_fields=True):
-    """Usage, in place of an estimate."""
+    """Report this usage instead of an estimate."""
 
     usage: Usage
 
 
 class ScriptedStop(Value, frozen=True, tag_field="type", tag="end", forbid_unknown_fields=True):
-    """Why the answer ends, in place of what follows from it."""
+    """End the answer with this reason instead of the one that follows from its content."""
 
     reason: StopReason
     detail: str = ""
 
 
-ScriptedAct: TypeAlias = (
+ScriptAction: TypeAlias = (
     ScriptedText
     | ScriptedReasoning
     | ScriptedCall
@@ -101,36 +101,36 @@ ScriptedAct: TypeAlias = (
 
 
 class RuleCondition(Value, frozen=True, forbid_unknown_fields=True):
-    """Conditions; what is not said does not matter. Texts are regular expressions, found anywhere."""
+    """All fields that are set must match. Texts are regular expressions that may match anywhere."""
 
     step: int | None = None
-    """Answers already given since the user last said something."""
+    """The number of answers since the user's last prompt."""
     prompt: str | None = None
-    """What the user said last."""
+    """The user's last prompt."""
     result: str | None = None
-    """What the last tool said, if it was the last to speak."""
+    """The result of the last tool, if it is the last message."""
     tool: str | None = None
     """The name of that tool."""
     status: str | None = None
-    """How its call ended."""
+    """The status of its call."""
     system: str | None = None
-    """Anything in the system prompt; tells titles and summaries from the work itself."""
+    """The system prompt. Requests for titles and summaries have their own."""
     offered: str | None = None
-    """A tool that must be on offer."""
+    """The name of a tool that the request must offer."""
 
 
 class ScriptRule(Value, frozen=True, forbid_unknown_fields=True):
-    do: tuple[ScriptedAct, ...]
+    do: tuple[ScriptAction, ...]
     when: RuleCondition = RuleCondition()
     times: int = 0
-    """How often it may answer; 0: always."""
+    """The number of times the rule may answer; 0 is no limit."""
 
 
 class ModelScript(Value, frozen=True, forbid_unknown_fields=True):
-    answers: tuple[tuple[ScriptedAct, ...], ...] = ()
-    """Used up first, one per request, whatever is asked."""
+    answers: tuple[tuple[ScriptAction, ...], ...] = ()
+    """Used first, one per request, without conditions."""
     rules: tuple[ScriptRule, ...] = ()
-    fallback: tuple[ScriptedAct, ...] = (
+    fallback: tuple[ScriptAction, ...] = (
         ScriptedText(
             "This is the offline demo: no real model is connected, so I can only repeat what you said:\n\n{prompt}"
         ),
@@ -138,10 +138,10 @@ class ModelScript(Value, frozen=True, forbid_unknown_fields=True):
 
 
 def read_script(data: bytes, *, name: str) -> ModelScript:
-    """A script from TOML, or from JSON if the name ends so. `ConfigError` says where it is wrong."""
+    """Parse a script: JSON if the name ends with ``.json``, else TOML. Raises `ConfigError`."""
     try:
         if name.endswith(".json"):
             return msgspec.json.decode(data, type=ModelScript)
         return msgspec.convert(tomllib.loads(data.decode()), ModelScript)
     except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the script {name!r} cannot be read: {error}") from None
+        raise ConfigError(f"the script {name!r} is invalid: {error}") from None

@@ -1,7 +1,7 @@
-"""What a model is: a request in, a stream of typed deltas out, closed at once when its task is cancelled.
+"""The interface of a model: a request, and a stream of typed deltas that can be closed at any time.
 
-A failure is raised from the stream as one of `errors.ModelError`'s leaves. A model knows nothing of runs, sessions,
-stores or retries; `retry.py` decides, purely, whether and when the turn asks again.
+A stream raises leaves of `errors.ModelError` and nothing else. A model knows nothing of runs, sessions, stores or
+retries; the turn asks `retry.retry_wait` whether and when to try again.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ StopReason = Literal["end_turn", "tool_use", "max_tokens", "refused"]
 
 
 class ModelRequest(Value, frozen=True):
-    """One step's question. The prefix (system, tools, earlier messages) is byte-stable, so that caches hold."""
+    """The request of one step. The prefix (system, tools, earlier messages) is byte-stable, so that caches hit."""
 
     system: tuple[str, ...] = ()
-    """Fixed blocks in a fixed order; the wire marks the end of the stable prefix for caching."""
+    """Fixed blocks in a fixed order. The wire marks the end of the stable prefix for caching."""
     messages: tuple[Message, ...] = ()
-    """Already valid (`agent.history`): every call answered, no result without a call, nothing unsent."""
+    """Valid for every wire (`agent.request_messages`): each call has one result, and each result has a call."""
     tools: tuple[ToolSpec, ...] = ()
     max_output: int | None = None
     effort: str | None = None
     output_schema: dict[str, Any] | None = None
-    """JSON Schema the final answer must have, where the wire can."""
+    """The JSON Schema of the final answer, if the wire supports one."""
     cache_key: str | None = None
-    """Stable per session; a hint for providers that route by it."""
+    """The same for all requests of a session. Some providers route by it."""
 
 
 class TextDelta(Value, frozen=True):
@@ -41,19 +41,19 @@ class ReasoningDelta(Value, frozen=True):
 
 
 class ReasoningEnd(Value, frozen=True):
-    """Closes the open reasoning part, with what must go back to the same wire.
+    """Ends the open reasoning part, with the data that must be sent back to the same wire.
 
-    Without an open part and with opaque data it is reasoning that has no words (redacted, or only encrypted).
+    With opaque data but without an open part, it is reasoning without text (redacted, or only encrypted).
     """
 
     opaque: dict[str, Any] | None = None
     wire: str = ""
-    """``wire:provider`` or ``wire:provider/model``: whoever can read ``opaque`` again."""
+    """``wire:provider`` or ``wire:provider/model``: the provider or model that can read ``opaque``."""
 
 
 class CallStart(Value, frozen=True):
     index: int
-    """Which call of this answer; calls may be interleaved."""
+    """The number of the call in this answer. Calls may be interleaved."""
     name: str
     provider_id: str | None = None
 
@@ -64,7 +64,7 @@ class CallArguments(Value, frozen=True):
 
 
 class CallEnd(Value, frozen=True):
-    """The call's arguments are complete (not necessarily well formed)."""
+    """The call's arguments are complete, but not necessarily well formed."""
 
     index: int
     opaque: dict[str, Any] | None = None
@@ -72,13 +72,13 @@ class CallEnd(Value, frozen=True):
 
 
 class UsageReport(Value, frozen=True):
-    """Replaces earlier reports of the same answer. Cost is not the wire's business."""
+    """Replaces earlier reports of the same answer. It has no cost; see `pricing.add_cost`."""
 
     usage: Usage
 
 
 class Stop(Value, frozen=True):
-    """The answer is complete. Always the last delta; a stream that ends without it was cut off (`ModelNetwork`)."""
+    """The answer is complete. Always the last delta; a stream that ends without it raises `ModelNetwork`."""
 
     reason: StopReason
     detail: str = ""
@@ -97,7 +97,7 @@ class Price(Value, frozen=True):
     cache_read: float = 0.0
     cache_write: float = 0.0
     above: int = 0
-    """Prompt tokens above which ``long`` holds for the whole request."""
+    """Prompt tokens above which ``long`` applies to the whole request."""
     long: Price | None = None
 
 
@@ -117,4 +117,4 @@ class Model(Protocol):
     def info(self) -> ModelInfo: ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Ask once. Closing the generator, or cancelling the task that reads it, closes the connection at once."""
+        """Send one request. Closing the generator, or cancelling the task that reads it, closes the connection."""

@@ -1,65 +1,56 @@
-"""Where a provider is: its URL without secrets, and whether a proxy stands in between. Pure."""
+"""The address of a provider: a URL without secrets, and the proxy to use for it. Pure."""
 
 from __future__ import annotations
 
 import base64
 import ipaddress
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
-from holdfast.schema.base import Value
-
-
-class Network(Value, frozen=True):
-    """How to reach the world."""
-
-    proxy: str | None = None
-    no_proxy: tuple[str, ...] = ()
-    ca_file: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Network(proxy={'set' if self.proxy else None}, ca_file={self.ca_file!r})"
+if TYPE_CHECKING:
+    from holdfast.config.settings import NetworkSettings
 
 
 class ProviderAddress(msgspec.Struct, frozen=True):
-    """One URL to ask. A password in it is taken out and sent as a header, so that no log can show it."""
+    """The URL of a request. A password in the base URL is moved to a header, so that no log shows it."""
 
     url: str
     host: str
-    """Name and port, for messages."""
+    """The name and port, for messages."""
     authorization: str | None = None
 
     def __repr__(self) -> str:
-        return f"Address({self.host!r})"
+        return f"ProviderAddress({self.host!r})"
 
 
-def provider_address(base_url: str, path: str = "") -> ProviderAddress:
-    """A path (with its own query) below a base URL (which may have one too)."""
+def build_address(base_url: str, path: str = "") -> ProviderAddress:
+    """Append a path to a base URL. Both may have a query."""
     base = urlsplit(base_url)
     below, _, query = path.partition("?")
     name = base.hostname or ""
     literal = f"[{name}]" if ":" in name else name
     host = f"{literal}:{base.port}" if base.port else literal
-    whole = urlunsplit(
+    url = urlunsplit(
         (base.scheme, host, base.path.rstrip("/") + below, "&".join(part for part in (base.query, query) if part), "")
     )
     authorization = None
     if base.username or base.password:
         pair = f"{unquote(base.username or '')}:{unquote(base.password or '')}"
         authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return ProviderAddress(whole, host, authorization)
+    return ProviderAddress(url, host, authorization)
 
 
-def proxy_for(target: ProviderAddress, network: Network) -> str | None:
-    """The proxy to use; none for this machine and for what ``no_proxy`` names."""
-    if not network.proxy or is_loopback(target.host):
+def choose_proxy(address: ProviderAddress, network: NetworkSettings) -> str | None:
+    """Return the proxy to use. Loopback and the hosts in ``no_proxy`` are reached directly."""
+    if not network.proxy or is_loopback(address.host):
         return None
-    return None if any(_names(entry, target.host) for entry in network.no_proxy) else network.proxy
+    return None if any(_matches(entry, address.host) for entry in network.no_proxy) else network.proxy
 
 
 def is_loopback(host: str) -> bool:
-    name = _name(host)
+    name = _without_port(host)
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
@@ -68,16 +59,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _name(host: str) -> str:
+def _without_port(host: str) -> str:
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
-def _names(entry: str, host: str) -> bool:
-    """Whether an entry of ``no_proxy`` means this host: ``*``, a name with all below it, an address or network."""
+def _matches(entry: str, host: str) -> bool:
+    """Whether an entry of ``no_proxy`` covers a host: ``*``, a domain, an address or a network."""
     entry = entry.strip().lower()
     if entry in {"*", host.lower()}:
         return True
-    name = _name(host.lower())
+    name = _without_port(host.lower())
     try:
         return ipaddress.ip_address(name) in ipaddress.ip_network(entry, strict=False)
     except ValueError:

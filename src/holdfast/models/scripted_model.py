@@ -1,4 +1,4 @@
-"""The scripted model: a real `Model` that says what a script tells it. For tests, the demo and users without a key."""
+"""The scripted model: a `Model` that answers by a script. For tests, the demo, and use without a key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.errors import ConfigError, ModelError
 from holdfast.models.model_script import (
     ModelScript,
     RuleCondition,
-    ScriptedAct,
+    ScriptAction,
     ScriptedCall,
     ScriptedFailure,
     ScriptedPause,
@@ -37,28 +37,18 @@ from holdfast.models.protocol import (
     TextDelta,
     UsageReport,
 )
-from holdfast.models.wires.stream_json import as_json
+from holdfast.models.wires.json_values import compact_json
 from holdfast.schema.base import Value
 from holdfast.schema.messages import Message, ToolResult, text_of
 from holdfast.schema.usage import Usage
 
 _CHARACTERS_PER_TOKEN = 4
-_KEPT_REQUESTS = 1000
-ORIGIN = "scripted"
-
-
-class ScriptContext(Value, frozen=True):
-    """What a script can see of a request."""
-
-    step: int
-    prompt: str
-    result: ToolResult | None
-    system: str
-    offered: frozenset[str]
+_MAX_KEPT_REQUESTS = 1000
+_ORIGIN = "scripted"
 
 
 class Barrier:
-    """Where a script waits for a test, and a test for a script."""
+    """Lets a test wait for a script, and a script for a test."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -66,7 +56,7 @@ class Barrier:
 
 
 class ScriptedModel:
-    """Implements `Model`. Barriers, used-up rules and the requests it saw belong to this object."""
+    """Implements `Model`. Barriers, used rules and received requests belong to this object."""
 
     def __init__(
         self,
@@ -81,15 +71,15 @@ class ScriptedModel:
         self._answers = deque(self._script.answers)
         self._used = [0] * len(self._script.rules)
         self._barriers: dict[str, Barrier] = {}
-        self.requests: deque[ModelRequest] = deque(maxlen=_KEPT_REQUESTS)
+        self.requests: deque[ModelRequest] = deque(maxlen=_MAX_KEPT_REQUESTS)
         _check(self._script)
 
     @classmethod
     def answering(
-        cls, *answers: str | ScriptedAct | tuple[ScriptedAct, ...], info: ModelInfo | None = None
+        cls, *answers: str | ScriptAction | tuple[ScriptAction, ...], info: ModelInfo | None = None
     ) -> ScriptedModel:
-        """One answer per request: a text, an act, or several acts."""
-        return cls(ModelScript(answers=tuple(_acts(answer) for answer in answers)), info=info)
+        """A model with one answer per request: a text, an action, or several actions."""
+        return cls(ModelScript(answers=tuple(_actions(answer) for answer in answers)), info=info)
 
     @property
     def info(self) -> ModelInfo:
@@ -101,83 +91,92 @@ class ScriptedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         self.requests.append(request)
-        situation = script_context(request)
-        teller = _Teller(situation)
-        for act in self._choose(situation):
-            match act:
+        context = _context(request)
+        answer = _Answer(context)
+        for action in self._choose(context):
+            match action:
                 case ScriptedPause(seconds=seconds):
                     await self._sleep(seconds)
                 case ScriptedWait(barrier=name):
                     self.barrier(name).reached.set()
                     await self.barrier(name).released.wait()
                 case ScriptedFailure():
-                    raise _error(act)
+                    raise _error_classes()[action.code](action.message, retry_after=action.retry_after)
                 case ScriptedText() | ScriptedReasoning() | ScriptedCall():
-                    for delta in teller.tell(act):
-                        if act.pace:
-                            await self._sleep(act.pace)
+                    for delta in answer.deltas(action):
+                        if action.pace:
+                            await self._sleep(action.pace)
                         yield delta
                 case ScriptedUsage(usage=usage):
-                    teller.usage = usage
+                    answer.usage = usage
                 case ScriptedStop(reason=reason, detail=detail):
-                    teller.stop = Stop(reason, detail)
+                    answer.stop = Stop(reason, detail)
                 case _:
-                    assert_never(act)
-        yield UsageReport(teller.usage or _estimate(request, teller.said))
-        yield teller.stop or Stop("tool_use" if teller.calls else "end_turn")
+                    assert_never(action)
+        yield UsageReport(answer.usage or _estimate_usage(request, answer.characters))
+        yield answer.stop or Stop("tool_use" if answer.calls else "end_turn")
 
-    def _choose(self, situation: ScriptContext) -> tuple[ScriptedAct, ...]:
+    def _choose(self, context: _ScriptContext) -> tuple[ScriptAction, ...]:
         if self._answers:
             return self._answers.popleft()
         for number, rule in enumerate(self._script.rules):
-            if (not rule.times or self._used[number] < rule.times) and holds(rule.when, situation):
+            if (not rule.times or self._used[number] < rule.times) and _matches(rule.when, context):
                 self._used[number] += 1
                 return rule.do
         return self._script.fallback
 
 
-class _Teller:
-    """Turns acts into deltas, and remembers what follows from them."""
+class _ScriptContext(Value, frozen=True):
+    """The parts of a request that conditions and texts refer to."""
 
-    def __init__(self, situation: ScriptContext) -> None:
-        self._situation = situation
+    step: int
+    prompt: str
+    result: ToolResult | None
+    system: str
+    offered: frozenset[str]
+
+
+class _Answer:
+    """Turns the actions of one answer into deltas, and counts what it sent."""
+
+    def __init__(self, context: _ScriptContext) -> None:
+        self._context = context
         self.calls = 0
-        self.said = 0
+        self.characters = 0
         self.usage: Usage | None = None
         self.stop: Stop | None = None
 
-    def tell(self, act: ScriptedText | ScriptedReasoning | ScriptedCall) -> Iterator[ModelDelta]:
-        match act:
+    def deltas(self, action: ScriptedText | ScriptedReasoning | ScriptedCall) -> Iterator[ModelDelta]:
+        match action:
             case ScriptedText(text=text, chunk=chunk):
-                yield from (TextDelta(piece) for piece in self._cut(filled(text, self._situation), chunk))
+                yield from (TextDelta(piece) for piece in self._split(_fill(text, self._context), chunk))
             case ScriptedReasoning(text=text, chunk=chunk, opaque=opaque):
-                yield from (ReasoningDelta(piece) for piece in self._cut(filled(text, self._situation), chunk))
-                yield ReasoningEnd(opaque, ORIGIN)
+                yield from (ReasoningDelta(piece) for piece in self._split(_fill(text, self._context), chunk))
+                yield ReasoningEnd(opaque, _ORIGIN)
             case ScriptedCall(name=name, arguments=arguments, raw=raw, chunk=chunk):
                 index, self.calls = self.calls, self.calls + 1
-                yield CallStart(index, name, act.id)
-                text = raw if raw is not None else as_json(filled(arguments, self._situation))
-                yield from (CallArguments(index, piece) for piece in self._cut(text, chunk))
+                yield CallStart(index, name, action.id)
+                text = raw if raw is not None else compact_json(_fill(arguments, self._context))
+                yield from (CallArguments(index, piece) for piece in self._split(text, chunk))
                 yield CallEnd(index)
 
-    def _cut(self, text: str, chunk: int) -> Iterator[str]:
-        self.said += len(text)
+    def _split(self, text: str, chunk: int) -> Iterator[str]:
+        self.characters += len(text)
         size = chunk if chunk > 0 else max(1, len(text))
         return (text[start : start + size] for start in range(0, len(text), size))
 
 
-def script_context(request: ModelRequest) -> ScriptContext:
-    """Where a conversation stands: how often the model spoke since the user did, and who said what last."""
-    since: list[Message] = []
+def _context(request: ModelRequest) -> _ScriptContext:
+    since_prompt: list[Message] = []
     prompt = ""
     for message in reversed(request.messages):
         if message.role == "user":
             prompt = text_of(message.parts)
             break
-        since.append(message)
-    results = [part for message in since[:1] for part in message.parts if isinstance(part, ToolResult)]
-    return ScriptContext(
-        step=sum(message.role == "assistant" for message in since),
+        since_prompt.append(message)
+    results = [part for message in since_prompt[:1] for part in message.parts if isinstance(part, ToolResult)]
+    return _ScriptContext(
+        step=sum(message.role == "assistant" for message in since_prompt),
         prompt=prompt,
         result=results[-1] if results else None,
         system="\n\n".join(request.system),
@@ -185,63 +184,58 @@ def script_context(request: ModelRequest) -> ScriptContext:
     )
 
 
-def holds(when: RuleCondition, situation: ScriptContext) -> bool:
-    """Whether every condition that is said holds."""
-    result = situation.result
+def _matches(condition: RuleCondition, context: _ScriptContext) -> bool:
+    result = context.result
     return (
-        (when.step is None or when.step == situation.step)
-        and (when.prompt is None or re.search(when.prompt, situation.prompt) is not None)
-        and (when.system is None or re.search(when.system, situation.system) is not None)
-        and (when.offered is None or when.offered in situation.offered)
-        and (when.result is None or (result is not None and re.search(when.result, result.text) is not None))
-        and (when.tool is None or (result is not None and when.tool == result.name))
-        and (when.status is None or (result is not None and when.status == result.status))
+        (condition.step is None or condition.step == context.step)
+        and (condition.prompt is None or re.search(condition.prompt, context.prompt) is not None)
+        and (condition.system is None or re.search(condition.system, context.system) is not None)
+        and (condition.offered is None or condition.offered in context.offered)
+        and (condition.result is None or (result is not None and re.search(condition.result, result.text) is not None))
+        and (condition.tool is None or (result is not None and condition.tool == result.name))
+        and (condition.status is None or (result is not None and condition.status == result.status))
     )
 
 
-def filled(value: Any, situation: ScriptContext) -> Any:
-    """A text, or every text in a value, with ``{prompt}`` and ``{result}`` put in."""
+def _fill(value: Any, context: _ScriptContext) -> Any:
+    """Replace ``{prompt}`` and ``{result}`` in a text, or in every text inside a value."""
     match value:
         case str():
-            result = situation.result.text if situation.result else ""
-            words = {"{prompt}": situation.prompt, "{result}": result}
-            return re.sub(r"\{(?:prompt|result)\}", lambda found: words[found[0]], value)
+            result = context.result.text if context.result else ""
+            values = {"{prompt}": context.prompt, "{result}": result}
+            return re.sub(r"\{(?:prompt|result)\}", lambda found: values[found[0]], value)
         case dict():
-            return {key: filled(item, situation) for key, item in value.items()}
+            return {key: _fill(item, context) for key, item in value.items()}
         case list():
-            return [filled(item, situation) for item in value]
+            return [_fill(item, context) for item in value]
     return value
 
 
-def _acts(answer: str | ScriptedAct | tuple[ScriptedAct, ...]) -> tuple[ScriptedAct, ...]:
+def _actions(answer: str | ScriptAction | tuple[ScriptAction, ...]) -> tuple[ScriptAction, ...]:
     if isinstance(answer, str):
         return (ScriptedText(answer),)
     return answer if isinstance(answer, tuple) else (answer,)
 
 
-def _estimate(request: ModelRequest, said: int) -> Usage:
+def _estimate_usage(request: ModelRequest, characters: int) -> Usage:
     asked = sum(len(block) for block in request.system)
     asked += sum(len(getattr(part, "text", None) or "") for message in request.messages for part in message.parts)
-    return Usage(input=asked // _CHARACTERS_PER_TOKEN, output=said // _CHARACTERS_PER_TOKEN, estimated=True)
+    return Usage(input=asked // _CHARACTERS_PER_TOKEN, output=characters // _CHARACTERS_PER_TOKEN, estimated=True)
 
 
 def _error_classes() -> dict[str, type[ModelError]]:
     return {kind.code: kind for kind in ModelError.__subclasses__() if kind.__module__ == errors.__name__}
 
 
-def _error(act: ScriptedFailure) -> ModelError:
-    return _error_classes()[act.code](act.message, retry_after=act.retry_after)
-
-
 def _check(script: ModelScript) -> None:
-    """A script's mistakes are found when it is loaded, not when it is in the middle of an answer."""
+    """Find mistakes when the script is loaded, not in the middle of an answer."""
     for rule in script.rules:
         _check_patterns(rule)
-    for acts in (*script.answers, *(rule.do for rule in script.rules), script.fallback):
-        for act in acts:
-            if isinstance(act, ScriptedFailure) and act.code not in _error_classes():
+    for actions in (*script.answers, *(rule.do for rule in script.rules), script.fallback):
+        for action in actions:
+            if isinstance(action, ScriptedFailure) and action.code not in _error_classes():
                 known = ", ".join(sorted(_error_classes()))
-                raise ConfigError(f"a script cannot fail with {act.code!r}; known: {known}")
+                raise ConfigError(f"a script cannot fail with {action.code!r}; known: {known}")
 
 
 def _check_patterns(rule: ScriptRule) -> None:
@@ -249,4 +243,4 @@ def _check_patterns(rule: ScriptRule) -> None:
         try:
             re.compile(pattern or "")
         except re.error as error:
-            raise ConfigError(f"{pattern!r} in a script is no regular expression: {error}") from None
+            raise ConfigError(f"{pattern!r} in a script is not a regular expression: {error}") from None

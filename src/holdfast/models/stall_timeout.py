@@ -1,4 +1,4 @@
-"""How long a model may be silent: until its first token, and between tokens."""
+"""The time-out for a silent model: one limit until the first token, another between tokens."""
 
 from __future__ import annotations
 
@@ -9,62 +9,60 @@ from holdfast.errors import ModelStall
 from holdfast.schema.base import Value
 
 
-class Deadlines(Value, frozen=True):
-    """Seconds; 0 is for ever."""
+class StallLimits(Value, frozen=True):
+    """Seconds; 0 is no limit."""
 
-    first_token: float = 120.0
-    between_tokens: float = 90.0
+    first_token: float
+    between_tokens: float
 
 
 class StallTimeout:
-    """One answer's deadlines. Only the time spent waiting for the model counts, not what its reader does in between.
+    """Measures the silence in one answer. Only time spent waiting for the model counts, not the work of its reader.
 
-    Before the first token nothing but a token counts as progress, so that a server that only keeps the connection warm
-    is found out; after it, every event but a ping does.
+    Before the first token only a token resets the time, so a server that just keeps the connection open times out.
+    Afterwards every event except a ping resets it.
     """
 
-    __slots__ = ("_clock", "_deadlines", "_waited", "_waiting_since", "phase")
+    __slots__ = ("_clock", "_limits", "_waited", "_waiting_since", "phase")
 
-    def __init__(self, deadlines: Deadlines, *, clock: Callable[[], float]) -> None:
-        self._deadlines = deadlines
+    def __init__(self, limits: StallLimits, *, clock: Callable[[], float]) -> None:
+        self._limits = limits
         self._clock = clock
         self._waited = 0.0
         self._waiting_since: float | None = None
         self.phase: Literal["first_token", "between_tokens"] = "first_token"
 
-    def wait(self) -> float | None:
-        """A wait begins: when it has to end, by the clock; None: never."""
+    def begin_wait(self) -> float | None:
+        """Begin to wait. Returns when the wait must end, by the clock, or None without a limit."""
         self._waiting_since = self._clock()
-        allowed = self._allowed
-        return self._waiting_since + allowed - self._waited if allowed else None
+        return self._waiting_since + self._limit - self._waited if self._limit else None
 
-    def rest(self) -> None:
-        """The wait is over; what came is looked at now."""
+    def end_wait(self) -> None:
         if self._waiting_since is not None:
             self._waited += self._clock() - self._waiting_since
             self._waiting_since = None
 
-    def progress(self, *, token: bool) -> None:
-        """An event came; ``token`` if it brought something of the answer itself."""
+    def event_received(self, *, token: bool) -> None:
+        """Note an event. ``token``: it contains a part of the answer."""
         if token:
             self.phase = "between_tokens"
         if self.phase == "between_tokens":
             self._waited = 0.0
 
-    def stall(self) -> ModelStall:
-        """The error that says which deadline passed, and after how long."""
-        self.rest()
-        words = {
-            "first_token": "the model gave no first token within",
-            "between_tokens": "the model fell silent in the middle of its answer for",
+    def error(self) -> ModelStall:
+        """The error for an exceeded limit. It names the limit and the time waited."""
+        self.end_wait()
+        messages = {
+            "first_token": "the model sent no first token within",
+            "between_tokens": "the model stopped in the middle of its answer and sent nothing for",
         }
-        detail = {"deadline": self.phase, "seconds": self._allowed, "waited": round(self._waited, 3)}
-        return ModelStall(f"{words[self.phase]} {self._allowed:g} s (limits.{self.phase})", detail=detail)
+        detail = {"deadline": self.phase, "seconds": self._limit, "waited": round(self._waited, 3)}
+        return ModelStall(f"{messages[self.phase]} {self._limit:g} s (limits.{self.phase})", detail=detail)
 
     @property
-    def _allowed(self) -> float:
+    def _limit(self) -> float:
         match self.phase:
             case "first_token":
-                return self._deadlines.first_token
+                return self._limits.first_token
             case "between_tokens":
-                return self._deadlines.between_tokens
+                return self._limits.between_tokens

@@ -1,4 +1,4 @@
-"""What a wire is: a pure body for a request, a pure incremental reader for its answer. Both know nothing of I/O."""
+"""The interface of a wire: a builder of request bodies and an incremental reader of answers, both without I/O."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.models.protocol import ModelDelta, ModelInfo, ModelRequest
-from holdfast.models.request_cache import RequestCache
+from holdfast.models.wires.request_cache import RequestCache
 from holdfast.schema.sse_parser import SseEvent
 
 
-class Target(msgspec.Struct, frozen=True):
-    """The model that is asked, as its wire needs to know it."""
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that receives a request."""
 
     model: str
-    """The provider's own name for it."""
+    """The provider's id of the model."""
     info: ModelInfo
-    host: str = ""
-    """Whose server it is; compatible servers differ in small ways."""
-    origin: str = ""
-    """Marks what only this provider, or only this model, can read again (signatures, encrypted reasoning)."""
+    host: str
+    """The server's name and port. Compatible servers differ in what they accept."""
+    origin: str
+    """Marks opaque data (signatures, encrypted reasoning) with the provider or model that can read it."""
     redact: Callable[[str], str] = str
-    """Takes the provider's key out of what the provider says."""
+    """Removes the provider's key from text that the provider sends."""
 
 
 class AnswerReader(Protocol):
-    """Turns one answer's events into deltas. Raises leaves of `errors.ModelError` and nothing else."""
+    """Turns the events of one answer into deltas. Raises leaves of `errors.ModelError` and nothing else."""
 
     @property
     def done(self) -> bool:
-        """Whether `Stop` was given out; nothing follows it."""
+        """Whether `Stop` was returned. No delta follows it."""
 
     def feed(self, event: SseEvent) -> list[ModelDelta]: ...
 
     def end(self) -> list[ModelDelta]:
-        """The stream is over: the last deltas with `Stop`, or `ModelNetwork` if it was cut off."""
+        """Return the last deltas at the end of the stream. Raises `ModelNetwork` if the answer is incomplete."""
 
 
 class Wire(Protocol):
@@ -44,15 +44,15 @@ class Wire(Protocol):
     def name(self) -> str: ...
 
     @property
-    def shares_thoughts(self) -> bool:
-        """Whether one model of a provider can read another one's reasoning again."""
+    def shares_reasoning(self) -> bool:
+        """Whether all models of a provider can read each other's opaque reasoning."""
 
     def path(self, target: Target) -> str:
-        """Below the base URL, with its query."""
+        """The path below the base URL, with its query."""
 
     def headers(self, key: str | None, target: Target) -> dict[str, str]: ...
 
-    def body(self, request: ModelRequest, target: Target, memory: RequestCache | None = None) -> dict[str, Any]:
-        """With a ``memory`` of the conversation so far, only what is new is made; older messages are JSON already."""
+    def body(self, request: ModelRequest, target: Target, cache: RequestCache | None = None) -> dict[str, Any]:
+        """Build the request body. With a ``cache`` of the conversation, only new messages are converted."""
 
     def reader(self, target: Target) -> AnswerReader: ...
