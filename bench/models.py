@@ -20,10 +20,12 @@ from typing import Any
 
 import httpx2
 
+from holdfast.config.settings import NetworkSettings
 from holdfast.models.http_model import HttpModel
 from holdfast.models.http_transport import HttpTransport
-from holdfast.models.model_factory import wire_named
+from holdfast.models.model_factory import load_wire
 from holdfast.models.protocol import ModelInfo, ModelRequest, TextDelta
+from holdfast.models.stall_timeout import StallLimits
 from holdfast.schema.messages import Message, Text
 from holdfast.testing import Answer, Hang, Say, TestProvider
 from holdfast.testing.provider_script import WireName
@@ -87,9 +89,14 @@ async def bare(url: str, path: str, pick: Callable[[Any], str]) -> int:
     return found
 
 
+def _model(wire: WireName, url: str, transport: HttpTransport) -> HttpModel:
+    limits = StallLimits(first_token=120, between_tokens=90)
+    return HttpModel(ModelInfo("bench/m"), wire=load_wire(wire), base_url=url, transport=transport, limits=limits)
+
+
 async def ours(url: str, wire: WireName) -> int:
-    transport = HttpTransport()
-    model = HttpModel(ModelInfo("bench/m"), wire=wire_named(wire), base_url=url, transport=transport)
+    transport = HttpTransport(network=NetworkSettings())
+    model = _model(wire, url, transport)
     found = 0
     async for delta in model.stream(ASK):
         if type(delta) is TextDelta:
@@ -136,8 +143,8 @@ async def cancel_latency() -> None:
     for wire in WIRES:
         found = []
         async with TestProvider() as provider:
-            transport = HttpTransport()
-            model = HttpModel(ModelInfo("b/m"), wire=wire_named(wire), base_url=provider.url(wire), transport=transport)
+            transport = HttpTransport(network=NetworkSettings())
+            model = _model(wire, provider.url(wire), transport)
             for number in range(20):
                 provider.script(Answer((Say("hello"), Hang())))
                 task = asyncio.create_task(_read_until_cancelled(model, started := asyncio.Event()))
@@ -172,9 +179,9 @@ def import_times() -> None:
     protocol = least("import holdfast.models.protocol") - nothing
     print(f"  import  the protocol alone                    {protocol:6.0f} ms")
     for wire in WIRES:
-        alone = least(f"import {type(wire_named(wire)).__module__}") - nothing
-        asked = "import httpx2, holdfast.models.http_model; from holdfast.models import factory as f"
-        with_http = least(f"{asked}; f.wire_named({wire!r})") - nothing
+        alone = least(f"import {type(load_wire(wire)).__module__}") - nothing
+        modules = "import httpx2, holdfast.models.http_model; from holdfast.models.model_factory import load_wire"
+        with_http = least(f"{modules}; load_wire({wire!r})") - nothing
         print(f"  import  {wire:18} alone {alone:6.0f} ms   with HTTP {with_http:6.0f} ms")
 
 

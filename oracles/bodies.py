@@ -13,7 +13,7 @@ from google.genai import types as genai_types
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from holdfast.models.model_factory import wire_named
+from holdfast.models.model_factory import load_wire
 from tests.models.requests import requests, target
 
 
@@ -21,7 +21,7 @@ def verdicts(wire: Any) -> dict[str, dict[str, Any]]:
     """Each request's body with the verdict on it."""
     found = {}
     for name, request in requests(wire).items():
-        body = wire_named(wire).body(request, target(wire))
+        body = load_wire(wire).body(request, target(wire))
         found[name] = {"verdict": _verdict(wire, body), "body": body}
     return found
 

@@ -18,7 +18,6 @@ from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
 from holdfast.models.model_script import ModelScript
-from holdfast.models.provider_address import Network
 from holdfast.runs.engine import Engine
 from holdfast.runs.engine_limits import EngineLimits
 from holdfast.services.session_service import SessionService
@@ -72,8 +71,8 @@ async def open_app(
         secrets = SecretStore(locations.secrets_file)
         keyring = Keyring(secrets, env=env)
         await keyring.learn(settings)
-        network = Network(settings.network.proxy, settings.network.no_proxy, settings.network.ca_file)
-        models = ModelFactory(keyring, network=network, scripts=scripts or await asyncio.to_thread(_scripts))
+        scripts = scripts or await asyncio.to_thread(_scripts)
+        models = ModelFactory(keyring, network=settings.network, scripts=scripts)
         closing.push_async_callback(models.aclose)
         hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
         closing.callback(hub.close)

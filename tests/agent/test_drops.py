@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from holdfast.config.settings import NetworkSettings
 from holdfast.models.http_model import HttpModel
 from holdfast.models.http_transport import HttpTransport
-from holdfast.models.model_factory import wire_named
+from holdfast.models.model_factory import load_wire
 from holdfast.models.protocol import ModelInfo
+from holdfast.models.stall_timeout import StallLimits
 from holdfast.schema.events import RunFinished, RunRetrying
 from holdfast.schema.messages import Finish, Reasoning, Text, ToolCall, ToolResult
 from holdfast.testing import WIRES, Answer, Call, ReceivedRequest, Say, TestProvider, Think, WireName, text
@@ -55,10 +57,12 @@ class Dropper:
 
 @asynccontextmanager
 async def dropping(directory: Path, wire: WireName) -> AsyncIterator[tuple[TurnHouse, Dropper]]:
-    dropper, transport = Dropper(), HttpTransport()
+    dropper, transport = Dropper(), HttpTransport(network=NetworkSettings())
     async with TestProvider(dropper) as provider:
         info = ModelInfo("test/m", reasoning=("high",))
-        model = HttpModel(info, wire=wire_named(wire), base_url=provider.url(wire), transport=transport)
+        limits = StallLimits(120, 90)
+        url = provider.url(wire)
+        model = HttpModel(info, wire=load_wire(wire), base_url=url, transport=transport, limits=limits)
         async with turning(directory, model) as house:
             yield house, dropper
         await transport.aclose()

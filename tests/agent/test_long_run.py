@@ -18,8 +18,9 @@ import pytest
 from holdfast.events import Hub
 from holdfast.events.recent_events import RecentEvents
 from holdfast.models.http_model import HttpModel
-from holdfast.models.model_factory import wire_named
+from holdfast.models.model_factory import load_wire
 from holdfast.models.protocol import ModelInfo
+from holdfast.models.stall_timeout import StallLimits
 from holdfast.runs import Engine
 from holdfast.schema.base import encode
 from holdfast.store import Batch, Committed, Store, open_store
@@ -91,6 +92,7 @@ class Canned:
         self._wire = wire
         self._stage = stage
         self.status = 200
+        self.is_success = True
         self.headers = {"content-type": "text/event-stream"}
         self._chunks: Iterator[bytes] = iter(())
 
@@ -103,7 +105,7 @@ class Canned:
         self._chunks = (one for one in events(self._wire, Answer(pieces), model="m") if isinstance(one, bytes))
         yield self
 
-    async def read(self, patience: Any) -> bytes | None:
+    async def read(self, stall: Any) -> bytes | None:
         return next(self._chunks, None)
 
     async def drain(self) -> None:
@@ -134,7 +136,13 @@ def middle(values: list[int], steps: range) -> int:
 async def test_the_four_hundredth_step_costs_what_the_twentieth_costs(tmp_path: Path, wire: Any) -> None:
     stage = Stage()
     transport: Any = Canned(wire, stage)
-    model = HttpModel(ModelInfo("test/m"), wire=wire_named(wire), base_url="http://127.0.0.1:1/v1", transport=transport)
+    model = HttpModel(
+        ModelInfo("test/m"),
+        wire=load_wire(wire),
+        base_url="http://127.0.0.1:1/v1",
+        transport=transport,
+        limits=StallLimits(120, 90),
+    )
     store: Any = Counting(await open_store(tmp_path / "holdfast.db"), stage)
     async with turning(tmp_path, model, store=store) as house:
         house.hub.close()

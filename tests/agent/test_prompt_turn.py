@@ -13,7 +13,7 @@ from holdfast.agent.tool_calls import NOT_RUN
 from holdfast.errors import NotFound
 from holdfast.models.model_script import (
     ModelScript,
-    ScriptedAct,
+    ScriptAction,
     ScriptedCall,
     ScriptedFailure,
     ScriptedReasoning,
@@ -40,7 +40,7 @@ from holdfast.tools.protocol import ToolContext as ToolContext
 from holdfast.tools.protocol import ToolOutput
 from tests.support.turning import Echo, TurnHouse, Word, turn_limits, turning
 
-Answers = str | ScriptedAct | tuple[ScriptedAct, ...]
+Answers = str | ScriptAction | tuple[ScriptAction, ...]
 
 
 def model(*answers: Answers, **info: int) -> ScriptedModel:

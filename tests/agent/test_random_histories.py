@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.ids import Ids
 from holdfast.models.model_script import (
-    ScriptedAct,
+    ScriptAction,
     ScriptedCall,
     ScriptedFailure,
     ScriptedReasoning,
@@ -88,15 +88,15 @@ class World:
         finally:
             await self.house.close()
 
-    def _model(self, answers: tuple[tuple[ScriptedAct, ...], ...]) -> Flavoured:
+    def _model(self, answers: tuple[tuple[ScriptAction, ...], ...]) -> Flavoured:
         return Flavoured(self.chance.choice(WIRES), answers, window=100_000)
 
     def _script(self) -> Flavoured:
         """A few answers, of which any may go wrong; when they are used up, the model repeats what it heard."""
         return self._model(tuple(self._answer() for _ in range(self.chance.randint(1, 4))))
 
-    def _answer(self) -> tuple[ScriptedAct, ...]:
-        acts: list[ScriptedAct] = []
+    def _answer(self) -> tuple[ScriptAction, ...]:
+        acts: list[ScriptAction] = []
         if self.chance.random() < 0.5:
             acts.append(ScriptedReasoning("hm, let me see", opaque={"any": "thing"}))
         if self.chance.random() < 0.6:

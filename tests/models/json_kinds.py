@@ -39,30 +39,30 @@ KINDS: dict[str, bytes] = {
 
 Path = tuple[str | int, ...]
 _EVENT = re.compile(rb"^(data: ?)(.*)$|\A(\{.*)\Z", re.MULTILINE)
-_MARK = "value of another kind"
+_PLACEHOLDER = "placeholder"
 
 
 def replacements(stream: Stream) -> Iterator[tuple[str, Path, bytes]]:
-    """Each value in each event of a stream: the event's type, the value's path, and a body with a mark in its place."""
+    """For each value in a stream: the type of its event, its path, and the body with a placeholder instead of it."""
     for found in _EVENT.finditer(stream.body):
         text = found[2] if found[1] else found[3]
         try:
             event = json.loads(text)
         except ValueError:
-            continue  # no JSON: [DONE], or one line of several
+            continue  # not JSON: [DONE], or one line of several
         start = found.start(2) if found[1] else found.start(3)
         before, after = stream.body[:start], stream.body[start + len(text.rstrip(b"\r")) :]
         for path in paths(event):
             yield str(event.get("type", "")), path, before + json.dumps(replaced(event, path)).encode() + after
 
 
-def with_kind(marked: bytes, kind: str) -> bytes:
-    """A body from `replacements` with the value of this kind in the marked place."""
-    return marked.replace(json.dumps(_MARK).encode(), KINDS[kind])
+def with_kind(body: bytes, kind: str) -> bytes:
+    """Put a value of this kind in the place of the placeholder."""
+    return body.replace(json.dumps(_PLACEHOLDER).encode(), KINDS[kind])
 
 
 def shape(path: Path) -> str:
-    """A path without the places in lists: values with one shape are read by one piece of code."""
+    """A path without list indices: values at the same shape are read by the same code."""
     return ".".join("[]" if isinstance(key, int) else key for key in path)
 
 
@@ -77,9 +77,9 @@ def paths(value: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def replaced(value: Any, path: Path) -> Any:
-    """A copy of a value with the mark at this path."""
+    """Copy a value and put the placeholder at this path."""
     if not path:
-        return _MARK
+        return _PLACEHOLDER
     copied = value.copy()
     copied[path[0]] = replaced(value[path[0]], path[1:])
     return copied

@@ -1,4 +1,4 @@
-"""What the tests of models share: reading bytes with a wire, and an answer in the words that all wires have."""
+"""Helpers of the tests of models: reading bytes with a wire, and a summary of an answer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from holdfast.models import error_mapping
-from holdfast.models.model_factory import wire_named
+from holdfast.models.error_mapping import error_from_response
+from holdfast.models.model_factory import load_wire
 from holdfast.models.protocol import (
     CallArguments,
     CallEnd,
@@ -22,17 +22,18 @@ from holdfast.models.protocol import (
     TextDelta,
     UsageReport,
 )
+from holdfast.models.stall_timeout import StallLimits
 from holdfast.schema.sse_parser import SseParser
 from tests.models.requests import target
 from tests.models.streams import Stream
 
 WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini")
-MODULES = {"openai-chat": "chat", "openai-responses": "responses", "anthropic": "anthropic", "gemini": "gemini"}
+LIMITS = StallLimits(first_token=120, between_tokens=90)
 GOLDENS = Path(__file__).parent / "goldens"
 
 
 def streams(wire: str) -> dict[str, Stream]:
-    found: dict[str, Stream] = import_module(f"tests.models.streams.{MODULES[wire]}").STREAMS
+    found: dict[str, Stream] = import_module(f"tests.models.streams.{wire.replace('-', '_')}").STREAMS
     return found
 
 
@@ -40,9 +41,9 @@ def golden(name: str) -> Any:
     return json.loads((GOLDENS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def reading(wire: str, body: bytes, *, cuts: Sequence[int] = (), **options: Any) -> Iterator[ModelDelta]:
-    """The deltas of a body that arrives in chunks, cut at these places."""
-    reader = wire_named(wire).reader(target(wire, **options))  # type: ignore[arg-type]
+def iterate(wire: str, body: bytes, *, cuts: Sequence[int] = (), **options: Any) -> Iterator[ModelDelta]:
+    """Yield the deltas of a body that is split into chunks at these offsets."""
+    reader = load_wire(wire).reader(target(wire, **options))  # type: ignore[arg-type]
     parser = SseParser()
     edges = [0, *sorted(cut for cut in cuts if 0 < cut < len(body)), len(body)]
     for start, end in pairwise(edges):
@@ -54,25 +55,25 @@ def reading(wire: str, body: bytes, *, cuts: Sequence[int] = (), **options: Any)
 
 
 def read(wire: str, body: bytes, *, cuts: Sequence[int] = (), **options: Any) -> list[ModelDelta]:
-    return list(reading(wire, body, cuts=cuts, **options))
+    return list(iterate(wire, body, cuts=cuts, **options))
 
 
 def answer(wire: str, stream: Stream) -> list[ModelDelta]:
-    """Reads an HTTP answer; raises what it means if it is no stream."""
+    """Read an HTTP response. Raises its error if it is not a stream."""
     if stream.status != 200:
         headers = {"content-type": stream.content_type, **stream.headers}
-        raise error_mapping.from_response(stream.status, headers, stream.body, host="host", now=0.0)
+        raise error_from_response(stream.status, headers, stream.body, host="host", now=0.0)
     return read(wire, stream.body)
 
 
-def told(deltas: Iterable[ModelDelta]) -> dict[str, Any]:
-    """An answer in the words of the goldens."""
+def summarize(deltas: Iterable[ModelDelta]) -> dict[str, Any]:
+    """Summarize an answer in the form of the golden files."""
     text, reasoning, signatures = "", "", []
     calls: dict[int, dict[str, Any]] = {}
     arguments: dict[int, str] = {}
     usage, stop = None, None
     for delta in deltas:
-        assert stop is None, f"{delta} came after the stop"
+        assert stop is None, f"{delta} follows the stop"
         match delta:
             case TextDelta(text=piece):
                 text += piece

@@ -1,4 +1,4 @@
-"""What local servers say they have."""
+"""Discovery of the models of local servers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from holdfast.config.provider_catalogue import CatalogueModel
-from holdfast.config.setting_types import Secret
+from holdfast.config.settings import NetworkSettings
 from holdfast.errors import ModelError, ModelMalformed
-from holdfast.models.discovery import discover, discover_all, read_models
+from holdfast.models.discovery import discover, discover_all, parse_models
 from holdfast.models.http_transport import HttpTransport
 from holdfast.testing import TestProvider
 
 
 @pytest.fixture
 async def transport() -> AsyncIterator[HttpTransport]:
-    opened = HttpTransport()
+    opened = HttpTransport(network=NetworkSettings())
     yield opened
     await opened.aclose()
 
@@ -45,31 +45,31 @@ async def transport() -> AsyncIterator[HttpTransport]:
         ({}, None),
     ],
 )
-def test_each_servers_way_to_say_it(row: dict[str, Any], expected: CatalogueModel | None) -> None:
+def test_parse_models_reads_the_formats_of_all_servers(row: dict[str, Any], expected: CatalogueModel | None) -> None:
     body = json.dumps({"object": "list", "data": [row]}).encode()
-    assert read_models(body, host="h") == ((expected,) if expected else ())
+    assert parse_models(body, host="h") == ((expected,) if expected else ())
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"7", b'{"data": 3}', b'{"error": "x"}', b"[" * 100_000])
-def test_what_is_no_list_of_models_is_garbage(body: bytes) -> None:
+def test_parse_models_rejects_a_body_without_a_list(body: bytes) -> None:
     with pytest.raises(ModelMalformed):
-        read_models(body, host="h")
+        parse_models(body, host="h")
 
 
-async def test_a_server_is_asked(transport: HttpTransport) -> None:
+async def test_discover_returns_the_models_of_a_server(transport: HttpTransport) -> None:
     async with TestProvider() as provider:
         provider.models = ("one", "two")
-        found = await discover(provider.url(), transport=transport, key=Secret("sk-12345678"), timeout=30)
+        found = await discover(provider.url(), transport=transport, timeout=30)
     assert [model.id for model in found] == ["one", "two"]
 
 
-async def test_servers_that_are_not_there_are_left_out(transport: HttpTransport) -> None:
+async def test_discover_all_leaves_out_unreachable_servers(transport: HttpTransport) -> None:
     async with TestProvider() as provider:
         servers = {"ollama": provider.url(), "lmstudio": "http://127.0.0.1:9/v1"}
         found = await discover_all(servers, transport=transport, timeout=30)
     assert list(found) == ["ollama"]
 
 
-async def test_a_server_that_says_no_says_why(transport: HttpTransport) -> None:
+async def test_discover_raises_the_connection_error(transport: HttpTransport) -> None:
     with pytest.raises(ModelError, match="cannot connect"):
         await discover("http://127.0.0.1:9/v1", transport=transport, timeout=30)

@@ -1,4 +1,4 @@
-"""Each vendor's way to say no, as one of our classes."""
+"""The errors of all vendors are mapped to our classes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from holdfast.errors import (
     ModelRateLimit,
     ModelRefused,
 )
-from holdfast.models import error_mapping
+from holdfast.models.error_mapping import error_from_event, error_from_response
 from tests.models.support import answer, streams
 
 
-def said(status: int, body: Any, **headers: str) -> ModelError:
+def map_response(status: int, body: Any, **headers: str) -> ModelError:
     names = {"content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return error_mapping.from_response(status, names, content, host="host", now=1_000_000.0)
+    return error_from_response(status, names, content, host="host", now=1_000_000.0)
 
 
 def error(message: str = "", **more: Any) -> dict[str, Any]:
@@ -145,8 +145,8 @@ TABLE: list[tuple[str, int, Any, type[ModelError]]] = [
         error("Request too large for model", type="tokens", code="rate_limit_exceeded"),
         ModelContext,
     ),
-    ("an error without words", 500, {"error": {}}, ModelOverloaded),
-    ("JSON that is no error", 500, {"fine": True}, ModelOverloaded),
+    ("an error without a message", 500, {"error": {}}, ModelOverloaded),
+    ("JSON without an error", 500, {"fine": True}, ModelOverloaded),
     ("JSON that is a number", 400, 7, ModelInvalid),
     ("no body", 502, b"", ModelOverloaded),
     ("a redirect", 302, b"", ModelInvalid),
@@ -156,8 +156,8 @@ TABLE: list[tuple[str, int, Any, type[ModelError]]] = [
 
 
 @pytest.mark.parametrize(("status", "body", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_an_answer_becomes_the_class_that_says_who_must_act(status: int, body: Any, expected: type[ModelError]) -> None:
-    assert type(said(status, body)) is expected
+def test_response_is_mapped_to_its_error_class(status: int, body: Any, expected: type[ModelError]) -> None:
+    assert type(map_response(status, body)) is expected
 
 
 @pytest.mark.parametrize(
@@ -179,44 +179,44 @@ def test_an_answer_becomes_the_class_that_says_who_must_act(status: int, body: A
         ("gemini", "429", ModelRateLimit),
     ],
 )
-def test_the_vendors_streams_fail_with_the_class_they_mean(wire: str, name: str, expected: type[ModelError]) -> None:
+def test_error_in_a_stream_is_mapped_to_its_error_class(wire: str, name: str, expected: type[ModelError]) -> None:
     with pytest.raises(expected) as raised:
         answer(wire, streams(wire)[name])
     assert type(raised.value) is expected
 
 
-def test_an_error_tells_its_status_and_the_vendors_code() -> None:
-    failure = said(429, error("slow down", code="rate_limit_exceeded"))
+def test_error_has_the_status_and_the_vendors_code() -> None:
+    failure = map_response(429, error("slow down", code="rate_limit_exceeded"))
     assert failure.message == "host answered 429: slow down"
     assert failure.detail == {"status": 429, "provider_code": "rate_limit_exceeded"}
 
 
 @pytest.mark.parametrize("content_type", ["text/html", "text/plain", "application/octet-stream"])
-def test_a_foreign_body_that_is_not_json_is_never_repeated(content_type: str) -> None:
-    failure = said(403, b"<h1>secret login page of somebody</h1>", content_type=content_type)
+def test_body_that_is_not_json_is_not_quoted(content_type: str) -> None:
+    failure = map_response(403, b"<h1>secret login page of somebody</h1>", content_type=content_type)
     assert "secret" not in repr(failure) + failure.message + str(failure.detail)
     assert "403" in failure.message
 
 
-def test_a_vendors_words_are_made_fit_to_be_shown() -> None:
-    words = said(400, error("a\x1b[31mb\nc\u202ed\x00" + "x" * 2000)).message
-    assert "\x1b" not in words
-    assert "\n" not in words
-    assert "\u202e" not in words
-    assert len(words) < 600
+def test_message_is_one_short_line_without_control_characters() -> None:
+    message = map_response(400, error("a\x1b[31mb\nc\u202ed\x00" + "x" * 2000)).message
+    assert "\x1b" not in message
+    assert "\n" not in message
+    assert "\u202e" not in message
+    assert len(message) < 600
 
 
 @pytest.mark.parametrize(
     "key",
     ["sk-proj-abcdefghijklmnop", "sk-ant-api03-abcdefghijklmnop", "AIzaSyabcdefghijklmnop", "xai-abcdefghijklmnop"],
 )
-def test_what_looks_like_a_key_is_not_repeated(key: str) -> None:
-    assert key not in said(401, error(f"Incorrect API key provided: {key}.")).message
+def test_likely_key_in_a_message_is_redacted(key: str) -> None:
+    assert key not in map_response(401, error(f"Incorrect API key provided: {key}.")).message
 
 
-def test_a_success_that_holds_an_error_is_that_error() -> None:
-    assert type(said(200, error("slow down", code="rate_limit_exceeded"))) is ModelRateLimit
-    assert type(said(200, {"choices": []})) is ModelMalformed
+def test_error_body_with_status_200_is_that_error() -> None:
+    assert type(map_response(200, error("slow down", code="rate_limit_exceeded"))) is ModelRateLimit
+    assert type(map_response(200, {"choices": []})) is ModelMalformed
 
 
 @pytest.mark.parametrize(
@@ -236,9 +236,9 @@ def test_a_success_that_holds_an_error_is_that_error() -> None:
     ],
 )
 @pytest.mark.promise("R13")
-def test_how_long_a_provider_asks_us_to_wait(headers: dict[str, str], expected: float | None) -> None:
-    assert said(429, error("slow"), **headers).retry_after == expected
-    assert said(503, b"", **headers).retry_after == expected
+def test_retry_after_is_read_from_headers(headers: dict[str, str], expected: float | None) -> None:
+    assert map_response(429, error("slow"), **headers).retry_after == expected
+    assert map_response(503, b"", **headers).retry_after == expected
 
 
 @pytest.mark.parametrize(
@@ -253,16 +253,16 @@ def test_how_long_a_provider_asks_us_to_wait(headers: dict[str, str], expected: 
     ],
 )
 @pytest.mark.promise("R13")
-def test_a_wait_is_also_found_in_details_and_words(body: Any, expected: float | None) -> None:
-    assert said(429, body).retry_after == expected
+def test_retry_after_is_read_from_details_and_messages(body: Any, expected: float | None) -> None:
+    assert map_response(429, body).retry_after == expected
 
 
-def test_a_wait_means_nothing_where_asking_again_does_not_help() -> None:
-    assert said(400, error("unsupported; try again in 5s")).retry_after is None
+def test_error_that_is_not_retried_has_no_retry_after() -> None:
+    assert map_response(400, error("unsupported; try again in 5s")).retry_after is None
 
 
 @pytest.mark.parametrize("message", ["try again in " + "9" * 5000 + "m1s", "try again in " + "9" * 400 + "s"])
-def test_a_wait_of_too_many_digits_is_left_out(message: str) -> None:
-    error = error_mapping.from_event({"code": "rate_limit_exceeded", "message": message})
+def test_retry_after_with_too_many_digits_is_ignored(message: str) -> None:
+    error = error_from_event({"code": "rate_limit_exceeded", "message": message}, host="host")
     assert isinstance(error, ModelRateLimit)
     assert error.retry_after is None

@@ -1,4 +1,4 @@
-"""The seam to HTTP: certificates and proxies as configured, and connections that end with their transport."""
+"""HTTP access to providers: certificates, proxies, and the end of connections."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.config.setting_types import ProxyUrl
+from holdfast.config.settings import NetworkSettings
 from holdfast.errors import ModelInvalid, ModelNetwork
 from holdfast.models.http_transport import HttpTransport
-from holdfast.models.provider_address import Network, provider_address
-from holdfast.models.stall_timeout import Deadlines, StallTimeout
+from holdfast.models.provider_address import build_address
+from holdfast.models.stall_timeout import StallLimits, StallTimeout
 
 
-def patient() -> StallTimeout:
-    return StallTimeout(Deadlines(first_token=30), clock=asyncio.get_running_loop().time)
+def new_stall_timeout() -> StallTimeout:
+    return StallTimeout(StallLimits(first_token=30, between_tokens=30), clock=asyncio.get_running_loop().time)
 
 
-async def got(url: str, network: Network | None = None) -> bytes:
-    transport = HttpTransport(network=network)
-    patience = patient()
+async def get(url: str, network: NetworkSettings | None = None) -> bytes:
+    transport = HttpTransport(network=network or NetworkSettings())
+    stall = new_stall_timeout()
     try:
-        async with transport.send("GET", provider_address(url), headers={}, patience=patience) as answer:
-            return await answer.body(patience, most=1000)
+        async with transport.send("GET", build_address(url), headers={}, stall=stall) as response:
+            return await response.body(stall, most=1000)
     finally:
         await transport.aclose()
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for loopback that nobody but this test trusts, and its key."""
+    """A certificate for loopback that only this test trusts, and its key."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("needs the openssl program to make a certificate")
@@ -65,36 +67,36 @@ async def encrypted(certificate: tuple[Path, Path]) -> AsyncIterator[str]:
     await server.wait_closed()
 
 
-async def test_a_configured_certificate_is_trusted(encrypted: str, certificate: tuple[Path, Path]) -> None:
-    assert await got(encrypted, Network(ca_file=str(certificate[0]))) == b"ok"
+async def test_configured_certificate_is_trusted(encrypted: str, certificate: tuple[Path, Path]) -> None:
+    assert await get(encrypted, NetworkSettings(ca_file=str(certificate[0]))) == b"ok"
 
 
-async def test_an_unknown_certificate_is_not(encrypted: str) -> None:
+async def test_unknown_certificate_is_rejected(encrypted: str) -> None:
     with pytest.raises(ModelNetwork, match="certificate verify failed"):
-        await got(encrypted)
+        await get(encrypted)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"])
-async def test_a_file_without_certificates_is_named(content: bytes | None, tmp_path: Path) -> None:
+async def test_error_names_a_file_without_certificates(content: bytes | None, tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ModelInvalid, match=r"ca\.pem.*check network\.ca_file"):
-        await got("https://127.0.0.1:9/", Network(ca_file=str(file)))
+        await get("https://127.0.0.1:9/", NetworkSettings(ca_file=str(file)))
 
 
-async def test_a_proxy_that_needs_more_than_is_installed_says_so() -> None:
+async def test_socks_proxy_without_its_package_names_the_package() -> None:
     with pytest.raises(ModelInvalid, match="socksio"):
-        await got("http://model.invalid/", Network(proxy="socks5://127.0.0.1:9"))
+        await get("http://model.invalid/", NetworkSettings(proxy=ProxyUrl("socks5://127.0.0.1:9")))
 
 
-async def test_a_proxy_that_is_not_there_is_a_network_error_without_its_password() -> None:
+async def test_error_of_an_unreachable_proxy_does_not_show_its_password() -> None:
     with pytest.raises(ModelNetwork) as raised:
-        await got("http://model.invalid/", Network(proxy="http://me:secret-word@127.0.0.1:9"))
+        await get("http://model.invalid/", NetworkSettings(proxy=ProxyUrl("http://me:secret-word@127.0.0.1:9")))
     assert "secret-word" not in raised.value.message
 
 
-async def test_a_server_that_speaks_something_else_is_a_network_error_that_repeats_nothing() -> None:
+async def test_error_of_a_server_without_http_does_not_quote_its_data() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-secret banner\r\n\r\n")
         await writer.drain()
@@ -102,16 +104,17 @@ async def test_a_server_that_speaks_something_else_is_a_network_error_that_repea
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     with pytest.raises(ModelNetwork) as raised:
-        await got(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        await get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
     assert "secret" not in raised.value.message
     server.close()
     await server.wait_closed()
 
 
-async def test_a_closed_transport_can_be_used_again() -> None:
-    transport = HttpTransport()
+async def test_closed_transport_can_be_used_again() -> None:
+    transport = HttpTransport(network=NetworkSettings())
     await transport.aclose()
+    address = build_address("http://127.0.0.1:9/")
     with pytest.raises(ModelNetwork):
-        async with transport.send("GET", provider_address("http://127.0.0.1:9/"), headers={}, patience=patient()):
+        async with transport.send("GET", address, headers={}, stall=new_stall_timeout()):
             pass
     await transport.aclose()

@@ -1,4 +1,4 @@
-"""From the configuration to a model that answers."""
+"""Models are opened as the configuration says."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ import pytest
 
 from holdfast.config.model_catalogue import Catalogue, resolve_model
 from holdfast.config.secrets import Keyring, SecretStore
-from holdfast.config.setting_types import Headers, KeySource, Url
-from holdfast.config.settings import LongPrice, ModelSettings, PriceSettings, ProviderSettings, Settings
+from holdfast.config.setting_types import Headers, KeySource, ProxyUrl, Url
+from holdfast.config.settings import (
+    LongPrice,
+    ModelSettings,
+    NetworkSettings,
+    PriceSettings,
+    ProviderSettings,
+    Settings,
+)
 from holdfast.errors import ModelAuth
-from holdfast.models.model_factory import ModelFactory, info_of, wire_named
+from holdfast.models.model_factory import ModelFactory, load_wire, model_info
 from holdfast.models.model_script import ModelScript, ScriptedText, ScriptRule
 from holdfast.models.protocol import Model, ModelRequest, Price
-from holdfast.models.provider_address import Network
 from holdfast.schema.messages import Text
 from holdfast.testing import Answer, TestProvider, text
 from tests.models.requests import message
-from tests.models.support import WIRES, told
+from tests.models.support import LIMITS, WIRES, summarize
 
 ASK = ModelRequest(messages=(message(1, "user", Text("hi")),))
 
@@ -34,7 +40,11 @@ def keyring(tmp_path: Path) -> Keyring:
 
 @pytest.fixture
 async def models(keyring: Keyring) -> AsyncIterator[ModelFactory]:
-    opened = ModelFactory(keyring, scripts={"demo": ModelScript(rules=(ScriptRule((ScriptedText("scripted"),)),))})
+    opened = ModelFactory(
+        keyring,
+        network=NetworkSettings(),
+        scripts={"demo": ModelScript(rules=(ScriptRule((ScriptedText("scripted"),)),))},
+    )
     yield opened
     await opened.aclose()
 
@@ -55,15 +65,15 @@ def settings(wire: Any, url: str) -> Settings:
     return Settings(providers={"local": provider})
 
 
-async def asked(model: Model) -> dict[str, Any]:
-    return told([delta async for delta in model.stream(ASK)])
+async def collect(model: Model) -> dict[str, Any]:
+    return summarize([delta async for delta in model.stream(ASK)])
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_configured_model_is_asked_as_configured(wire: str, models: ModelFactory) -> None:
+async def test_request_is_sent_as_configured(wire: str, models: ModelFactory) -> None:
     async with TestProvider([text("hello")]) as provider:
         resolved = resolve_model("local/qwen", settings(wire, provider.url(wire)), env={"LOCAL_KEY": "x"})  # type: ignore[arg-type]
-        assert (await asked(models.open(resolved)))["text"] == "hello"
+        assert (await collect(models.open(resolved, limits=LIMITS)))["text"] == "hello"
         [received] = provider.requests
     assert received.wire == wire
     assert received.model == "qwen"
@@ -72,8 +82,8 @@ async def test_a_configured_model_is_asked_as_configured(wire: str, models: Mode
     assert (received.body["a"], received.body["b"]) == (1, 2)
 
 
-def test_what_is_known_of_a_model_comes_along() -> None:
-    info = info_of(resolve_model("local/qwen", settings("anthropic", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"}))
+def test_model_info_has_the_configured_properties() -> None:
+    info = model_info(resolve_model("local/qwen", settings("anthropic", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"}))
     assert (info.name, info.context_window, info.max_output) == ("local/qwen", 1000, 100)
     assert info.images
     assert info.reasoning == ("low",)
@@ -86,23 +96,25 @@ def test_every_model_of_the_catalogue_can_be_opened(models: ModelFactory) -> Non
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"), "x" * 20)
     known = Catalogue(Settings(), env=keys).models()
     assert len({model.wire for model in known}) >= 4
-    assert [models.open(model).info.name for model in known] == [model.name for model in known]
+    assert [models.open(model, limits=LIMITS).info.name for model in known] == [model.name for model in known]
 
 
-async def test_the_offline_model_needs_nothing(models: ModelFactory) -> None:
+async def test_offline_model_needs_no_key_and_no_network(models: ModelFactory) -> None:
     resolved = resolve_model("offline/demo", Settings(), env={})
-    assert (await asked(models.open(resolved)))["text"] == "scripted"
+    assert (await collect(models.open(resolved, limits=LIMITS)))["text"] == "scripted"
 
 
 async def test_models_of_one_provider_share_its_connections(models: ModelFactory) -> None:
-    first = models.open(
-        resolve_model("local/qwen", settings("anthropic", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"})
+    first, second = (
+        models.open(
+            resolve_model("local/qwen", settings(wire, "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"}), limits=LIMITS
+        )
+        for wire in ("anthropic", "gemini")
     )
-    again = models.open(resolve_model("local/qwen", settings("gemini", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"}))
-    assert first._transport is again._transport  # type: ignore[attr-defined]
+    assert first._transport is second._transport  # type: ignore[attr-defined]
 
 
-async def test_a_missing_key_says_what_to_do_before_anything_is_sent(models: ModelFactory) -> None:
+async def test_missing_key_raises_an_error_before_anything_is_sent(models: ModelFactory) -> None:
     async with TestProvider() as provider:
         config = settings("anthropic", provider.url("anthropic"))
         own = ProviderSettings(
@@ -110,33 +122,35 @@ async def test_a_missing_key_says_what_to_do_before_anything_is_sent(models: Mod
         )
         resolved = Catalogue(Settings(providers={"local": own}), env={"NO_KEY": "x"}).resolve("local/any")
         with pytest.raises(ModelAuth, match="NO_KEY"):
-            await asked(models.open(resolved))
+            await collect(models.open(resolved, limits=LIMITS))
         assert provider.requests == []
 
 
-async def test_a_key_from_a_command_is_asked_for_again_when_it_was_refused(tmp_path: Path) -> None:
+async def test_rejected_key_from_a_command_is_fetched_again(tmp_path: Path) -> None:
     count = tmp_path / "count"
     command = f"cmd:echo x >> {count}; echo sk-from-command-$(wc -l < {count} | tr -d ' ')"
     async with TestProvider([text("a"), Answer(status=401), text("b")]) as provider:
         own = ProviderSettings(wire="openai-chat", base_url=Url(provider.url()), api_key=KeySource.from_config(command))
         resolved = Catalogue(Settings(providers={"own": own}), env={}).resolve("own/m")
-        models = ModelFactory(Keyring(SecretStore(tmp_path / "keys.json"), env={"PATH": "/usr/bin:/bin"}))
-        model = models.open(resolved)
-        await asked(model)
+        models = ModelFactory(
+            Keyring(SecretStore(tmp_path / "keys.json"), env={"PATH": "/usr/bin:/bin"}), network=NetworkSettings()
+        )
+        model = models.open(resolved, limits=LIMITS)
+        await collect(model)
         with pytest.raises(ModelAuth):
-            await asked(model)
-        await asked(model)
+            await collect(model)
+        await collect(model)
         await models.aclose()
         sent = [received.headers["authorization"] for received in provider.requests]
     assert sent == ["Bearer sk-from-command-1", "Bearer sk-from-command-1", "Bearer sk-from-command-2"]
 
 
-async def test_a_proxy_is_used_for_what_is_not_on_this_machine(keyring: Keyring) -> None:
+async def test_proxy_is_used_for_remote_hosts(keyring: Keyring) -> None:
     async with TestProvider([text("through the proxy")]) as proxy:
-        models = ModelFactory(keyring, network=Network(proxy=f"http://127.0.0.1:{proxy.port}"))
+        models = ModelFactory(keyring, network=NetworkSettings(proxy=ProxyUrl(f"http://127.0.0.1:{proxy.port}")))
         own = ProviderSettings(wire="openai-chat", base_url=Url("http://model.invalid/v1"))
         resolved = Catalogue(Settings(providers={"far": own}), env={}).resolve("far/m")
-        assert (await asked(models.open(resolved)))["text"] == "through the proxy"
+        assert (await collect(models.open(resolved, limits=LIMITS)))["text"] == "through the proxy"
         assert proxy.requests[0].path == "http://model.invalid/v1/chat/completions"
         await models.aclose()
 
@@ -147,14 +161,14 @@ def _loaded_by(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_no_wire_and_no_http_is_imported_before_it_is_needed() -> None:
+def test_importing_the_factory_imports_no_wire_and_no_http() -> None:
     loaded = _loaded_by("import holdfast.models.model_factory, holdfast.models.retry, holdfast.models.protocol")
-    wires = {f"holdfast.models.{name}" for name in ("anthropic", "gemini", "openai_chat", "openai_responses")}
+    wires = {f"holdfast.models.wires.{name}" for name in ("anthropic", "gemini", "openai_chat", "openai_responses")}
     assert not loaded & (wires | {"httpx2", "httpcore2", "anyio", "ssl", "asyncio"})
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_wire_brings_only_itself(wire: str) -> None:
-    loaded = _loaded_by(f"from holdfast.models.model_factory import wire_named; wire_named({wire!r})")
-    others = {type(wire_named(other)).__module__ for other in WIRES if other != wire}  # type: ignore[arg-type]
+def test_loading_a_wire_imports_only_that_wire(wire: str) -> None:
+    loaded = _loaded_by(f"from holdfast.models.model_factory import load_wire; load_wire({wire!r})")
+    others = {type(load_wire(other)).__module__ for other in WIRES if other != wire}  # type: ignore[arg-type]
     assert not loaded & (others | {"httpx2", "httpcore2", "anyio"})

@@ -1,10 +1,12 @@
-"""Where a provider is, and whether a proxy stands in between."""
+"""Addresses of providers, and the proxy to use for them."""
 
 from __future__ import annotations
 
 import pytest
 
-from holdfast.models.provider_address import Network, is_loopback, provider_address, proxy_for
+from holdfast.config.setting_types import ProxyUrl
+from holdfast.config.settings import NetworkSettings
+from holdfast.models.provider_address import build_address, choose_proxy, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -23,13 +25,13 @@ from holdfast.models.provider_address import Network, is_loopback, provider_addr
         ("http://user:pass@host:1/v1", "/c", "http://host:1/v1/c", "host:1"),
     ],
 )
-def test_a_path_is_put_below_the_base(base: str, path: str, url: str, host: str) -> None:
-    found = provider_address(base, path)
+def test_path_is_appended_to_the_base_url(base: str, path: str, url: str, host: str) -> None:
+    found = build_address(base, path)
     assert (found.url, found.host) == (url, host)
 
 
-def test_a_password_becomes_a_header_and_is_not_shown() -> None:
-    found = provider_address("http://user:p%20w@host/v1", "/c")
+def test_password_in_the_url_becomes_a_header_that_repr_hides() -> None:
+    found = build_address("http://user:p%20w@host/v1", "/c")
     assert found.authorization == "Basic dXNlcjpwIHc="
     assert "dXNl" not in repr(found)
 
@@ -37,9 +39,9 @@ def test_a_password_becomes_a_header_and_is_not_shown() -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "localhost:8080", "127.0.0.1", "127.8.9.1:1", "[::1]:5", "app.localhost"]
 )
-def test_this_machine_is_never_reached_through_a_proxy(host: str) -> None:
+def test_loopback_never_uses_the_proxy(host: str) -> None:
     assert is_loopback(host)
-    assert proxy_for(provider_address(f"http://{host}/"), Network(proxy="http://proxy:1")) is None
+    assert choose_proxy(build_address(f"http://{host}/"), NetworkSettings(proxy=ProxyUrl("http://proxy:1"))) is None
 
 
 @pytest.mark.parametrize(
@@ -56,17 +58,19 @@ def test_this_machine_is_never_reached_through_a_proxy(host: str) -> None:
         ("deep.internal", True),
     ],
 )
-def test_hosts_that_are_named_are_reached_directly(host: str, direct: bool) -> None:
-    network = Network(proxy="http://proxy:1", no_proxy=("example.com", "other.net:8443", "10.0.0.0/8", "*.internal"))
-    assert (proxy_for(provider_address(f"https://{host}/"), network) is None) is direct
+def test_hosts_in_no_proxy_are_reached_directly(host: str, direct: bool) -> None:
+    network = NetworkSettings(
+        proxy=ProxyUrl("http://proxy:1"), no_proxy=("example.com", "other.net:8443", "10.0.0.0/8", "*.internal")
+    )
+    assert (choose_proxy(build_address(f"https://{host}/"), network) is None) is direct
 
 
-def test_a_star_means_everything_and_nothing_means_the_proxy() -> None:
-    there = provider_address("https://host/")
-    assert proxy_for(there, Network(proxy="http://p:1", no_proxy=("*",))) is None
-    assert proxy_for(there, Network(proxy="http://p:1", no_proxy=("", " "))) == "http://p:1"
-    assert proxy_for(there, Network()) is None
+def test_star_in_no_proxy_matches_every_host_and_empty_entries_match_none() -> None:
+    there = build_address("https://host/")
+    assert choose_proxy(there, NetworkSettings(proxy=ProxyUrl("http://p:1"), no_proxy=("*",))) is None
+    assert choose_proxy(there, NetworkSettings(proxy=ProxyUrl("http://p:1"), no_proxy=("", " "))) == "http://p:1"
+    assert choose_proxy(there, NetworkSettings()) is None
 
 
-def test_a_proxys_password_is_not_shown() -> None:
-    assert "secret" not in repr(Network(proxy="http://me:secret@proxy:1"))
+def test_repr_of_network_settings_hides_the_proxy_password() -> None:
+    assert "secret" not in repr(NetworkSettings(proxy=ProxyUrl("http://me:secret@proxy:1")))

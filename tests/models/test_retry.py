@@ -1,4 +1,4 @@
-"""The retry policy as a table (R13): which, how long, how often."""
+"""Which errors are retried, how often, and after which wait (R13)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast import errors
 from holdfast.errors import ModelError
-from holdfast.models.retry import DEFAULT_POLICY, retry_wait
+from holdfast.models.retry import BACKOFFS, MAX_RETRY_AFTER, retry_wait
 
 CLASSES = {kind.code: kind for kind in ModelError.__subclasses__()}
 RETRIED = {"rate_limit", "overloaded", "network", "stall", "garbage"}
@@ -29,13 +29,13 @@ TABLE = {
 pytestmark = pytest.mark.promise("R13")
 
 
-def test_every_class_of_failure_has_its_row() -> None:
+def test_table_covers_every_error_class() -> None:
     assert TABLE.keys() == CLASSES.keys()
-    assert DEFAULT_POLICY.backoff.keys() == RETRIED == {code for code, kind in CLASSES.items() if kind.retryable}
+    assert BACKOFFS.keys() == RETRIED == {code for code, kind in CLASSES.items() if kind.retryable}
 
 
 @pytest.mark.parametrize("code", TABLE)
-def test_waits_double_up_to_a_limit_and_end(code: str) -> None:
+def test_waits_double_up_to_a_limit_and_then_end(code: str) -> None:
     waits = [retry_wait(CLASSES[code]("no"), attempt=attempt + 1, jitter=0.0) for attempt in range(len(TABLE[code]))]
     assert waits == TABLE[code]
 
@@ -50,12 +50,12 @@ def test_jitter_shortens_a_wait_by_up_to_half(code: str) -> None:
 
 
 @given(st.sampled_from(sorted(RETRIED)), st.integers(1, 10_000), st.floats(0, 1), st.none() | st.floats(0, 10_000))
-def test_a_wait_is_never_shorter_than_asked_for_and_always_bounded(
+def test_wait_is_at_least_the_providers_and_never_exceeds_the_limit(
     code: str, attempt: int, jitter: float, after: float | None
 ) -> None:
     wait = retry_wait(CLASSES[code]("no", retry_after=after), attempt=attempt, jitter=jitter)
     if wait is not None:
-        assert 0 <= wait <= DEFAULT_POLICY.retry_after_cap * 1.1
+        assert 0 <= wait <= MAX_RETRY_AFTER * 1.1
         assert after is None or wait >= after
 
 
@@ -63,18 +63,18 @@ def test_a_wait_is_never_shorter_than_asked_for_and_always_bounded(
     ("after", "jitter", "expected"),
     [(0.0, 0.5, 0.0), (7.0, 0.0, 7.0), (7.0, 1.0, 7.7), (600.0, 0.0, 600.0), (600.1, 0.0, None), (86_400.0, 0.0, None)],
 )
-def test_a_providers_own_wait_replaces_ours_up_to_a_cap(after: float, jitter: float, expected: float | None) -> None:
+def test_wait_of_the_provider_replaces_ours_up_to_a_limit(after: float, jitter: float, expected: float | None) -> None:
     wait = retry_wait(errors.ModelRateLimit("no", retry_after=after), attempt=1, jitter=jitter)
     assert wait == (None if expected is None else pytest.approx(expected))
 
 
-def test_a_providers_wait_does_not_make_attempts_endless() -> None:
+def test_wait_of_the_provider_does_not_allow_more_attempts() -> None:
     assert retry_wait(errors.ModelRateLimit("no", retry_after=1.0), attempt=9, jitter=0.0) is None
 
 
-def test_a_wait_makes_nothing_retryable_that_is_not() -> None:
+def test_wait_of_the_provider_does_not_make_an_error_retryable() -> None:
     assert retry_wait(errors.ModelAuth("no", retry_after=1.0), attempt=1, jitter=0.0) is None
 
 
-def test_a_refined_code_does_not_change_the_class() -> None:
+def test_specific_error_code_is_retried_like_its_class() -> None:
     assert retry_wait(errors.ModelNetwork("no", code="dns"), attempt=1, jitter=0.0) == 0.5

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from holdfast.models.model_script import ModelScript, ScriptedAct
+from holdfast.models.model_script import ModelScript, ScriptAction
 from holdfast.models.protocol import CallEnd, CallStart, ModelDelta, ModelInfo, ModelRequest, ReasoningEnd
 from holdfast.models.scripted_model import ScriptedModel
 from holdfast.testing import WireName
@@ -37,7 +37,7 @@ def signature(wire: WireName, mark: str) -> dict[str, Any] | None:
 class Flavoured(ScriptedModel):
     """Says a script as a model of this vendor. Its calls have the ids that vendors give: short, odd, and repeated."""
 
-    def __init__(self, wire: WireName, answers: tuple[tuple[ScriptedAct, ...], ...], *, window: int = 0) -> None:
+    def __init__(self, wire: WireName, answers: tuple[tuple[ScriptAction, ...], ...], *, window: int = 0) -> None:
         super().__init__(ModelScript(answers=answers), info=ModelInfo(f"{wire}/m", context_window=window, images=True))
         self.wire = wire
         self._number = 0

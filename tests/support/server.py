@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
-from holdfast.models.model_script import ModelScript, RuleCondition, ScriptedAct, ScriptedText, ScriptRule
+from holdfast.models.model_script import ModelScript, RuleCondition, ScriptAction, ScriptedText, ScriptRule
 from holdfast.runs.engine_limits import EngineLimits
 from holdfast.schema.events import Event, read_event
 from holdfast.schema.messages import Message
@@ -58,7 +58,7 @@ class Desk:
         raise AssertionError(f"no {kind.__name__} came")
 
 
-def saying(*answers: str | ScriptedAct | tuple[ScriptedAct, ...], **fields: Any) -> ModelScript:
+def saying(*answers: str | ScriptAction | tuple[ScriptAction, ...], **fields: Any) -> ModelScript:
     """A script that gives these answers to each prompt, step by step; titles are answered apart."""
     acts = tuple(
         (ScriptedText(answer),) if isinstance(answer, str) else answer if isinstance(answer, tuple) else (answer,)

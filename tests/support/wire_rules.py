@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.models.model_factory import wire_named
+from holdfast.models.model_factory import load_wire
 from holdfast.models.protocol import ModelInfo, ModelRequest
-from holdfast.models.request_cache import encoded
 from holdfast.models.wires.protocol import Target
+from holdfast.models.wires.request_cache import encode_body
 from holdfast.schema.messages import Reasoning, ToolCall
 from holdfast.testing import WIRES, WireName
 
@@ -45,7 +45,7 @@ def check_every_wire(request: ModelRequest, *, images: bool = True) -> None:
 
 
 def check_wire(wire: WireName, request: ModelRequest, asked: Target, *, ids: re.Pattern[str] = _ID) -> None:
-    sent = encoded(wire_named(wire).body(request, asked))
+    sent = encode_body(load_wire(wire).body(request, asked))
     body = json.loads(sent)
     try:
         match wire:

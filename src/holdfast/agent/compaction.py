@@ -18,7 +18,7 @@ from holdfast.agent.protocol import Ending, Spent, TurnHandle
 from holdfast.agent.run_outcome import outcome_of, stopped_outcome
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.errors import HoldfastError, ModelContext, ModelMalformed
-from holdfast.models.pricing import priced
+from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelDelta, ModelRequest
 from holdfast.schema.messages import Message, Part, Summary, Text, ToolResult, text_of
 from holdfast.schema.runs import Outcome
@@ -68,7 +68,7 @@ class Compaction:
         if self._answer.usage_guard.is_counted or (builder.usage is None and not builder.parts()):
             return None
         usage = builder.usage or self._conversation.estimate_usage(builder.parts())
-        return Spent(info.name, priced(usage, info.price), steps=0)
+        return Spent(info.name, add_cost(usage, info.price), steps=0)
 
     async def run(self) -> str:
         """Request the summary, store it, and continue the conversation from it. Returns the summary."""

@@ -20,7 +20,7 @@ from holdfast.agent.message_builder import MessageBuilder, PartClosed
 from holdfast.agent.protocol import Spent, TurnHandle
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.errors import ModelError, ModelNetwork, StoreUnwritable
-from holdfast.models.pricing import priced
+from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelDelta, ModelRequest, Stop
 from holdfast.models.retry import retry_wait
 from holdfast.schema.events import KnownDurable, MessageCreated, MessageUpdated, RunRetrying
@@ -218,4 +218,4 @@ class ModelAnswer:
     def _spent_on_attempt(self, sink: AnswerSink) -> Spent | None:
         """Return what a failed attempt cost, if the provider reported it."""
         usage, info = sink.builder.usage, self._dependencies.model.info
-        return None if usage is None else Spent(info.name, priced(usage, info.price), steps=0)
+        return None if usage is None else Spent(info.name, add_cost(usage, info.price), steps=0)

@@ -21,7 +21,7 @@ from holdfast.agent.tool_calls import StepCalls
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.agent.unfinished_messages import finish_reason
 from holdfast.errors import HoldfastError, ModelContext
-from holdfast.models.pricing import priced
+from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelRequest, Stop
 from holdfast.schema.messages import Message, text_of
 from holdfast.schema.runs import EndReason, Outcome, RunError
@@ -147,7 +147,7 @@ class _ActiveTurn:
         reported = draft.builder.usage
         if reported is None or not reported.context:
             reported = self._conversation.estimate_usage(draft.builder.parts())
-        return priced(reported, self._dependencies.model.info.price)
+        return add_cost(reported, self._dependencies.model.info.price)
 
     def _outcome(self, message: Message, stop: Stop) -> Outcome:
         text = text_of(message.parts)

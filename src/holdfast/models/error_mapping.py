@@ -16,8 +16,8 @@ from holdfast.errors import (
     ModelAuth,
     ModelContext,
     ModelError,
-    ModelMalformed,
     ModelInvalid,
+    ModelMalformed,
     ModelOverloaded,
     ModelRateLimit,
     ModelRefused,
@@ -122,9 +122,9 @@ def _build(error: dict[str, Any], *, status: int, host: str, wait: float | None,
     message = message if isinstance(message, str) else ""
     kind = _classify(error, message, status)
     if wait is None and kind.retryable:
-        wait = retry_after.from_details(error)
+        wait = retry_after_from_details(error)
         if wait is None:
-            wait = retry_after.from_message_in(message)
+            wait = retry_after_from_message(message)
     detail: dict[str, Any] = {"status": status} if status else {}
     if codes := [sanitize_message(code, redact)[:80] for code in _codes(error)]:
         detail["provider_code"] = codes[0]

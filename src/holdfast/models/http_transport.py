@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import ModelError, ModelMalformed, ModelInvalid, ModelNetwork
+from holdfast.errors import ModelError, ModelInvalid, ModelMalformed, ModelNetwork
 from holdfast.models.error_mapping import Redact, error_from_response, sanitize_message
 from holdfast.models.provider_address import ProviderAddress, choose_proxy
 from holdfast.models.stall_timeout import StallTimeout
@@ -127,9 +127,7 @@ class HttpTransport:
 
     def error(self, response: ProviderResponse, body: bytes, *, host: str, redact: Redact = str) -> ModelError:
         """Map a response that is not a stream."""
-        return error_from_response(
-            response.status, response.headers, body, host=host, now=self._clock(), redact=redact
-        )
+        return error_from_response(response.status, response.headers, body, host=host, now=self._clock(), redact=redact)
 
     async def _open(
         self,

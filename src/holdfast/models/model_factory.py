@@ -13,8 +13,8 @@ from holdfast.models.wires.protocol import Wire
 if TYPE_CHECKING:
     from holdfast.config.model_catalogue import ResolvedModel
     from holdfast.config.secrets import Keyring
-    from holdfast.config.settings import ConfigWire, NetworkSettings
     from holdfast.config.setting_types import Secret
+    from holdfast.config.settings import ConfigWire, NetworkSettings
     from holdfast.models.http_transport import HttpTransport
     from holdfast.models.model_script import ModelScript
 

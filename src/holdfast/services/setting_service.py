@@ -15,7 +15,7 @@ from holdfast.errors import BadRequest, ModelError, NotFound
 from holdfast.models.discovery import discover_all
 from holdfast.models.http_transport import HttpTransport
 from holdfast.models.protocol import ModelRequest, Stop
-from holdfast.models.provider_address import Network
+from holdfast.models.stall_timeout import StallLimits
 from holdfast.schema.api.response_bodies import ProviderTestView
 from holdfast.schema.messages import Message, Text
 from holdfast.services.workspace_service import WorkspaceService
@@ -49,8 +49,7 @@ class SettingService:
         stored = await self._shared.keyring.learn(config.settings)
         known = Catalogue(config.settings, env=self._shared.env, stored=stored)
         local = {one.id: one.base_url for one in known.providers() if one.local and one.base_url and one.active}
-        network = config.settings.network
-        transport = HttpTransport(network=Network(network.proxy, network.no_proxy, network.ca_file))
+        transport = HttpTransport(network=config.settings.network)
         try:
             found = await discover_all(local, transport=transport)
         finally:
@@ -83,7 +82,8 @@ class SettingService:
 
     async def _ask(self, resolved: ResolvedModel) -> None:
         message = Message("msg_test", "ses_test", "run_test", "user", 1, "", (Text("Answer with the word: ok"),))
-        model = self._shared.models.open(resolved)
+        limits = (await self.config()).settings.limits
+        model = self._shared.models.open(resolved, limits=StallLimits(limits.first_token, limits.between_tokens))
         async with aclosing(model.stream(ModelRequest(messages=(message,), max_output=64))) as stream:
             async for delta in stream:
                 if isinstance(delta, Stop):

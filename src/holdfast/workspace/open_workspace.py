@@ -24,7 +24,7 @@ from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
 from holdfast.models.protocol import Model
-from holdfast.models.stall_timeout import Deadlines
+from holdfast.models.stall_timeout import StallLimits
 from holdfast.schema.events import JobFinished, JobStarted
 from holdfast.schema.sessions import Job, Workspace
 from holdfast.store import Batch, Store
@@ -138,7 +138,7 @@ class OpenWorkspace:
 
     def open_model(self, setup: Setup, resolved: ResolvedModel) -> Model:
         limits = setup.settings.limits
-        return self.shared.models.open(resolved, deadlines=Deadlines(limits.first_token, limits.between_tokens))
+        return self.shared.models.open(resolved, limits=StallLimits(limits.first_token, limits.between_tokens))
 
     def context_gatherer(self, setup: Setup) -> DirectoryContextGatherer:
         return DirectoryContextGatherer(

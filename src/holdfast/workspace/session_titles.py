@@ -14,7 +14,7 @@ from holdfast.agent.conversation import first_words
 from holdfast.agent.message_builder import MessageBuilder
 from holdfast.agent.prompts import read_prompt
 from holdfast.errors import HoldfastError
-from holdfast.models.pricing import priced
+from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import Model, ModelRequest
 from holdfast.schema.events import SessionUpdated
 from holdfast.schema.messages import Message, Text, text_of
@@ -68,7 +68,7 @@ class SessionTitles:
         """Store the title, unless the user changed it meanwhile. The usage is counted in any case."""
         now = self._now()
         day = datetime.fromisoformat(now).date().isoformat()
-        spent = AddUsage(session_id=session_id, day=day, model=model.info.name, usage=priced(usage, model.info.price))
+        spent = AddUsage(session_id=session_id, day=day, model=model.info.name, usage=add_cost(usage, model.info.price))
         session = await self._store.session(session_id)
         if not title or session.title != replaces:
             await self._store.commit(Batch((spent,)))

@@ -1,4 +1,4 @@
-"""A provider may send a value of any JSON kind in any field: it is read, or it raises one of our errors."""
+"""A value of any JSON kind in any field is read or raises one of our errors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from holdfast.errors import ModelError
 from holdfast.models.protocol import ModelDelta, Stop
 from holdfast.schema.base import encode
+from tests.models.compatible_servers import COMPATIBLE_STREAMS
 from tests.models.json_kinds import KINDS, replacements, shape, with_kind
-from tests.models.quirks import QUIRKS
 from tests.models.streams import Stream, sse
-from tests.models.streams.chat import START, STOP, chunk
+from tests.models.streams.openai_chat import START, STOP, chunk
 from tests.models.support import WIRES, answer, streams
 
-_WIDE = chunk(
+_ALL_FIELDS = chunk(
     {
         "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "a"}],
         "reasoning_details": [{"type": "reasoning.text", "index": 0, "id": "r", "text": "Hm.", "signature": "s"}],
@@ -30,12 +30,12 @@ _WIDE = chunk(
 def recorded(wire: str) -> Iterator[Stream]:
     yield from streams(wire).values()
     if wire == "openai-chat":
-        yield from (Stream(body) for body, _ in QUIRKS.values())
-        yield Stream(sse(START, _WIDE, _WIDE, STOP))
+        yield from (Stream(body) for body, _ in COMPATIBLE_STREAMS.values())
+        yield Stream(sse(START, _ALL_FIELDS, _ALL_FIELDS, STOP))
 
 
 def check(wire: str, stream: Stream) -> bool:
-    """Whether the stream is read; fails on an error that is not ours, and on deltas of other types than declared."""
+    """Return whether the stream is read. Fails on other errors than ours, and on deltas with values of wrong types."""
     try:
         deltas: list[ModelDelta] = answer(wire, stream)
     except ModelError as error:
@@ -49,13 +49,13 @@ def check(wire: str, stream: Stream) -> bool:
 
 
 def places(wire: str) -> Iterator[tuple[tuple[int, str, str], Stream]]:
-    """Each value of each recorded stream, as a stream with a mark in its place."""
+    """Each value of each recorded stream, as a stream with a placeholder for the value."""
     for stream in recorded(wire):
         for event, path, body in replacements(stream):
             yield (stream.status, event, shape(path)), Stream(body, stream.status, stream.headers)
 
 
-def checked(wire: str, found: Stream) -> dict[bool, int]:
+def check_kinds(wire: str, found: Stream) -> dict[bool, int]:
     counts = {True: 0, False: 0}
     for kind in KINDS:
         try:
@@ -67,10 +67,10 @@ def checked(wire: str, found: Stream) -> dict[bool, int]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_field_of_any_kind_is_read_or_raises_our_error(wire: str) -> None:
+def test_field_of_any_kind_is_read_or_raises_our_error(wire: str) -> None:
     """One place for each field of each type of event."""
     sample = dict(reversed(list(places(wire))))
-    counts = [checked(wire, found) for found in sample.values()]
+    counts = [check_kinds(wire, found) for found in sample.values()]
     assert len(counts) >= 60
     assert sum(count[True] for count in counts) > len(counts)
     assert sum(count[False] for count in counts) > len(counts)
@@ -80,14 +80,14 @@ def test_a_field_of_any_kind_is_read_or_raises_our_error(wire: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("wire", WIRES)
 def test_every_value_of_every_stream_is_read_or_raises_our_error(wire: str) -> None:
-    counts = [checked(wire, found) for _, found in places(wire)]
+    counts = [check_kinds(wire, found) for _, found in places(wire)]
     read, refused = sum(count[True] for count in counts), sum(count[False] for count in counts)
     print(f"{wire}: {len(counts)} values, {len(KINDS)} kinds each: {read} streams read, {refused} refused")
 
 
 @pytest.mark.parametrize("text", ["5", "1.5", "true", "null", "[]", "{}", "[5]"])
-def test_thinking_whose_text_is_no_text_is_left_out(text: str) -> None:
-    """Found by hypothesis as a TypeError."""
+def test_reasoning_part_without_a_string_is_left_out(text: str) -> None:
+    """Raised a TypeError."""
     part = b'{"type": "thinking", "thinking": [{"text": ' + text.encode() + b"}]}"
     body = b'data: {"choices": [{"delta": {"content": [' + part + b"]}}]}\n\n" + sse(STOP)
     assert answer("openai-chat", Stream(body)) == [Stop("end_turn")]

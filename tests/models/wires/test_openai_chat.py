@@ -1,4 +1,4 @@
-"""Chat Completions with the habits of the servers that are compatible with it."""
+"""Chat Completions as compatible servers send and accept it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from holdfast.errors import ModelContext, ModelError, ModelMalformed, ModelNetwo
 from holdfast.models.protocol import CallEnd, ModelRequest, ReasoningEnd
 from holdfast.models.wires.openai_chat import OpenAIChat
 from holdfast.schema.messages import Reasoning, Text, ToolCall, ToolResult
-from tests.models.quirks import QUIRKS
+from tests.models.compatible_servers import COMPATIBLE_STREAMS
 from tests.models.requests import TOOLS, message, requests, target
 from tests.models.streams import sse
-from tests.models.streams.chat import CALLED, DONE, START, STOP, chunk, words
-from tests.models.support import read, told
+from tests.models.streams.openai_chat import CALLED, DONE, START, STOP, chunk, words
+from tests.models.support import read, summarize
 
 WIRE = "openai-chat"
 
 
-@pytest.mark.parametrize("name", QUIRKS)
-def test_a_quirk_is_understood(name: str) -> None:
-    body, expected = QUIRKS[name]
-    assert told(read(WIRE, body)) == expected
+@pytest.mark.parametrize("name", COMPATIBLE_STREAMS)
+def test_stream_of_a_compatible_server_is_read(name: str) -> None:
+    body, expected = COMPATIBLE_STREAMS[name]
+    assert summarize(read(WIRE, body)) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_quirk_is_understood(name: str) -> None:
         (b'event: error\ndata: {"message": "overloaded"}\n\n', ModelOverloaded),
     ],
 )
-def test_a_stream_that_is_no_answer(body: bytes, expected: type[ModelError]) -> None:
+def test_stream_without_an_answer_raises_its_error(body: bytes, expected: type[ModelError]) -> None:
     with pytest.raises(expected):
         read(WIRE, body)
 
@@ -50,7 +50,7 @@ def body_for(host: str, *, model: str = "m", request: ModelRequest | None = None
     return OpenAIChat().body(request or requests(WIRE)["everything"], target(WIRE, host=host, model=model))
 
 
-def test_servers_are_asked_in_the_way_they_accept() -> None:
+def test_body_has_the_fields_that_the_server_accepts() -> None:
     openai, local, mistral = body_for("api.openai.com"), body_for("127.0.0.1:8080"), body_for("api.mistral.ai")
     router, azure = body_for("openrouter.ai"), body_for("x.openai.azure.com")
     assert {"max_completion_tokens", "prompt_cache_key", "stream_options"} <= openai.keys()
@@ -63,25 +63,25 @@ def test_servers_are_asked_in_the_way_they_accept() -> None:
     assert "reasoning_effort" not in router
 
 
-def test_a_host_is_known_by_its_whole_name() -> None:
+def test_host_matches_by_its_whole_domain() -> None:
     assert "max_tokens" in body_for("notapi.openai.com.example")
 
 
-def test_ids_are_shortened_where_a_vendor_demands_it() -> None:
+def test_ids_are_short_for_the_vendor_that_requires_it() -> None:
     messages = body_for("api.mistral.ai", request=requests(WIRE)["parallel calls, one failed"])["messages"]
     asked = [call["id"] for call in messages[1]["tool_calls"]]
     assert all(len(call_id) == 9 and call_id.isalnum() for call_id in asked)
     assert asked == [found["tool_call_id"] for found in messages if found["role"] == "tool"]
 
 
-def test_cache_markers_go_through_a_router_to_models_that_want_them() -> None:
+def test_cache_markers_are_sent_to_anthropic_models_behind_a_router() -> None:
     marked = body_for("openrouter.ai", model="anthropic/claude-x")["messages"]
     assert marked[0]["content"][-1]["cache_control"]
     assert marked[-1]["content"][-1]["cache_control"]
     assert isinstance(body_for("openrouter.ai", model="openai/gpt-x")["messages"][0]["content"], str)
 
 
-def test_reasoning_goes_back_to_the_same_provider_beside_its_calls() -> None:
+def test_reasoning_is_sent_back_to_the_same_provider_with_its_calls() -> None:
     body = sse(
         START,
         chunk({"reasoning_content": "Hm."}),
@@ -103,7 +103,7 @@ def test_reasoning_goes_back_to_the_same_provider_beside_its_calls() -> None:
     assert "reasoning_content" not in other["messages"][1]
 
 
-def test_plain_reasoning_is_left_out_where_no_call_follows() -> None:
+def test_plain_reasoning_without_a_call_is_left_out() -> None:
     thought = Reasoning("Hm.", wire=WIRE, opaque={"field": "reasoning_content"})
     asked = (
         message(1, "user", Text("?")),
@@ -117,7 +117,7 @@ def test_plain_reasoning_is_left_out_where_no_call_follows() -> None:
     ("host", "own", "foreign"),
     [("api.deepseek.com", "Hm.", ""), ("api.moonshot.ai", "Hm.", ""), ("api.groq.com", None, None)],
 )
-def test_vendors_that_demand_reasoning_get_it_and_those_that_refuse_it_do_not(
+def test_reasoning_is_always_sent_to_vendors_that_require_it_and_never_to_those_that_reject_it(
     host: str, own: str | None, foreign: str | None
 ) -> None:
     thought = Reasoning("Hm.", wire=WIRE, opaque={"field": "reasoning_content"})
@@ -133,7 +133,7 @@ def test_vendors_that_demand_reasoning_get_it_and_those_that_refuse_it_do_not(
     assert [sent[1].get("reasoning_content"), sent[3].get("reasoning_content")] == [own, foreign]
 
 
-def test_reasoning_details_are_joined_and_go_back_whole() -> None:
+def test_reasoning_details_are_joined_and_sent_back_whole() -> None:
     def detail(**more: Any) -> Any:
         return chunk(
             {"reasoning": more.get("text"), "reasoning_details": [{"type": "reasoning.text", "index": 0, **more}]}
@@ -158,7 +158,7 @@ def test_reasoning_details_are_joined_and_go_back_whole() -> None:
     assert OpenAIChat().body(ModelRequest(messages=asked), target(WIRE))["messages"][1]["reasoning_details"] == whole
 
 
-def test_what_a_provider_hangs_on_a_call_goes_back_with_it() -> None:
+def test_extra_content_of_a_call_is_sent_back_with_it() -> None:
     extra = {"google": {"thought_signature": "sig"}}
     body = sse(
         START,

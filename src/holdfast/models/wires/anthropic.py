@@ -13,9 +13,9 @@ from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.request_cache import RequestCache, build_items
 from holdfast.models.wires.request_parts import MessageItems, Piece, call_arguments, result_pieces, user_pieces
 from holdfast.models.wires.stream_reader import OpenPart, PartKind, StreamReader
+from holdfast.schema.base import repair_text
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 from holdfast.schema.sse_parser import SseEvent
-from holdfast.schema.base import repair_text
 from holdfast.schema.usage import Usage
 
 _FALLBACK_MAX_TOKENS = 8192

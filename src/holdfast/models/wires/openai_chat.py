@@ -35,10 +35,9 @@ from holdfast.models.wires.request_parts import (
     user_pieces,
 )
 from holdfast.models.wires.stream_reader import OpenPart, StreamReader
-from holdfast.schema.base import Value
+from holdfast.schema.base import Value, repair_text
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult, ToolSpec
 from holdfast.schema.sse_parser import SseEvent
-from holdfast.schema.base import repair_text
 from holdfast.schema.usage import Usage
 
 _CACHE_MARKER = {"type": "ephemeral"}

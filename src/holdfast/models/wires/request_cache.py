@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.schema.messages import Message
 from holdfast.schema.base import repair_text
+from holdfast.schema.messages import Message
 
 _NOT_ENCODED = 8
 """The number of items at the end that are never encoded, because wires extend and mark them."""

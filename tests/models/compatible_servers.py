@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.models.streams import sse
-from tests.models.streams.chat import CALLED, DONE, START, STOP, chunk, usage, words
+from tests.models.streams.openai_chat import CALLED, DONE, START, STOP, chunk, usage, words
 
 
 def calls(*found: dict[str, Any]) -> Any:
@@ -23,7 +23,7 @@ _TWO = [
     {"id": "b", "name": "ls", "arguments": {"path": "/"}},
 ]
 
-QUIRKS: dict[str, tuple[bytes, dict[str, Any]]] = {
+COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "a call without an index": (
         sse(START, calls({"id": "a", "type": "function", "function": _LS}), CALLED, DONE),
         meant(calls=[_TWO[0]], stop="tool_use"),

@@ -1,4 +1,4 @@
-"""Bodies: what each wire says about caches, thinking, ids and images, beyond what the vendors' types can check."""
+"""Request bodies: caching, reasoning, ids and images, beyond what the vendors' types can check."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Any
 
 import pytest
 
-from holdfast.models.model_factory import wire_named
+from holdfast.models.model_factory import load_wire
 from holdfast.models.protocol import ModelInfo, ModelRequest
-from holdfast.models.wires.strict_schema import is_strict
+from holdfast.models.wires.request_parts import is_strict_schema
 from holdfast.schema.messages import File, Text, ToolCall, ToolResult
 from tests.models.requests import PIXEL, SCHEMA, TOOLS, message, requests, target
 from tests.models.support import WIRES
 
 
 def body(wire: Any, request: ModelRequest, **changes: Any) -> dict[str, Any]:
-    return wire_named(wire).body(request, target(wire, **changes))
+    return load_wire(wire).body(request, target(wire, **changes))
 
 
 def anthropic(request: ModelRequest, model: str = "claude-sonnet-5", **info: Any) -> dict[str, Any]:
     return body("anthropic", request, model=model, info=ModelInfo(f"anthropic/{model}", **info))
 
 
-def marks(value: Any) -> int:
+def count_markers(value: Any) -> int:
     return json.dumps(value).count("cache_control")
 
 
-def test_the_cache_is_marked_at_the_ends_of_the_stable_prefix() -> None:
+def test_anthropic_cache_markers_are_at_the_ends_of_the_stable_prefix() -> None:
     long = tuple(
         message(number, role, Text(f"{number}")) for number, role in enumerate(["user", "assistant"] * 4 + ["user"])
     )  # type: ignore[arg-type]
     sent = anthropic(ModelRequest(system=("a", "b"), messages=long, tools=TOOLS))
-    assert marks(sent) == 4, "the vendor takes no more"
-    assert marks(sent["system"][-1]) == marks(sent["tools"][-1]) == 1
-    assert [marks(found) for found in sent["messages"] if found["role"] == "user"] == [0, 0, 0, 1, 1]
+    assert count_markers(sent) == 4, "the vendor allows no more"
+    assert count_markers(sent["system"][-1]) == count_markers(sent["tools"][-1]) == 1
+    assert [count_markers(found) for found in sent["messages"] if found["role"] == "user"] == [0, 0, 0, 1, 1]
 
 
-def test_a_longer_conversation_begins_with_the_same_bytes() -> None:
+def test_longer_conversation_begins_with_the_same_bytes() -> None:
     asked = requests("anthropic")["parallel calls, one failed"]
     longer = ModelRequest(
         messages=(*asked.messages, message(9, "assistant", Text("ok")), message(10, "user", Text("more"))), tools=TOOLS
@@ -78,7 +78,7 @@ def test_a_longer_conversation_begins_with_the_same_bytes() -> None:
         ("claude-sonnet-4-5", "none", {}),
     ],
 )
-def test_a_model_is_told_to_think_in_the_way_it_knows(model: str, effort: str | None, expected: dict[str, Any]) -> None:
+def test_anthropic_thinking_depends_on_the_model(model: str, effort: str | None, expected: dict[str, Any]) -> None:
     sent = anthropic(ModelRequest(effort=effort), model, max_output=64_000)
     assert {key: sent[key] for key in ("thinking", "output_config") if key in sent} == expected
 
@@ -86,13 +86,13 @@ def test_a_model_is_told_to_think_in_the_way_it_knows(model: str, effort: str | 
 @pytest.mark.parametrize(
     ("most", "budget"), [(30_000, 24_000), (10_000, 8976), (2048, 1024), (2047, None), (100, None)]
 )
-def test_thinking_leaves_room_for_an_answer(most: int, budget: int | None) -> None:
+def test_anthropic_thinking_budget_leaves_tokens_for_an_answer(most: int, budget: int | None) -> None:
     sent = anthropic(ModelRequest(effort="high", max_output=most), "claude-sonnet-4-5")
     assert sent.get("thinking", {}).get("budget_tokens") == budget
 
 
-def test_thinking_between_calls_is_asked_for_where_it_must_be() -> None:
-    wire = wire_named("anthropic")
+def test_anthropic_interleaved_thinking_is_requested_for_older_models() -> None:
+    wire = load_wire("anthropic")
     info = ModelInfo("anthropic/x", reasoning=("low",))
     assert (
         "interleaved" in wire.headers(None, target("anthropic", model="claude-sonnet-4-5", info=info))["anthropic-beta"]
@@ -109,11 +109,11 @@ def test_thinking_between_calls_is_asked_for_where_it_must_be() -> None:
         ("gemini-2.5-pro", "none", {"includeThoughts": True, "thinkingBudget": 0}),
     ],
 )
-def test_gemini_is_told_to_think_in_the_way_it_knows(model: str, effort: str, expected: dict[str, Any]) -> None:
+def test_gemini_thinking_depends_on_the_model(model: str, effort: str, expected: dict[str, Any]) -> None:
     assert body("gemini", ModelRequest(effort=effort), model=model)["generationConfig"]["thinkingConfig"] == expected
 
 
-def test_a_call_of_another_model_is_marked_as_such_for_gemini() -> None:
+def test_gemini_call_of_another_model_has_a_placeholder_signature() -> None:
     asked = requests("gemini")["a call and its result"]
     [call] = [
         part for content in body("gemini", asked)["contents"] for part in content["parts"] if "functionCall" in part
@@ -123,7 +123,7 @@ def test_a_call_of_another_model_is_marked_as_such_for_gemini() -> None:
     assert "thoughtSignature" not in json.dumps(older)
 
 
-def test_a_signature_of_gemini_goes_back_with_its_call() -> None:
+def test_gemini_signature_is_sent_back_with_its_call() -> None:
     call = ToolCall("call_1", "view", {}, opaque={"signature": "c2ln"}, wire="gemini")
     second = ToolCall("call_2", "view", {})
     asked = ModelRequest(messages=(message(1, "user", Text("?")), message(2, "assistant", call, second)))
@@ -131,7 +131,7 @@ def test_a_signature_of_gemini_goes_back_with_its_call() -> None:
     assert [part.get("thoughtSignature") for part in parts] == ["c2ln", None]
 
 
-def test_reasoning_models_get_their_encrypted_thoughts_back() -> None:
+def test_openai_responses_requests_encrypted_reasoning_for_reasoning_models() -> None:
     plain = ModelInfo("openai/gpt-x")
     assert body("openai-responses", ModelRequest())["include"] == ["reasoning.encrypted_content"]
     assert "include" not in body("openai-responses", ModelRequest(), info=plain)
@@ -139,7 +139,7 @@ def test_reasoning_models_get_their_encrypted_thoughts_back() -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_model_that_cannot_see_is_told_what_it_misses(wire: str) -> None:
+def test_image_is_replaced_by_a_note_if_the_model_does_not_accept_images(wire: str) -> None:
     picture = File("cat.png", "image/png", data=PIXEL)
     asked = ModelRequest(
         messages=(
@@ -155,13 +155,13 @@ def test_a_model_that_cannot_see_is_told_what_it_misses(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_file_of_another_kind_is_never_sent_as_an_image(wire: str) -> None:
+def test_file_of_another_type_is_not_sent_as_an_image(wire: str) -> None:
     asked = ModelRequest(messages=(message(1, "user", Text("?"), File("a.zip", "application/zip", data="AAAA")),))
     assert "a.zip (application/zip) is left out" in json.dumps(body(wire, asked))
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_every_call_and_its_result_have_one_id(wire: str) -> None:
+def test_call_and_its_result_have_the_same_unique_id(wire: str) -> None:
     odd = ToolCall("call_1", "now", provider_id="bad id with spaces \u2028")
     same = ToolCall("call_2", "now", provider_id="dup")
     again = ToolCall("call_3", "now", provider_id="dup")
@@ -175,7 +175,7 @@ def test_every_call_and_its_result_have_one_id(wire: str) -> None:
     )
     text = json.dumps(body(wire, asked))
     assert "bad id" not in text
-    if wire != "gemini":  # there, order and name match them
+    if wire != "gemini":  # which matches them by order and name
         assert text.count('"dup"') == text.count('"call_3"') - 1 == 2
 
 
@@ -190,5 +190,5 @@ def test_every_call_and_its_result_have_one_id(wire: str) -> None:
         ({"anyOf": [SCHEMA, {"type": "null"}]}, True),
     ],
 )
-def test_a_schema_is_strict_only_if_the_vendor_can_hold_it(schema: dict[str, Any], strict: bool) -> None:
-    assert is_strict(schema) is strict
+def test_strict_schemas_are_recognized(schema: dict[str, Any], strict: bool) -> None:
+    assert is_strict_schema(schema) is strict

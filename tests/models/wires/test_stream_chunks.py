@@ -1,4 +1,4 @@
-"""However a stream's bytes arrive, its deltas are the same; whatever its bytes are, only our errors come out."""
+"""A stream gives the same deltas however its bytes are split, and a damaged one raises only our errors."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from hypothesis import strategies as st
 from holdfast.errors import ModelError
 from holdfast.models.protocol import ModelDelta, Stop
 from holdfast.schema.base import encode
-from tests.models.quirks import QUIRKS
-from tests.models.support import WIRES, read, reading, streams
+from tests.models.compatible_servers import COMPATIBLE_STREAMS
+from tests.models.support import WIRES, iterate, read, streams
 
-GOOD = [
+STREAMS = [
     *((wire, name, stream.body) for wire in WIRES for name, stream in streams(wire).items() if stream.status == 200),
-    *(("openai-chat", name, body) for name, (body, _) in QUIRKS.items()),
+    *(("openai-chat", name, body) for name, (body, _) in COMPATIBLE_STREAMS.items()),
 ]
-IDS = [f"{wire}: {name}" for wire, name, _ in GOOD]
+IDS = [f"{wire}: {name}" for wire, name, _ in STREAMS]
 
 
-def outcome(wire: str, body: bytes, cuts: list[int]) -> list[Any]:
-    """The deltas up to the end, and the error if there was one."""
+def read_all(wire: str, body: bytes, cuts: list[int]) -> list[Any]:
+    """The deltas, followed by the error if there is one."""
     found: list[Any] = []
     try:
-        for delta in reading(wire, body, cuts=cuts):
-            found.append(delta)  # noqa: PERF402 - what came before the error counts too
+        for delta in iterate(wire, body, cuts=cuts):
+            found.append(delta)  # noqa: PERF402 - the deltas before an error count too
     except ModelError as error:
         found.append((type(error), error.message))
     return found
 
 
-@pytest.mark.parametrize(("wire", "name", "body"), GOOD, ids=IDS)
-def test_any_chunking_of_a_stream_gives_the_same_deltas(wire: str, name: str, body: bytes) -> None:
-    whole = outcome(wire, body, [])
-    assert outcome(wire, body, list(range(1, len(body)))) == whole
+@pytest.mark.parametrize(("wire", "name", "body"), STREAMS, ids=IDS)
+def test_deltas_do_not_depend_on_how_bytes_are_split(wire: str, name: str, body: bytes) -> None:
+    whole = read_all(wire, body, [])
+    assert read_all(wire, body, list(range(1, len(body)))) == whole
     chance = random.Random(name)
     for _ in range(20):
-        assert outcome(wire, body, [chance.randrange(len(body)) for _ in range(chance.randrange(1, 12))]) == whole
+        assert read_all(wire, body, [chance.randrange(len(body)) for _ in range(chance.randrange(1, 12))]) == whole
 
 
-@given(st.sampled_from(GOOD), st.data())
-def test_any_chunking_that_can_be_thought_of_gives_the_same_deltas(stream: Any, data: st.DataObject) -> None:
+@given(st.sampled_from(STREAMS), st.data())
+def test_deltas_do_not_depend_on_random_splits(stream: Any, data: st.DataObject) -> None:
     wire, _, body = stream
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=16))
-    assert outcome(wire, body, cuts) == outcome(wire, body, [])
+    assert read_all(wire, body, cuts) == read_all(wire, body, [])
 
 
 def check(wire: str, body: bytes) -> None:
-    """Only our errors, only deltas that can be stored, nothing after the stop."""
+    """Only our errors are raised, all deltas can be encoded, and nothing follows the stop."""
     try:
         deltas: list[ModelDelta] = read(wire, body)
     except ModelError as error:
@@ -63,8 +63,8 @@ def check(wire: str, body: bytes) -> None:
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(GOOD), st.data())
-def test_a_damaged_stream_raises_only_our_errors(stream: Any, data: st.DataObject) -> None:
+@given(st.sampled_from(STREAMS), st.data())
+def test_damaged_stream_raises_only_our_errors(stream: Any, data: st.DataObject) -> None:
     wire, _, body = stream
     damaged = bytearray(body)
     for _ in range(data.draw(st.integers(1, 6))):
@@ -100,8 +100,8 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(GOOD), st.data())
-def test_a_stream_with_values_of_another_kind_raises_only_our_errors(stream: Any, data: st.DataObject) -> None:
+@given(st.sampled_from(STREAMS), st.data())
+def test_values_of_another_kind_raise_only_our_errors(stream: Any, data: st.DataObject) -> None:
     wire, _, body = stream
     events = body.split(b"data: ")
     at = data.draw(st.integers(0, len(events) - 1))
@@ -121,7 +121,7 @@ def test_a_stream_with_values_of_another_kind_raises_only_our_errors(stream: Any
 
 
 @given(st.sampled_from(WIRES), st.lists(st.dictionaries(st.text(max_size=8), _VALUES, max_size=4), max_size=4))
-def test_a_stream_of_any_json_raises_only_our_errors(wire: str, values: list[Any]) -> None:
+def test_arbitrary_json_raises_only_our_errors(wire: str, values: list[Any]) -> None:
     check(wire, b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values))
 
 
@@ -147,10 +147,10 @@ def test_many_damaged_streams_raise_only_our_errors() -> None:
     chance.seed(seed)
     rounds = 100_000
     for _ in range(rounds):
-        wire, _, body = chance.choice(GOOD)
+        wire, _, body = chance.choice(STREAMS)
         damaged = bytearray(body)
         for _ in range(chance.randrange(1, 5)):
             at = chance.randrange(len(damaged) + 1)
             damaged[at : at + chance.choice((0, 0, 1, 20))] = chance.randbytes(chance.randrange(6))
         check(wire, bytes(damaged))
-    print(f"{rounds} damaged streams of {len(GOOD)}, seed {seed}")
+    print(f"{rounds} damaged streams of {len(STREAMS)}, seed {seed}")
