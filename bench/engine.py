@@ -19,7 +19,8 @@ from pathlib import Path
 
 from holdfast.agent.protocol import Ending, TurnHandle
 from holdfast.events import Hub
-from holdfast.runs import Engine
+from holdfast.ids import Ids
+from holdfast.runs import Engine, EngineLimits
 from holdfast.schema import events as ev
 from holdfast.schema.messages import Finish, Message, Text
 from holdfast.schema.runs import Outcome, Run, RunRequest
@@ -59,7 +60,13 @@ class Turns:
 class Bench:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
-        self.engine = Engine(store, Hub(store, heartbeat_seconds=10.0), Turns())
+        self.engine = Engine(
+            store,
+            Hub(store, heartbeat_seconds=10.0),
+            Turns(),
+            ids=Ids(),
+            limits=EngineLimits(unfinished_runs=256, subagent_depth=2),
+        )
         self._numbers = itertools.count(1)
 
     async def session(self, *, messages: int = 0) -> str:

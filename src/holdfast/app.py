@@ -18,8 +18,7 @@ from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
 from holdfast.models.model_script import ModelScript
-from holdfast.runs.engine import Engine
-from holdfast.runs.engine_limits import EngineLimits
+from holdfast.runs import Engine, EngineLimits
 from holdfast.services.session_service import SessionService
 from holdfast.services.setting_service import SettingService
 from holdfast.services.workspace_service import WorkspaceService
@@ -60,7 +59,7 @@ async def open_app(
     *,
     clock: Clock = time.time,
     scripts: Mapping[str, ModelScript] | None = None,
-    bounds: EngineLimits | None = None,
+    limits: EngineLimits | None = None,
 ) -> AsyncIterator[App]:
     """Everything up to, but without, the sockets. What a crash left is ended before this is given out (`W6`)."""
     await asyncio.to_thread(locations.prepare)
@@ -99,7 +98,7 @@ async def open_app(
         rooms = OpenWorkspaces(shared)
         closing.push_async_callback(rooms.close_all)
         engine = Engine(
-            store, hub, WorkspaceTurns(rooms), ids=ids, clock=clock, bounds=bounds or _configured_bounds(settings)
+            store, hub, WorkspaceTurns(rooms), ids=ids, clock=clock, limits=limits or _configured_limits(settings)
         )
         closing.push_async_callback(engine.stop)
         workspaces = WorkspaceService(rooms, engine)
@@ -124,8 +123,8 @@ async def open_app(
         )
 
 
-def _configured_bounds(settings: Settings) -> EngineLimits:
-    return EngineLimits(unfinished_runs=settings.server.max_unfinished_runs, child_depth=settings.limits.agent_depth)
+def _configured_limits(settings: Settings) -> EngineLimits:
+    return EngineLimits(unfinished_runs=settings.server.max_unfinished_runs, subagent_depth=settings.limits.agent_depth)
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutWorkspace
 from tests.support.agreement import check_agreement
 from tests.support.cutting import CutLedger, Cutter, CutTurns
-from tests.support.house import PATIENT, WORKSPACE, House
+from tests.support.house import LONG_LIMITS, WORKSPACE, House
 from tests.support.story import check_record, check_results, story_model
 from tests.support.turning import turn_limits
 from tests.support.wire_rules import check_every_wire
@@ -53,7 +53,7 @@ class Shop:
         turns.approver.asking.add("alone")
         for gate in ("approval:z", "z"):
             turns.gates.open(gate)
-        return House(self.directory, self.ledger, turns=turns, bounds=PATIENT)  # type: ignore[arg-type]
+        return House(self.directory, self.ledger, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
 
     @property
     def turns(self) -> CutTurns:
@@ -79,7 +79,7 @@ class Shop:
         self.turns.totals.told = Usage()
         self.turns.clock.limits.clear()
         accepted = await self.house.accept("work", session_id=session_id)
-        await asyncio.wait_for(self.house.engine._desk.waiters.expect(accepted.run.id), 20)
+        await asyncio.wait_for(self.house.engine._state.end_waiters.expect(accepted.run.id), 20)
         if cutter.acting is not None:
             await cutter.acting
         self.ledger.cutter = self.turns.cutter = Cutter()

@@ -17,6 +17,7 @@ import pytest
 
 from holdfast.events import Hub
 from holdfast.events.recent_events import RecentEvents
+from holdfast.ids import Ids
 from holdfast.models.http_model import HttpModel
 from holdfast.models.model_factory import load_wire
 from holdfast.models.protocol import ModelInfo
@@ -26,7 +27,7 @@ from holdfast.schema.base import encode
 from holdfast.store import Batch, Committed, Store, open_store
 from holdfast.testing import WIRES, Answer, Call, Say, WireName
 from holdfast.testing.provider_wires import events
-from tests.support.house import PATIENT, WORKSPACE
+from tests.support.house import LONG_LIMITS, WORKSPACE
 from tests.support.turning import turn_limits, turning
 
 STEPS = 400
@@ -147,7 +148,7 @@ async def test_the_four_hundredth_step_costs_what_the_twentieth_costs(tmp_path: 
     async with turning(tmp_path, model, store=store) as house:
         house.hub.close()
         house.hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=64))
-        house.engine = Engine(store, house.hub, house.turns, bounds=PATIENT)
+        house.engine = Engine(store, house.hub, house.turns, ids=Ids(), limits=LONG_LIMITS)
         await house.engine.open_workspace(WORKSPACE)
         house.turns.limits = turn_limits(max_steps=STEPS + 1)
         async with stage.watching():

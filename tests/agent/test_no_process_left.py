@@ -111,8 +111,8 @@ async def test_wherever_a_cancel_comes_no_process_outlives_it(tmp_path: Path, ev
         )
     )
     async with serving(tmp_path, script) as desk:
-        factory = CutFactory(desk.app.engine._desk.turns)
-        desk.app.engine._desk.turns = factory
+        factory = CutFactory(desk.app.engine._state.turns)
+        desk.app.engine._state.turns = factory
         add_barriers(desk, factory)
         places = await cut(desk, factory, None)
         assert len(places) > 20

@@ -293,8 +293,8 @@ async def test_a_cancel_ends_the_wait_for_a_retry(tmp_path: Path) -> None:
     async with turning(tmp_path, model((ScriptedFailure("overloaded", retry_after=300.0),))) as house:
         house.turns.pause = asyncio.sleep
         accepted = await house.accept()
-        await house.until(lambda: (house.engine.shown(accepted.run).now or accepted.run.now) is not None)
-        await house.until(lambda: getattr(house.engine.shown(accepted.run).now, "phase", "") == "retry")
+        await house.until(lambda: (house.engine.with_live_state(accepted.run).now or accepted.run.now) is not None)
+        await house.until(lambda: getattr(house.engine.with_live_state(accepted.run).now, "phase", "") == "retry")
         receipt = await house.engine.cancel_session("ses_1")
         assert receipt.runs[0].ended_as == "cancelled"
 
@@ -556,7 +556,7 @@ async def test_what_is_waited_for_is_told_while_calls_come_and_go(tmp_path: Path
         accepted = await house.accept()
 
         def now() -> tuple[str, str]:
-            shown = house.engine.shown(accepted.run).now
+            shown = house.engine.with_live_state(accepted.run).now
             return (shown.phase, shown.what) if shown else ("", "")
 
         await house.gates.arrived("approval:e")
@@ -564,10 +564,10 @@ async def test_what_is_waited_for_is_told_while_calls_come_and_go(tmp_path: Path
         assert now() == ("approval", "echo: e")
         house.gates.open("approval:e")
         await house.until(lambda: now() == ("tool", "gated: y"))
-        since = house.engine.shown(accepted.run).now
+        since = house.engine.with_live_state(accepted.run).now
         house.gates.open("y")
         await house.until(lambda: now() == ("tool", "gated: x"))
-        later = house.engine.shown(accepted.run).now
+        later = house.engine.with_live_state(accepted.run).now
         assert since is not None
         assert later is not None
         assert later.since <= since.since, "it has been waited for since it began, not since it is told"
@@ -595,7 +595,7 @@ async def test_secrets_do_not_leave_through_errors_displays_or_progress(tmp_path
         house.tools["leaking"], house.tools["failing"] = Leaking(house.gates), Failing(house.gates)
         accepted = await house.accept()
         await house.gates.arrived("leak")
-        now = house.engine.shown(accepted.run).now
+        now = house.engine.with_live_state(accepted.run).now
         assert now is not None
         assert now.what == "leaking: [redacted]"
         house.gates.open("leak")

@@ -36,7 +36,7 @@ from holdfast.testing import WIRES
 from tests.support.agreement import check_agreement
 from tests.support.cutting import CutLedger, Cutter, CutTurns
 from tests.support.flavours import Flavoured
-from tests.support.house import PATIENT, WORKSPACE, House
+from tests.support.house import LONG_LIMITS, WORKSPACE, House
 from tests.support.turning import turn_limits
 from tests.support.wire_rules import check_every_wire
 
@@ -65,7 +65,7 @@ class World:
         turns = CutTurns(self.ledger, self._model(()), self.directory)  # type: ignore[arg-type]
         turns.limits = turn_limits(max_steps=6, max_seconds=60)
         turns.gates.open("z")
-        self.house = House(self.directory, self.ledger, turns=turns, bounds=PATIENT)  # type: ignore[arg-type]
+        self.house = House(self.directory, self.ledger, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
         await self.house.engine.recover()
         await self.house.engine.open_workspace(WORKSPACE)
 
@@ -137,7 +137,7 @@ class World:
         words = "" if fields.get("kind") or TEXT in fields["attachments"] else self.chance.choice(["do it", "and now"])
         house = self.house
         accepted = await house.accept(words, session_id=self.session_id, **fields)
-        over = house.engine._desk.waiters.expect(accepted.run.id)
+        over = house.engine._state.end_waiters.expect(accepted.run.id)
         await asyncio.wait_for(over, 20)
         if cutter.acting is not None:
             await cutter.acting

@@ -79,7 +79,7 @@ def watch(tool: Any, store: Any, ran: list[str]) -> None:
 
 def is_stuck(house: TurnHouse) -> bool:
     """Whether the end of the run, or of its sub-agent, cannot be written, as everyone can see."""
-    shown = [house.engine.shown(driver.run).now for driver in house.engine._desk.drivers.values()]
+    shown = [house.engine.with_live_state(driver.run).now for driver in house.engine._state.active_runs.values()]
     return any(now is not None and now.phase == "store" for now in shown)
 
 
@@ -90,7 +90,7 @@ async def refuse_from(house: TurnHouse, ledger: Refusing, n: int | None) -> str:
     accepted = await house.accept("work", session_id=session_id)
     ledger.begin(n)
     if n is not None:
-        await house.until(lambda: is_stuck(house) or not house.engine._desk.drivers)
+        await house.until(lambda: is_stuck(house) or not house.engine._state.active_runs)
     if ledger.refused:
         with pytest.raises(StoreUnwritable):
             await house.accept("another", session_id=session_id)

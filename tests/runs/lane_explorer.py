@@ -24,7 +24,6 @@ from holdfast.runs.lane.protocol import (
     Open,
     Pause,
     Recover,
-    Remove,
     Resume,
     ServerStop,
 )
@@ -111,7 +110,7 @@ def essence(node: Node, bound: Bound) -> Hashable:
     return (
         (node.accepted, node.cancels, node.crashes, len(node.covered)),
         (lane.lifecycle, lane.hold),
-        (lane.last_end in (None, "completed")) if turn is None else (turn.why or "active"),
+        (lane.last_end in (None, "completed")) if turn is None else (turn.stop_reason or "active"),
         kind(turn) if turn is not None and turn.state == "active" else None,
         len(runs_in(lane, "joined")),
         tuple(run.after for run in runs_in(lane, "waiting")),
@@ -159,7 +158,6 @@ def next_commands(node: Node, bound: Bound) -> Iterator[Command]:
         if run_id != "gone":
             yield Accept(run_id=run_id)
         yield Edit(run_id)
-        yield Remove(run_id)
         for position in range(len(queue_of(lane)) + 2):
             yield Move(run_id, position)
         yield Boundary(run_id)

@@ -23,36 +23,32 @@ from holdfast.runs.lane.protocol import (
     Covered,
     Decision,
     Delete,
+    DeletionCompleted,
     Done,
     Edit,
     End,
-    Ended,
-    GoOn,
     Move,
     Open,
     Pause,
-    QueueChanged,
     QueuedAt,
+    QueueViewChanged,
     Recover,
-    Remove,
     Repeated,
     Resume,
-    RunAccepted,
+    RunAdded,
     RunEdited,
-    RunFellBack,
-    RunFinished,
-    RunJoined,
+    RunEnded,
     RunMoved,
-    RunStarted,
-    RunStopping,
     ServerStop,
-    SessionDeleted,
     Started,
     Steered,
-    StopNow,
+    SteerJoined,
+    SteerRequeued,
+    TurnStarted,
+    TurnStopping,
 )
-from holdfast.runs.lane.state import Lane, LaneRun, Stopping, lane_run
-from holdfast.schema.runs import Outcome, Queue, Run
+from holdfast.runs.lane.state import Lane, LaneRun, StoppingPhase, lane_run
+from holdfast.schema.runs import Ended, GoOn, Outcome, Queue, Run, StopNow
 
 Decide = Callable[[Lane, Command], Decision[Any]]
 
@@ -156,7 +152,7 @@ def check_drain(decide: Decide, lane: Lane) -> None:
             decision = decide(lane, command)
         except HoldfastError as error:
             raise BrokenPromiseError(f"R5: {command} is refused with {error!r}") from None
-        ends += [change.run_id for change in decision.changes if isinstance(change, RunFinished)]
+        ends += [change.run_id for change in decision.changes if isinstance(change, RunEnded)]
         lane = decision.lane
     must(sorted(ends) == sorted(left), f"R7: of {left} these ended: {ends}")
 
@@ -179,10 +175,11 @@ def _check_told(before: Lane, decision: Decision[Any]) -> None:
     restored = tuple(sorted((lane_run(row) for row in rows.values()), key=lambda run: run.seq))
     must(restored == after.runs, "the changes and the new lane differ")
     deleted = before.lifecycle != "deleted" and after.lifecycle == "deleted"
-    must(deleted == (SessionDeleted() in decision.changes), "a deletion is told wrongly")
+    must(deleted == (DeletionCompleted() in decision.changes), "a deletion is told wrongly")
     must(after.next_seq >= before.next_seq and after.mark >= before.mark, "a number goes back")
     must(
-        (_shown(before) != _shown(after)) == (QueueChanged() in decision.changes), "the queue's change is told wrongly"
+        (_shown(before) != _shown(after)) == (QueueViewChanged() in decision.changes),
+        "the queue's change is told wrongly",
     )
     if before.lifecycle == "deleted":
         must(after == before, "a deleted session changes")
@@ -199,7 +196,7 @@ def _shown(lane: Lane) -> Queue:
 
 def _check_ends(before: Lane, command: Command, decision: Decision[Any]) -> None:
     """Each end is the one that the run had to get, and is told once."""
-    finished = [change for change in decision.changes if isinstance(change, RunFinished)]
+    finished = [change for change in decision.changes if isinstance(change, RunEnded)]
     ends = {change.run_id: change for change in finished}
     must(len(ends) == len(finished), "R7: two ends of one run")
     for change in finished:
@@ -221,16 +218,14 @@ def _right_end(before: Lane, command: Command, run: LaneRun) -> tuple[str, str] 
     turn = turn_of(before)
     in_turn = run.state in ("active", "stopping", "joined")
     match command:
-        case Remove(run_id) if run_id == run.id and run.state == "queued":
-            return "cancelled", "user_remove"
-        case CancelSession(why) if not in_turn:
-            return "cancelled", why
-        case CancelRun(run_id, why) if not in_turn and run_id == run.id:
-            return "cancelled", why
+        case CancelSession(reason) if not in_turn:
+            return "cancelled", reason
+        case CancelRun(run_id, reason) if not in_turn and run_id == run.id:
+            return "cancelled", reason
         case Delete() if not in_turn:
             return "cancelled", "session_deleted"
-        case End() | Boundary() | Recover() if turn is not None and isinstance(turn.phase, Stopping) and in_turn:
-            return _ENDS_BY[turn.phase.why]
+        case End() | Boundary() | Recover() if turn is not None and isinstance(turn.phase, StoppingPhase) and in_turn:
+            return _ENDS_BY[turn.phase.reason]
         case Recover() if in_turn:
             return "interrupted", "server_crash"
         case End(_, Outcome(state, reason)) | Boundary(_, Outcome(state, reason)) if in_turn:
@@ -243,17 +238,17 @@ def _check_order(before: Lane, command: Command, decision: Decision[Any]) -> Non
     """The queue keeps its order but for one moved run, steers fall back to its head, new ones go to its end."""
     changes, after = decision.changes, decision.lane
     waiting = [run.id for run in runs_in(before, "waiting")]
-    fell_back = [change.run_id for change in changes if isinstance(change, RunFellBack)]
+    fell_back = [change.run_id for change in changes if isinstance(change, SteerRequeued)]
     must(fell_back in ([], waiting), "R6: steers fall back in part or out of order")
     order = [run.id for run in queue_of(before)]
     if isinstance(command, Move):
         order.remove(command.run_id)
         order.insert(command.position - 1, command.run_id)
-    accepted = [change.run for change in changes if isinstance(change, RunAccepted)]
+    accepted = [change.run for change in changes if isinstance(change, RunAdded)]
     order = fell_back + order + [run.id for run in accepted if run.state == "queued"]
-    ended = {change.run_id for change in changes if isinstance(change, RunFinished)}
+    ended = {change.run_id for change in changes if isinstance(change, RunEnded)}
     order = [run_id for run_id in order if run_id not in ended]
-    started = [change.run_id for change in changes if isinstance(change, RunStarted)]
+    started = [change.run_id for change in changes if isinstance(change, TurnStarted)]
     if started:
         must(started == order[:1], f"R5: {started} started, not {order[:1]}")
         must(after.lifecycle == "open", "a run starts in a lane that is not open")
@@ -282,16 +277,16 @@ def _check_cover(before: Lane, command: Command, decision: Decision[Any], *, cov
     after, ids = decision.lane, {run.id for run in right_cover(before, command)}
     still = {run.id: run for run in after.runs}
     for change in decision.changes:
-        if isinstance(change, RunStarted | RunJoined | RunFellBack):
+        if isinstance(change, TurnStarted | SteerJoined | SteerRequeued):
             must(change.run_id not in covered_before | ids, f"C1: a covered run goes on: {change}")
-        if isinstance(change, RunStopping):
+        if isinstance(change, TurnStopping):
             must(change.run_id in ids or isinstance(command, ServerStop), "C1: a run stops that nobody stopped")
     for run in before.runs:
         if run.id in ids and run.state in ("queued", "waiting"):
             must(run.id not in still, "C1: a covered run that has not started does not end at once")
         if isinstance(command, CancelSession | CancelActive | CancelRun) and run.id not in ids:
             must(run.id in still, "C1: a cancel ends a run that it does not cover")
-        if isinstance(run.phase, Stopping) and run.id in still:
+        if isinstance(run.phase, StoppingPhase) and run.id in still:
             must(still[run.id].phase == run.phase, "C1: a stopping run is given another reason, or goes on")
     everything = isinstance(command, CancelSession | Delete) and bool(before.runs)
     must(after.mark == (before.next_seq - 1 if everything else before.mark), "C1: the mark is wrong")
@@ -330,7 +325,7 @@ def _check_effect(before: Lane, command: Command, decision: Decision[Any]) -> No
             must(after.lifecycle != "closed", "W6: an opened lane is closed")
         case Edit():
             must(after == before and decision.changes == (RunEdited(command.run_id),), "an edit is more than an edit")
-        case Move() | Remove():
+        case Move():
             must(answer == Done(), "no answer")
 
 
@@ -360,15 +355,15 @@ def _right_verdict(before: Lane, command: Accept) -> object:
 def _check_boundary(before: Lane, command: Boundary, decision: Decision[Any]) -> None:
     turn = turn_of(before)
     waiting = tuple(run.id for run in runs_in(before, "waiting"))
-    if turn is not None and isinstance(turn.phase, Stopping):
-        right: object = StopNow(turn.phase.why)
+    if turn is not None and isinstance(turn.phase, StoppingPhase):
+        right: object = StopNow(turn.phase.reason)
         must(decision.lane == before, "a stopping run's boundary changes something")
     elif waiting or command.proposed is None:
         right = GoOn(waiting)
     else:
         right = Ended()
     must(decision.answer == right, f"R6: the boundary's answer is {decision.answer}, not {right}")
-    joined = tuple(change.run_id for change in decision.changes if isinstance(change, RunJoined))
+    joined = tuple(change.run_id for change in decision.changes if isinstance(change, SteerJoined))
     must(joined == (waiting if isinstance(right, GoOn) else ()), "R6: not all waiting steers join, in order")
 
 
@@ -380,7 +375,7 @@ def right_refusal(lane: Lane, command: Command) -> tuple[type[HoldfastError], st
             return None if command.run_id in states else _WHEN_NOT_OPEN[lane.lifecycle]
         case Pause() | Resume():
             return _WHEN_NOT_OPEN[lane.lifecycle]
-        case Edit(run_id) | Move(run_id) | Remove(run_id) if states.get(run_id) != "queued":
+        case Edit(run_id) | Move(run_id) if states.get(run_id) != "queued":
             return Conflict, "not_queued"
         case Move(_, position) if position < 1:
             return BadRequest, "invalid_request"
@@ -407,33 +402,33 @@ def _row(run: LaneRun) -> Run:
         model=run.settings.model,
         state=run.state,
         host_run_id=run.host,
-        reason=run.why,
+        reason=run.stop_reason,
     )
 
 
 def _write(rows: dict[str, Run], change: Change) -> None:
     """One change, as a ledger would write it that knows nothing but the change."""
     match change:
-        case RunAccepted(run):
+        case RunAdded(run):
             must(run.id not in rows, "R7: a run is accepted twice")
             rows[run.id] = _row(run)
-        case RunStarted(run_id):
+        case TurnStarted(run_id):
             must(rows[run_id].state == "queued", "a run starts that is not queued")
             rows[run_id] = replace(rows[run_id], state="active")
-        case RunJoined(run_id, host):
+        case SteerJoined(run_id, host):
             must(rows[run_id].state == "waiting", "R6: a run joins that did not wait")
             rows[run_id] = replace(rows[run_id], state="joined", host_run_id=host)
-        case RunFellBack(run_id, rank):
+        case SteerRequeued(run_id, rank):
             must(rows[run_id].state == "waiting", "R6: a run falls back that did not wait")
             rows[run_id] = replace(rows[run_id], state="queued", rank=rank, host_run_id=None)
         case RunMoved(run_id, rank):
             must(rows[run_id].state == "queued", "a run is moved that is not queued")
             rows[run_id] = replace(rows[run_id], rank=rank)
-        case RunStopping(run_id, why):
+        case TurnStopping(run_id, reason):
             must(rows[run_id].state == "active", "a run stops that is not active")
-            rows[run_id] = replace(rows[run_id], state="stopping", reason=why)
-        case RunFinished(run_id):
+            rows[run_id] = replace(rows[run_id], state="stopping", reason=reason)
+        case RunEnded(run_id):
             must(run_id in rows, "R7: a run ends that is not there, or twice")
             del rows[run_id]
-        case RunEdited() | QueueChanged() | SessionDeleted():
+        case RunEdited() | QueueViewChanged() | DeletionCompleted():
             pass

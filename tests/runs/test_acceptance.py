@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import (
@@ -19,10 +20,9 @@ from holdfast.errors import (
     TooMany,
     WorkspaceClosing,
 )
-from holdfast.runs import EngineLimits
 from holdfast.schema.messages import File, Text
 from holdfast.schema.runs import Accepted, Limits, RunRequest
-from tests.support.house import WORKSPACE, House, LedgerSeam, opened
+from tests.support.house import DEFAULT_LIMITS, WORKSPACE, House, LedgerSeam, opened
 from tests.support.scripted import Actor, ScriptedTurns
 
 
@@ -195,7 +195,7 @@ async def test_a_refused_commit_accepts_nothing_and_makes_no_session(tmp_path: P
         house.store.refusing = None
         assert house.turns.started == []
         assert await house.store.run_record("mine") is None
-        assert house.engine.unfinished() == 0
+        assert house.engine.count_unfinished() == 0
         assert (await house.accept("hello", run_id="mine")).decision == "started"
 
 
@@ -204,7 +204,7 @@ async def test_a_refused_commit_accepts_nothing_and_makes_no_session(tmp_path: P
     [
         (RunRequest(prompt=" \n"), "the prompt is empty"),
         (RunRequest(prompt="", attachments=(File("a.png", "image/png", data="AAAA"),)), "the prompt is empty"),
-        (RunRequest(prompt="x", run_id="../x"), "'../x' cannot be used"),
+        (RunRequest(prompt="x", run_id="../x"), "'../x' is invalid"),
         (RunRequest(kind="shell"), "arguments.command"),
         (RunRequest(kind="delete"), "DELETE"),
     ],
@@ -230,7 +230,7 @@ async def test_an_unknown_session_or_workspace_is_not_found(house: House) -> Non
         await house.accept("hello", session_id="ses_no")
     with pytest.raises(NotFound):
         await house.engine.accept_in_new_session("wsp_no", RunRequest(prompt="x"), client="", body_hash="")
-    assert house.engine.unfinished() == 0
+    assert house.engine.count_unfinished() == 0
 
 
 @pytest.mark.promise("R3")
@@ -262,7 +262,7 @@ async def test_a_child_session_takes_no_prompts(house: House) -> None:
 
 
 async def test_too_many_unfinished_runs_are_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path / "holdfast.db", bounds=EngineLimits(unfinished_runs=2)) as house:
+    async with opened(tmp_path / "holdfast.db", limits=replace(DEFAULT_LIMITS, unfinished_runs=2)) as house:
         await house.session()
         await house.engine.pause("ses_1")
         await house.accept("one")
@@ -275,7 +275,7 @@ async def test_too_many_unfinished_runs_are_refused(tmp_path: Path) -> None:
 @pytest.mark.promise("R10")
 async def test_a_run_goes_on_when_whoever_asked_for_it_has_left(house: House) -> None:
     asking = asyncio.create_task(house.accept("hello", run_id="mine"))
-    await house.until(lambda: house.engine.unfinished() > 0)
+    await house.until(lambda: house.engine.count_unfinished() > 0)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
@@ -323,9 +323,9 @@ async def test_idle_sessions_are_not_kept_in_memory(house: House) -> None:
     for number in range(2, 22):
         await house.session(f"ses_{number}")
         await house.ended(await house.accept("hello", session_id=f"ses_{number}"))
-    desk = house.engine._desk
+    state = house.engine._state
     await house.quiet()
-    assert (len(desk.mailboxes), len(desk.drivers)) == (0, 0)
+    assert (len(state.mailboxes), len(state.active_runs)) == (0, 0)
 
 
 async def test_the_prompt_is_stored_as_the_users_message_when_the_run_starts(house: House) -> None:
@@ -364,7 +364,7 @@ async def test_runs_of_other_kinds_pass_through_the_same_lane(house: House) -> N
     last = await house.accept("prompt")
     for kind in ("compact", "shell", "undo", "prompt"):
         await house.gates.arrived(kind)
-        assert house.engine.active() == 1
+        assert house.engine.count_active() == 1
         house.gates.open(kind)
     await house.ended(last)
     assert order == ["compact", "shell", "undo", "prompt"]

@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import Conflict, Gone, NotFound, StoreUnwritable
-from holdfast.runs import EngineLimits
 from holdfast.schema.approvals import Approval, Question, QuestionItem
 from holdfast.schema.events import ApprovalRequested, ApprovalResolved, QuestionAsked, QuestionResolved
 from holdfast.schema.messages import Finish, Text, ToolResult
 from holdfast.schema.runs import Outcome, Receipt
 from holdfast.store.writes import OpenApproval, OpenQuestion
-from tests.support.house import WORKSPACE, House, LedgerSeam, opened
+from tests.support.house import DEFAULT_LIMITS, WORKSPACE, House, LedgerSeam, opened
 from tests.support.scripted import Actor
 
 
@@ -86,7 +85,9 @@ async def test_the_receipt_says_what_was_being_done_and_what_was_killed_and_left
 
 @pytest.mark.promise("C3", "C7")
 async def test_the_receipt_comes_in_time_with_no_end_for_what_has_not_ended(tmp_path: Path) -> None:
-    async with opened(tmp_path / "own.db", bounds=EngineLimits(receipt_seconds=0.01, stop_seconds=20)) as house:
+    async with opened(
+        tmp_path / "own.db", limits=replace(DEFAULT_LIMITS, receipt_seconds=0.01, stop_seconds=20)
+    ) as house:
         await house.session()
 
         @house.turns.on("slow")
@@ -108,7 +109,7 @@ async def test_the_receipt_comes_in_time_with_no_end_for_what_has_not_ended(tmp_
 
 @pytest.mark.promise("C7", "C3", "R8")
 async def test_a_turn_that_will_not_stop_is_left_behind_named_and_can_write_nothing_more(tmp_path: Path) -> None:
-    async with opened(tmp_path / "own.db", bounds=EngineLimits(stop_seconds=0.01)) as house:
+    async with opened(tmp_path / "own.db", limits=replace(DEFAULT_LIMITS, stop_seconds=0.01)) as house:
         await house.session()
         tried: list[str] = []
 
@@ -161,7 +162,7 @@ async def test_a_repeated_cancel_and_one_of_a_finished_run_change_nothing(house:
     await house.gates.arrived("cleaning up")
     before = house.store.last_number
     second = asyncio.create_task(house.engine.cancel_session("ses_1"))
-    await house.until(lambda: len(house.engine._desk.waiters) == 2)
+    await house.until(lambda: len(house.engine._state.end_waiters) == 2)
     assert house.store.last_number == before
     house.gates.open("cleaning up")
     assert lines(await first) == [("slow", "active", "cancelled")]
@@ -359,7 +360,7 @@ async def test_a_cancel_that_cannot_be_written_stops_nothing(tmp_path: Path) -> 
         assert (await house.engine.get_run(accepted.run.id)).state == "active"
         house.gates.open("working")
         assert (await house.ended(accepted)).state == "completed"
-        assert len(house.engine._desk.waiters) <= 1
+        assert len(house.engine._state.end_waiters) <= 1
 
 
 @pytest.mark.promise("E8")
@@ -387,7 +388,7 @@ async def test_whoever_waits_for_a_run_of_a_session_that_is_deleted_is_told(hous
     accepted = await house.accept("work")
     await house.gates.arrived("working")
     waiting = asyncio.create_task(house.ended(accepted))
-    await house.until(lambda: len(house.engine._desk.waiters) == 1)
+    await house.until(lambda: len(house.engine._state.end_waiters) == 1)
     await house.engine.delete_session("ses_1")
     with pytest.raises(Gone):
         await waiting

@@ -9,13 +9,14 @@ import pytest
 
 from holdfast.agent.unfinished_messages import unanswered
 from holdfast.events import Hub
+from holdfast.ids import Ids
 from holdfast.runs import Engine
 from holdfast.schema.messages import Message, ToolCall, text_of
 from holdfast.schema.runs import END_STATES
 from holdfast.store import SqliteStore, open_store
 from tests.support.agreement import Story, check_agreement
 from tests.support.crashing import SESSIONS, WORKSPACE, Journal, Nursery, Plan, read_journal, scripted
-from tests.support.house import PATIENT
+from tests.support.house import LONG_LIMITS
 
 ALL_PROMISES = ("R1", "R4", "R5", "R7", "R9", "R14", "C1", "C5", "C6", "C10", "E1", "E5", "W6")
 
@@ -46,7 +47,9 @@ class Aftermath:
             before = await check_agreement(store)
             numbers_before = await self._check_numbers(store)
             journal = Journal(self.directory / "second")
-            engine = Engine(store, Hub(store, heartbeat_seconds=10.0), scripted(journal, hurry=True), bounds=PATIENT)
+            engine = Engine(
+                store, Hub(store, heartbeat_seconds=10.0), scripted(journal, hurry=True), ids=Ids(), limits=LONG_LIMITS
+            )
             if await store.workspaces():
                 await self._second_life(engine, store)
             after = await check_agreement(store)

@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import errors
-from holdfast.agent.protocol import Ended, Ending, GoOn
+from holdfast.agent.protocol import Ending
 from holdfast.agent.run_outcome import outcome_of
 from holdfast.errors import Conflict, HoldfastError, ModelAuth, NotFound
-from holdfast.runs import EngineLimits
 from holdfast.schema.events import MessageFinished, RunFinished
 from holdfast.schema.messages import Finish, Text
-from holdfast.schema.runs import Outcome, Run
+from holdfast.schema.runs import Ended, GoOn, Outcome, Run
 from holdfast.store.writes import EndRun, PutMessage, SetLane, UpdateRun
-from tests.support.house import House, LedgerSeam, opened
+from tests.support.house import DEFAULT_LIMITS, House, LedgerSeam, opened
 from tests.support.scripted import Actor
 
 
@@ -147,7 +147,7 @@ async def test_a_run_that_wants_its_predecessors_success_waits_when_it_did_not_s
     await house.accept("fails")
     careful = await house.accept("careful", after="success")
     house.gates.open("fail")
-    await house.until(lambda: house.engine.active() == 0)
+    await house.until(lambda: house.engine.count_active() == 0)
     queue = await house.engine.queue("ses_1")
     assert (queue.paused, queue.run_ids) == ("predecessor", (careful.run.id,))
     await house.engine.resume("ses_1")
@@ -194,7 +194,7 @@ async def test_the_end_does_not_wait_for_a_turn_that_lingers_nor_for_its_success
 
 @pytest.mark.promise("R7", "R8")
 async def test_a_turn_that_lingers_too_long_after_its_end_is_cancelled(tmp_path: Path) -> None:
-    async with opened(tmp_path / "own.db", bounds=EngineLimits(stop_seconds=0.01)) as house:
+    async with opened(tmp_path / "own.db", limits=replace(DEFAULT_LIMITS, stop_seconds=0.01)) as house:
         await house.session()
         cancelled = asyncio.Event()
 
@@ -388,10 +388,10 @@ async def test_a_commit_that_is_under_way_when_the_cancel_comes_is_known_before_
         before = ledger.committed
         await house.gates.arrived("cancel is posted")
         cancelling = asyncio.create_task(house.engine.cancel_session("ses_1"))
-        mailbox = house.engine._desk.mailboxes["ses_1"]
-        await house.until(lambda: len(mailbox._letters) == 2)
+        mailbox = house.engine._state.mailboxes["ses_1"]
+        await house.until(lambda: len(mailbox._requests) == 2)
         house.gates.open("cancel is posted")
-        await house.until(lambda: len(mailbox._letters) == 3)
+        await house.until(lambda: len(mailbox._requests) == 3)
         ledger.open.set()
         await cancelling
         assert known == [3], "the first message, the cancel and the second message are written, and the turn knows it"

@@ -14,7 +14,6 @@ _EVERY_COMMAND = {
     "Accept",
     "Edit",
     "Move",
-    "Remove",
     "Boundary",
     "End",
     "CancelSession",

@@ -26,38 +26,38 @@ _IN_DECIDE = {
         "if command.proposed is not None:",
     ),
     "only the first steer joins": (
-        "    for run in waiting:\n        draft.put(run, RunJ",
-        "    for run in waiting[:1]:\n        draft.put(run, RunJ",
+        "    for run in waiting:\n        draft.update(run, SteerJ",
+        "    for run in waiting[:1]:\n        draft.update(run, SteerJ",
     ),
-    "a stopping turn goes on": ("        return StopNow(host.phase.why)", "        pass"),
+    "a stopping turn goes on": ("        return StopNow(host.phase.reason)", "        pass"),
     "a stopping run ends as its turn says": (
-        "        state, reason = _ENDS_AS[host.phase.why], host.phase.why",
+        "        state, reason = _ENDS_AS[host.phase.reason], host.phase.reason",
         "        pass",
     ),
     "a host ends alone": ("draft.finish([host, *draft.lane.joined],", "draft.finish([host],"),
     "the last end is forgotten": ("    draft.set(last_end=state)\n", ""),
-    "waiting steers are stranded by an end": ("last_end=state)\n    _fall_back(draft)", "last_end=state)"),
-    "the next run does not start": ("    _fall_back(draft)\n    _settle(draft)\n", "    _fall_back(draft)\n"),
+    "waiting steers are stranded by an end": ("last_end=state)\n    _requeue_steers(draft)", "last_end=state)"),
+    "the next run does not start": ("    _requeue_steers(draft)\n    _settle(draft)\n", "    _requeue_steers(draft)\n"),
     "a cancel forgets waiting steers": ('if run.state in ("queued", "waiting")]', 'if run.state == "queued"]'),
     "a cancel does not stop the active run": (
-        "        _stop(draft, lane.active, why)\n    draft.set(hold",
+        "        _stop(draft, lane.active, reason)\n    draft.set(hold",
         "        pass\n    draft.set(hold",
     ),
     "a cancel sets no mark": ("mark=lane.next_seq - 1 if lane.runs else lane.mark", "mark=lane.mark"),
     "a cancelled session stays paused": ("draft.set(hold=None, mark=", "draft.set(mark="),
     "a cancel of the active run takes the queue along": (
-        "    _stop(draft, lane.active, why)\n    _fall_back",
-        "    _end_all(draft, why)\n    _fall_back",
+        "    _stop(draft, lane.active, reason)\n    _requeue_steers",
+        "    _end_all(draft, reason)\n    _requeue_steers",
     ),
     "a cancel of the active run strands waiting steers": (
-        "lane.active, why)\n    _fall_back(draft)",
-        "lane.active, why)",
+        "lane.active, reason)\n    _requeue_steers(draft)",
+        "lane.active, reason)",
     ),
     "a cancel of a joined run stops its host": (
-        "case Active() | Stopping():",
-        "case Active() | Stopping() | Joined():",
+        "case ActivePhase() | StoppingPhase():",
+        "case ActivePhase() | StoppingPhase() | JoinedPhase():",
     ),
-    "a later reason replaces the first": ("    if isinstance(run.phase, Active):", "    if run.phase:"),
+    "a later reason replaces the first": ("    if isinstance(run.phase, ActivePhase):", "    if run.phase:"),
     "steers fall back behind the queue": (
         "enumerate(waiting, head - len(waiting))",
         "enumerate(waiting, draft.lane.next_seq)",
@@ -93,7 +93,7 @@ _IN_STATE = {
     "the queue goes by seq": ("queue", "key=lambda run: run.rank", "key=lambda run: run.seq"),
     "a success pauses what asked for it": ("paused", "self.last_end not in", "self.last_end in"),
     "whoever is next asked for success": ("paused", 'queue[0].after == "success"', 'queue[-1].after == "success"'),
-    "a stopping run has no turn": ("active", "Active | Stopping)), None)", "Active)), None)"),
+    "a stopping run has no turn": ("active", "ActivePhase | StoppingPhase)), None)", "ActivePhase)), None)"),
 }
 
 
@@ -120,7 +120,7 @@ def test_a_mistake_in_reading_the_state_is_noticed(
 ) -> None:
     mutant = _mutated(state, old, new, monkeypatch)
     monkeypatch.setattr(Lane, name, vars(mutant.Lane)[name])
-    for phase in ("Queued", "Waiting", "Joined", "Active", "Stopping"):
+    for phase in ("QueuedPhase", "WaitingPhase", "JoinedPhase", "ActivePhase", "StoppingPhase"):
         setattr(mutant, phase, getattr(state, phase))
     with pytest.raises(BrokenPromiseError):
         explore(decisions.decide, _BOUND)

@@ -1,4 +1,4 @@
-"""Queued runs can be edited, moved, removed and held back."""
+"""Queued runs can be edited, moved, cancelled and held back."""
 
 import pytest
 
@@ -70,12 +70,12 @@ async def test_only_a_queued_run_can_be_changed(house: House, queued: list[str])
 
 
 @pytest.mark.promise("C10", "R7")
-async def test_a_removed_run_ends_once_and_keeps_its_text(house: House, queued: list[str]) -> None:
-    removed = await house.engine.remove_queued(queued[0])
-    assert (removed.state, removed.reason, removed.prompt) == ("cancelled", "user_remove", "a")
+async def test_a_cancelled_queued_run_ends_once_and_keeps_its_text(house: House, queued: list[str]) -> None:
+    for _ in range(2):
+        await house.engine.cancel_run(queued[0])
+    cancelled = await house.engine.get_run(queued[0])
+    assert (cancelled.state, cancelled.reason, cancelled.prompt) == ("cancelled", "user_cancel", "a")
     assert (await house.engine.queue("ses_1")).run_ids == tuple(queued[1:])
-    with pytest.raises(Conflict):
-        await house.engine.remove_queued(queued[0])
     assert [message.parts for message in await house.messages() if message.unsent] == [(Text("a"),)]
 
 
@@ -83,7 +83,7 @@ async def test_a_removed_run_ends_once_and_keeps_its_text(house: House, queued: 
 async def test_a_paused_lane_says_why_and_resume_ends_it(house: House, queued: list[str]) -> None:
     assert (await house.engine.pause("ses_1")).paused == "user"
     house.gates.open("go")
-    await house.until(lambda: house.engine.active() == 0)
+    await house.until(lambda: house.engine.count_active() == 0)
     assert (await house.engine.queue("ses_1")).run_ids == tuple(queued)
     assert (await house.engine.resume("ses_1")).paused is None
     await house.ended(queued[-1])
@@ -93,7 +93,7 @@ async def test_a_paused_lane_says_why_and_resume_ends_it(house: House, queued: l
 async def test_a_pause_outlives_the_lane_in_memory(house: House) -> None:
     await house.engine.pause("ses_1")
     await house.quiet()
-    assert house.engine._desk.mailboxes == {}
+    assert house.engine._state.mailboxes == {}
     assert (await house.engine.queue("ses_1")).paused == "user"
     assert (await house.accept("held back")).decision == "queued"
     await house.engine.cancel_session("ses_1")

@@ -13,16 +13,17 @@ import uvloop
 from hypothesis import HealthCheck, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
-from holdfast.agent.protocol import Ended, Ending, GoOn, StopNow
+from holdfast.agent.protocol import Ending
 from holdfast.errors import CallerError, ServerStopping, StoreUnwritable
 from holdfast.events import Hub
+from holdfast.ids import Ids
 from holdfast.runs import Engine
-from holdfast.schema.runs import END_STATES, Accepted, Outcome, RunRequest
+from holdfast.schema.runs import END_STATES, Accepted, Ended, GoOn, Outcome, RunRequest, StopNow
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutSession, PutWorkspace
 from tests.support.agreement import check_agreement
-from tests.support.house import PATIENT, WORKSPACE
+from tests.support.house import LONG_LIMITS, WORKSPACE
 from tests.support.scripted import Actor, ScriptedTurns
 from tests.support.stepping import SteppedLedger, Stepper
 
@@ -65,7 +66,9 @@ class World:
     async def open(self) -> None:
         self.store = await open_store(self.path)
         self.ledger = SteppedLedger(self.store, self.stepper)
-        self.engine = Engine(self.ledger, Hub(self.store, heartbeat_seconds=10.0), self.turns, bounds=PATIENT)  # type: ignore[arg-type]
+        self.engine = Engine(
+            self.ledger, Hub(self.store, heartbeat_seconds=10.0), self.turns, ids=Ids(), limits=LONG_LIMITS
+        )  # type: ignore[arg-type]
         if not await self.store.workspaces():
             made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
             await self.store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
@@ -130,7 +133,7 @@ class World:
         return self._over(await actor.finish("done"))
 
     async def _delegate(self, actor: Actor) -> Ending | None:
-        child = await actor.handle.child(RunRequest(prompt="tools"), title="help")
+        child = await actor.handle.start_subagent(RunRequest(prompt="tools"), title="help")
         await child.ended()
         return self._over(await actor.finish("it helped"))
 
@@ -168,9 +171,8 @@ class World:
             *[lambda: self._again(run_id)] * 2,
             *[lambda: self._cancel(self.engine.cancel_session(session_id))] * 4,
             *[lambda: self._cancel(self.engine.cancel_session(session_id, "active"))] * 2,
-            *[lambda: self._cancel(self.engine.cancel_run(run_id))] * 2,
+            *[lambda: self._cancel(self.engine.cancel_run(run_id))] * 4,
             *[lambda: self.engine.change_queued(run_id, prompt="answer edited", position=number % 3 + 1)] * 2,
-            *[lambda: self.engine.remove_queued(run_id)] * 2,
             *[lambda: self.engine.pause(session_id)] * 2,
             *[lambda: self.engine.resume(session_id)] * 2,
             *[lambda: self._refuse(number % 4)] * 2,
@@ -240,7 +242,7 @@ class World:
         self.ledger.refuses = 0
         self.stepper.set_free()
         await self.engine.stop()
-        assert not self.engine._desk.tasks
+        assert not self.engine._state.tasks
         await asyncio.gather(*self.tasks, return_exceptions=True)
         assert all(run.state in ("queued", "waiting") for run in await self.store.unfinished_runs()), "W5"
         await check_agreement(self.store)
@@ -258,7 +260,7 @@ class World:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        while await self.engine._desk.tasks.finish(seconds=0.01):
+        while await self.engine._state.tasks.finish(seconds=0.01):
             pass
         await self.store.close()
         self.tasks.clear()
@@ -286,8 +288,8 @@ class World:
             assert story.started[run_id] == 0, f"C1: {run_id} was covered by a cancel and started"
         assert all(count == 1 for count in self.effects.values()), "a tool ran twice"
         await self.engine.stop()
-        assert not self.engine._desk.tasks
-        assert not self.engine._desk.mailboxes
+        assert not self.engine._state.tasks
+        assert not self.engine._state.mailboxes
         await self.store.close()
 
 

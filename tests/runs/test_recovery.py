@@ -149,11 +149,11 @@ async def test_nothing_starts_before_its_workspace_is_opened_but_ends_are_writte
         assert (await house.engine.get_run("one")).state == "interrupted"
         assert (await house.engine.get_run("two")).state == "queued"
         assert house.turns.started == []
-        assert house.engine._desk.mailboxes == {}
+        assert house.engine._state.mailboxes == {}
         await house.engine.open_workspace(WORKSPACE)
         assert (await house.ended("two")).state == "completed"
         assert await house.engine.unfinished_workspaces() == ()
-    assert "1 runs were cut off when the last server ended; their ends are written" in caplog.messages
+    assert "ended 1 runs that were active when the last server ended" in caplog.messages
 
 
 async def test_opening_a_workspace_again_or_at_once_changes_nothing(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ async def test_a_long_run_is_recovered_without_reading_all_of_it(tmp_path: Path)
         await house.gates.arrived("at the end")
     async with opened(path, open_workspace=False) as house:
         pages = Pages(house.store)
-        house.engine._desk.store = pages  # type: ignore[assignment]
+        house.engine._state.store = pages  # type: ignore[assignment]
         await house.engine.recover()
         assert pages.read == 1
         assert (await house.engine.get_run(accepted.run.id)).text == "and then"

@@ -5,16 +5,16 @@ import logging
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import ServerStopping
-from holdfast.runs import EngineLimits
 from holdfast.schema.messages import Finish, Text
 from holdfast.schema.runs import Queue, Run
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, LaneRow
 from holdfast.store.writes import InsertRun, PutSession, PutWorkspace, SetLane
-from tests.support.house import WORKSPACE, House, opened
+from tests.support.house import DEFAULT_LIMITS, WORKSPACE, House, opened
 from tests.support.scripted import Actor, ScriptedTurns
 
 
@@ -44,7 +44,7 @@ async def test_active_runs_are_interrupted_and_queues_wait_for_resume(
         await house.gates.arrived("working")
         steer = await house.accept("steer", delivery="steer")
         await house.engine.stop()
-        assert not house.engine._desk.tasks
+        assert not house.engine._state.tasks
         run = await house.store.run(active.run.id)
         assert (run.state, run.reason, run.text) == ("interrupted", "server_stop", "partial")
         assert (await house.messages())[-1].parts == (Text("partial"), Finish("interrupted", "the server was stopped"))
@@ -52,8 +52,8 @@ async def test_active_runs_are_interrupted_and_queues_wait_for_resume(
             await house.accept("more")
         with pytest.raises(ServerStopping):
             await house.engine.open_workspace("wsp_other")
-    assert "stopping: 1 active runs are interrupted, queues are kept" in caplog.messages
-    assert "stopped; every active run has its end" in caplog.messages
+    assert "stopping: interrupting 1 active runs, keeping the queues" in caplog.messages
+    assert "stopped; every active run has ended" in caplog.messages
     async with opened(path) as house:
         queue = await house.engine.queue("ses_1")
         assert queue == Queue("ses_1", run_ids=(steer.run.id, queued.run.id), paused="server_stop")
@@ -111,8 +111,8 @@ async def test_a_stop_is_bounded_also_with_turns_that_hang_and_keep_hanging(
                 turns.gates.open("was cancelled")
         return None
 
-    bounds = EngineLimits(stop_seconds=0.02, shutdown_seconds=0.1)
-    async with opened(path, turns=turns, bounds=bounds) as house:
+    limits = replace(DEFAULT_LIMITS, stop_seconds=0.02, shutdown_seconds=0.1)
+    async with opened(path, turns=turns, limits=limits) as house:
         await house.session()
         accepted = await house.accept("hangs")
         await house.gates.arrived("hanging")
@@ -120,7 +120,7 @@ async def test_a_stop_is_bounded_also_with_turns_that_hang_and_keep_hanging(
         run = await house.store.run(accepted.run.id)
         assert (run.state, run.reason) == ("interrupted", "server_stop")
         assert run.left_running == (f"the turn of run {run.id}",)
-        assert any("would not end" in message for message in caplog.messages)
+        assert any("did not end" in message for message in caplog.messages)
         turns.gates.open("hanging")
         release.set()
         await house.quiet()
@@ -135,10 +135,14 @@ async def test_closing_a_workspace_touches_no_other(house: House) -> None:
     here, there = await house.accept("work"), await house.accept("work", session_id="ses_other")
     held = await house.accept("held")
     await house.gates.arrived("working")
-    assert (house.engine.active(), house.engine.active("wsp_2"), house.engine.unfinished(WORKSPACE)) == (2, 1, 2)
+    assert (
+        house.engine.count_active(),
+        house.engine.count_active("wsp_2"),
+        house.engine.count_unfinished(WORKSPACE),
+    ) == (2, 1, 2)
     await house.engine.close_workspace(WORKSPACE)
     assert (await house.ended(here)).reason == "server_stop"
-    assert (house.engine.active(), house.engine.unfinished(WORKSPACE)) == (1, 0)
+    assert (house.engine.count_active(), house.engine.count_unfinished(WORKSPACE)) == (1, 0)
     house.gates.open("working")
     assert (await house.ended(there)).state == "completed"
     await house.engine.open_workspace(WORKSPACE)
@@ -150,15 +154,15 @@ async def test_closing_a_workspace_touches_no_other(house: House) -> None:
 @pytest.mark.promise("W2")
 async def test_unfinished_runs_are_counted_while_they_are_active_queued_or_held(house: House) -> None:
     house.turns.scripts |= turns_that_work().scripts
-    assert house.engine.unfinished(WORKSPACE) == 0
+    assert house.engine.count_unfinished(WORKSPACE) == 0
     first = await house.accept("work")
     await house.accept("queued")
     await house.engine.pause("ses_1")
     await house.gates.arrived("working")
-    assert (house.engine.unfinished(WORKSPACE), house.engine.active(WORKSPACE)) == (2, 1)
+    assert (house.engine.count_unfinished(WORKSPACE), house.engine.count_active(WORKSPACE)) == (2, 1)
     house.gates.open("working")
     await house.ended(first)
-    assert (house.engine.unfinished(WORKSPACE), house.engine.active(WORKSPACE)) == (1, 0)
+    assert (house.engine.count_unfinished(WORKSPACE), house.engine.count_active(WORKSPACE)) == (1, 0)
     await house.engine.cancel_session("ses_1")
     await house.quiet()
-    assert house.engine.unfinished(WORKSPACE) == 0
+    assert house.engine.count_unfinished(WORKSPACE) == 0

@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.agent.protocol import Ended, Ending, GoOn
+from holdfast.agent.protocol import Ending
 from holdfast.schema.events import RunFinished, RunJoined
 from holdfast.schema.messages import Text
-from holdfast.schema.runs import Outcome, RunRequest
+from holdfast.schema.runs import Ended, GoOn, Outcome, RunRequest
 from tests.support.house import House
 from tests.support.scripted import Actor, answer
 

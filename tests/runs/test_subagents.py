@@ -4,19 +4,20 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import Conflict, StoreUnwritable, SubagentSession, ToolError
-from holdfast.runs import EngineLimits
+from holdfast.runs.lane.state import RunStopReason
 from holdfast.schema.events import RunFinished, SessionCreated
 from holdfast.schema.runs import Receipt, RunRequest
-from tests.support.house import House, LedgerSeam, opened
+from tests.support.house import DEFAULT_LIMITS, House, LedgerSeam, opened
 from tests.support.scripted import Actor
 
 
 async def delegates(actor: Actor) -> Ending | None:
     """Has a sub-agent do what comes after its first word."""
-    child = await actor.handle.child(
+    child = await actor.handle.start_subagent(
         RunRequest(prompt=actor.run.prompt.partition(" ")[2], agent="helper"), title="help"
     )
     ended = await child.ended()
@@ -80,7 +81,7 @@ async def test_a_cancel_reaches_sub_agents_and_their_sub_agents_and_lists_them(h
 async def test_a_sub_agent_is_stopped_at_once_also_while_its_parent_is_still_cleaning_up(house: House) -> None:
     @house.turns.on("busy")
     async def busy(actor: Actor) -> Ending | None:
-        await actor.handle.child(RunRequest(prompt="work"), title="x")
+        await actor.handle.start_subagent(RunRequest(prompt="work"), title="x")
         try:
             await actor.gates.pass_through("busy")
         finally:
@@ -125,7 +126,7 @@ async def test_a_stop_interrupts_sub_agents_too_and_before_their_parent(house: H
 async def test_a_run_that_ends_without_waiting_for_its_sub_agent_stops_it_first(house: House) -> None:
     @house.turns.on("careless")
     async def careless(actor: Actor) -> Ending | None:
-        await actor.handle.child(RunRequest(prompt="work"), title="forgotten")
+        await actor.handle.start_subagent(RunRequest(prompt="work"), title="forgotten")
         await actor.gates.arrived("working")
         await actor.finish("bye")
         return None
@@ -137,21 +138,21 @@ async def test_a_run_that_ends_without_waiting_for_its_sub_agent_stops_it_first(
 
 
 async def test_depth_and_number_of_sub_agents_are_bounded(tmp_path: Path) -> None:
-    async with opened(tmp_path / "own.db", bounds=EngineLimits(live_children=2, child_depth=1)) as house:
+    async with opened(tmp_path / "own.db", limits=replace(DEFAULT_LIMITS, live_subagents=2, subagent_depth=1)) as house:
         await house.session()
         house.turns.scripts |= {"work": works, "delegate": delegates}
         refused: list[str] = []
 
         @house.turns.on("many")
         async def many(actor: Actor) -> Ending | None:
-            first = [await actor.handle.child(RunRequest(prompt="work"), title="x") for _ in range(2)]
+            first = [await actor.handle.start_subagent(RunRequest(prompt="work"), title="x") for _ in range(2)]
             with pytest.raises(ToolError) as caught:
-                await actor.handle.child(RunRequest(prompt="work"), title="x")
+                await actor.handle.start_subagent(RunRequest(prompt="work"), title="x")
             refused.append(caught.value.message)
             actor.gates.open("working")
             for child in first:
                 await child.ended()
-            await actor.handle.child(RunRequest(prompt="quick"), title="x")
+            await actor.handle.start_subagent(RunRequest(prompt="quick"), title="x")
             await actor.finish("done")
             return None
 
@@ -165,12 +166,12 @@ async def test_depth_and_number_of_sub_agents_are_bounded(tmp_path: Path) -> Non
 async def test_a_sub_agent_that_is_being_made_when_the_cancel_comes_is_cancelled_too(house: House) -> None:
     for turns in range(12):
         accepted = await house.accept("delegate work")
-        await house.until(lambda: house.engine.active() > 0)
+        await house.until(lambda: house.engine.count_active() > 0)
         for _ in range(turns):
             await asyncio.sleep(0)
         await house.engine.cancel_session("ses_1")
         assert (await house.ended(accepted)).state == "cancelled"
-        assert house.engine.active() == 0
+        assert house.engine.count_active() == 0
     assert await house.store.unfinished_runs() == ()
 
 
@@ -185,7 +186,7 @@ async def test_a_sub_agent_that_cannot_be_written_does_not_start(tmp_path: Path)
         async def attempt(actor: Actor) -> Ending | None:
             ledger.refuse()
             with pytest.raises(StoreUnwritable):
-                await actor.handle.child(RunRequest(prompt="work"), title="x")
+                await actor.handle.start_subagent(RunRequest(prompt="work"), title="x")
             ledger.refusing = None
             await actor.finish("went on alone")
             return None
@@ -193,7 +194,7 @@ async def test_a_sub_agent_that_cannot_be_written_does_not_start(tmp_path: Path)
         run = await house.ended(await house.accept("try"))
         assert run.text == "went on alone"
         assert len(house.turns.started) == 1
-        assert len(house.engine._desk.mailboxes) == 0
+        assert len(house.engine._state.mailboxes) == 0
 
 
 @pytest.mark.promise("R14", "C7")
@@ -211,12 +212,12 @@ async def test_a_sub_agent_that_could_not_be_written_does_not_hold_up_its_cancel
 
         accepted = await house.accept("slowly work")
         await house.gates.arrived("before the child")
-        driver = house.engine._desk.drivers[accepted.run.id]
+        active = house.engine._state.active_runs[accepted.run.id]
         ledger.open.clear()
         house.gates.open("before the child")
-        await house.until(lambda: len(driver.children.live) == 1)
+        await house.until(lambda: len(active.subagents) == 1)
         ledger.refuse_held = True
-        driver.stop("user_cancel")
+        active.stop("user_cancel")
         await house.until(lambda: not house.turns.running["ses_1"])
         ledger.open.set()
         run = await house.ended(accepted)
@@ -232,15 +233,16 @@ async def test_sub_agents_stop_with_their_parent_also_when_the_ledger_cannot_tak
         ledger = house.store
         accepted = await house.accept("delegate work")
         await house.gates.arrived("working")
-        parent = house.engine._desk.drivers[accepted.run.id]
-        stop, cancelled = parent.children.stop, asyncio.create_task(house.engine.cancel_session("ses_1"))
+        parent = house.engine._state.active_runs[accepted.run.id]
+        ((run_id, stop),) = parent.subagents.items()
+        cancelled = asyncio.create_task(house.engine.cancel_session("ses_1"))
 
-        def refuse_then_stop(why: object) -> None:
-            parent.children.stop = stop  # type: ignore[method-assign]
+        def refuse_then_stop(reason: RunStopReason) -> None:
+            parent.subagents[run_id] = stop
             ledger.refuse()
-            stop(why)  # type: ignore[arg-type]
+            stop(reason)
 
-        parent.children.stop = refuse_then_stop  # type: ignore[method-assign,assignment]
+        parent.subagents[run_id] = refuse_then_stop
         await house.until(lambda: ledger.refused > 2)
         (child,) = await children(house)
         assert house.turns.running[child] == []

@@ -12,7 +12,7 @@ from holdfast.errors import StoreUnwritable
 from holdfast.schema.events import RunFinished
 from holdfast.schema.messages import Text
 from holdfast.schema.runs import Outcome
-from tests.support.house import PATIENT, House, LedgerSeam, opened
+from tests.support.house import LONG_LIMITS, House, LedgerSeam, opened
 from tests.support.scripted import Actor
 
 
@@ -178,8 +178,8 @@ async def test_a_stop_does_not_wait_for_a_ledger_that_cannot_be_written_and_the_
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "own.db"
-    hasty = replace(PATIENT, shutdown_seconds=0.05, stop_seconds=0.05)
-    async with opened(path, seam=True, bounds=hasty) as house:
+    short = replace(LONG_LIMITS, shutdown_seconds=0.05, stop_seconds=0.05)
+    async with opened(path, seam=True, limits=short) as house:
         await house.session()
         assert isinstance(house.store, LedgerSeam)
 
@@ -193,7 +193,7 @@ async def test_a_stop_does_not_wait_for_a_ledger_that_cannot_be_written_and_the_
         await house.gates.arrived("working")
         house.store.refuse()
         await house.engine.stop()
-        assert not house.engine._desk.tasks
+        assert not house.engine._state.tasks
     async with opened(path) as house:
         run = await house.engine.get_run(accepted.run.id)
         assert (run.state, run.reason, run.text) == ("interrupted", "server_crash", "partial")

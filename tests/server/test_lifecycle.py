@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runs.engine_limits import EngineLimits
+from holdfast.runs import EngineLimits
 from holdfast.server import ServerLimits
 from holdfast.testing import Answer, Call, Gate, Hang, Say, calls
 from tests.support.served import answering, hold_stop, served, until
@@ -17,8 +17,8 @@ HELD = Answer(pieces=(Gate("go"), Say("done")))
 @pytest.mark.promise("W5")
 async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_hang(home: Path) -> None:
     tool = calls(Call("bash", {"command": "sleep 1000"}))
-    bounds = EngineLimits(stop_seconds=3, shutdown_seconds=6)
-    async with served(home, answering(HANGING, tool), bounds=bounds) as house:
+    engine_limits = EngineLimits(unfinished_runs=256, subagent_depth=2, stop_seconds=3, shutdown_seconds=6)
+    async with served(home, answering(HANGING, tool), engine_limits=engine_limits) as house:
         hanging, busy = await house.session(), await house.session()
         model_run = (await house.prompt(hanging))["run"]["id"]
         queued = (await house.prompt(hanging))["run"]["id"]

@@ -5,7 +5,7 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from holdfast.errors import Gone
-from holdfast.runs.lane.ledger_batch import lane_of, told
+from holdfast.runs.lane.commit_plan import lane_of, run_in_event
 from holdfast.schema import events as ev
 from holdfast.schema.messages import Message, public_parts
 from holdfast.schema.runs import END_STATES, Queue, Run
@@ -125,7 +125,7 @@ async def _check_session(store: Store, story: Story, session_id: str) -> None:
     for run_id, row in rows.items():
         heard = story.runs[run_id]
         for field in _AS_TOLD:
-            stored, said = getattr(told(row), field), getattr(heard, field)
+            stored, said = getattr(run_in_event(row), field), getattr(heard, field)
             assert stored == said, f"the log says {field} of {run_id} is {said!r}, the table says {stored!r}"
     assert {run.id for run in story.runs.values() if run.session_id == session_id} == rows.keys()
     lane = lane_of(await store.lane(session_id))

@@ -17,15 +17,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.agent.protocol import Ending, GoOn
+from holdfast.agent.protocol import Ending
 from holdfast.errors import CallerError
 from holdfast.events import Hub
-from holdfast.runs import Engine, EngineLimits
-from holdfast.schema.runs import RunRequest
+from holdfast.ids import Ids
+from holdfast.runs import Engine
+from holdfast.schema.runs import GoOn, RunRequest
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, open_store
 from holdfast.store.sqlite import database_file
 from holdfast.store.writes import PutSession, PutWorkspace
+from tests.support.house import DEFAULT_LIMITS
 from tests.support.scripted import Actor, ScriptedTurns
 
 WORKSPACE = "wsp_1"
@@ -124,7 +126,7 @@ def scripted(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
         return await ends(actor)
 
     async def delegate(actor: Actor) -> Ending | None:
-        child = await actor.handle.child(RunRequest(prompt="tools"), title="help")
+        child = await actor.handle.start_subagent(RunRequest(prompt="tools"), title="help")
         await child.ended()
         return await ends(actor)
 
@@ -195,7 +197,7 @@ async def life(plan: Plan) -> None:
     store.listen(lambda events: journal.write(numbers=[[event.number, event.kind] for event in events]))
     made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
     await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
-    engine = Engine(store, Hub(store, heartbeat_seconds=10.0), scripted(journal), bounds=EngineLimits())
+    engine = Engine(store, Hub(store, heartbeat_seconds=10.0), scripted(journal), ids=Ids(), limits=DEFAULT_LIMITS)
     await engine.open_workspace(WORKSPACE)
 
     def told() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.agent.protocol import Ended, Ending, Turn, TurnHandle
+from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.models.protocol import Model, ModelDelta, ModelRequest, UsageReport
-from holdfast.schema.runs import Run
+from holdfast.schema.runs import Ended, Run
 from holdfast.schema.sessions import Session
 from holdfast.schema.usage import Usage
 from holdfast.store import Batch, Committed, Store
@@ -89,7 +89,7 @@ class _CutSeat(_Around):
 
     async def child(self, *args: Any, **fields: Any) -> Any:
         await self._cutter.hold("before seat.child")
-        child = await self._inner.child(*args, **fields)
+        child = await self._inner.start_subagent(*args, **fields)
         await self._cutter.hold("after seat.child")
         return _Around(child, self._cutter, "child")
 

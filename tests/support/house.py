@@ -6,8 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.errors import StoreUnwritable
 from holdfast.events import Hub
+from holdfast.ids import Ids
 from holdfast.runs import Engine, EngineLimits
 from holdfast.schema.events import Event, SessionCreated, read_event
 from holdfast.schema.messages import Message
@@ -19,8 +22,12 @@ from tests.support.scripted import ScriptedTurns
 
 WORKSPACE = "wsp_1"
 
-PATIENT = EngineLimits(stop_seconds=20, receipt_seconds=20, shutdown_seconds=20, retry_first_seconds=0.001)
-"""No bound is reached: what a test sees was done, not given up."""
+DEFAULT_LIMITS = EngineLimits(unfinished_runs=256, subagent_depth=2)
+
+LONG_LIMITS = replace(
+    DEFAULT_LIMITS, stop_seconds=20, receipt_seconds=20, shutdown_seconds=20, retry_first_seconds=0.001
+)
+"""No limit is reached in a test."""
 
 
 class LedgerSeam:
@@ -61,13 +68,13 @@ class LedgerSeam:
 class House:
     """One server's life: `open` it, and open it again on the same file for the next."""
 
-    def __init__(self, path: Path, store: Store, *, turns: ScriptedTurns, bounds: EngineLimits) -> None:
+    def __init__(self, path: Path, store: Store, *, turns: ScriptedTurns, limits: EngineLimits) -> None:
         self.path = path
         self.store = store
         self.hub = Hub(store, heartbeat_seconds=10.0)
         self.turns = turns
         self.gates = turns.gates
-        self.engine = Engine(store, self.hub, turns, bounds=bounds)
+        self.engine = Engine(store, self.hub, turns, ids=Ids(), limits=limits)
 
     async def session(self, session_id: str = "ses_1", *, parent_id: str | None = None) -> str:
         session = Session(id=session_id, workspace_id=WORKSPACE, parent_id=parent_id)
@@ -98,8 +105,8 @@ class House:
 
     async def quiet(self) -> None:
         """Until the engine has no task and nobody waits any more."""
-        desk = self.engine._desk
-        await self.until(lambda: not desk.tasks and not desk.waiters)
+        state = self.engine._state
+        await self.until(lambda: not state.tasks and not state.end_waiters)
 
     async def close(self) -> None:
         await self.engine.stop()
@@ -112,7 +119,7 @@ async def opened(
     path: Path,
     *,
     turns: ScriptedTurns | None = None,
-    bounds: EngineLimits = PATIENT,
+    limits: EngineLimits = LONG_LIMITS,
     open_workspace: bool = True,
     seam: bool = False,
 ) -> AsyncIterator[House]:
@@ -121,7 +128,7 @@ async def opened(
         store = LedgerSeam(store)
     if not await store.workspaces():
         await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")),)))
-    house = House(path, store, turns=turns or ScriptedTurns(), bounds=bounds)
+    house = House(path, store, turns=turns or ScriptedTurns(), limits=limits)
     if open_workspace:
         await house.engine.open_workspace(WORKSPACE)
     try:

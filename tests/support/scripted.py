@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from holdfast.agent.protocol import Ended, Ending, GoOn, Spent, StopNow, TurnHandle
+from holdfast.agent.protocol import Ending, Spent, TurnHandle
 from holdfast.errors import HoldfastError
 from holdfast.schema.events import MessageCreated, MessageFinished
 from holdfast.schema.messages import Finish, FinishReason, Message, Part, Text, ToolCall, ToolResult
-from holdfast.schema.runs import Outcome, Run, RunRequest
+from holdfast.schema.runs import BoundaryAnswer, Ended, GoOn, Outcome, Run, RunRequest, StopNow
 from holdfast.schema.sessions import Session
 from holdfast.schema.usage import Usage
 from holdfast.store.writes import PutMessage
@@ -47,7 +47,6 @@ class Actor:
         self.handle = handle
         self.gates = gates
         self.message: Message | None = None
-        self.joined: list[Run] = []
 
     @property
     def run(self) -> Run:
@@ -95,19 +94,19 @@ class Actor:
         parts = tuple(ToolResult(call_id=call.id, name=call.name, text="done") for call in calls)
         return self.new_message(*parts, role="tool")
 
-    async def tool(self, name: str, effect: Callable[[], object] | None = None) -> GoOn | Ended | StopNow:
+    async def tool(self, name: str, effect: Callable[[], object] | None = None) -> BoundaryAnswer:
         """A step with one call, from its row to the boundary behind it."""
         calls = await self.call(name)
         if effect is not None:
             effect()
-        return self._crossed(await self.handle.boundary(messages=[self.results(calls)]))
+        return await self.handle.boundary(messages=[self.results(calls)])
 
     def closed(self, reason: FinishReason = "end_turn") -> Message:
         message = self.message or self.new_message()
         self.message = None
         return replace(message, parts=(*message.parts, Finish(reason)))
 
-    async def finish(self, text: str = "", outcome: Outcome = COMPLETED) -> GoOn | Ended | StopNow:
+    async def finish(self, text: str = "", outcome: Outcome = COMPLETED) -> BoundaryAnswer:
         """A last step: ends the run unless somebody joins."""
         if text:
             await self.say(text)
@@ -115,12 +114,7 @@ class Actor:
         said = "".join(part.text for part in message.parts if isinstance(part, Text))
         outcome = replace(outcome, text=said, message_id=message.id)
         spent = Spent("test/model", Usage(input=10, output=5))
-        return self._crossed(await self.handle.boundary(outcome=outcome, messages=[message], spent=spent))
-
-    def _crossed(self, crossing: GoOn | Ended | StopNow) -> GoOn | Ended | StopNow:
-        if isinstance(crossing, GoOn):
-            self.joined.extend(crossing.joined)
-        return crossing
+        return await self.handle.boundary(outcome=outcome, messages=[message], spent=spent)
 
     async def gate(self, name: str) -> None:
         self.handle.progress("tool", name)
@@ -131,14 +125,16 @@ Script: TypeAlias = Callable[[Actor], Awaitable[Ending | None]]
 
 
 async def answer(actor: Actor) -> Ending | None:
-    """Answers its prompt, and each that joins it, by saying it back."""
-    prompts = [actor.run.prompt]
-    while prompts:
-        crossing = await actor.finish(f"you said {', '.join(prompts)}")
-        if isinstance(crossing, StopNow):
-            return Ending(Outcome("cancelled", "user_cancel"))
-        prompts = [run.prompt for run in crossing.joined] if isinstance(crossing, GoOn) else []
-    return None
+    """Answers with its prompt, and once more after each boundary at which steers join."""
+    text = f"you said {actor.run.prompt}"
+    while True:
+        match await actor.finish(text):
+            case GoOn(joined):
+                text = f"you said {len(joined)} more"
+            case StopNow():
+                return Ending(Outcome("cancelled", "user_cancel"))
+            case Ended():
+                return None
 
 
 class ScriptedTurn:

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
-from holdfast.runs.engine_limits import EngineLimits
+from holdfast.runs import EngineLimits
 from holdfast.server import ServerLimits, ServerParts, TcpAddress, listen_tcp, listen_unix, serve
 from holdfast.testing import Answer, ReceivedRequest, TestProvider, text
 from tests.support.http import Http, Stream
@@ -88,7 +88,7 @@ async def served(
     directory: Path,
     provider: TestProvider | None = None,
     *,
-    bounds: EngineLimits = PATIENT,
+    engine_limits: EngineLimits = PATIENT,
     limits: ServerLimits | None = None,
     heartbeat: str = "10s",
     linger: float = 600.0,
@@ -104,7 +104,7 @@ async def served(
         locations.config_dir.mkdir(parents=True, exist_ok=True)
         if not locations.config_file.exists() or "[providers.test]" in locations.config_file.read_text():
             locations.config_file.write_text(CONFIG.format(url=provider.url(), key=KEY, heartbeat=heartbeat))
-        async with open_app(locations, environment, bounds=bounds) as app:
+        async with open_app(locations, environment, limits=engine_limits) as app:
             parts = parts_of(app, limits=limits)
             unix = await asyncio.to_thread(listen_unix, locations.socket)
             tcp = listen_tcp(TcpAddress("127.0.0.1", 0), token=TOKEN)

@@ -10,12 +10,12 @@ from typing import Any
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
 from holdfast.models.model_script import ModelScript, RuleCondition, ScriptAction, ScriptedText, ScriptRule
-from holdfast.runs.engine_limits import EngineLimits
+from holdfast.runs import EngineLimits
 from holdfast.schema.events import Event, read_event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest
 
-PATIENT = EngineLimits(stop_seconds=20, receipt_seconds=20, shutdown_seconds=20)
+PATIENT = EngineLimits(unfinished_runs=256, subagent_depth=2, stop_seconds=20, receipt_seconds=20, shutdown_seconds=20)
 
 
 class Desk:
@@ -76,7 +76,7 @@ async def serving(
     *,
     env: Mapping[str, str] | None = None,
     config: str = "",
-    bounds: EngineLimits = PATIENT,
+    limits: EngineLimits = PATIENT,
 ) -> AsyncIterator[Desk]:
     """A server whose ``offline/demo`` says this script, with one workspace open (not trusted)."""
     home, work = directory / "home", directory / "work"
@@ -87,6 +87,6 @@ async def serving(
     if config:
         await asyncio.to_thread(locations.prepare)
         locations.config_file.write_text(config)
-    async with open_app(locations, environment, scripts=scripts, bounds=bounds) as app:
+    async with open_app(locations, environment, scripts=scripts, limits=limits) as app:
         view, _ = await app.workspaces.open(str(work))
         yield Desk(app, work, view.id)

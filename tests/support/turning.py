@@ -25,7 +25,7 @@ from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, Store, open_store
 from holdfast.store.writes import PutWorkspace
 from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan
-from tests.support.house import PATIENT, WORKSPACE, House
+from tests.support.house import LONG_LIMITS, WORKSPACE, House
 from tests.support.scripted import Gates, ScriptedTurns
 
 
@@ -197,7 +197,7 @@ class _TestSubagents:
         self._on_subagent = on_subagent
 
     async def run(self, *, agent: str, prompt: str, title: str) -> Any:
-        child = await self._handle.child(RunRequest(prompt=prompt, agent=agent), title=title)
+        child = await self._handle.start_subagent(RunRequest(prompt=prompt, agent=agent), title=title)
         await self._on_subagent(child)
         return await child.ended()
 
@@ -308,7 +308,7 @@ async def turning(directory: Path, model: Model, *, store: Store | None = None) 
     ledger = store or await open_store(directory / "holdfast.db")
     if not await ledger.workspaces():
         await ledger.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(directory))),)))
-    house = TurnHouse(directory, ledger, turns=RealTurns(ledger, model, directory), bounds=PATIENT)
+    house = TurnHouse(directory, ledger, turns=RealTurns(ledger, model, directory), limits=LONG_LIMITS)
     await house.engine.open_workspace(WORKSPACE)
     try:
         await house.session()

@@ -15,7 +15,7 @@ from holdfast.agent.compaction import Compaction
 from holdfast.agent.conversation import Conversation
 from holdfast.agent.loop_detector import LoopDetector
 from holdfast.agent.model_answer import AnswerDraft, ModelAnswer, calls_of
-from holdfast.agent.protocol import Crossing, Ended, Ending, GoOn, Spent, StopNow, TurnHandle
+from holdfast.agent.protocol import Ending, Spent, TurnHandle
 from holdfast.agent.run_outcome import outcome_of, stopped_outcome
 from holdfast.agent.tool_calls import StepCalls
 from holdfast.agent.turn_dependencies import TurnDependencies
@@ -24,7 +24,7 @@ from holdfast.errors import HoldfastError, ModelContext
 from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelRequest, Stop
 from holdfast.schema.messages import Message, text_of
-from holdfast.schema.runs import EndReason, Outcome, RunError
+from holdfast.schema.runs import BoundaryAnswer, Ended, EndReason, GoOn, Outcome, RunError, StopNow
 from holdfast.schema.usage import Usage
 
 
@@ -85,8 +85,8 @@ class _ActiveTurn:
                     return crossing
                 case Ended():
                     return None
-                case StopNow(why):
-                    return self.end_stopped(why)
+                case StopNow(reason):
+                    return self.end_stopped(reason)
                 case GoOn(joined):
                     if joined:
                         await self._conversation.catch_up()
@@ -108,7 +108,7 @@ class _ActiveTurn:
         self._compacted_for_overflow = False
         return stop
 
-    async def _finish_step(self, stop: Stop) -> Crossing | Ending:
+    async def _finish_step(self, stop: Stop) -> BoundaryAnswer | Ending:
         """Run the calls of a complete answer, or end the turn."""
         draft = self._draft
         assert draft is not None
@@ -124,7 +124,7 @@ class _ActiveTurn:
             return Ending(outcome, messages=(message, *self._results_of_unrun_calls(message)), spent=spent)
         return await self._handle.boundary(outcome=outcome, messages=(message,), spent=spent)
 
-    async def _run_calls(self, message: Message, spent: Spent, *, attempt: int) -> Crossing | Ending:
+    async def _run_calls(self, message: Message, spent: Spent, *, attempt: int) -> BoundaryAnswer | Ending:
         await self._conversation.store(message, spent=spent)
         self._take_answer(message)
         self._calls = calls = StepCalls(self._handle, self._dependencies, message, attempt=attempt)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.agent.protocol import Child, Ending, TurnHandle
+from holdfast.agent.protocol import Ending, Subagent, TurnHandle
 from holdfast.agent.run_outcome import stopped_outcome
 from holdfast.agent.turn_dependencies import ToolContexts
 from holdfast.schema.events import MessageCreated
@@ -54,5 +54,5 @@ class ShellTurn:
         )
 
 
-async def _reject_subagent(child: Child) -> None:
+async def _reject_subagent(child: Subagent) -> None:
     raise AssertionError(f"a shell run started a sub-agent: {child.run_id}")

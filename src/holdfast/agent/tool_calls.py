@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.agent.model_answer import UsageGuard, calls_of
-from holdfast.agent.protocol import Child, Spent, TurnHandle
+from holdfast.agent.protocol import Spent, Subagent, TurnHandle
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.agent.unfinished_messages import CANCELLED
 from holdfast.errors import HoldfastError, StoreError, StoreUnwritable, ToolError
@@ -78,7 +78,7 @@ class StepCalls:
         self._started: set[str] = set()
         """The calls whose tool was started."""
         self._progress = _StepProgress(handle)
-        self._subagents: list[Child] = []
+        self._subagents: list[Subagent] = []
         self._usage_guard = UsageGuard(handle)
         self._is_published = False
         self._message = Message(
@@ -243,7 +243,7 @@ class StepCalls:
             event = kind(at=self._handle.now(), session_id=message.session_id, message=message)
             await self._handle.commit([PutMessage(message)], [event])
 
-    async def _add_subagent(self, call: ToolCall, child: Child) -> None:
+    async def _add_subagent(self, call: ToolCall, child: Subagent) -> None:
         """Store the session of a sub-agent in its call, so that clients can find it."""
         self._subagents.append(child)
         parts = tuple(

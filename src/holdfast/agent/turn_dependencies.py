@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.agent.protocol import Child, TurnHandle
+from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.agent.system_prompt import PromptContext
 from holdfast.models.protocol import Model
 from holdfast.schema.base import Value
@@ -78,7 +78,7 @@ class ToolContexts(Protocol):
         *,
         emit: Callable[[str], None],
         progress: Callable[[Phase], None],
-        on_subagent: Callable[[Child], Awaitable[None]],
+        on_subagent: Callable[[Subagent], Awaitable[None]],
     ) -> ToolContext:
         """``on_subagent`` is called when the call has started a sub-agent."""
         ...

@@ -1,8 +1,6 @@
-"""Accepting a run: what is looked at, in which order (`R3`), and the commit that makes it true (`R1`)."""
+"""Accepting a run: validation, repeated run ids and refusals (`R3`), and the commit of a new run (`R1`)."""
 
 from __future__ import annotations
-
-from typing import TypeAlias
 
 from holdfast.errors import (
     BadRequest,
@@ -16,34 +14,29 @@ from holdfast.errors import (
 )
 from holdfast.ids import is_valid_given_id
 from holdfast.runs.engine_state import EngineState
+from holdfast.runs.lane.commit_plan import Acceptance, CommitPlan, LaneState, accepted_as
 from holdfast.runs.lane.decisions import decide
-from holdfast.runs.lane.ledger_batch import Acceptance, LaneState, Plan
-from holdfast.runs.lane.protocol import Accept, AcceptAnswer, QueuedAt, Repeated, Started, Steered
+from holdfast.runs.lane.protocol import Accept, Repeated
 from holdfast.runs.mailbox import Planner
-from holdfast.schema.events import KnownDurable
-from holdfast.schema.runs import Accepted, Run, RunRequest, settings_of
+from holdfast.schema.runs import Accepted, RunRequest, settings_of
 from holdfast.schema.sessions import Session
 from holdfast.store import RunRecord
-from holdfast.store.writes import AnyWrite
-
-Made: TypeAlias = tuple[tuple[AnyWrite, ...], tuple[KnownDurable, ...]]
-"""Writes and events that come before the run's own: its new session."""
 
 LONGEST_PROMPT = 1_000_000
-"""Characters. A prompt is told in every event of its run; what is longer belongs into an attachment."""
+"""In characters. Every event of a run carries its prompt; longer texts are attached."""
 
 
-def validate(request: RunRequest) -> None:
-    """Raises `BadRequest` or `TooLarge` for what no run can be."""
+def validate_request(request: RunRequest) -> None:
+    """Raise `BadRequest` or `TooLarge` if the request is invalid."""
     if request.run_id is not None and not is_valid_given_id(request.run_id):
         raise BadRequest(
-            f"run_id {request.run_id!r} cannot be used; give 1 to 128 letters, digits or _ . : - and start with one of "
-            "the first two"
+            f"run_id {request.run_id!r} is invalid; use 1 to 128 letters, digits, '_', '.', ':' or '-', "
+            "and start with a letter or digit"
         )
     if len(request.prompt) > LONGEST_PROMPT:
         raise TooLarge(
-            f"the prompt has {len(request.prompt):,} characters, at most {LONGEST_PROMPT:,} are taken; "
-            "attach the text, or put it into a file and name that"
+            f"the prompt has {len(request.prompt):,} characters, but at most {LONGEST_PROMPT:,} are allowed; "
+            "attach the text, or write it to a file and name the file"
         )
     match request.kind:
         case "prompt":
@@ -52,14 +45,14 @@ def validate(request: RunRequest) -> None:
         case "shell":
             command = request.arguments.get("command")
             if not isinstance(command, str) or not command.strip():
-                raise BadRequest(f"a shell run needs arguments.command, a command line; got {command!r}")
+                raise BadRequest(f"arguments.command is {command!r}; a shell run needs a command line")
         case "delete":
-            raise BadRequest("a session is deleted with DELETE, not with a run")
+            raise BadRequest("kind 'delete' is not a run; delete a session with DELETE")
         case "compact" | "undo" | "redo":
             pass
 
 
-def refuse_child(session: Session) -> None:
+def refuse_subagent_session(session: Session) -> None:
     if session.parent_id is not None:
         raise SubagentSession(
             f"session {session.id!r} belongs to a sub-agent and takes no prompts; "
@@ -67,14 +60,14 @@ def refuse_child(session: Session) -> None:
         )
 
 
-def answer_again(
+def repeat_answer(
     record: RunRecord, *, body_hash: str, session_id: str | None = None, workspace_id: str | None = None
 ) -> Accepted:
-    """The first answer for a known id, with the run as it is now; or why the id cannot be used again."""
+    """The first answer for a known run id, with the run as it is now. Raises if the id was used for something else."""
     same_place = record.run.session_id == session_id if session_id else record.workspace_id == workspace_id
     if record.body_hash != body_hash or not same_place:
         raise Conflict(
-            f"run_id {record.run.id!r} was used for another request; a new run needs a new id",
+            f"run_id {record.run.id!r} was used for another request; use a new id for a new run",
             code="run_id_reused",
             detail={"run_id": record.run.id},
         )
@@ -83,8 +76,8 @@ def answer_again(
     return Accepted(run=record.run, decision=record.decision, position=record.position, host_run_id=record.host_run_id)
 
 
-def accept_planner(desk: EngineState, acceptance: Acceptance, *, made: Made = ((), ())) -> Planner[Accepted | None]:
-    """``None``: the id is in this lane already, so the ledger knows the answer."""
+def accept_planner(engine_state: EngineState, acceptance: Acceptance) -> Planner[Accepted | None]:
+    """Plan the acceptance of a run. The answer is `None` if the id is already in this lane."""
     request = acceptance.request
     assert request.run_id is not None
 
@@ -96,40 +89,27 @@ def accept_planner(desk: EngineState, acceptance: Acceptance, *, made: Made = ((
         settings=settings_of(request),
     )
 
-    async def plan(state: LaneState) -> Plan[Accepted | None]:
+    async def plan(state: LaneState) -> CommitPlan[Accepted | None]:
         if state.lane.find(command.run_id) is None:
-            _refuse(desk, state)
+            _refuse_new_run(engine_state, state)
         decision = decide(state.lane, command)
         if isinstance(decision.answer, Repeated):
-            return Plan(state, None)
-        entry = desk.entry(state)
-        entry.add(*made)
-        entry.changes(decision.lane, decision.changes, acceptance=acceptance, answer=decision.answer)
-        accepted = _answer(entry.runs[command.run_id], decision.answer)
-        return entry.plan(decision.lane, accepted, changes=decision.changes)
+            return CommitPlan(state, None)
+        made = engine_state.plan_decision(state, decision, acceptance=acceptance)
+        return made.with_answer(accepted_as(made.state.runs[command.run_id], decision.answer))
 
     return plan
 
 
-def _refuse(desk: EngineState, state: LaneState) -> None:
+def _refuse_new_run(engine_state: EngineState, state: LaneState) -> None:
     workspace_id = state.session.workspace_id
-    if desk.stopping:
+    if engine_state.stopping:
         raise ServerStopping("the server is stopping; try again when it is back")
     if state.lane.lifecycle in ("deleting", "deleted"):
         raise Gone(f"session {state.session.id!r} is deleted")
-    if not desk.is_open(workspace_id):
+    if not engine_state.is_open(workspace_id):
         raise WorkspaceClosing(f"workspace {workspace_id!r} is not open; open it, then try again")
-    if len(state.lane.runs) >= desk.bounds.unfinished_runs:
+    if len(state.lane.runs) >= engine_state.limits.unfinished_runs:
         raise TooMany(
             f"session {state.session.id!r} has {len(state.lane.runs)} unfinished runs; wait for some, or cancel them"
         )
-
-
-def _answer(run: Run, answer: AcceptAnswer) -> Accepted:
-    match answer:
-        case QueuedAt(position):
-            return Accepted(run, "queued", position=position)
-        case Steered(host):
-            return Accepted(run, "steered", host_run_id=host)
-        case Started() | Repeated():
-            return Accepted(run, "started")

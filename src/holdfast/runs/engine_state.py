@@ -1,22 +1,152 @@
-"""What everything of the engine shares: the ledger, the hub, who runs and who waits."""
+"""The state that the parts of the engine share: mailboxes, active runs, waiters for ends, limits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
-from holdfast.agent.protocol import TurnFactory
+from msgspec.structs import replace
+
+from holdfast.agent.protocol import Ending, TurnFactory
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
-from holdfast.runs.end_waiters import Waiters
-from holdfast.runs.engine_limits import EngineLimits
-from holdfast.runs.lane.ledger_batch import Entry, LaneState, new_state
-from holdfast.runs.mailbox import Mailbox, MailboxOwner
+from holdfast.runs.lane.commit_plan import (
+    A,
+    Acceptance,
+    CommitPlan,
+    LaneState,
+    PlanBuilder,
+    QueuedEdit,
+    new_lane_state,
+)
+from holdfast.runs.lane.decisions import decide_all
+from holdfast.runs.lane.protocol import Command, Decision
+from holdfast.runs.lane.state import RunStopReason
+from holdfast.runs.mailbox import CommittedAnswer, Mailbox, MailboxOwner
+from holdfast.schema.base import Value
+from holdfast.schema.runs import Now, Outcome, Run
 from holdfast.schema.sessions import Session
 from holdfast.store import Store
 from holdfast.tasks import OwnedTasks
 
-if TYPE_CHECKING:
-    from holdfast.runs.driver import Driver
+
+class EngineLimits(Value, frozen=True, kw_only=True):
+    unfinished_runs: int
+    """Of one session."""
+    subagent_depth: int
+    """How deep sub-agents may be nested."""
+    live_subagents: int = 8
+    """Of one run at a time."""
+    stop_seconds: float = 1.5
+    """How long a turn may clean up after a cancel; then it is abandoned and named (`C7`)."""
+    subagent_stop_share: float = 0.8
+    """A sub-agent gets this share of its parent's `stop_seconds`, so that it ends before its parent."""
+    receipt_seconds: float = 2.0
+    """How long a cancel waits for the ends of the runs it covers (`C3`)."""
+    shutdown_seconds: float = 5.0
+    """How long a graceful stop waits for all runs (`W5`)."""
+    retry_first_seconds: float = 0.1
+    """Delay before an end that could not be written is retried; doubles each time."""
+    retry_most_seconds: float = 5.0
+
+
+class EndedRun(Value, frozen=True):
+    """An ended run, with what only the process that ended it knows."""
+
+    run: Run
+    killed: tuple[str, ...] = ()
+
+
+class EndWaiters:
+    """Futures of callers that wait for the end of a run. Callers that come later read the database (`R9`)."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Future[EndedRun]]] = {}
+
+    def expect(self, run_id: str) -> asyncio.Future[EndedRun]:
+        """A future that is resolved after the commit of the run's end. Cancel it to stop waiting."""
+        future: asyncio.Future[EndedRun] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(run_id, set()).add(future)
+        future.add_done_callback(lambda done: self._forget(run_id, done))
+        return future
+
+    def notify(self, ended: EndedRun) -> None:
+        for future in tuple(self._waiting.get(ended.run.id, ())):
+            if not future.done():
+                future.set_result(ended)
+
+    def __len__(self) -> int:
+        return sum(len(waiting) for waiting in self._waiting.values())
+
+    def _forget(self, run_id: str, future: asyncio.Future[EndedRun]) -> None:
+        waiting = self._waiting.get(run_id)
+        if waiting is not None:
+            waiting.discard(future)
+            if not waiting:
+                del self._waiting[run_id]
+
+
+class ActiveRun:
+    """A run that has the turn: what it is doing, why it must stop, what it has killed and left running."""
+
+    def __init__(
+        self, run: Run, session: Session, *, mailbox: Mailbox, hub: Hub, now: Callable[[], str], depth: int
+    ) -> None:
+        self.run = run
+        """As it was when it started."""
+        self.session = session
+        self.mailbox = mailbox
+        self.depth = depth
+        """How many runs are above it; 0 for a run that is not a sub-agent's."""
+        self.stop_reason: RunStopReason | None = None
+        self.killed: tuple[str, ...] = ()
+        self.left_running: tuple[str, ...] = ()
+        self.subagents: dict[str, Callable[[RunStopReason], None]] = {}
+        """The live sub-agents: for each run id the function that stops it."""
+        self.stop_requested: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.end_committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._progress = Now("starting", since=now())
+        self._hub = hub
+        self._now = now
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the end is committed."""
+        return self.end_committed.done()
+
+    @property
+    def progress(self) -> Now:
+        """What the run is doing, or that its end cannot be written (`R14`)."""
+        if self.mailbox.write_error is not None:
+            return Now("store", self.mailbox.write_error.message, self._progress.since)
+        return self._progress
+
+    def set_progress(self, progress: Now) -> None:
+        if not self.has_ended and (self.stop_reason is None or progress.phase == "stopping"):
+            self._progress = progress
+            self._hub.report_progress(self.session.id, self.run.id, progress)
+
+    def stop(self, reason: RunStopReason) -> None:
+        """Stop the turn and its sub-agents. Only the first call has an effect."""
+        if self.stop_reason is None and not self.has_ended:
+            self.stop_reason = reason
+            self.set_progress(Now("stopping", self._progress.what, self._now()))
+            self.stop_subagents(reason)
+            self.stop_requested.set_result(None)
+
+    def stop_subagents(self, reason: RunStopReason) -> None:
+        for stop in tuple(self.subagents.values()):
+            stop(reason)
+
+    def report(self, *, killed: Sequence[str] = (), left_running: Sequence[str] = ()) -> None:
+        """Add the names of processes that were killed or did not die."""
+        self.killed = tuple(dict.fromkeys((*self.killed, *killed)))
+        self.left_running = tuple(dict.fromkeys((*self.left_running, *left_running)))
+
+    def with_left_running(self, outcome: Outcome) -> Outcome:
+        """The outcome with everything that was reported as left running."""
+        left = tuple(dict.fromkeys((*outcome.left_running, *self.left_running)))
+        return replace(outcome, left_running=left)
 
 
 class EngineState:
@@ -28,20 +158,20 @@ class EngineState:
         *,
         ids: Ids,
         clock: Clock,
-        bounds: EngineLimits,
+        limits: EngineLimits,
         owner: MailboxOwner,
     ) -> None:
         self.store = store
         self.hub = hub
         self.turns = turns
         self.ids = ids
-        self.bounds = bounds
+        self.limits = limits
         self.tasks = OwnedTasks()
-        self.waiters = Waiters()
+        self.end_waiters = EndWaiters()
         self.mailboxes: dict[str, Mailbox] = {}
-        """By session; only those with something to do or unfinished."""
-        self.drivers: dict[str, Driver] = {}
-        """By run: those that have a turn."""
+        """By session id; only those with work or unfinished runs."""
+        self.active_runs: dict[str, ActiveRun] = {}
+        """By run id."""
         self.open_workspaces: set[str] = set()
         self.stopping = False
         self._clock = clock
@@ -50,9 +180,6 @@ class EngineState:
     def now(self) -> str:
         return rfc3339(self._clock())
 
-    def entry(self, state: LaneState) -> Entry:
-        return Entry(state, at=self.now(), new_message_id=self.new_message_id)
-
     def new_message_id(self) -> str:
         return self.ids.new("msg")
 
@@ -60,23 +187,63 @@ class EngineState:
         """Whether runs of this workspace are accepted and started."""
         return workspace_id in self.open_workspaces and not self.stopping
 
-    def mailbox(self, session_id: str, *, known: Session | None = None) -> Mailbox:
-        """The session's mailbox. Post to it at once: one without work is not kept."""
-        return self.mailboxes.get(session_id) or self._make(session_id, None, known)
+    def add_active_run(self, run: Run, session: Session, mailbox: Mailbox) -> ActiveRun:
+        parent = self.active_runs.get(run.parent_run_id or "")
+        depth = parent.depth + 1 if parent else 0
+        active = ActiveRun(run, session, mailbox=mailbox, hub=self.hub, now=self.now, depth=depth)
+        self.active_runs[run.id] = active
+        return active
+
+    def remove_active_run(self, active: ActiveRun) -> None:
+        """Call this when the run's end is committed."""
+        if not active.has_ended:
+            active.end_committed.set_result(None)
+        self.active_runs.pop(active.run.id, None)
+        self.hub.close_session(active.session.id)
+
+    def mailbox(self, session_id: str, *, session: Session | None = None) -> Mailbox:
+        """The mailbox of a session. Post to it at once: a mailbox without work is dropped."""
+        return self.mailboxes.get(session_id) or self._add_mailbox(session_id, None, session)
 
     def new_mailbox(self, session: Session) -> Mailbox:
-        """Of a session that its first command makes."""
-        return self._make(session.id, new_state(session), session)
+        """The mailbox of a session that its first command creates."""
+        return self._add_mailbox(session.id, new_lane_state(session), session)
 
-    def _make(self, session_id: str, state: LaneState | None, known: Session | None) -> Mailbox:
+    def _add_mailbox(self, session_id: str, state: LaneState | None, session: Session | None) -> Mailbox:
         mailbox = Mailbox(
             session_id,
             store=self.store,
             owner=self._owner,
             tasks=self.tasks,
-            bounds=self.bounds,
+            retry_seconds=(self.limits.retry_first_seconds, self.limits.retry_most_seconds),
             state=state,
-            known=known,
+            session=session,
         )
         self.mailboxes[session_id] = mailbox
         return mailbox
+
+    def send(
+        self, session_id: str, *commands: Command, edit: QueuedEdit | None = None
+    ) -> asyncio.Future[CommittedAnswer[LaneState]]:
+        """Send commands to a lane as one commit. The answer is the state after it."""
+
+        async def plan(state: LaneState) -> CommitPlan[LaneState]:
+            made = self.plan_decision(state, decide_all(state.lane, *commands), edit=edit)
+            return made.with_answer(made.state)
+
+        return self.mailbox(session_id).post(plan)
+
+    def plan_builder(self, state: LaneState) -> PlanBuilder:
+        return PlanBuilder(state, at=self.now(), new_message_id=self.new_message_id)
+
+    def plan_decision(
+        self,
+        state: LaneState,
+        decision: Decision[A],
+        *,
+        acceptance: Acceptance | None = None,
+        edit: QueuedEdit | None = None,
+        endings: Mapping[str, Ending] | None = None,
+    ) -> CommitPlan[A]:
+        """The commit of a decision; see `PlanBuilder.plan`."""
+        return self.plan_builder(state).plan(decision, acceptance=acceptance, edit=edit, endings=endings)

@@ -1,12 +1,12 @@
-"""One session's mailbox: one command at a time is planned, committed and applied; the next one only then.
+"""The mailbox of a session: it plans, commits and applies one command at a time.
 
-Everything that is written about a session's runs and messages passes here, so its events have one order, nothing is
-decided on a state that is not committed, and a refused commit leaves everything as it was. A commit belongs to the
-mailbox, not to the caller: whoever gives up waiting changes nothing.
+Everything that is written about a session's runs and messages goes through its mailbox. So its events have one order,
+every decision is made on the committed state, and a refused commit leaves everything as it was. A commit belongs to
+the mailbox, not to the caller: a caller that stops waiting changes nothing.
 
-An end that cannot be written stays at the head and is tried again, with back-off and whenever a command comes; the
-commands meanwhile are refused with the same error (`R14`). A mailbox without work and without unfinished runs goes
-away; the next command makes a new one from the ledger.
+If the end of a run cannot be written, it stays at the head and is retried, with back-off and whenever a command
+arrives. Other commands are refused with the same error meanwhile (`R14`). A mailbox without work and without unfinished
+runs is dropped; the next command loads a new one from the database.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from holdfast.errors import StoreUnwritable
-from holdfast.runs.engine_limits import EngineLimits
-from holdfast.runs.lane.ledger_batch import LaneState, Plan
+from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
 from holdfast.schema.base import Value
 from holdfast.schema.sessions import Session
 from holdfast.store import Batch, Committed, Store
@@ -26,41 +25,45 @@ from holdfast.tasks import OwnedTasks
 
 A = TypeVar("A")
 
-Planner: TypeAlias = Callable[[LaneState], Awaitable[Plan[A]]]
-"""Decides on the lane as it is. It may read the ledger; nothing else of the session is written meanwhile."""
+Planner: TypeAlias = Callable[[LaneState], Awaitable[CommitPlan[A]]]
+"""Plans a commit on the committed state. It may read the database; nothing else of the session is written meanwhile."""
 
 
 class MailboxOwner(Protocol):
-    async def load(self, mailbox: Mailbox) -> Plan[None]:
-        """The lane from the ledger, and what must be committed before anything else (recovery)."""
+    """The engine, as a mailbox sees it."""
+
+    async def load(self, mailbox: Mailbox) -> CommitPlan[None]:
+        """Load the lane. The plan commits what must be written before anything else (recovery)."""
         ...
 
-    def applied(self, mailbox: Mailbox, plan: Plan[Any]) -> None:
-        """The plan is committed: start, stop and tell what follows from it. Never raises: the commit stands."""
+    def applied(self, mailbox: Mailbox, plan: CommitPlan[Any]) -> None:
+        """Start and stop turns and wake waiters after a commit. Must not raise: the commit stands."""
         ...
 
     def idle(self, mailbox: Mailbox) -> None:
-        """Nothing to do and nothing unfinished: forget it."""
+        """Drop a mailbox that has no work and no unfinished runs."""
         ...
 
 
-class Reply(Value, Generic[A], frozen=True):
-    """The plan's answer, now that it is true, and what its commit gave."""
+class CommittedAnswer(Value, Generic[A], frozen=True):
+    """The answer of a plan, and the result of its commit."""
 
     answer: A
     committed: Committed
 
 
-class _Letter(Generic[A]):
-    __slots__ = ("answer", "insists", "planner")
+class _Request(Generic[A]):
+    """A planner in the queue of a mailbox, and the future of its caller."""
 
-    def __init__(self, planner: Planner[A], *, insists: bool) -> None:
+    __slots__ = ("answer", "must_be_written", "planner")
+
+    def __init__(self, planner: Planner[A], *, must_be_written: bool) -> None:
         self.planner = planner
-        self.insists = insists
-        self.answer: asyncio.Future[Reply[A]] = asyncio.get_running_loop().create_future()
-        self.answer.add_done_callback(_seen)
+        self.must_be_written = must_be_written
+        self.answer: asyncio.Future[CommittedAnswer[A]] = asyncio.get_running_loop().create_future()
+        self.answer.add_done_callback(_retrieve_exception)
 
-    def succeed(self, answer: Reply[A]) -> None:
+    def succeed(self, answer: CommittedAnswer[A]) -> None:
         if not self.answer.done():
             self.answer.set_result(answer)
 
@@ -77,105 +80,106 @@ class Mailbox:
         store: Store,
         owner: MailboxOwner,
         tasks: OwnedTasks,
-        bounds: EngineLimits,
+        retry_seconds: tuple[float, float],
         state: LaneState | None = None,
-        known: Session | None = None,
+        session: Session | None = None,
     ) -> None:
         self.session_id = session_id
-        self.known = known
-        """The session, if whoever made the mailbox had read it already."""
+        self.session = session
+        """The session, if the caller has already read it."""
         self.state = state
-        """As committed; ``None`` before it is loaded."""
-        self.stuck: StoreUnwritable | None = None
+        """As committed; `None` before it is loaded."""
+        self.write_error: StoreUnwritable | None = None
         """Why the end at the head cannot be written."""
         self._store = store
         self._owner = owner
         self._tasks = tasks
-        self._bounds = bounds
-        self._letters: deque[_Letter[Any]] = deque()
+        self._retry_seconds = retry_seconds
+        """The first and the longest delay before a retry."""
+        self._requests: deque[_Request[Any]] = deque()
         self._worker: asyncio.Task[None] | None = None
-        self._arrived = asyncio.Event()
-        self._giving_up = False
+        self._wake = asyncio.Event()
+        self._retries = True
 
-    def post(self, planner: Planner[A], *, insists: bool = False) -> asyncio.Future[Reply[A]]:
-        """The answer comes when the plan is committed. ``insists``: a refused commit is tried until it succeeds."""
-        letter = _Letter(planner, insists=insists)
-        self._letters.append(letter)
-        self._arrived.set()
+    def post(self, planner: Planner[A], *, must_be_written: bool = False) -> asyncio.Future[CommittedAnswer[A]]:
+        """Queue a planner. The answer comes after the commit; with `must_be_written` a refused commit is retried."""
+        request = _Request(planner, must_be_written=must_be_written)
+        self._requests.append(request)
+        self._wake.set()
         if self._worker is None:
             self._worker = self._tasks.spawn(self._work(), name=f"lane:{self.session_id}")
-        return letter.answer
+        return request.answer
 
-    def give_up(self) -> None:
-        """An end that cannot be written is left to the next start's recovery."""
-        self._giving_up = True
-        self._arrived.set()
+    def stop_retrying(self) -> None:
+        """Leave an end that cannot be written to the recovery of the next start."""
+        self._retries = False
+        self._wake.set()
 
     async def _work(self) -> None:
         try:
-            while self._letters:
-                await self._handle(self._letters[0])
+            while self._requests:
+                await self._handle(self._requests[0])
         finally:
             self._worker = None
-            for letter in self._letters:  # only when this task was cancelled from outside
-                letter.answer.cancel()
-            self._letters.clear()
-            if self.state is None or not self.state.lane.runs or self._is_shut(self.state):
+            for request in self._requests:  # only if this task was cancelled
+                request.answer.cancel()
+            self._requests.clear()
+            if self.state is None or not self.state.lane.runs or self._is_closed(self.state):
                 self._owner.idle(self)
 
-    def _is_shut(self, state: LaneState) -> bool:
-        """Nothing runs and nothing starts: the ledger knows the queue as well."""
+    def _is_closed(self, state: LaneState) -> bool:
+        """Nothing runs and nothing can start, so the queue need not be kept in memory."""
         return state.lane.lifecycle == "closed" and state.lane.active is None
 
-    async def _handle(self, letter: _Letter[Any]) -> None:
-        delay = self._bounds.retry_first_seconds
+    async def _handle(self, request: _Request[Any]) -> None:
+        delay, longest = self._retry_seconds
         while True:
             try:
-                answer = await self._obey(letter)
+                answer = await self._plan_and_commit(request)
             except StoreUnwritable as error:
-                if letter.insists and not self._giving_up:
-                    await self._wait_for_room(error, seconds=delay)
-                    delay = min(delay * 2, self._bounds.retry_most_seconds)
+                if request.must_be_written and self._retries:
+                    await self._wait_for_retry(error, seconds=delay)
+                    delay = min(delay * 2, longest)
                     continue
-                letter.fail(error)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with a command is its sender's to hear
-                letter.fail(error)
+                request.fail(error)
+            except Exception as error:  # noqa: BLE001 - every error of a command goes to its caller
+                request.fail(error)
             else:
-                letter.succeed(answer)
-            self.stuck = None
-            self._letters.popleft()
+                request.succeed(answer)
+            self.write_error = None
+            self._requests.popleft()
             return
 
-    async def _obey(self, letter: _Letter[A]) -> Reply[A]:
+    async def _plan_and_commit(self, request: _Request[A]) -> CommittedAnswer[A]:
         if self.state is None:
-            await self._carry_out(await self._owner.load(self))
+            await self._commit(await self._owner.load(self))
         assert self.state is not None
-        plan = await letter.planner(self.state)
-        return Reply(plan.answer, await self._carry_out(plan))
+        plan = await request.planner(self.state)
+        return CommittedAnswer(plan.answer, await self._commit(plan))
 
-    async def _carry_out(self, plan: Plan[Any]) -> Committed:
-        committed = Committed() if plan.batch == _NOTHING else await self._store.commit(plan.batch)
+    async def _commit(self, plan: CommitPlan[Any]) -> Committed:
+        committed = Committed() if plan.batch == _EMPTY else await self._store.commit(plan.batch)
         self.state = plan.state
         self._owner.applied(self, plan)
         return committed
 
-    async def _wait_for_room(self, error: StoreUnwritable, *, seconds: float) -> None:
-        """Nothing else of this lane moves meanwhile."""
-        self.stuck = error
-        while len(self._letters) > 1:
-            self._letters.pop().fail(error)
-        self._arrived.clear()
+    async def _wait_for_retry(self, error: StoreUnwritable, *, seconds: float) -> None:
+        """Refuse the other commands of this lane, and wait for the delay or the next command."""
+        self.write_error = error
+        while len(self._requests) > 1:
+            self._requests.pop().fail(error)
+        self._wake.clear()
         try:
             async with asyncio.timeout(seconds):
-                await self._arrived.wait()
+                await self._wake.wait()
         except TimeoutError:
             pass
 
 
-_NOTHING = Batch()
+_EMPTY = Batch()
 
 
-def _seen(answer: asyncio.Future[Any]) -> None:
-    """A caller that left does not make its answer an error of the loop's."""
+def _retrieve_exception(answer: asyncio.Future[Any]) -> None:
+    """Read the exception, or asyncio reports it if the caller has left."""
     if not answer.cancelled():
         answer.exception()

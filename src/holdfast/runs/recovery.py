@@ -1,8 +1,8 @@
-"""A lane from the ledger, and the end of what a server that is gone left in it (`W6`).
+"""Recovery after a crash: loads a lane from the database and ends the runs that the last server left active (`W6`).
 
-A lane with a turn is never forgotten while its server lives. So one that is read from the ledger with a turn was left
-by a crash, and nothing else of it is decided before that run's end is committed: loading is recovery. Its partial text
-is kept, its open calls are answered, nothing of it is done again; queued runs wait for their workspace to be opened.
+A lane with a turn stays in memory while its server lives. So a lane that is loaded with a turn was left by a crash, and
+the end of that run is committed before anything else is decided. Its partial text is kept, its open calls get a
+result, and nothing is executed again. Queued runs wait until their workspace is opened.
 """
 
 from __future__ import annotations
@@ -14,82 +14,98 @@ from msgspec.structs import replace
 from holdfast.agent.protocol import Ending
 from holdfast.errors import Gone, NotFound
 from holdfast.runs.engine_state import EngineState
-from holdfast.runs.lane.ledger_batch import EndDetails, LaneState, Plan, lane_of
-from holdfast.runs.lane.protocol import CancelSession, Change, Command, Open, Recover, RunFinished
+from holdfast.runs.lane.commit_plan import CommitPlan, LaneState, lane_of
+from holdfast.runs.lane.decisions import decide_all
+from holdfast.runs.lane.protocol import CancelSession, Change, Command, Open, Recover, RunEnded
 from holdfast.runs.lane.state import Lane
-from holdfast.runs.planners import decide_all
-from holdfast.runs.run_end import end_details
+from holdfast.runs.run_end import complete_ending
 from holdfast.schema.runs import Outcome, Run
 from holdfast.schema.sessions import Session
 
 _logger = logging.getLogger(__name__)
 
 
-async def load(desk: EngineState, session_id: str, *, known: Session | None = None) -> Plan[None]:
-    """The lane, with what must be committed before anything else is decided on it."""
-    session = known or await desk.store.session(session_id)
-    rows = await desk.store.lane(session_id)
+async def end_crashed_runs(engine_state: EngineState, *, workspace_id: str | None = None) -> int:
+    """End the runs that a crash left active, in one workspace or in all. Returns their number."""
+    crashed = [
+        run
+        for run in await engine_state.store.unfinished_runs(workspace_id=workspace_id)
+        if run.state not in ("queued", "waiting") and run.id not in engine_state.active_runs
+    ]
+    for session_id in dict.fromkeys(run.session_id for run in crashed):
+        if session_id not in engine_state.mailboxes:
+            await engine_state.mailbox(session_id).post(_load_only)
+    if crashed:
+        _logger.info("ended %d runs that were active when the last server ended", len(crashed))
+    return len(crashed)
+
+
+async def load_lane(engine_state: EngineState, session_id: str, *, session: Session | None = None) -> CommitPlan[None]:
+    """Load a lane. The plan commits what must be written before anything is decided on it."""
+    session = session or await engine_state.store.session(session_id)
+    rows = await engine_state.store.lane(session_id)
     lane = lane_of(rows)
     if lane.lifecycle == "open":
         lane = replace(lane, lifecycle="closed")
     state = LaneState(session, lane, rows.lane, {run.id: run for run in rows.runs})
-    commands = await _what_is_due(desk, session, lane, rows.runs)
+    commands = await _due_commands(engine_state, session, lane, rows.runs)
     if not commands:
-        return Plan(state, None)
-    decided, changes = decide_all(lane, *commands)
-    entry = desk.entry(state)
-    entry.changes(decided, changes, ends=await _ends(desk, state, changes))
-    return entry.plan(decided, None, changes=changes)
+        return CommitPlan(state, None)
+    decision = decide_all(lane, *commands)
+    endings = await _endings(engine_state, state, decision.changes)
+    return engine_state.plan_decision(state, decision, endings=endings).with_answer(None)
 
 
-async def _what_is_due(desk: EngineState, session: Session, lane: Lane, runs: tuple[Run, ...]) -> list[Command]:
-    due: list[Command] = []
-    if session.parent_id is not None and runs and await _must_not_go_on(desk, runs):
-        due.append(CancelSession("parent_ended"))
+async def _due_commands(
+    engine_state: EngineState, session: Session, lane: Lane, runs: tuple[Run, ...]
+) -> list[Command]:
+    commands: list[Command] = []
+    if session.parent_id is not None and runs and await _must_be_cancelled(engine_state, runs):
+        commands.append(CancelSession("parent_ended"))
     if lane.active is not None:
-        await _recover_children(desk, session, parents={run.id for run in runs})
+        await _recover_subagents(engine_state, session, parents={run.id for run in runs})
     if lane.active is not None or lane.lifecycle == "deleting":
-        due.append(Recover())
-    if desk.is_open(session.workspace_id):
-        due.append(Open())
-    return due
+        commands.append(Recover())
+    if engine_state.is_open(session.workspace_id):
+        commands.append(Open())
+    return commands
 
 
-async def _must_not_go_on(desk: EngineState, runs: tuple[Run, ...]) -> bool:
-    """Whether a run above a sub-agent was already stopping, or the sub-agent had not even started."""
+async def _must_be_cancelled(engine_state: EngineState, runs: tuple[Run, ...]) -> bool:
+    """Whether a sub-agent had not started, or a run above it was already stopping."""
     if any(run.state in ("queued", "waiting") for run in runs):
         return True
     for run in runs:
-        above = run.parent_run_id
-        while above is not None:
+        parent_id = run.parent_run_id
+        while parent_id is not None:
             try:
-                parent = await desk.store.run(above)
+                parent = await engine_state.store.run(parent_id)
             except (NotFound, Gone):
                 return True
             if parent.state != "active":
                 return True
-            above = parent.parent_run_id
+            parent_id = parent.parent_run_id
     return False
 
 
-async def _recover_children(desk: EngineState, session: Session, *, parents: set[str]) -> None:
-    """Sub-agents end before the run that made them."""
-    for run in await desk.store.unfinished_runs(workspace_id=session.workspace_id):
+async def _recover_subagents(engine_state: EngineState, session: Session, *, parents: set[str]) -> None:
+    """Sub-agents end before the run that started them."""
+    for run in await engine_state.store.unfinished_runs(workspace_id=session.workspace_id):
         if run.parent_run_id in parents:
-            await desk.mailbox(run.session_id).post(nothing)
+            await engine_state.mailbox(run.session_id).post(_load_only)
 
 
-async def nothing(state: LaneState) -> Plan[None]:
-    """A planner that only has the lane loaded."""
-    return Plan(state, None)
+async def _load_only(state: LaneState) -> CommitPlan[None]:
+    """A planner without a command: posting it loads the lane."""
+    return CommitPlan(state, None)
 
 
-async def _ends(desk: EngineState, state: LaneState, changes: tuple[Change, ...]) -> dict[str, EndDetails]:
-    ends: dict[str, EndDetails] = {}
+async def _endings(engine_state: EngineState, state: LaneState, changes: tuple[Change, ...]) -> dict[str, Ending]:
+    endings: dict[str, Ending] = {}
     for change in changes:
-        if isinstance(change, RunFinished) and change.was in ("active", "stopping"):
-            ends[change.run_id] = await end_details(
-                desk,
+        if isinstance(change, RunEnded) and change.was in ("active", "stopping"):
+            endings[change.run_id] = await complete_ending(
+                engine_state,
                 state,
                 run=state.runs[change.run_id],
                 end=(change.state, change.reason),
@@ -97,22 +113,7 @@ async def _ends(desk: EngineState, state: LaneState, changes: tuple[Change, ...]
                 crashed=True,
             )
             _logger.info(
-                "run %s of session %s was cut off when the last server ended; it ends %s (%s)",
+                "run %s of session %s was active when the last server ended; it ends %s (%s)",
                 *(change.run_id, state.session.id, change.state, change.reason),
             )
-    return ends
-
-
-async def recover(desk: EngineState, *, workspace_id: str | None = None) -> int:
-    """Ends what a crash left, in one workspace or in all; how many runs that were."""
-    left = [
-        run
-        for run in await desk.store.unfinished_runs(workspace_id=workspace_id)
-        if run.state not in ("queued", "waiting") and run.id not in desk.drivers
-    ]
-    for session_id in dict.fromkeys(run.session_id for run in left):
-        if session_id not in desk.mailboxes:
-            await desk.mailbox(session_id).post(nothing)
-    if left:
-        _logger.info("%d runs were cut off when the last server ended; their ends are written", len(left))
-    return len(left)
+    return endings

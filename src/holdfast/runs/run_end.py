@@ -1,4 +1,4 @@
-"""The one commit of a run's end: what the turn left, closed, with its last open approvals and questions (`R8`)."""
+"""The commit of a run's end: closes its messages, answers its open calls, closes its approvals and questions (`R8`)."""
 
 from __future__ import annotations
 
@@ -9,62 +9,63 @@ from msgspec.structs import replace
 from holdfast.agent.protocol import Ending
 from holdfast.agent.unfinished_messages import Cutoff, closing_messages, finish_of, unanswered
 from holdfast.runs.engine_state import EngineState
-from holdfast.runs.lane.ledger_batch import EndDetails, LaneState
+from holdfast.runs.lane.commit_plan import LaneState
+from holdfast.schema.approvals import Approval
 from holdfast.schema.events import ApprovalResolved, KnownDurable, QuestionResolved
 from holdfast.schema.messages import Message, text_of
 from holdfast.schema.runs import EndReason, EndState, Outcome, Run
 from holdfast.store import Store
 from holdfast.store.writes import AnyWrite, ResolveApproval, ResolveQuestion
 
-Care: TypeAlias = Literal["whole", "closed", "bare"]
-"""How much is written with an end: all that the turn gave; only what was stored, closed; nothing but the end."""
+EndContent: TypeAlias = Literal["everything", "stored_messages", "end_only"]
+"""How much is written with an end: all that the turn returned, only the stored messages closed, or the end alone."""
 
 _PAGE = 32
 _PAST_THE_END = 1 << 62
 
 
-async def end_details(
-    desk: EngineState,
+async def complete_ending(
+    engine_state: EngineState,
     state: LaneState,
     *,
     run: Run,
     end: tuple[EndState, EndReason],
     ending: Ending,
-    care: Care = "whole",
+    content: EndContent = "everything",
     crashed: bool = False,
-) -> EndDetails:
-    """What is written with the end that was decided. Reads the ledger only where the turn may have left something."""
-    outcome = ending.outcome
-    if care == "bare":
-        return EndDetails(outcome=outcome)
-    given = ending if care == "whole" else Ending(outcome)
-    details = EndDetails(
-        outcome=outcome, messages=given.messages, writes=given.writes, events=given.events, spent=given.spent
-    )
+) -> Ending:
+    """Add to a turn's ending what it left open. Reads the database only if the run did not complete."""
+    if content == "end_only":
+        return Ending(ending.outcome)
+    if content == "stored_messages":
+        ending = Ending(ending.outcome)
     if end[0] == "completed":
-        return details
-    of_run = frozenset(other.id for other in state.runs.values() if other.host_run_id == run.id) | {run.id}
-    stored = await latest_messages(desk.store, run.session_id, run_ids=of_run)
-    asked = (await desk.store.open_approvals(run_id=run.id)).items
-    unapproved = frozenset(approval.call_id for approval in asked)
-    cutoff = Cutoff(state=end[0], reason=end[1], detail=_detail(end, outcome), crashed=crashed, unapproved=unapproved)
-    latest = _merged(stored, given.messages)
-    closing = closing_messages(latest, run=run, cutoff=cutoff, at=desk.now(), new_id=desk.new_message_id)
-    asks = await _open_asks(desk, run.id)
-    messages = _merged(given.messages, closing)
+        return ending
+    run_ids = frozenset(other.id for other in state.runs.values() if other.host_run_id == run.id) | {run.id}
+    stored = await latest_messages(engine_state.store, run.session_id, run_ids=run_ids)
+    approvals = (await engine_state.store.open_approvals(run_id=run.id)).items
+    unapproved = frozenset(approval.call_id for approval in approvals)
+    cutoff = Cutoff(
+        state=end[0], reason=end[1], detail=_detail(end, ending.outcome), crashed=crashed, unapproved=unapproved
+    )
+    latest = _merge(stored, ending.messages)
+    closing = closing_messages(
+        latest, run=run, cutoff=cutoff, at=engine_state.now(), new_id=engine_state.new_message_id
+    )
+    writes, events = await _close_requests(engine_state, run.id, approvals)
     return replace(
-        details,
-        outcome=_with_text(outcome, _merged(latest, closing)),
-        messages=messages,
-        writes=(*details.writes, *asks[0]),
-        events=(*details.events, *asks[1]),
+        ending,
+        outcome=_with_text(ending.outcome, _merge(latest, closing)),
+        messages=_merge(ending.messages, closing),
+        writes=(*ending.writes, *writes),
+        events=(*ending.events, *events),
     )
 
 
 async def latest_messages(store: Store, session_id: str, *, run_ids: frozenset[str]) -> tuple[Message, ...]:
-    """The latest messages of a run and of those that joined it, back to its last prompt or its last closed step.
+    """The messages of a run and of those that joined it, back to its last prompt or its last closed step.
 
-    What lies before is closed: no step starts while a call of the step before has no result.
+    Everything before is closed: no step starts while a call of the step before has no result.
     """
     found: list[Message] = []
     before: int | None = _PAST_THE_END
@@ -86,7 +87,7 @@ def _is_closed_step(message: Message, found: list[Message]) -> bool:
     return message.role == "assistant" and finish_of(message) is not None and not unanswered(reversed(found))
 
 
-def _merged(first: tuple[Message, ...], then: tuple[Message, ...]) -> tuple[Message, ...]:
+def _merge(first: tuple[Message, ...], then: tuple[Message, ...]) -> tuple[Message, ...]:
     """The later state of each message, in the order in which they came."""
     by_id = {message.id: message for message in first}
     by_id.update((message.id, message) for message in then)
@@ -94,7 +95,7 @@ def _merged(first: tuple[Message, ...], then: tuple[Message, ...]) -> tuple[Mess
 
 
 def _with_text(outcome: Outcome, messages: tuple[Message, ...]) -> Outcome:
-    """Where the turn did not say, the run's text is that of its last answer."""
+    """Fill in the text of the last answer if the turn returned none."""
     answers = [message for message in messages if message.role == "assistant"]
     if not answers:
         return outcome
@@ -108,10 +109,10 @@ def _with_text(outcome: Outcome, messages: tuple[Message, ...]) -> Outcome:
 def _detail(end: tuple[EndState, EndReason], outcome: Outcome) -> str:
     if end[0] == "failed" and outcome.error is not None:
         return outcome.error.message
-    return _WORDS.get(end[1], "")
+    return _DETAILS.get(end[1], "")
 
 
-_WORDS: dict[EndReason, str] = {
+_DETAILS: dict[EndReason, str] = {
     "user_cancel": "cancelled",
     "parent_ended": "cancelled with the run that started it",
     "session_deleted": "the session was deleted",
@@ -120,17 +121,19 @@ _WORDS: dict[EndReason, str] = {
 }
 
 
-async def _open_asks(desk: EngineState, run_id: str) -> tuple[tuple[AnyWrite, ...], tuple[KnownDurable, ...]]:
-    """Closes what the run still asked of a person."""
-    at = desk.now()
+async def _close_requests(
+    engine_state: EngineState, run_id: str, approvals: tuple[Approval, ...]
+) -> tuple[tuple[AnyWrite, ...], tuple[KnownDurable, ...]]:
+    """Close the open approvals and questions of the run."""
+    at = engine_state.now()
     writes: list[AnyWrite] = []
     events: list[KnownDurable] = []
-    for approval in (await desk.store.open_approvals(run_id=run_id)).items:
+    for approval in approvals:
         writes.append(ResolveApproval(approval_id=approval.id, state="cancelled", resolved_at=at))
         closed = replace(approval, state="cancelled", resolved_at=at)
         events.append(ApprovalResolved(at, approval.session_id, closed))
-    for question in (await desk.store.open_questions(run_id=run_id)).items:
+    for question in (await engine_state.store.open_questions(run_id=run_id)).items:
         writes.append(ResolveQuestion(question_id=question.id, state="cancelled", resolved_at=at))
-        dropped = replace(question, state="cancelled", resolved_at=at)
-        events.append(QuestionResolved(at, question.session_id, dropped))
+        unanswered_question = replace(question, state="cancelled", resolved_at=at)
+        events.append(QuestionResolved(at, question.session_id, unanswered_question))
     return tuple(writes), tuple(events)

@@ -1,4 +1,4 @@
-"""Stopping on purpose: active runs end interrupted, queues are kept and held, in bounded time (`W5`)."""
+"""Graceful stop of the engine or of a workspace: active runs are interrupted, queues are kept and paused (`W5`)."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from holdfast.runs.driver import Driver
-from holdfast.runs.engine_state import EngineState
+from holdfast.runs.engine_state import ActiveRun, EngineState
 from holdfast.runs.lane.protocol import ServerStop
-from holdfast.runs.mailbox import Mailbox
-from holdfast.runs.planners import command_planner
 
 _logger = logging.getLogger(__name__)
 
 
-async def stop_all(desk: EngineState) -> None:
-    """Everything of the engine. Whatever hangs, hangs no longer than the bounds allow."""
-    desk.stopping = True
-    drivers = tuple(desk.drivers.values())
-    _logger.info("stopping: %d active runs are interrupted, queues are kept", len(drivers))
-    await _interrupt(desk, tuple(desk.mailboxes.values()), drivers)
-    for mailbox in desk.mailboxes.values():
-        mailbox.give_up()
-    hanging = await desk.tasks.finish(seconds=desk.bounds.stop_seconds)
-    unwritten = [driver.run.id for driver in drivers if not driver.is_over]
+async def stop_engine(engine_state: EngineState) -> None:
+    """Stop everything, in bounded time."""
+    engine_state.stopping = True
+    active_runs = tuple(engine_state.active_runs.values())
+    _logger.info("stopping: interrupting %d active runs, keeping the queues", len(active_runs))
+    await _interrupt(engine_state, tuple(engine_state.mailboxes), active_runs)
+    for mailbox in engine_state.mailboxes.values():
+        mailbox.stop_retrying()
+    hanging = await engine_state.tasks.finish(seconds=engine_state.limits.stop_seconds)
+    unwritten = [active.run.id for active in active_runs if not active.has_ended]
     if unwritten:
-        _logger.warning("stopped; the ends of %s could not be written and will be at the next start", unwritten)
+        _logger.warning("stopped; the ends of %s could not be written; the next start writes them", unwritten)
     if hanging:
-        _logger.warning("stopped; %s would not end", ", ".join(hanging))
+        _logger.warning("stopped; these tasks did not end: %s", ", ".join(hanging))
     if not unwritten and not hanging:
-        _logger.info("stopped; every active run has its end")
+        _logger.info("stopped; every active run has ended")
 
 
-async def stop_workspace(desk: EngineState, workspace_id: str) -> None:
-    desk.open_workspaces.discard(workspace_id)
-    mailboxes = [
-        mailbox
-        for mailbox in desk.mailboxes.values()
+async def stop_workspace(engine_state: EngineState, workspace_id: str) -> None:
+    engine_state.open_workspaces.discard(workspace_id)
+    session_ids = [
+        session_id
+        for session_id, mailbox in engine_state.mailboxes.items()
         if mailbox.state is not None and mailbox.state.session.workspace_id == workspace_id
     ]
-    drivers = tuple(driver for driver in desk.drivers.values() if driver.session.workspace_id == workspace_id)
-    _logger.info("closing workspace %s: %d active runs are interrupted", workspace_id, len(drivers))
-    await _interrupt(desk, mailboxes, drivers)
+    active_runs = tuple(
+        active for active in engine_state.active_runs.values() if active.session.workspace_id == workspace_id
+    )
+    _logger.info("closing workspace %s: interrupting %d active runs", workspace_id, len(active_runs))
+    await _interrupt(engine_state, session_ids, active_runs)
 
 
-async def _interrupt(desk: EngineState, mailboxes: Iterable[Mailbox], drivers: tuple[Driver, ...]) -> None:
-    """Waits for the ends of the runs, at most as long as the bounds say."""
+async def _interrupt(engine_state: EngineState, session_ids: Iterable[str], active_runs: tuple[ActiveRun, ...]) -> None:
+    """Stop the lanes and wait for the ends of their active runs, at most `shutdown_seconds`."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + desk.bounds.shutdown_seconds
-    posted = [mailbox.post(command_planner(desk, ServerStop())) for mailbox in mailboxes]
-    if posted:
-        await asyncio.wait(posted, timeout=desk.bounds.shutdown_seconds / 2)
-    for driver in drivers:  # whose stop the ledger could not take
-        driver.stop("server_stop")
-    ends = [driver.over for driver in drivers]
+    seconds = engine_state.limits.shutdown_seconds
+    deadline = loop.time() + seconds
+    sent = [engine_state.send(session_id, ServerStop()) for session_id in session_ids]
+    if sent:
+        await asyncio.wait(sent, timeout=seconds / 2)
+    for active in active_runs:  # also those whose stop could not be written
+        active.stop("server_stop")
+    ends = [active.end_committed for active in active_runs]
     if ends:
         await asyncio.wait(ends, timeout=max(deadline - loop.time(), 0))

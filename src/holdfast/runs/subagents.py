@@ -1,120 +1,118 @@
-"""Sub-agents: runs in child sessions that end before the run that made them."""
+"""Sub-agents: runs in child sessions. They are stopped with the run that started them and end before it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.errors import ToolError
 from holdfast.runs.acceptance import accept_planner
-from holdfast.runs.end_waiters import EndedRun
-from holdfast.runs.engine_state import EngineState
-from holdfast.runs.lane.ledger_batch import Acceptance
+from holdfast.runs.engine_state import ActiveRun, EndedRun, EngineState
+from holdfast.runs.lane.commit_plan import Acceptance
 from holdfast.runs.lane.protocol import CancelSession, ServerStop
-from holdfast.runs.planners import command_planner
-from holdfast.schema.events import SessionCreated
-from holdfast.schema.runs import EndReason, Run, RunRequest
+from holdfast.runs.lane.state import RunStopReason
+from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
-from holdfast.store.writes import PutSession
-
-if TYPE_CHECKING:
-    from holdfast.runs.driver import Driver
 
 
-class ChildRun:
-    """One sub-agent, as its parent's turn sees it."""
+class EngineSubagent:
+    """One sub-agent, as the turn of its parent sees it."""
 
-    def __init__(self, children: Children, *, session_id: str, run_id: str, over: asyncio.Future[EndedRun]) -> None:
-        self._children = children
+    def __init__(self, engine_state: EngineState, *, session_id: str, run_id: str) -> None:
         self.session_id = session_id
         self.run_id = run_id
-        self.over = over
+        self.end: asyncio.Future[EndedRun] = engine_state.end_waiters.expect(run_id)
+        """Cancelled if the sub-agent could not be started."""
+        self._engine_state = engine_state
 
     @property
     def run(self) -> Run | None:
-        return self.over.result().run if self.over.done() and not self.over.cancelled() else None
+        return self.end.result().run if self.end.done() and not self.end.cancelled() else None
 
     async def ended(self) -> Run:
         try:
-            return (await asyncio.shield(self.over)).run
+            return (await asyncio.shield(self.end)).run
         except asyncio.CancelledError:
-            self._children.stop_one(self, "parent_ended")
-            await asyncio.wait({self.over})
+            self.stop("parent_ended")
+            await asyncio.wait({self.end})
             raise
 
+    def stop(self, reason: RunStopReason) -> None:
+        """A server stop interrupts the sub-agent too; any other end of its parent cancels it."""
+        command = ServerStop() if reason == "server_stop" else CancelSession("parent_ended")
+        sent = self._engine_state.send(self.session_id, command)
+        sent.add_done_callback(lambda done: None if _succeeded(done) else self._stop_unwritten(reason))
 
-class Children:
-    """Of one run. Stopped with it, by one reason; none is alive when it ends."""
+    def _stop_unwritten(self, reason: RunStopReason) -> None:
+        """Stop the turn although the stop could not be written: the parent cannot wait."""
+        active = self._engine_state.active_runs.get(self.run_id)
+        if active is not None:
+            active.stop("server_stop" if reason == "server_stop" else "parent_ended")
 
-    def __init__(self, desk: EngineState, parent: Driver) -> None:
-        self._desk = desk
+
+class Subagents:
+    """The sub-agents of one run."""
+
+    def __init__(self, engine_state: EngineState, parent: ActiveRun) -> None:
+        self._engine_state = engine_state
         self._parent = parent
-        self.live: dict[str, ChildRun] = {}
-        """By run."""
+        self._ends: set[asyncio.Future[EndedRun]] = set()
 
-    async def start(self, request: RunRequest, *, title: str) -> ChildRun:
-        desk, parent = self._desk, self._parent
+    async def start(self, request: RunRequest, *, title: str) -> EngineSubagent:
+        engine_state, parent = self._engine_state, self._parent
         self._refuse_too_many()
-        at = desk.now()
+        at = engine_state.now()
         session = Session(
-            id=desk.ids.new("ses"),
+            id=engine_state.ids.new("ses"),
             workspace_id=parent.session.workspace_id,
             parent_id=parent.session.id,
             title=title,
             created_at=at,
             updated_at=at,
         )
-        request = replace(request, run_id=desk.ids.new("run"), kind="prompt", delivery="queue", after="any")
-        assert request.run_id is not None
-        child = ChildRun(self, session_id=session.id, run_id=request.run_id, over=desk.waiters.expect(request.run_id))
-        # Known before it is committed: a stop that comes meanwhile is posted behind the accept, and covers it.
-        self.live[child.run_id] = child
-        child.over.add_done_callback(lambda _: self.live.pop(child.run_id, None))
-        acceptance = Acceptance(request=request, client=parent.run.client, body_hash="", parent_run_id=parent.run.id)
-        planner = accept_planner(
-            desk, acceptance, made=((PutSession(session),), (SessionCreated(at, session.id, session),))
+        run_id = engine_state.ids.new("run")
+        request = replace(request, run_id=run_id, kind="prompt", delivery="queue", after="any")
+        subagent = EngineSubagent(engine_state, session_id=session.id, run_id=run_id)
+        # Registered before the commit: a stop that comes meanwhile is posted behind the accept and covers it.
+        self._register(subagent)
+        acceptance = Acceptance(
+            request=request, client=parent.run.client, body_hash="", parent_run_id=parent.run.id, in_new_session=True
         )
-        accepted = desk.new_mailbox(session).post(planner)
-        accepted.add_done_callback(lambda done: None if _succeeded(done) else child.over.cancel())
+        accepted = engine_state.new_mailbox(session).post(accept_planner(engine_state, acceptance))
+        accepted.add_done_callback(lambda done: None if _succeeded(done) else subagent.end.cancel())
         try:
             await asyncio.shield(accepted)
         except asyncio.CancelledError:
-            self.stop_one(child, "parent_ended")
+            subagent.stop("parent_ended")
             raise
-        return child
+        return subagent
+
+    async def stop_and_wait(self) -> None:
+        """Stop the sub-agents that are left and wait for their ends."""
+        self._parent.stop_subagents("parent_ended")
+        if self._ends:
+            await asyncio.wait(tuple(self._ends))
+
+    def _register(self, subagent: EngineSubagent) -> None:
+        self._parent.subagents[subagent.run_id] = subagent.stop
+        self._ends.add(subagent.end)
+
+        def unregister(end: asyncio.Future[EndedRun]) -> None:
+            self._parent.subagents.pop(subagent.run_id, None)
+            self._ends.discard(end)
+
+        subagent.end.add_done_callback(unregister)
 
     def _refuse_too_many(self) -> None:
-        bounds = self._desk.bounds
-        if self._parent.why is not None or self._desk.stopping:
+        limits, live = self._engine_state.limits, len(self._parent.subagents)
+        if self._parent.stop_reason is not None or self._engine_state.stopping:
             raise ToolError("the run is stopping; no sub-agent can be started any more")
-        if self._parent.depth >= bounds.child_depth:
+        if self._parent.depth >= limits.subagent_depth:
             raise ToolError(f"a sub-agent at depth {self._parent.depth} cannot start another one; do it yourself")
-        if len(self.live) >= bounds.live_children:
-            raise ToolError(f"{len(self.live)} sub-agents are running already; wait for one of them to end")
-
-    def stop(self, why: EndReason) -> None:
-        for child in tuple(self.live.values()):
-            self.stop_one(child, why)
-
-    def stop_one(self, child: ChildRun, why: EndReason) -> None:
-        """A server's stop interrupts the child too; any other end of its parent cancels it."""
-        command = ServerStop() if why == "server_stop" else CancelSession("parent_ended")
-        posted = self._desk.mailbox(child.session_id).post(command_planner(self._desk, command))
-        posted.add_done_callback(lambda done: self._stop_unwritten(child, why, refused=not _succeeded(done)))
-
-    def _stop_unwritten(self, child: ChildRun, why: EndReason, *, refused: bool) -> None:
-        """The ledger could not take the stop; the child stops all the same, for its parent must."""
-        driver = self._desk.drivers.get(child.run_id)
-        if refused and driver is not None:
-            driver.stop("server_stop" if why == "server_stop" else "parent_ended")
-
-    async def settle(self) -> None:
-        """Stops what is left and waits for its end."""
-        self.stop("parent_ended")
-        if self.live:
-            await asyncio.wait({child.over for child in self.live.values()})
+        if live >= limits.live_subagents:
+            raise ToolError(f"{live} sub-agents are running already; wait for one of them to end")
 
 
 def _succeeded(done: asyncio.Future[Any]) -> bool:

@@ -158,6 +158,27 @@ class Outcome(Value, frozen=True, omit_defaults=True):
     left_running: tuple[str, ...] = ()
 
 
+class GoOn(Value, frozen=True):
+    """The turn takes another step."""
+
+    joined: tuple[str, ...] = ()
+    """Ids of the runs that join now. Their prompts are stored as user messages, in this order."""
+
+
+class Ended(Value, frozen=True):
+    """The run has ended."""
+
+
+class StopNow(Value, frozen=True):
+    """The run is stopping: the turn cleans up and ends. The run ends with this reason, not with the turn's."""
+
+    reason: EndReason
+
+
+BoundaryAnswer: TypeAlias = GoOn | Ended | StopNow
+"""What a turn does after a step, as the lane decides it."""
+
+
 class CoveredRun(Value, frozen=True):
     """One line of a cancel receipt (`C3`)."""
 

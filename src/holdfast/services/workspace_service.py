@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from holdfast.errors import BadRequest, NotFound
-from holdfast.runs.engine import Engine
+from holdfast.runs import Engine
 from holdfast.schema.approvals import Grant
 from holdfast.schema.events import ConfigChanged
 from holdfast.schema.sessions import Job, Workspace, WorkspaceView
@@ -69,9 +69,9 @@ class WorkspaceService:
             trusted=await asyncio.to_thread(self._shared.trust.is_trusted, Path(workspace.path)),
             created_at=workspace.created_at,
             open=room is not None,
-            busy_sessions=self._engine.active(workspace_id),
-            active_runs=self._engine.active(workspace_id),
-            unfinished_runs=self._engine.unfinished(workspace_id),
+            busy_sessions=self._engine.count_active(workspace_id),
+            active_runs=self._engine.count_active(workspace_id),
+            unfinished_runs=self._engine.count_unfinished(workspace_id),
             running_jobs=len(room.jobs.running) if room else 0,
             pending_approvals=len(approvals.items),
             pending_questions=len(questions.items),
@@ -128,7 +128,7 @@ class WorkspaceService:
         """Unload what nobody watches and nothing happens in, after a while (`W2`)."""
         for room in self._rooms.all():
             workspace_id = room.workspace.id
-            if workspace_id in watched or room.is_busy or self._engine.unfinished(workspace_id):
+            if workspace_id in watched or room.is_busy or self._engine.count_unfinished(workspace_id):
                 self._idle_since.pop(workspace_id, None)
             elif now - self._idle_since.setdefault(workspace_id, now) >= linger:
                 await self.close(workspace_id)
@@ -136,7 +136,7 @@ class WorkspaceService:
     @property
     def is_busy(self) -> bool:
         """Whether anything is unfinished or runs anywhere."""
-        return bool(self._engine.unfinished()) or any(room.is_busy for room in self._rooms.all())
+        return bool(self._engine.count_unfinished()) or any(room.is_busy for room in self._rooms.all())
 
     async def _register(self, directory: Path) -> Workspace:
         made = Workspace(id=self._shared.ids.new("wsp"), path=str(directory), created_at=self._shared.now())

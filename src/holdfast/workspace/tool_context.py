@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from holdfast.agent.protocol import Child, TurnHandle
+from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.ids import Prefix
@@ -48,7 +48,7 @@ class WorkspaceToolContexts:
         *,
         emit: Callable[[str], None],
         progress: Callable[[Phase], None],
-        on_subagent: Callable[[Child], Awaitable[None]],
+        on_subagent: Callable[[Subagent], Awaitable[None]],
     ) -> ToolContext:
         workspace, shared, run = self._workspace, self._workspace.shared, handle.run
         return ToolContext(
@@ -153,7 +153,7 @@ class _Subagents:
         settings: Settings,
         handle: TurnHandle,
         *,
-        on_subagent: Callable[[Child], Awaitable[None]],
+        on_subagent: Callable[[Subagent], Awaitable[None]],
     ) -> None:
         self._workspace = workspace
         self._settings = settings
@@ -176,7 +176,7 @@ class _Subagents:
             effort=None if own_model else parent.effort,  # another model may not support it
             agent=agent or "",
         )
-        child = await self._handle.child(request, title=title)
+        child = await self._handle.start_subagent(request, title=title)
         await self._on_subagent(child)
         ended = await child.ended()
         return Outcome(

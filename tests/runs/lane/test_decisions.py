@@ -19,34 +19,30 @@ from holdfast.runs.lane.protocol import (
     Command,
     Covered,
     Delete,
+    DeletionCompleted,
     Edit,
     End,
-    Ended,
-    GoOn,
     Move,
     Open,
     Pause,
-    QueueChanged,
     QueuedAt,
+    QueueViewChanged,
     Recover,
-    Remove,
     Repeated,
     Resume,
     RunEdited,
-    RunFellBack,
-    RunFinished,
-    RunJoined,
+    RunEnded,
     RunMoved,
-    RunStarted,
-    RunStopping,
     ServerStop,
-    SessionDeleted,
     Started,
     Steered,
-    StopNow,
+    SteerJoined,
+    SteerRequeued,
+    TurnStarted,
+    TurnStopping,
 )
 from holdfast.runs.lane.state import Lane, lane_run
-from holdfast.schema.runs import Limits, Outcome, Queue, Run, RunKind, RunSettings
+from holdfast.schema.runs import Ended, GoOn, Limits, Outcome, Queue, Run, RunKind, RunSettings, StopNow
 
 COMPLETED = Outcome("completed", "end_turn")
 FAILED = Outcome("failed", "provider")
@@ -77,15 +73,15 @@ class Session:
 
     @property
     def started(self) -> list[str]:
-        return [change.run_id for change in self.told if isinstance(change, RunStarted)]
+        return [change.run_id for change in self.told if isinstance(change, TurnStarted)]
 
     @property
     def joined(self) -> list[str]:
-        return [change.run_id for change in self.told if isinstance(change, RunJoined)]
+        return [change.run_id for change in self.told if isinstance(change, SteerJoined)]
 
     @property
     def ends(self) -> dict[str, str]:
-        finished = [change for change in self.told if isinstance(change, RunFinished)]
+        finished = [change for change in self.told if isinstance(change, RunEnded)]
         assert len(finished) == len({change.run_id for change in finished}), "a run has ended twice"
         return {change.run_id: f"{change.state} {change.reason}" for change in finished}
 
@@ -202,9 +198,9 @@ def test_a_follow_up_behind_an_active_run_gets_a_start_and_an_end_of_its_own(ses
     session.queue("a", "b")
     session.end("a", FAILED)
     assert session.told[-3:] == [
-        RunFinished("a", "active", "failed", "provider"),
-        RunStarted("b"),
-        QueueChanged(),
+        RunEnded("a", "active", "failed", "provider"),
+        TurnStarted("b"),
+        QueueViewChanged(),
     ]
     session.end("b")
     assert session.ends == {"a": "failed provider", "b": "completed end_turn"}
@@ -343,7 +339,7 @@ def test_after_success_pauses_the_lane_when_its_predecessor_did_not_complete(ses
 
 
 @pytest.mark.promise("R5")
-@pytest.mark.parametrize("way_out", [CancelRun("b"), Remove("b"), Move("c", 1)])
+@pytest.mark.parametrize("way_out", [CancelRun("b"), Move("c", 1)])
 def test_a_predecessors_pause_ends_when_the_run_that_asked_for_it_is_not_the_next(way_out: Command) -> None:
     session = Session()
     session.queue("a")
@@ -422,8 +418,8 @@ def test_a_joined_run_ends_in_its_hosts_decision_with_its_state_and_names_it(ses
     session.say(Boundary("host"))
     session.end("host", FAILED)
     assert session.told[-2:] == [
-        RunFinished("host", "active", "failed", "provider"),
-        RunFinished("b", "joined", "failed", "provider", "host"),
+        RunEnded("host", "active", "failed", "provider"),
+        RunEnded("b", "joined", "failed", "provider", "host"),
     ]
 
 
@@ -448,7 +444,7 @@ def test_a_cancel_of_a_finished_run_covers_nothing(session: Session) -> None:
 @pytest.mark.promise("C1")
 def test_a_child_run_is_cancelled_with_its_parents_reason(session: Session) -> None:
     session.queue("child")
-    session.say(CancelSession(why="parent_ended"))
+    session.say(CancelSession(reason="parent_ended"))
     session.end("child")
     assert session.ends == {"child": "cancelled parent_ended"}
 
@@ -469,16 +465,16 @@ def test_a_delete_while_active_ends_everything_and_then_the_session(session: Ses
     session.steer("c")
     assert covered(session.say(Delete())) == {"a": "active", "b": "queued", "c": "waiting"}
     assert session.told[-4:-1] == [
-        RunFinished("b", "queued", "cancelled", "session_deleted"),
-        RunFinished("c", "waiting", "cancelled", "session_deleted"),
-        RunStopping("a", "session_deleted"),
+        RunEnded("b", "queued", "cancelled", "session_deleted"),
+        RunEnded("c", "waiting", "cancelled", "session_deleted"),
+        TurnStopping("a", "session_deleted"),
     ]
     with pytest.raises(Gone):
         session.queue("d")
     session.end("a")
     assert session.told[-2:] == [
-        RunFinished("a", "stopping", "cancelled", "session_deleted"),
-        SessionDeleted(),
+        RunEnded("a", "stopping", "cancelled", "session_deleted"),
+        DeletionCompleted(),
     ]
     with pytest.raises(Gone):
         session.say(Delete())
@@ -487,7 +483,7 @@ def test_a_delete_while_active_ends_everything_and_then_the_session(session: Ses
 @pytest.mark.promise("R4")
 def test_a_delete_of_an_idle_session_is_done_at_once(session: Session) -> None:
     session.say(Delete())
-    assert session.told == [SessionDeleted()]
+    assert session.told == [DeletionCompleted()]
     assert session.lane.lifecycle == "deleted"
 
 
@@ -497,7 +493,7 @@ def test_a_delete_that_a_crash_cuts_short_is_completed_by_recovery(session: Sess
     session.say(Delete())
     session.say(Recover())
     assert session.ends == {"a": "cancelled session_deleted"}
-    assert session.told[-1] == SessionDeleted()
+    assert session.told[-1] == DeletionCompleted()
 
 
 @pytest.mark.promise("W5")
@@ -603,7 +599,7 @@ def test_a_move_deals_out_the_ranks_that_are_there(session: Session) -> None:
     session.queue("a", "b", "c", "d")
     session.say(Move("b", 99))
     assert session.order == ["c", "d", "b"]
-    assert session.told[-4:] == [RunMoved("c", 2), RunMoved("d", 3), RunMoved("b", 4), QueueChanged()]
+    assert session.told[-4:] == [RunMoved("c", 2), RunMoved("d", 3), RunMoved("b", 4), QueueViewChanged()]
     assert session.queue("e") == QueuedAt(4)
 
 
@@ -614,23 +610,21 @@ def test_steers_fall_back_in_front_of_what_was_moved_to_the_front(session: Sessi
     session.say(Move("c", 1))
     session.say(CancelActive())
     assert session.order == ["d", "e", "c", "b"]
-    assert [change for change in session.told if isinstance(change, RunFellBack)] == [
-        RunFellBack("d", 0),
-        RunFellBack("e", 1),
+    assert [change for change in session.told if isinstance(change, SteerRequeued)] == [
+        SteerRequeued("d", 0),
+        SteerRequeued("e", 1),
     ]
 
 
-def test_a_queued_run_can_be_edited_and_removed(session: Session) -> None:
+def test_a_queued_run_can_be_edited(session: Session) -> None:
     session.queue("a", "b")
     session.say(Edit("b"))
     assert session.told[-1] == RunEdited("b")
-    session.say(Remove("b"))
-    assert session.ends == {"b": "cancelled user_remove"}
 
 
-@pytest.mark.parametrize("command", [Edit, Remove, lambda run_id: Move(run_id, 1)])
+@pytest.mark.parametrize("command", [Edit, lambda run_id: Move(run_id, 1)])
 @pytest.mark.parametrize("run_id", ["active", "waiting", "joined", "unknown"])
-def test_only_a_queued_run_is_edited_moved_or_removed(session: Session, command: Any, run_id: str) -> None:
+def test_only_a_queued_run_is_edited_or_moved(session: Session, command: Any, run_id: str) -> None:
     session.queue("active")
     session.steer("joined")
     session.say(Boundary("active"))
@@ -703,7 +697,7 @@ def test_an_unfinished_runs_row_says_all_that_the_lane_needs() -> None:
     )
     run = lane_run(row)
     assert (run.id, run.seq, run.rank, run.after, run.settings.model) == ("r", 4, 2, "success", "p/m")
-    assert (run.state, run.why, run.host) == ("stopping", "server_stop", None)
+    assert (run.state, run.stop_reason, run.host) == ("stopping", "server_stop", None)
     assert lane_run(replace(row, state="waiting", host_run_id="h")).host == "h"
 
 
@@ -712,5 +706,5 @@ def test_an_unfinished_runs_row_says_all_that_the_lane_needs() -> None:
     [{"state": "completed"}, {"state": "joined"}, {"state": "waiting"}, {"state": "stopping", "reason": "end_turn"}],
 )
 def test_a_row_that_cannot_be_is_named(impossible: dict[str, Any]) -> None:
-    with pytest.raises(StoreDamaged, match="'r' cannot be"):
+    with pytest.raises(StoreDamaged, match="'r' cannot have state"):
         lane_run(Run(id="r", session_id="s", seq=1, **impossible))

@@ -1,23 +1,24 @@
-"""The lane: the one place that decides what happens to a session's runs. Pure: no I/O, no clock, no tasks.
+"""Every decision about the runs of a session: `decide` maps a lane and a command to the new lane. Pure.
 
-`decide` takes the lane as it is and one command, and returns the lane as it will be, the changes that make it so, and
-the caller's answer. Its owner commits the changes and only then acts on them; if the commit is refused, it keeps the
-old lane, and nothing has happened. A command that cannot be obeyed raises a leaf of `holdfast.errors`.
+A decision is the new lane, the changes that lead to it and the answer to the caller. The mailbox commits the changes
+and acts on them only then; if the commit is refused, it keeps the old lane. A command that cannot be obeyed raises an
+error of `holdfast.errors` and changes nothing.
 
-How it goes::
+The states of a run::
 
     accept ──▶ queued ───────────▶ active ──▶ (stopping) ──▶ end
            └─▶ waiting ─▶ joined ─────────────────────────▶ end, with its host
-                  └──────▶ queued, at the head, when its host stops or ends without taking it
+                  └──────▶ queued at the head, if its host stops or ends before it joins
 
-- One run has the turn. When it ends, the next one starts in the same decision, so no command ever finds a gap.
-- A run that is accepted while nothing stands in its way starts in that same decision.
-- A last step is a boundary like any other: whether waiting steers join or the run ends is one decision.
-- A cancel ends what has not started, marks the active run as stopping, and knows nothing of what comes later.
-  A stopping run's end is settled: whatever its turn still reports, it ends by its reason.
-- A pause only keeps the next run from starting. One made by the user lasts until resume or a cancel of the session; one
-  left by a server stop also ends when nothing is queued any more; one that comes from ``after: "success"`` lasts as
-  long as that run is the next one and the run before it did not complete. Other cancels end no pause of the user's.
+- One run has the turn. When it ends, the next one starts in the same decision, so the session never looks idle in
+  between.
+- An accepted run starts in the same decision if nothing is in its way.
+- The last step is a boundary too: whether waiting steers join or the run ends is one decision.
+- A cancel ends the covered runs that have not started and sets the active one stopping. Runs accepted later are not
+  covered. A stopping run ends with its stop reason, whatever its turn reports.
+- A pause only keeps the next run from starting. A pause by the user lasts until resume or a cancel of the session;
+  other cancels do not end it. A pause by a server stop also ends when the queue is empty. A pause for
+  `after: "success"` lasts while that run is the next one and the run before it did not complete.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ from holdfast.errors import BadRequest, Conflict, Gone, ServerStopping
 from holdfast.runs.lane.protocol import (
     Accept,
     AcceptAnswer,
-    Answer,
     Boundary,
-    BoundaryAnswer,
     CancelActive,
     CancelRun,
     CancelSession,
@@ -42,38 +41,45 @@ from holdfast.runs.lane.protocol import (
     Covered,
     Decision,
     Delete,
+    DeletionCompleted,
     Done,
     Edit,
     End,
-    Ended,
-    GoOn,
+    LaneAnswer,
     Move,
     Open,
     Pause,
-    QueueChanged,
     QueuedAt,
+    QueueViewChanged,
     Recover,
-    Remove,
     Repeated,
     Resume,
-    RunAccepted,
+    RunAdded,
     RunEdited,
-    RunFellBack,
-    RunFinished,
-    RunJoined,
+    RunEnded,
     RunMoved,
-    RunStarted,
-    RunStopping,
     ServerStop,
-    SessionDeleted,
     Started,
     Steered,
-    StopNow,
+    SteerJoined,
+    SteerRequeued,
+    TurnStarted,
+    TurnStopping,
 )
-from holdfast.runs.lane.state import Active, Joined, Lane, LaneRun, Phase, Queued, Stopping, StopWhy, Waiting
-from holdfast.schema.runs import EndReason, EndState
+from holdfast.runs.lane.state import (
+    ActivePhase,
+    JoinedPhase,
+    Lane,
+    LanePhase,
+    LaneRun,
+    QueuedPhase,
+    RunStopReason,
+    StoppingPhase,
+    WaitingPhase,
+)
+from holdfast.schema.runs import BoundaryAnswer, Ended, EndReason, EndState, GoOn, StopNow
 
-_ENDS_AS: dict[StopWhy, EndState] = {
+_ENDS_AS: dict[RunStopReason, EndState] = {
     "user_cancel": "cancelled",
     "parent_ended": "cancelled",
     "session_deleted": "cancelled",
@@ -90,43 +96,52 @@ def decide(lane: Lane, command: End) -> Decision[Ended]: ...
 @overload
 def decide(lane: Lane, command: CancelSession | CancelActive | CancelRun | Delete) -> Decision[Covered]: ...
 @overload
-def decide(
-    lane: Lane, command: Edit | Move | Remove | Pause | Resume | ServerStop | Recover | Open
-) -> Decision[Done]: ...
+def decide(lane: Lane, command: Edit | Move | Pause | Resume | ServerStop | Recover | Open) -> Decision[Done]: ...
 @overload
 def decide(lane: Lane, command: Command) -> Decision[Any]: ...
 def decide(lane: Lane, command: Command) -> Decision[Any]:
-    """What this command makes of this lane. Raises `CallerError` or `ServerStopping` and changes nothing if refused."""
+    """Decide one command. Raises a `CallerError` or `ServerStopping` if it cannot be obeyed."""
     draft = _Draft(lane)
-    answer = _obey(draft, command)
-    if _shown(lane) != _shown(draft.lane):
-        draft.changes.append(QueueChanged())
+    answer = _apply(draft, command)
+    if _queue_view(lane) != _queue_view(draft.lane):
+        draft.changes.append(QueueViewChanged())
     return Decision(lane=draft.lane, changes=tuple(draft.changes), answer=answer)
 
 
-def _obey(draft: _Draft, command: Command) -> Answer:
+def decide_all(lane: Lane, *commands: Command) -> Decision[Done]:
+    """Decide several commands as one. The queue is published once, in its last state."""
+    changes: list[Change] = []
+    queue_changed = False
+    for command in commands:
+        decision = decide(lane, command)
+        lane = decision.lane
+        changes.extend(change for change in decision.changes if not isinstance(change, QueueViewChanged))
+        queue_changed |= QueueViewChanged() in decision.changes
+    if queue_changed:
+        changes.append(QueueViewChanged())
+    return Decision(lane=lane, changes=tuple(changes), answer=Done())
+
+
+def _apply(draft: _Draft, command: Command) -> LaneAnswer:
     match command:
         case Accept():
             return _accept(draft, command)
         case Edit(run_id):
-            draft.changes.append(RunEdited(_queued(draft.lane, run_id).id))
+            draft.changes.append(RunEdited(_require_queued(draft.lane, run_id).id))
         case Move(run_id, position):
-            _move(draft, _queued(draft.lane, run_id), position=position)
-        case Remove(run_id):
-            draft.finish([_queued(draft.lane, run_id)], "cancelled", "user_remove")
-            _settle(draft)
+            _move(draft, _require_queued(draft.lane, run_id), position=position)
         case Boundary():
-            return _boundary(draft, command)
+            return _cross_boundary(draft, command)
         case End(run_id, outcome):
-            return _end(draft, _turn_of(draft.lane, run_id), outcome.state, outcome.reason)
-        case CancelSession(why):
-            return _cancel_session(draft, why)
-        case CancelActive(why):
-            return _cancel_active(draft, why)
-        case CancelRun(run_id, why):
-            return _cancel_run(draft, draft.lane.find(run_id), why)
+            return _end(draft, _require_turn(draft.lane, run_id), outcome.state, outcome.reason)
+        case CancelSession(reason):
+            return _cancel_session(draft, reason)
+        case CancelActive(reason):
+            return _cancel_active(draft, reason)
+        case CancelRun(run_id, reason):
+            return _cancel_run(draft, draft.lane.find(run_id), reason)
         case Pause():
-            _refuse_unless_open(draft.lane)
+            _require_open(draft.lane)
             draft.set(hold="user")
         case Resume():
             _resume(draft)
@@ -146,7 +161,7 @@ def _obey(draft: _Draft, command: Command) -> Answer:
 
 
 class _Draft:
-    """The lane while a decision is being made, and what has changed so far."""
+    """The lane while a command is applied, and the changes so far."""
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
@@ -155,8 +170,8 @@ class _Draft:
     def set(self, **fields: Any) -> None:
         self.lane = replace(self.lane, **fields)
 
-    def put(self, run: LaneRun, change: Change, *, phase: Phase | None = None, rank: int | None = None) -> None:
-        """The same run in another phase or with another rank."""
+    def update(self, run: LaneRun, change: Change, *, phase: LanePhase | None = None, rank: int | None = None) -> None:
+        """Give a run another phase or rank."""
         new = replace(run, phase=run.phase if phase is None else phase, rank=run.rank if rank is None else rank)
         self.set(runs=tuple(new if old.id == run.id else old for old in self.lane.runs))
         self.changes.append(change)
@@ -165,15 +180,15 @@ class _Draft:
         for run in runs:
             self.set(runs=tuple(other for other in self.lane.runs if other.id != run.id))
             host = run.host if run.state == "joined" else None
-            self.changes.append(RunFinished(run.id, run.state, state, reason, host))
+            self.changes.append(RunEnded(run.id, run.state, state, reason, host))
 
 
 def _accept(draft: _Draft, command: Accept) -> AcceptAnswer:
     lane = draft.lane
     if lane.find(command.run_id) is not None:
         return Repeated(command.run_id)
-    _refuse_unless_open(lane)
-    host = _host_for(lane, command)
+    _require_open(lane)
+    host = _find_host(lane, command)
     run = LaneRun(
         id=command.run_id,
         seq=lane.next_seq,
@@ -182,10 +197,10 @@ def _accept(draft: _Draft, command: Accept) -> AcceptAnswer:
         delivery=command.delivery,
         after=command.after,
         settings=command.settings,
-        phase=Queued() if host is None else Waiting(host.id),
+        phase=QueuedPhase() if host is None else WaitingPhase(host.id),
     )
     draft.set(runs=(*lane.runs, run), next_seq=run.seq + 1)
-    draft.changes.append(RunAccepted(run))
+    draft.changes.append(RunAdded(run))
     if host is not None:
         return Steered(host.id)
     _settle(draft)
@@ -193,8 +208,8 @@ def _accept(draft: _Draft, command: Accept) -> AcceptAnswer:
     return Started() if position is None else QueuedAt(position)
 
 
-def _host_for(lane: Lane, command: Accept) -> LaneRun | None:
-    """The run that a steer can wait for: active, a prompt like itself, with the same settings."""
+def _find_host(lane: Lane, command: Accept) -> LaneRun | None:
+    """The run that a steer can wait for: an active prompt with the same settings."""
     host = lane.active
     if command.delivery != "steer" or command.kind != "prompt" or host is None:
         return None
@@ -204,70 +219,70 @@ def _host_for(lane: Lane, command: Accept) -> LaneRun | None:
 
 def _move(draft: _Draft, run: LaneRun, *, position: int) -> None:
     if position < 1:
-        raise BadRequest(f"position {position!r} is no place in a queue; 1 is the next to start")
+        raise BadRequest(f"position {position!r} is not a place in the queue; give 1 for the next to start, or more")
     queue = draft.lane.queue
     order = [other for other in queue if other.id != run.id]
     order.insert(position - 1, run)
-    # The ranks that are there are dealt out anew, so that a run accepted later still ranks behind all of them.
+    # The existing ranks are reassigned, so a run that is accepted later still has a higher rank than all of them.
     for old, new in zip(queue, order, strict=True):
         if old.id != new.id:
-            draft.put(new, RunMoved(new.id, old.rank), rank=old.rank)
+            draft.update(new, RunMoved(new.id, old.rank), rank=old.rank)
     _settle(draft)
 
 
-def _boundary(draft: _Draft, command: Boundary) -> BoundaryAnswer:
-    host = _turn_of(draft.lane, command.run_id)
-    if isinstance(host.phase, Stopping):
-        return StopNow(host.phase.why)
+def _cross_boundary(draft: _Draft, command: Boundary) -> BoundaryAnswer:
+    host = _require_turn(draft.lane, command.run_id)
+    if isinstance(host.phase, StoppingPhase):
+        return StopNow(host.phase.reason)
     waiting = draft.lane.waiting
     if command.proposed is not None and not waiting:
         return _end(draft, host, command.proposed.state, command.proposed.reason)
     for run in waiting:
-        draft.put(run, RunJoined(run.id, host.id), phase=Joined(host.id))
+        draft.update(run, SteerJoined(run.id, host.id), phase=JoinedPhase(host.id))
     return GoOn(tuple(run.id for run in waiting))
 
 
 def _end(draft: _Draft, host: LaneRun, state: EndState, reason: EndReason) -> Ended:
-    """The turn's end: the host's, that of all who joined, and the next run's start."""
-    if isinstance(host.phase, Stopping):
-        state, reason = _ENDS_AS[host.phase.why], host.phase.why
+    """End the host and all runs that joined it, and start the next run."""
+    if isinstance(host.phase, StoppingPhase):
+        state, reason = _ENDS_AS[host.phase.reason], host.phase.reason
     draft.finish([host, *draft.lane.joined], state, reason)
     draft.set(last_end=state)
-    _fall_back(draft)
+    _requeue_steers(draft)
     _settle(draft)
     return Ended()
 
 
-def _cancel_session(draft: _Draft, why: StopWhy) -> Covered:
+def _cancel_session(draft: _Draft, reason: RunStopReason) -> Covered:
     covered = draft.lane.runs
-    _end_all(draft, why)
+    _end_all(draft, reason)
     return Covered(draft.lane.next_seq - 1, covered)
 
 
-def _cancel_active(draft: _Draft, why: StopWhy) -> Covered:
+def _cancel_active(draft: _Draft, reason: RunStopReason) -> Covered:
     lane = draft.lane
     if lane.active is None:
         return Covered(lane.mark)
-    _stop(draft, lane.active, why)
-    _fall_back(draft)
+    _stop(draft, lane.active, reason)
+    _requeue_steers(draft)
     return Covered(lane.mark, (lane.active, *lane.joined))
 
 
-def _cancel_run(draft: _Draft, run: LaneRun | None, why: StopWhy) -> Covered:
-    """One run. One that is not here has ended: its owner knows how."""
+def _cancel_run(draft: _Draft, run: LaneRun | None, reason: RunStopReason) -> Covered:
+    """Cancel one run. A run that is not in the lane has ended, and nothing is covered."""
     if run is None:
         return Covered(draft.lane.mark)
     match run.phase:
-        case Active() | Stopping():
-            return _cancel_active(draft, why)
-        case Joined(host):
+        case ActivePhase() | StoppingPhase():
+            return _cancel_active(draft, reason)
+        case JoinedPhase(host):
             raise Conflict(
-                f"run {run.id!r} has joined run {host!r}; cancel that one",
+                f"run {run.id!r} has joined run {host!r}; cancel run {host!r} instead",
                 code="run_joined",
                 detail={"run_id": run.id, "host_run_id": host},
             )
-        case Queued() | Waiting():
-            draft.finish([run], "cancelled", why)
+        case QueuedPhase() | WaitingPhase():
+            draft.finish([run], "cancelled", reason)
             _settle(draft)
             return Covered(draft.lane.mark, (run,))
         case never:
@@ -275,7 +290,7 @@ def _cancel_run(draft: _Draft, run: LaneRun | None, why: StopWhy) -> Covered:
 
 
 def _resume(draft: _Draft) -> None:
-    _refuse_unless_open(draft.lane)
+    _require_open(draft.lane)
     draft.set(hold=None)
     if draft.lane.active is None and draft.lane.queue:
         _start(draft, draft.lane.queue[0])
@@ -296,7 +311,7 @@ def _server_stop(draft: _Draft) -> None:
         return
     if draft.lane.active is not None:
         _stop(draft, draft.lane.active, "server_stop")
-        _fall_back(draft)
+        _requeue_steers(draft)
     draft.set(lifecycle="closed", hold=draft.lane.hold or "server_stop")
     _settle(draft)
 
@@ -308,34 +323,34 @@ def _recover(draft: _Draft) -> None:
         _end(draft, draft.lane.active, "interrupted", "server_crash")
 
 
-def _end_all(draft: _Draft, why: StopWhy) -> None:
-    """Ends what has not started, stops what has, and ends any pause: everything accepted until now is covered."""
+def _end_all(draft: _Draft, reason: RunStopReason) -> None:
+    """End the runs that have not started, stop the active one, and end any pause. Everything accepted is covered."""
     lane = draft.lane
-    draft.finish([run for run in lane.runs if run.state in ("queued", "waiting")], _ENDS_AS[why], why)
+    draft.finish([run for run in lane.runs if run.state in ("queued", "waiting")], _ENDS_AS[reason], reason)
     if lane.active is not None:
-        _stop(draft, lane.active, why)
+        _stop(draft, lane.active, reason)
     draft.set(hold=None, mark=lane.next_seq - 1 if lane.runs else lane.mark)
 
 
-def _stop(draft: _Draft, run: LaneRun, why: StopWhy) -> None:
-    if isinstance(run.phase, Active):
-        draft.put(run, RunStopping(run.id, why), phase=Stopping(why))
+def _stop(draft: _Draft, run: LaneRun, reason: RunStopReason) -> None:
+    if isinstance(run.phase, ActivePhase):
+        draft.update(run, TurnStopping(run.id, reason), phase=StoppingPhase(reason))
 
 
-def _fall_back(draft: _Draft) -> None:
-    """Steers that can no longer join go to the queue's head, in ``seq`` order, each as a run of its own."""
+def _requeue_steers(draft: _Draft) -> None:
+    """Move steers that can no longer join to the head of the queue, in the order of `seq`, each as its own run."""
     waiting = draft.lane.waiting
     head = min((run.rank for run in draft.lane.queue), default=draft.lane.next_seq)
     for rank, run in enumerate(waiting, head - len(waiting)):
-        draft.put(run, RunFellBack(run.id, rank), phase=Queued(), rank=rank)
+        draft.update(run, SteerRequeued(run.id, rank), phase=QueuedPhase(), rank=rank)
 
 
 def _settle(draft: _Draft) -> None:
-    """What follows from every change: a delete is completed, a needless hold ends, the next run starts."""
+    """Apply what follows from a change: complete a deletion, end a needless hold, start the next run."""
     lane = draft.lane
     if lane.lifecycle == "deleting" and not lane.runs:
         draft.set(lifecycle="deleted")
-        draft.changes.append(SessionDeleted())
+        draft.changes.append(DeletionCompleted())
     if lane.hold == "server_stop" and not lane.queue:
         draft.set(hold=None)
     if lane.lifecycle == "open" and lane.active is None and lane.paused is None and lane.queue:
@@ -343,24 +358,24 @@ def _settle(draft: _Draft) -> None:
 
 
 def _start(draft: _Draft, run: LaneRun) -> None:
-    draft.put(run, RunStarted(run.id), phase=Active())
+    draft.update(run, TurnStarted(run.id), phase=ActivePhase())
 
 
-def _queued(lane: Lane, run_id: str) -> LaneRun:
+def _require_queued(lane: Lane, run_id: str) -> LaneRun:
     run = lane.find(run_id)
     if run is None or run.state != "queued":
         state = "finished or unknown" if run is None else run.state
-        raise Conflict(f"run {run_id!r} is {state}, not queued any more", code="not_queued")
+        raise Conflict(f"run {run_id!r} is {state}; only a queued run can be changed", code="not_queued")
     return run
 
 
-def _turn_of(lane: Lane, run_id: str) -> LaneRun:
+def _require_turn(lane: Lane, run_id: str) -> LaneRun:
     if lane.active is None or lane.active.id != run_id:
         raise Conflict(f"run {run_id!r} does not have the turn", code="not_active")
     return lane.active
 
 
-def _refuse_unless_open(lane: Lane) -> None:
+def _require_open(lane: Lane) -> None:
     match lane.lifecycle:
         case "open":
             return
@@ -372,5 +387,5 @@ def _refuse_unless_open(lane: Lane) -> None:
             assert_never(never)
 
 
-def _shown(lane: Lane) -> object:
+def _queue_view(lane: Lane) -> object:
     return [run.id for run in lane.queue], lane.waiting, lane.paused

@@ -1,18 +1,28 @@
-"""What is said to a lane and what it says: commands, changes, answers."""
+"""The commands that a lane takes, and the changes and answers of its decisions."""
 
 from __future__ import annotations
 
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from holdfast.runs.lane.state import Lane, LaneRun, StopWhy
+from holdfast.runs.lane.state import Lane, LaneRun, RunStopReason
 from holdfast.schema.base import Value
-from holdfast.schema.runs import After, Delivery, EndReason, EndState, Outcome, RunKind, RunSettings, UnfinishedState
+from holdfast.schema.runs import (
+    After,
+    BoundaryAnswer,
+    Delivery,
+    EndReason,
+    EndState,
+    Outcome,
+    RunKind,
+    RunSettings,
+    UnfinishedState,
+)
 
-CancelWhy = Literal["user_cancel", "parent_ended"]
+CancelReason = Literal["user_cancel", "parent_ended"]
 
 
 class Accept(Value, frozen=True, kw_only=True):
-    """A new run. ``compact``, ``shell``, ``undo`` and ``redo`` are runs of their kind, with a turn of their own."""
+    """Add a run. `compact`, `shell`, `undo` and `redo` are runs with a turn of their own."""
 
     run_id: str
     kind: RunKind = "prompt"
@@ -22,71 +32,69 @@ class Accept(Value, frozen=True, kw_only=True):
 
 
 class Edit(Value, frozen=True):
-    """The text of a queued run changes; the lane only says whether it still may."""
+    """Change the text of a queued run. The lane only decides whether that is still possible."""
 
     run_id: str
 
 
 class Move(Value, frozen=True):
+    """Change the place of a queued run."""
+
     run_id: str
     position: int
-    """1 is the next to start; more than there are means last."""
-
-
-class Remove(Value, frozen=True):
-    run_id: str
+    """1 is the next to start; a number larger than the queue means last."""
 
 
 class Boundary(Value, frozen=True):
-    """A step is done and another one is allowed. (A limit that forbids it is an `End`.)"""
+    """A step is done and another one is allowed. (If a limit forbids it, the turn ends with `End`.)"""
 
     run_id: str
     proposed: Outcome | None = None
-    """How the turn would end if nothing joins; ``None`` when tool results make it go on anyway."""
+    """How the turn ends if nothing joins; `None` if tool results require another step."""
 
 
 class End(Value, frozen=True):
-    """The turn is over: everything of it is dead and closed."""
+    """The turn is over: its processes are dead and its approvals are closed."""
 
     run_id: str
     outcome: Outcome
 
 
 class CancelSession(Value, frozen=True):
-    """Everything accepted until now."""
+    """Cancel everything accepted until now."""
 
-    why: CancelWhy = "user_cancel"
+    reason: CancelReason = "user_cancel"
 
 
 class CancelActive(Value, frozen=True):
-    """The active run and what joined it; the rest goes on."""
+    """Cancel the active run and the runs that joined it; the others continue."""
 
-    why: CancelWhy = "user_cancel"
+    reason: CancelReason = "user_cancel"
 
 
 class CancelRun(Value, frozen=True):
     run_id: str
-    why: CancelWhy = "user_cancel"
+    reason: CancelReason = "user_cancel"
 
 
 class Pause(Value, frozen=True):
-    """The next run does not start; the active one is not touched."""
+    """Keep the next run from starting; the active run continues."""
 
 
 class Resume(Value, frozen=True):
-    """Ends any pause: the next run starts, whatever it asked of its predecessor."""
+    """End any pause: the next run starts, even if it waits for a success of its predecessor."""
 
 
 class Delete(Value, frozen=True):
-    """Ends everything, then the session."""
+    """End all runs, then delete the session."""
 
 
 class ServerStop(Value, frozen=True):
-    """A deliberate stop: the active run is interrupted, the queue is kept and held."""
+    """Interrupt the active run; keep the queue and pause it."""
 
 
 class Recover(Value, frozen=True):
-    """The first command after a restart: ends what the last server left with a turn. Starts nothing yet."""
+    """The first command after a crash: end the run that had the turn. Starts nothing."""
 
 
 class Open(Value, frozen=True):
@@ -97,7 +105,6 @@ Command: TypeAlias = (
     Accept
     | Edit
     | Move
-    | Remove
     | Boundary
     | End
     | CancelSession
@@ -112,24 +119,24 @@ Command: TypeAlias = (
 )
 
 
-class RunAccepted(Value, frozen=True):
+class RunAdded(Value, frozen=True):
     run: LaneRun
     """As first decided: queued or waiting."""
 
 
-class RunStarted(Value, frozen=True):
-    """After the commit: start its turn."""
+class TurnStarted(Value, frozen=True):
+    """A run has the turn. The engine starts it after the commit."""
 
     run_id: str
 
 
-class RunJoined(Value, frozen=True):
+class SteerJoined(Value, frozen=True):
     run_id: str
     host: str
 
 
-class RunFellBack(Value, frozen=True):
-    """A waiting steer that cannot join any more: queued, with a rank at the queue's head."""
+class SteerRequeued(Value, frozen=True):
+    """A waiting steer that cannot join any more is queued with a rank at the head of the queue."""
 
     run_id: str
     rank: int
@@ -144,44 +151,44 @@ class RunEdited(Value, frozen=True):
     run_id: str
 
 
-class RunStopping(Value, frozen=True):
-    """After the commit: stop its turn."""
+class TurnStopping(Value, frozen=True):
+    """The run with the turn must stop. The engine stops it after the commit."""
 
     run_id: str
-    why: StopWhy
+    reason: RunStopReason
 
 
-class RunFinished(Value, frozen=True):
-    """The one end of a run; it is no longer in the lane."""
+class RunEnded(Value, frozen=True):
+    """The single end of a run. It is no longer in the lane."""
 
     run_id: str
     was: UnfinishedState
-    """``queued`` and ``waiting`` mean that it never reached a model."""
+    """`queued` and `waiting` mean that the prompt never reached a model."""
     state: EndState
     reason: EndReason
     host: str | None = None
-    """Of a joined run: the run whose end this is."""
+    """For a joined run: the host that ended."""
 
 
-class QueueChanged(Value, frozen=True):
-    """What `Lane.view` shows of the queue is different now: order, waiting steers, or the pause."""
+class QueueViewChanged(Value, frozen=True):
+    """The order of the queue, the waiting steers or the pause, as `Lane.view` shows them, have changed."""
 
 
-class SessionDeleted(Value, frozen=True):
-    """All its runs have ended: remove it in this very commit."""
+class DeletionCompleted(Value, frozen=True):
+    """All runs of a session that is being deleted have ended. The session is deleted in the same commit."""
 
 
 Change: TypeAlias = (
-    RunAccepted
-    | RunStarted
-    | RunJoined
-    | RunFellBack
+    RunAdded
+    | TurnStarted
+    | SteerJoined
+    | SteerRequeued
     | RunMoved
     | RunEdited
-    | RunStopping
-    | RunFinished
-    | QueueChanged
-    | SessionDeleted
+    | TurnStopping
+    | RunEnded
+    | QueueViewChanged
+    | DeletionCompleted
 )
 
 
@@ -198,32 +205,16 @@ class Steered(Value, frozen=True):
 
 
 class Repeated(Value, frozen=True):
-    """The run is already in the lane; nothing was changed. Answer with its first decision (`R3`)."""
+    """The run is already in the lane; nothing changes. The caller gets the first answer again (`R3`)."""
 
     run_id: str
 
 
 class Covered(Value, frozen=True):
-    """What a cancel or deletion applies to, with what each run was before it; the receipt waits for their ends."""
+    """The runs that a cancel or deletion covers, as they were before it. The receipt waits for their ends."""
 
     mark: int
     runs: tuple[LaneRun, ...] = ()
-
-
-class GoOn(Value, frozen=True):
-    """Take another step, with these runs' prompts in this order."""
-
-    joined: tuple[str, ...] = ()
-
-
-class Ended(Value, frozen=True):
-    """The run's end is this decision."""
-
-
-class StopNow(Value, frozen=True):
-    """The run is stopping: clean up, then report an `End`; its outcome will be the reason's, not the turn's."""
-
-    why: StopWhy
 
 
 class Done(Value, frozen=True):
@@ -231,18 +222,16 @@ class Done(Value, frozen=True):
 
 
 AcceptAnswer: TypeAlias = Started | QueuedAt | Steered | Repeated
-BoundaryAnswer: TypeAlias = GoOn | Ended | StopNow
-Answer: TypeAlias = AcceptAnswer | BoundaryAnswer | Covered | Done
+LaneAnswer: TypeAlias = AcceptAnswer | BoundaryAnswer | Covered | Done
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A")
 
 
 class Decision(Value, Generic[A], frozen=True):
-    """A new lane, what to write and tell in the one commit that makes it true, and the caller's answer."""
+    """The new lane, the changes to commit, and the answer to the caller."""
 
     lane: Lane
     changes: tuple[Change, ...]
-    """What happened to runs and queue, in the order in which it is told. The lane's own fields (``next_seq``, ``mark``,
-    ``hold``, ``last_end``, ``lifecycle``) are written as they stand in ``lane``; no changes and an equal lane mean that
-    there is nothing to commit."""
+    """In the order in which they are published. The lane's own fields (`next_seq`, `mark`, `hold`, `last_end`,
+    `lifecycle`) are written as they are in `lane`."""
     answer: A

@@ -1,4 +1,4 @@
-"""What a lane holds: the unfinished runs of one session, and what else decides about them."""
+"""The state of a lane: the unfinished runs of one session, and what else decides about them."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from holdfast.schema.runs import (
     settings_of,
 )
 
-StopWhy = Literal["user_cancel", "parent_ended", "session_deleted", "server_stop"]
-"""Why a run must stop; it becomes the reason of its end."""
+RunStopReason = Literal["user_cancel", "parent_ended", "session_deleted", "server_stop"]
+"""Why a run must stop. It becomes the reason of the run's end."""
 
 
-class Queued(Value, frozen=True):
+class QueuedPhase(Value, frozen=True):
     state: ClassVar[UnfinishedState] = "queued"
 
 
-class Waiting(Value, frozen=True):
-    """A steer that will join its host at the next step boundary. Its host is active, never stopping."""
+class WaitingPhase(Value, frozen=True):
+    """A steer that joins its host at the next step boundary. The host is active, never stopping."""
 
     state: ClassVar[UnfinishedState] = "waiting"
     host: str
 
 
-class Joined(Value, frozen=True):
-    """A steer that is part of its host's turn, and ends with it."""
+class JoinedPhase(Value, frozen=True):
+    """A steer that is part of its host's turn and ends with it."""
 
     state: ClassVar[UnfinishedState] = "joined"
     host: str
 
 
-class Active(Value, frozen=True):
+class ActivePhase(Value, frozen=True):
     state: ClassVar[UnfinishedState] = "active"
 
 
-class Stopping(Value, frozen=True):
-    """Its end is decided, by the first reason that came; only the turn's clean-up is awaited."""
+class StoppingPhase(Value, frozen=True):
+    """The end is decided by the first stop reason. Only the turn's clean-up is awaited."""
 
     state: ClassVar[UnfinishedState] = "stopping"
-    why: StopWhy
+    reason: RunStopReason
 
 
-Phase: TypeAlias = Queued | Waiting | Joined | Active | Stopping
+LanePhase: TypeAlias = QueuedPhase | WaitingPhase | JoinedPhase | ActivePhase | StoppingPhase
 
 
 class LaneRun(Value, frozen=True, kw_only=True):
-    """What the lane must know of an unfinished run."""
+    """What the lane knows about an unfinished run."""
 
     id: str
     seq: int
@@ -67,7 +67,7 @@ class LaneRun(Value, frozen=True, kw_only=True):
     delivery: Delivery = "queue"
     after: After = "any"
     settings: RunSettings = RunSettings()
-    phase: Phase = Queued()
+    phase: LanePhase = QueuedPhase()
 
     @property
     def state(self) -> UnfinishedState:
@@ -75,49 +75,49 @@ class LaneRun(Value, frozen=True, kw_only=True):
 
     @property
     def host(self) -> str | None:
-        """The run whose turn it waits for or has joined (``host_run_id`` of its row)."""
-        return self.phase.host if isinstance(self.phase, Waiting | Joined) else None
+        """The run whose turn this run waits for or has joined (`host_run_id` of its row)."""
+        return self.phase.host if isinstance(self.phase, WaitingPhase | JoinedPhase) else None
 
     @property
-    def why(self) -> StopWhy | None:
-        """Why it is stopping (``reason`` of its row, already before the end)."""
-        return self.phase.why if isinstance(self.phase, Stopping) else None
+    def stop_reason(self) -> RunStopReason | None:
+        """Why the run is stopping (`reason` of its row, set before the end)."""
+        return self.phase.reason if isinstance(self.phase, StoppingPhase) else None
 
 
 class Lane(Value, frozen=True, kw_only=True):
-    """A session's unfinished runs and what else decides about them. Its size never depends on the history."""
+    """The state of one session's lane. Its size does not depend on the session's history."""
 
     runs: tuple[LaneRun, ...] = ()
-    """In ``seq`` order."""
+    """In the order of `seq`."""
     next_seq: int = 1
     mark: int = 0
-    """The highest ``seq`` that a cancel of the session or its deletion has covered."""
+    """The highest `seq` that a cancel of the session, or its deletion, has covered."""
     hold: LaneHold | None = None
     last_end: EndState | None = None
-    """How the run ended that had the turn last; ``after: "success"`` looks at it."""
+    """How the last run that had the turn ended; `after: "success"` depends on it."""
     lifecycle: LaneLifecycle = "open"
 
     @property
     def active(self) -> LaneRun | None:
         """The one run that has the turn: active or stopping."""
-        return next((run for run in self.runs if isinstance(run.phase, Active | Stopping)), None)
+        return next((run for run in self.runs if isinstance(run.phase, ActivePhase | StoppingPhase)), None)
 
     @property
     def queue(self) -> tuple[LaneRun, ...]:
-        """In start order."""
-        return tuple(sorted((run for run in self.runs if isinstance(run.phase, Queued)), key=lambda run: run.rank))
+        """Queued runs in the order in which they start: by `rank`."""
+        return tuple(sorted((run for run in self.runs if isinstance(run.phase, QueuedPhase)), key=lambda run: run.rank))
 
     @property
     def waiting(self) -> tuple[LaneRun, ...]:
-        return tuple(run for run in self.runs if isinstance(run.phase, Waiting))
+        return tuple(run for run in self.runs if isinstance(run.phase, WaitingPhase))
 
     @property
     def joined(self) -> tuple[LaneRun, ...]:
-        return tuple(run for run in self.runs if isinstance(run.phase, Joined))
+        return tuple(run for run in self.runs if isinstance(run.phase, JoinedPhase))
 
     @property
     def paused(self) -> PauseReason | None:
-        """Why the next run does not start, or will not start when the active one ends."""
+        """Why the next run does not start now, or will not start when the active one ends."""
         if self.hold is not None:
             return self.hold
         queue = self.queue
@@ -128,7 +128,7 @@ class Lane(Value, frozen=True, kw_only=True):
         return next((run for run in self.runs if run.id == run_id), None)
 
     def position(self, run_id: str) -> int | None:
-        """Place in the queue, 1 being the next to start; ``None`` when it is not queued."""
+        """The place of a run in the queue, starting at 1; `None` if it is not queued."""
         return next((place for place, run in enumerate(self.queue, 1) if run.id == run_id), None)
 
     def view(self, session_id: str) -> Queue:
@@ -143,7 +143,7 @@ class Lane(Value, frozen=True, kw_only=True):
 
 
 def lane_run(run: Run) -> LaneRun:
-    """An unfinished run's row, as the lane needs it: ``host_run_id`` is its host, ``reason`` why it is stopping."""
+    """Convert the row of an unfinished run. Raises `StoreDamaged` if the row is contradictory."""
     return LaneRun(
         id=run.id,
         seq=run.seq,
@@ -156,17 +156,20 @@ def lane_run(run: Run) -> LaneRun:
     )
 
 
-def _phase(run: Run) -> Phase:
+def _phase(run: Run) -> LanePhase:
     match run.state, run.host_run_id, run.reason:
         case "queued", _, _:
-            return Queued()
+            return QueuedPhase()
         case "waiting", str() as host, _:
-            return Waiting(host)
+            return WaitingPhase(host)
         case "joined", str() as host, _:
-            return Joined(host)
+            return JoinedPhase(host)
         case "active", _, _:
-            return Active()
-        case "stopping", _, ("user_cancel" | "parent_ended" | "session_deleted" | "server_stop") as why:
-            return Stopping(why)
+            return ActivePhase()
+        case "stopping", _, ("user_cancel" | "parent_ended" | "session_deleted" | "server_stop") as reason:
+            return StoppingPhase(reason)
         case state, host, reason:
-            raise StoreDamaged(f"run {run.id!r} cannot be {state!r} with host {host!r} and reason {reason!r}")
+            raise StoreDamaged(
+                f"run {run.id!r} cannot have state {state!r} with host {host!r} and reason {reason!r}; "
+                "restore the database from a backup"
+            )

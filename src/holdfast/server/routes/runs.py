@@ -102,7 +102,7 @@ async def list_runs(call: Call[None, RunsQuery]) -> PageView[Run]:
     before = int(query.before) if query.before else None
     page = await parts.store.runs(call.path["session_id"], limit=query.limit, before=before, states=query.state or None)
     shown = page_view(page, parts.hub)
-    return msgspec.structs.replace(shown, items=tuple(parts.engine.shown(run) for run in shown.items))
+    return msgspec.structs.replace(shown, items=tuple(parts.engine.with_live_state(run) for run in shown.items))
 
 
 async def get_run(call: Call[None, RunQuery]) -> Run:

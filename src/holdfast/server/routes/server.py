@@ -23,7 +23,7 @@ async def health(call: Call[None, NoParameters]) -> Health:
 async def server(call: Call[None, NoParameters]) -> ServerView:
     """What the server is and what it is doing."""
     parts = call.parts
-    active = parts.engine.active()
+    active = parts.engine.count_active()
     return ServerView(
         version=parts.version,
         build=parts.build,
@@ -34,7 +34,7 @@ async def server(call: Call[None, NoParameters]) -> ServerView:
         clients=len({client.id for client in parts.presence.clients()}),
         streams=parts.presence.streams,
         active_runs=active,
-        queued_runs=parts.engine.unfinished() - active,
+        queued_runs=parts.engine.count_unfinished() - active,
     )
 
 
@@ -45,7 +45,7 @@ async def stop(call: Call[StopServerBody, NoParameters]) -> StopView:
         raise Conflict(
             "the server is busy; it can be stopped without harm when its runs and jobs have ended",
             code="server_busy",
-            detail={"unfinished_runs": parts.engine.unfinished()},
+            detail={"unfinished_runs": parts.engine.count_unfinished()},
         )
     parts.life.stop()
     return StopView()
