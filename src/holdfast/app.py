@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.approvals.pending import Approvals
+from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.config import Keyring, Redactor, SecretStore, Settings, TrustStore, load_config
 from holdfast.events import Hub, prune_periodically
 from holdfast.ids import Clock, Ids, build_id
@@ -41,7 +41,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     hub: Hub
     engine: Engine
-    approvals: Approvals
+    approvals: PendingApprovals
     workspaces: WorkspaceService
     sessions: SessionService
     configuring: SettingService
@@ -85,7 +85,7 @@ async def open_app(
         shared = SharedParts(
             store=store,
             hub=hub,
-            approvals=Approvals(store, ids=ids, clock=clock, save_rules=save_rules),
+            approvals=PendingApprovals(store, ids=ids, clock=clock, save_rules=save_rules),
             keyring=keyring,
             models=models,
             trust=TrustStore(locations.trust_file),

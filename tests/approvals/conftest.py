@@ -1,15 +1,18 @@
-"""A workspace to decide about."""
+"""A workspace with files, and its approver."""
 
 from pathlib import Path
 
 import pytest
 
-from holdfast.approvals.approver import Approver
-from holdfast.approvals.path_location import Places
+from holdfast.approvals.decision import Approver, Verdict
+from holdfast.approvals.rules import Rules
+from holdfast.approvals.workspace_paths import WorkspacePaths
+from holdfast.schema.approvals import Subject
+from holdfast.schema.runs import Mode
 
 
 def make_project(root: Path) -> Path:
-    """A small project with symlinks out of it, and a file whose name looks like an option."""
+    """Create a small project with symlinks that leave it, and a file whose name looks like an option."""
     (root / "src" / "deep").mkdir(parents=True)
     (root / "odd").mkdir()
     (root / ".git" / "hooks").mkdir(parents=True)
@@ -27,11 +30,23 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def places(workspace: Path, home: Path) -> Places:
+def paths(workspace: Path, home: Path) -> WorkspacePaths:
     home = home.resolve()
-    return Places(workspace=str(workspace), home=str(home), own=(str(home / ".config" / "holdfast"),))
+    return WorkspacePaths(root=str(workspace), home=str(home), own_directories=(str(home / ".config" / "holdfast"),))
 
 
 @pytest.fixture
-def approver(places: Places) -> Approver:
-    return Approver(places)
+def approver(paths: WorkspacePaths) -> Approver:
+    return Approver(paths)
+
+
+def decide(
+    approver: Approver,
+    subject: Subject,
+    *,
+    mode: Mode = "ask",
+    rules: Rules,
+    trusted: bool = True,
+    interactive: bool = True,
+) -> Verdict:
+    return approver.decide(subject, mode=mode, rules=rules, trusted=trusted, interactive=interactive)

@@ -1,7 +1,7 @@
-"""Whether a call may happen: rules, shell lines read with tree-sitter, and a person's answers as durable records.
+"""Decide whether a tool call may run, and ask the user where the rules leave it open.
 
-`Approver.consider` decides about a call (`Allow`, `Deny`, `Ask`); `pending.Approvals` asks and waits (`W4`). The
-decision is pure but for symlinks, which are followed when it is made: what changes between it and the call is the
-tool's to check again. It knows nothing of tools, turns or HTTP; where rules are kept, and which run is trusted or
-interactive, it is told. A rule is a fence for honest mistakes, not a wall: a program that may run can do what it likes.
+`decision.Approver` decides about a call: `Allow`, `Deny` or `Ask`. `pending_approvals.PendingApprovals` stores a
+request, waits for the answer and records it (`W4`). A decision depends only on its arguments and on the symlinks at
+that moment; the tool checks again what can change between the decision and the call. This package does not know tools,
+turns or HTTP. The caller passes in the rules, and whether the workspace is trusted and the run can ask.
 """

@@ -1,25 +1,26 @@
-"""The decision about one call: allow, deny, or ask a person.
+"""The decision about one call: allow it, deny it, or ask for approval.
 
-Order: a configured deny > a rule that was configured or saved > a grant of this session > ask. Modes change only what
-would be asked: `accept_edits` lets files inside the workspace be written, `auto` lets everything happen but what is
-denied, `plan` denies whatever may change something. Never lifted, in no mode: writes to git's own files, to Holdfast's
-configuration and to start-up files, and commands of which it cannot be told whether a deny rule holds. A run that
-cannot ask is denied what would be asked.
+Order of precedence: a configured deny rule, an allow rule (configured or saved), a grant of this session, ask. A mode
+changes only calls that would be asked about. `accept_edits` allows writing files inside the workspace. `auto` allows
+everything that is not denied. `plan` denies everything that may change something. No mode allows, without asking, to
+write git's own files, Holdfast's configuration or start-up files, or to run a command to which a deny rule may apply.
+A run that cannot ask is denied every call that would be asked about.
 
-A deny rule is a fence for honest mistakes, not a wall: a program that is allowed to run can do what it likes.
+A deny rule prevents honest mistakes. It is not a security boundary: a program that is allowed to run can do anything.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TypeAlias
 
-from holdfast.approvals.needs import Family, FileUse, Need, ToolUse, UrlUse, covers, denies_file
-from holdfast.approvals.path_location import Places
+from holdfast.approvals.permissions import FileAccess, FileUse, Permission, ToolUse, UrlUse, covers, denies_file
 from holdfast.approvals.rule_patterns import PathPattern, TextPattern, UrlPattern
 from holdfast.approvals.rule_suggestions import file_rule, url_rule
 from holdfast.approvals.rules import Rule, Rules
-from holdfast.approvals.shell.command_line import Line
-from holdfast.approvals.shell.judge import Denied, LineJudge
+from holdfast.approvals.shell.judge import DeniedBy, LineJudge
+from holdfast.approvals.shell.shell_parser import ShellParser
+from holdfast.approvals.workspace_paths import WorkspacePaths
 from holdfast.schema.approvals import Subject
 from holdfast.schema.base import Value
 from holdfast.schema.runs import Mode
@@ -31,103 +32,106 @@ class Allow(Value, frozen=True, tag="allow"):
 
 class Deny(Value, frozen=True, tag="deny"):
     why: str
-    """For the model and the person."""
+    """Shown to the model and to the user."""
     rule: str | None = None
 
 
 class Ask(Value, frozen=True, tag="ask"):
     why: str
     patterns: tuple[str, ...] = ()
-    """What "session" or "always" would save, exactly. Empty: only "once" and "deny" can be answered."""
+    """The rules that the answers "session" and "always" save. If empty, only "once" and "deny" are possible."""
 
 
 Verdict: TypeAlias = Allow | Deny | Ask
 
 
-def decide(
-    subject: Subject,
-    *,
-    line: Line | None,
-    mode: Mode,
-    rules: Rules,
-    places: Places,
-    trusted: bool = True,
-    interactive: bool = True,
-) -> Verdict:
-    """Decide about a call. ``line`` is the subject's command, read. Symlinks are followed through ``places``."""
-    if subject.command is not None:
-        judge = LineJudge(
-            line or Line(unclear=("the line was not read",)),
-            cwd=subject.cwd or places.workspace,
-            rules=rules,
-            places=places,
-            trusted=trusted,
+class Approver:
+    """Decides about the calls of one workspace. It has no state except the shell parser and the resolved paths."""
+
+    def __init__(self, workspace: WorkspacePaths) -> None:
+        self._unresolved = workspace
+        self._resolved: WorkspacePaths | None = None
+        self._parser = ShellParser()
+
+    async def consider(
+        self, subject: Subject, *, mode: Mode, rules: Rules, trusted: bool, interactive: bool
+    ) -> Verdict:
+        """Decide about a call in a thread, because `decide` reads the file system and parses commands."""
+        return await asyncio.to_thread(
+            self.decide, subject, mode=mode, rules=rules, trusted=trusted, interactive=interactive
         )
-        found = judge.judge()
-    else:
-        found = _denied(subject, rules, places) or _needs(subject, places)
-    if isinstance(found, Denied):
-        return Deny(f"{found.what!r} is denied by the rule {found.rule!r}", found.rule)
-    if mode == "plan" and (changing := next((need for need in found if need.changes), None)):
-        return Deny(f"this run only plans, nothing may be changed: {changing.why}")
-    hides = any(rule.speaks_of("bash") or rule.speaks_of("write") for rule in rules.deny)
-    asked = [need for need in found if not _lifted(need, mode, hides=hides)]
-    open_needs = [need for need in asked if not _covered(need, rules, places)]
-    if open_needs:
-        return _ask(open_needs, interactive=interactive)
-    return Allow(_why_allowed(found, asked, mode, rules, places))
+
+    def decide(self, subject: Subject, *, mode: Mode, rules: Rules, trusted: bool, interactive: bool) -> Verdict:
+        """Decide about a call in the caller's thread."""
+        workspace = self._resolved = self._resolved or self._unresolved.real()
+        found: DeniedBy | tuple[Permission, ...]
+        if subject.command is not None:
+            line = self._parser.parse(subject.command)
+            cwd = subject.cwd or workspace.root
+            found = LineJudge(line, cwd=cwd, rules=rules, workspace=workspace, trusted=trusted).judge()
+        else:
+            found = _denied(subject, rules, workspace) or _needed(subject, workspace)
+        if isinstance(found, DeniedBy):
+            return Deny(f"{found.what!r} is denied by the rule {found.rule!r}", found.rule)
+        return _decide_permissions(found, mode=mode, rules=rules, workspace=workspace, interactive=interactive)
 
 
-def _lifted(need: Need, mode: Mode, *, hides: bool) -> bool:
+def _decide_permissions(
+    needed: tuple[Permission, ...], *, mode: Mode, rules: Rules, workspace: WorkspacePaths, interactive: bool
+) -> Verdict:
+    if mode == "plan" and (changing := next((permission for permission in needed if permission.changes), None)):
+        return Deny(f"the run is in plan mode and may not change anything: {changing.why}")
+    deny_may_apply = any(rule.applies_to("bash") or rule.applies_to("write") for rule in rules.deny)
+    not_given = [
+        permission for permission in needed if not _given_by_mode(permission, mode, deny_may_apply=deny_may_apply)
+    ]
+    covering = [(permission, _covering_rule(permission, rules, workspace)) for permission in not_given]
+    if missing := [permission for permission, rule in covering if rule is None]:
+        return _ask(missing, interactive=interactive)
+    if not needed:
+        return Allow("it changes nothing")
+    if not not_given:
+        return Allow(f"the mode is {mode}")
+    return Allow("allowed by " + ", ".join(dict.fromkeys(repr(rule.text) for _, rule in covering if rule)))
+
+
+def _given_by_mode(permission: Permission, mode: Mode, *, deny_may_apply: bool) -> bool:
     if mode == "auto":
-        return need.level != "always" and not (need.level == "unclear" and hides)
-    return mode == "accept_edits" and need.level == "edit"
+        return permission.level != "always" and not (permission.level == "unclear" and deny_may_apply)
+    return mode == "accept_edits" and permission.level == "edit"
 
 
-def _covered(need: Need, rules: Rules, places: Places) -> bool:
-    return _covering(need, (*rules.allow, *rules.grants), places) is not None
-
-
-def _covering(need: Need, rules: tuple[Rule, ...], places: Places) -> Rule | None:
-    if need.use is None:
+def _covering_rule(permission: Permission, rules: Rules, workspace: WorkspacePaths) -> Rule | None:
+    use = permission.use
+    if use is None:
         return None
-    use = need.use
-    return next((rule for rule in rules if covers(rule, use, places=places)), None)
+    return next((rule for rule in (*rules.allow, *rules.grants) if covers(rule, use, workspace=workspace)), None)
 
 
-def _ask(needs: list[Need], *, interactive: bool) -> Ask | Deny:
-    why = "; ".join(dict.fromkeys(need.why for need in needs))
+def _ask(missing: list[Permission], *, interactive: bool) -> Ask | Deny:
+    why = "; ".join(dict.fromkeys(permission.why for permission in missing))
     if not interactive:
-        return Deny(f"it would have to be asked, and nobody can be asked in this run: {why}")
-    rules = [need.rule for need in needs]
+        return Deny(f"this needs approval, and this run cannot ask for it: {why}")
+    rules = [permission.rule for permission in missing]
     patterns = tuple(dict.fromkeys(rule for rule in rules if rule is not None))
     return Ask(why, patterns if None not in rules else ())
 
 
-def _why_allowed(found: tuple[Need, ...], asked: list[Need], mode: Mode, rules: Rules, places: Places) -> str:
-    if not found:
-        return "it changes nothing"
-    if not asked:
-        return f"the mode is {mode}"
-    covering = [_covering(need, (*rules.allow, *rules.grants), places) for need in asked]
-    return "allowed by " + ", ".join(dict.fromkeys(repr(rule.text) for rule in covering if rule))
-
-
-def _denied(subject: Subject, rules: Rules, places: Places) -> Denied | None:
+def _denied(subject: Subject, rules: Rules, workspace: WorkspacePaths) -> DeniedBy | None:
+    access: FileAccess = "view" if subject.effect == "reads" else "write"
     for rule in rules.deny:
-        if any(_denies_path(rule, subject, path, places) for path in subject.paths):
-            return Denied(rule.text, subject.title)
-        if rule.speaks_of(subject.tool) and _denies_rest(rule, subject):
-            return Denied(rule.text, subject.title)
+        if any(
+            denies_file(rule, tool=subject.tool, access=access, path=path, workspace=workspace)
+            for path in subject.paths
+        ):
+            return DeniedBy(rule.text, subject.title)
+        if rule.applies_to(subject.tool) and _denies_rest(rule, subject):
+            return DeniedBy(rule.text, subject.title)
     return None
 
 
-def _denies_path(rule: Rule, subject: Subject, path: str, places: Places) -> bool:
-    family = "view" if subject.effect == "reads" else "write"
-    return denies_file(rule, tool=subject.tool, family=family, path=path, places=places)
-
-
 def _denies_rest(rule: Rule, subject: Subject) -> bool:
+    """Whether a deny rule for this tool applies to anything but its files."""
     match rule.pattern:
         case None:
             return True
@@ -139,41 +143,45 @@ def _denies_rest(rule: Rule, subject: Subject) -> bool:
             return False
 
 
-def _needs(subject: Subject, places: Places) -> tuple[Need, ...]:
-    """What a call of any tool but a shell needs."""
+def _needed(subject: Subject, workspace: WorkspacePaths) -> tuple[Permission, ...]:
+    """The permissions that a call needs, for every tool except the shell."""
     match subject.effect:
         case "none":
             return ()
         case "reads":
-            return tuple(need for path in subject.paths for need in _file(subject.tool, "view", path, places))
+            return tuple(_files(subject, "view", workspace))
         case "writes":
-            needs = [need for path in subject.paths for need in _file(subject.tool, "write", path, places)]
-            return (*needs, *_network(subject)) if subject.url else tuple(needs) or (_tool(subject, changes=True),)
+            written = _files(subject, "write", workspace)
+            return (*written, *_network(subject)) if subject.url else tuple(written) or (_tool(subject, changes=True),)
         case "network":
-            written = [need for path in subject.paths for need in _file(subject.tool, "write", path, places)]
-            return (*_network(subject), *written)
+            return (*_network(subject), *_files(subject, "write", workspace))
         case "runs":
             return (_tool(subject, changes=True),)
 
 
-def _file(tool: str, family: Family, path: str, places: Places) -> list[Need]:
-    path = places.resolve(path, cwd=places.workspace)
-    inside, shown, writes = places.inside(path), places.shown(path), family == "write"
-    if writes and (what := places.protected(path)):
-        return [Need(f"{shown} is {what}", "always")]
-    if not writes and places.may_read(path):
+def _files(subject: Subject, access: FileAccess, workspace: WorkspacePaths) -> list[Permission]:
+    return [permission for path in subject.paths for permission in _file(subject.tool, access, path, workspace)]
+
+
+def _file(tool: str, access: FileAccess, path: str, workspace: WorkspacePaths) -> list[Permission]:
+    path = workspace.resolve(path, cwd=workspace.root)
+    inside, shown, writes = workspace.contains(path), workspace.display(path), access == "write"
+    if writes and (what := workspace.why_protected(path)):
+        return [Permission(f"{shown} is {what}", "always")]
+    if not writes and workspace.may_read(path):
         return []
-    why = shown if inside else f"{shown} is outside of the workspace"
-    use = FileUse(tool, family, path)
-    return [Need(why, "edit" if inside else "outside", use, changes=writes, rule=file_rule(family, shown))]
+    why = shown if inside else f"{shown} is outside the workspace"
+    use = FileUse(tool, access, path)
+    return [Permission(why, "edit" if inside else "outside", use, changes=writes, rule=file_rule(access, shown))]
 
 
-def _network(subject: Subject) -> tuple[Need, ...]:
+def _network(subject: Subject) -> tuple[Permission, ...]:
     if subject.url is None:
         return (_tool(subject, changes=False),)
     use = UrlUse(subject.tool, subject.url)
-    return (Need(f"reaches {subject.url}", "plain", use, changes=False, rule=url_rule(subject.tool, subject.url)),)
+    rule = url_rule(subject.tool, subject.url)
+    return (Permission(f"reaches {subject.url}", "plain", use, changes=False, rule=rule),)
 
 
-def _tool(subject: Subject, *, changes: bool) -> Need:
-    return Need(subject.title, "plain", ToolUse(subject.tool, subject.title), changes=changes, rule=subject.tool)
+def _tool(subject: Subject, *, changes: bool) -> Permission:
+    return Permission(subject.title, "plain", ToolUse(subject.tool, subject.title), changes=changes, rule=subject.tool)

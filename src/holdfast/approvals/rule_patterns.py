@@ -1,4 +1,7 @@
-"""The patterns of rules: how each is written, read, and compared. `rules` says what they mean."""
+"""The patterns of rules: parse them and compare them with commands, paths, URLs and text.
+
+The docstring of `rules` describes the syntax.
+"""
 
 from __future__ import annotations
 
@@ -11,88 +14,86 @@ from holdfast.approvals.shell.shell_words import Arg
 from holdfast.schema.base import Value
 
 Match: TypeAlias = Literal["no", "maybe", "yes"]
-"""Whether a pattern matches a command of which not every word is known."""
+"""Whether a pattern matches a command. ``maybe``: it depends on words whose values are unknown."""
 
 _FORBIDDEN_BARE: Final = frozenset(";|&<>()`$\n\r")
 _WILD: Final = re.compile(r"\\(.)|([*?])|([^\\*?]+)|\\$", re.DOTALL)
-_DOTS: Final = re.compile(r"(?:^|[/=:])\.\.(?:$|/)")
+_PARENT: Final = re.compile(r"(?:^|[/=:])\.\.(?:$|/)")
 
 
-class Piece(Value, frozen=True):
+class WordPattern(Value, frozen=True):
     """One word of a command pattern."""
 
     text: str
-    """The literal text, where it is one."""
+    """The text without quotes; wildcards are kept as written."""
     regex: str
     wild: bool
 
-    def takes(self, word: str) -> bool:
+    def matches(self, word: str) -> bool:
         return re.fullmatch(self.regex, word, re.DOTALL) is not None
 
 
 class CommandPattern(Value, frozen=True):
-    """A command, word by word."""
+    """Matches a command word by word."""
 
-    pieces: tuple[Piece, ...]
-    more: bool
-    """Whether further words may follow."""
+    words: tuple[WordPattern, ...]
+    open_ended: bool
+    """Whether more words may follow: the pattern ends with a separate ``*``."""
 
     @classmethod
-    def read(cls, text: str) -> CommandPattern:
-        pieces = _pieces(text)
-        more = len(pieces) > 0 and pieces[-1].wild and pieces[-1].text == "*"
-        if not pieces:
+    def parse(cls, text: str) -> CommandPattern:
+        words = _split_words(text)
+        if not words:
             raise ValueError("the pattern has no words")
-        return cls(tuple(pieces[:-1] if more else pieces), more)
+        open_ended = words[-1].wild and words[-1].text == "*"
+        return cls(tuple(words[:-1] if open_ended else words), open_ended)
 
     def compare(self, argv: tuple[Arg, ...]) -> Match:
-        """``yes`` only when every possible value of the words matches; ``maybe`` when some might."""
-        if self._certain(argv):
+        """``yes`` if every possible value of the words matches; ``maybe`` if only some values do."""
+        if self._always_matches(argv):
             return "yes"
-        return "maybe" if self._possible(argv) else "no"
+        return "maybe" if self._may_match(argv) else "no"
 
-    def named(self, argv: tuple[Arg, ...]) -> frozenset[int]:
-        """Which words of a certain match the pattern names itself, so that they may lie outside of the workspace."""
+    def named_words(self, argv: tuple[Arg, ...]) -> frozenset[int]:
+        """The positions of words that the pattern names itself. Those may be outside the workspace."""
         return frozenset(
-            at
-            for at, piece in enumerate(self.pieces[: len(argv)])
-            if not piece.wild or piece.text.startswith(("/", "~/"))
+            at for at, word in enumerate(self.words[: len(argv)]) if not word.wild or word.text.startswith(("/", "~/"))
         )
 
-    def climbs(self, argv: tuple[Arg, ...]) -> bool:
+    def wildcard_matches_parent(self, argv: tuple[Arg, ...]) -> bool:
         """Whether a word that a wildcard matched has a ``..`` component."""
         return any(
-            piece.wild and piece.text != "*" and _DOTS.search(arg.text)
-            for piece, arg in zip(self.pieces, argv, strict=False)
+            word.wild and word.text != "*" and _PARENT.search(arg.text)
+            for word, arg in zip(self.words, argv, strict=False)
         )
 
-    def _certain(self, argv: tuple[Arg, ...]) -> bool:
-        count = len(self.pieces)
-        if len(argv) < count or (len(argv) > count and not self.more):
+    def _always_matches(self, argv: tuple[Arg, ...]) -> bool:
+        count = len(self.words)
+        if len(argv) < count or (len(argv) > count and not self.open_ended):
             return False
         return all(
-            (arg.literal and piece.takes(arg.text)) or (arg.kind == "stream" and piece.wild and piece.text == "*")
-            for piece, arg in zip(self.pieces, argv[:count], strict=True)
+            (arg.literal and word.matches(arg.text)) or (arg.kind == "stream" and word.wild and word.text == "*")
+            for word, arg in zip(self.words, argv[:count], strict=True)
         )
 
-    def _possible(self, argv: tuple[Arg, ...]) -> bool:
-        """Whether some values of the words match: which pieces may be behind us, word by word."""
-        behind = {0}
+    def _may_match(self, argv: tuple[Arg, ...]) -> bool:
+        """Simulate the pattern as a state machine; a state is the number of pattern words matched so far."""
+        states = {0}
         for arg in argv:
-            behind = self._after(arg, behind)
-        return len(self.pieces) in behind
+            states = self._next_states(arg, states)
+        return len(self.words) in states
 
-    def _after(self, arg: Arg, before: set[int]) -> set[int]:
-        end = len(self.pieces)
+    def _next_states(self, arg: Arg, states: set[int]) -> set[int]:
+        end = len(self.words)
         after: set[int] = set()
-        for start in before:
-            if start == end and self.more:
+        for start in states:
+            if start == end and self.open_ended:
                 after.add(end)
             if arg.kind == "dynamic":
                 after.update(range(start, end + 1))
                 continue
             position = start
-            while position < end and _could_be(self.pieces[position], arg):
+            while position < end and _may_match_word(self.words[position], arg):
                 position += 1
                 after.add(position)
                 if arg.kind != "glob":
@@ -100,48 +101,48 @@ class CommandPattern(Value, frozen=True):
         return after
 
 
-def _could_be(piece: Piece, arg: Arg) -> bool:
+def _may_match_word(word: WordPattern, arg: Arg) -> bool:
     if arg.literal:
-        return piece.takes(arg.text)
-    return arg.kind == "stream" or piece.wild or fnmatchcase(piece.text, arg.text)
+        return word.matches(arg.text)
+    return arg.kind == "stream" or word.wild or fnmatchcase(word.text, arg.text)
 
 
-def _pieces(text: str) -> list[Piece]:
-    """Splits a command pattern into words, in the shell's quoting; ``*`` and ``?`` are wild only unquoted."""
-    pieces: list[Piece] = []
+def _split_words(text: str) -> list[WordPattern]:
+    """Split a command pattern into words with the shell's quoting. Only unquoted ``*`` and ``?`` are wildcards."""
+    words: list[WordPattern] = []
     word: list[str] = []
     regex: list[str] = []
-    wild, open_, position = False, False, 0
+    wild, in_word, position = False, False, 0
     while position < len(text):
         char = text[position]
         if char in " \t":
-            if open_:
-                pieces.append(Piece("".join(word), "".join(regex), wild))
-                word, regex, wild, open_ = [], [], False, False
+            if in_word:
+                words.append(WordPattern("".join(word), "".join(regex), wild))
+                word, regex, wild, in_word = [], [], False, False
             position += 1
             continue
         quoted, position = _quoted(text, position)
-        open_ = True
+        in_word = True
         if quoted is not None:
             word.append(quoted)
             regex.append(re.escape(quoted))
             continue
         if char in _FORBIDDEN_BARE:
-            raise ValueError(f"{char!r} is not part of one command; quote it, or write one rule per command")
+            raise ValueError(f"{char!r} cannot be part of a command; quote it, or write one rule per command")
         wild = wild or char in "*?"
         word.append(char)
         regex.append({"*": ".*", "?": "."}.get(char) or re.escape(char))
-    if open_:
-        pieces.append(Piece("".join(word), "".join(regex), wild))
-    return pieces
+    if in_word:
+        words.append(WordPattern("".join(word), "".join(regex), wild))
+    return words
 
 
 def _quoted(text: str, position: int) -> tuple[str | None, int]:
-    """The quoted text that starts here and where it ends; ``None`` when the character is a bare one."""
+    """The quoted text at this position, ``None`` if the character is not quoted; and the position after it."""
     char = text[position]
     if char == "\\":
         if position + 1 == len(text):
-            raise ValueError("it ends in a backslash")
+            raise ValueError("it ends with a backslash")
         return text[position + 1], position + 2
     if char not in "'\"":
         return None, position + 1
@@ -152,7 +153,7 @@ def _quoted(text: str, position: int) -> tuple[str | None, int]:
 
 
 class PathPattern(Value, frozen=True):
-    """A path, or a name at any depth."""
+    """Matches a path, or a file name in any directory."""
 
     text: str
     regex: str
@@ -160,20 +161,20 @@ class PathPattern(Value, frozen=True):
     name_only: bool
 
     @classmethod
-    def read(cls, text: str) -> PathPattern:
-        if _DOTS.search(text):
-            raise ValueError("'..' is not followed in a path pattern; write the path it leads to")
+    def parse(cls, text: str) -> PathPattern:
+        if _PARENT.search(text):
+            raise ValueError("a path pattern cannot contain '..'; write the path without it")
         anchored = text.removeprefix("./") or "."
         trimmed = anchored.rstrip("/") or "/"
         absolute = text.startswith(("/", "~/"))
-        return cls(text, _wild(trimmed), absolute, "/" not in text and trimmed != "*")
+        return cls(text, _wildcard_regex(trimmed), absolute, "/" not in text and trimmed != "*")
 
-    def matches(self, path: str, *, workspace: str, home: str, folded: bool = False) -> bool:
-        """Whether an absolute path, or a directory above it, matches. ``folded``: upper and lower case are the same."""
-        flags = re.DOTALL | (re.IGNORECASE if folded else re.NOFLAG)
-        return any(re.fullmatch(self.regex, shape, flags) for shape in self._shapes(path, workspace, home))
+    def matches(self, path: str, *, workspace: str, home: str, ignore_case: bool = False) -> bool:
+        """Whether an absolute path or one of its parent directories matches."""
+        flags = re.DOTALL | (re.IGNORECASE if ignore_case else re.NOFLAG)
+        return any(re.fullmatch(self.regex, candidate, flags) for candidate in self._candidates(path, workspace, home))
 
-    def _shapes(self, path: str, workspace: str, home: str) -> list[str]:
+    def _candidates(self, path: str, workspace: str, home: str) -> list[str]:
         if self.name_only:
             return path.split("/")
         if not self.absolute:
@@ -181,12 +182,12 @@ class PathPattern(Value, frozen=True):
             return [] if relative is None else _ancestors(relative)
         if self.text.startswith("~"):
             below = relative_to(path, home)
-            return [] if below is None else [f"~/{shape}" for shape in _ancestors(below)]
+            return [] if below is None else [f"~/{path}" for path in _ancestors(below)]
         return _ancestors(path)
 
 
 def relative_to(path: str, root: str) -> str | None:
-    """The path below a root, ``"."`` for the root itself, ``None`` outside of it."""
+    """The path relative to a root: ``"."`` for the root itself, ``None`` if it is not below the root."""
     if path == root:
         return "."
     prefix = root if root.endswith("/") else f"{root}/"
@@ -199,33 +200,33 @@ def _ancestors(path: str) -> list[str]:
 
 
 class UrlPattern(Value, frozen=True):
-    """A URL by its parts."""
+    """Matches a URL by its parts."""
 
     scheme: str
     host: str
-    any_below: bool
-    """Whether the host stands for all below it (``*.python.org``)."""
+    subdomains: bool
+    """Whether the pattern matches all subdomains of the host (``*.python.org``)."""
     port: int | None
     path: str
 
     @classmethod
-    def read(cls, text: str) -> UrlPattern:
+    def parse(cls, text: str) -> UrlPattern:
         parts = split_url(text.replace("*.", "any-host-below.", 1) if "://*." in text else text)
         if parts is None:
-            raise ValueError("it is not a plain http(s) URL; write for example 'https://docs.python.org/*'")
+            raise ValueError("it is not a plain http(s) URL; write it like 'https://docs.python.org/*'")
         host = parts.hostname or ""
         below = host.startswith("any-host-below.")
         host = host.removeprefix("any-host-below.")
         if "*" in host or "?" in text:
-            raise ValueError("only the path may hold '*', and the host start with '*.'")
-        return cls(parts.scheme, host, below, _port(parts), _wild(parts.path or "/"))
+            raise ValueError("'*' is allowed only in the path, and as '*.' at the start of the host")
+        return cls(parts.scheme, host, below, _port(parts), _wildcard_regex(parts.path or "/"))
 
     def matches(self, url: str) -> bool:
         parts = split_url(url)
         if parts is None or parts.scheme != self.scheme or _port(parts) != self.port:
             return False
         host = parts.hostname or ""
-        if not (host == self.host or (self.any_below and host.endswith(f".{self.host}"))):
+        if not (host == self.host or (self.subdomains and host.endswith(f".{self.host}"))):
             return False
         path = parts.path or "/"
         if ".." in unquote(unquote(path)):
@@ -234,7 +235,7 @@ class UrlPattern(Value, frozen=True):
 
 
 def split_url(url: str) -> SplitResult | None:
-    """The parts of a plain http(s) URL; ``None`` for one that could pass for another (user, odd characters)."""
+    """The parts of a plain http(s) URL. ``None`` if it has a user name or odd characters and could mislead a reader."""
     if not url.isascii() or not url.isprintable() or any(char in url for char in ' \\"<>^`{|}'):
         return None
     try:
@@ -252,20 +253,20 @@ def _port(parts: SplitResult) -> int | None:
 
 
 class TextPattern(Value, frozen=True):
-    """Any text."""
+    """Matches any text."""
 
     regex: str
 
     @classmethod
-    def read(cls, text: str) -> TextPattern:
-        return cls(_wild(text))
+    def parse(cls, text: str) -> TextPattern:
+        return cls(_wildcard_regex(text))
 
     def matches(self, text: str) -> bool:
         return re.fullmatch(self.regex, text, re.DOTALL) is not None
 
 
-def _wild(text: str) -> str:
-    """A pattern with ``*``, ``?`` and backslash escapes, as a regular expression."""
+def _wildcard_regex(text: str) -> str:
+    """Convert a pattern with ``*``, ``?`` and backslash escapes to a regular expression."""
     regex = []
     for found in _WILD.finditer(text):
         escaped, wildcard, plain = found.groups()
@@ -274,10 +275,10 @@ def _wild(text: str) -> str:
         elif escaped or plain:
             regex.append(re.escape(escaped or plain))
         else:
-            raise ValueError("it ends in a backslash")
+            raise ValueError("it ends with a backslash")
     return "".join(regex)
 
 
-def literal_path(path: str) -> str:
-    """A path as a pattern that matches only itself."""
+def escape_path(path: str) -> str:
+    """The pattern that matches exactly this path."""
     return re.sub(r"([\\*?])", r"\\\1", path)

@@ -1,102 +1,102 @@
-r"""Approval rules: what a person wrote, or saved, about what a tool may do.
+r"""Approval rules, written by the user or saved from an answer.
 
-A rule is ``tool`` or ``tool: pattern``. The tool's name may end in ``*`` (``mcp_docs_*``). ``write`` speaks of every
-tool that writes files, and of redirections in shell lines; ``view`` of every tool that reads files. What a pattern
-means depends on the tool:
+A rule is ``tool`` or ``tool: pattern``. The tool's name may end with ``*`` (``mcp_docs_*``). ``write`` applies to every
+tool that writes files and to redirections in commands; ``view`` applies to every tool that reads files. The meaning of
+the pattern depends on the tool:
 
 ``bash: git status *``
-    One command, word by word, in the shell's quoting. It is compared with the words the program would get, never with
-    the line's text, so nothing can be smuggled in behind ``;`` or a new line. ``*`` within a word matches any
-    characters of that word, ``?`` one character; as the last word, ``*`` matches none or more further words. Quoted or
-    escaped, they are plain characters. In an allow rule a wildcard within a word never matches a ``..`` component.
-    Variables set for the command are words before it (``bash: CI=1 make *``).
+    One command, word by word, quoted as in the shell. The pattern is compared with the words that the program would
+    get, not with the text of the line, so ``;`` or a new line cannot add a command to it. Inside a word, ``*`` matches
+    any characters of that word and ``?`` matches one. As the last word, ``*`` matches zero or more further words.
+    Quoted or escaped, both are ordinary characters. In an allow rule, a wildcard inside a word does not match a ``..``
+    component. Variables that are set for the command are words before it (``bash: CI=1 make *``).
 ``write: docs/*``
-    A path. Relative ones start at the workspace, others at ``/`` or ``~/``; ``*`` matches any characters, ``/`` too.
-    Without a ``/`` it is a name, at any depth (``./name`` is only the one). What matches a directory holds
-    for everything below it.
+    A path: relative to the workspace, or starting with ``/`` or ``~/``. ``*`` matches any characters, including ``/``.
+    A pattern without ``/`` is a file name and matches in any directory (``./name`` matches only in the workspace's
+    root). A pattern that matches a directory matches everything below it.
 ``fetch: https://docs.python.org/*``
-    A URL: scheme, host and port are compared as such, ``*.`` may start the host, the path is matched as text.
+    A URL. Scheme, host and port must be equal; the host may start with ``*.``; the path is matched as text.
 ``mcp_docs_read: *.md``
-    Any other tool: matched against what a person is shown as its title.
+    Any other tool: compared with the title of the call.
 
-An allow rule must match for certain, and only what it names itself may lie outside of the workspace. A deny rule also
-holds against a program's path (``/usr/bin/git``), and *may* match where a word is only known when it runs; what may be
-denied is asked.
+An allow rule must match with certainty, and it covers a file outside the workspace only if it names that file. A deny
+rule also matches a program by its path (``/usr/bin/git``). If the value of a word is not known before the command runs,
+a deny rule *may* match; such a command needs approval.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from holdfast.approvals.rule_patterns import CommandPattern, PathPattern, TextPattern, UrlPattern
 from holdfast.errors import ConfigError
 from holdfast.schema.base import Value
 
-PATH_TOOLS: Final = frozenset({"view", "edit", "multiedit", "write", "apply_patch", "ls", "glob", "grep"})
-URL_TOOLS: Final = frozenset({"fetch"})
+_PATH_TOOLS: Final = frozenset({"view", "edit", "multiedit", "write", "apply_patch", "ls", "glob", "grep"})
+_URL_TOOLS: Final = frozenset({"fetch"})
 _TOOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\*?")
 
 Pattern: TypeAlias = CommandPattern | PathPattern | UrlPattern | TextPattern
-Origin: TypeAlias = Literal["configured", "saved", "granted"]
 
 
 class Rule(Value, frozen=True):
-    """A rule as it was written, read."""
+    """A parsed rule."""
 
     text: str
     tool: str
     pattern: Pattern | None = None
 
-    def speaks_of(self, tool: str) -> bool:
+    def applies_to(self, tool: str) -> bool:
+        """Whether the rule is for this tool; the pattern is not compared."""
         if self.tool.endswith("*"):
             return tool.startswith(self.tool[:-1])
         return self.tool == tool
 
 
 class Rules(Value, frozen=True):
-    """All rules that hold for a run. ``grants`` are those a person gave for this session."""
+    """All rules of a run. ``grants`` come from answers that allow a rule for the session."""
 
     deny: tuple[Rule, ...] = ()
     allow: tuple[Rule, ...] = ()
     grants: tuple[Rule, ...] = ()
 
 
-def read_rules(*, deny: tuple[str, ...] = (), allow: tuple[str, ...] = (), grants: tuple[str, ...] = ()) -> Rules:
-    """Rules from their texts; a bad one is an error that says what is wrong with it."""
+def parse_rules(*, deny: tuple[str, ...] = (), allow: tuple[str, ...] = (), grants: tuple[str, ...] = ()) -> Rules:
+    """Parse rules. `ConfigError` for the first invalid one."""
     return Rules(
-        deny=tuple(read_rule(text) for text in deny),
-        allow=tuple(read_rule(text) for text in allow),
-        grants=tuple(read_rule(text) for text in grants),
+        deny=tuple(parse_rule(text) for text in deny),
+        allow=tuple(parse_rule(text) for text in allow),
+        grants=tuple(parse_rule(text) for text in grants),
     )
 
 
-def read_rule(text: str) -> Rule:
-    """One rule from its text."""
+def parse_rule(text: str) -> Rule:
+    """Parse one rule. `ConfigError` if it is invalid."""
     tool, colon, pattern = text.partition(":")
     tool, pattern = tool.strip(), pattern.strip()
     if not _TOOL.fullmatch(tool):
-        raise bad_rule(text, f"{tool!r} is not a tool's name", hint="write 'tool' or 'tool: pattern'")
+        raise _invalid_rule(text, f"{tool!r} is not a tool name", hint="write 'tool' or 'tool: pattern'")
     if not colon:
         return Rule(text.strip(), tool)
     if not pattern:
-        raise bad_rule(text, "the pattern is empty", hint=f"write {tool!r} alone to speak of every use")
+        raise _invalid_rule(text, "the pattern is empty", hint=f"write {tool!r} alone for a rule about every call")
     try:
-        return Rule(f"{tool}: {pattern}", tool, _read_pattern(tool, pattern))
+        return Rule(f"{tool}: {pattern}", tool, _parse_pattern(tool, pattern))
     except ValueError as problem:
-        raise bad_rule(text, str(problem)) from problem
+        raise _invalid_rule(text, str(problem)) from problem
 
 
-def bad_rule(text: str, problem: str, *, hint: str = "") -> ConfigError:
+def _invalid_rule(text: str, problem: str, *, hint: str = "") -> ConfigError:
     message = f"approval rule {text!r}: {problem}" + (f"; {hint}" if hint else "")
     return ConfigError(message, code="bad_rule", detail={"rule": text})
 
 
-def _read_pattern(tool: str, pattern: str) -> Pattern:
+def _parse_pattern(tool: str, pattern: str) -> Pattern:
     if tool == "bash":
-        return CommandPattern.read(pattern)
-    if tool in URL_TOOLS or (tool == "download" and "://" in pattern):
-        return UrlPattern.read(pattern)
-    if tool in PATH_TOOLS or tool == "download":
-        return PathPattern.read(pattern)
-    return TextPattern.read(pattern)
+        return CommandPattern.parse(pattern)
+    if tool in _URL_TOOLS or (tool == "download" and "://" in pattern):
+        return UrlPattern.parse(pattern)
+    if tool in _PATH_TOOLS or tool == "download":
+        return PathPattern.parse(pattern)
+    return TextPattern.parse(pattern)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from holdfast import __version__
-from holdfast.approvals.pending import Approvals
+from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.config import Redactor
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
@@ -41,7 +41,7 @@ class ServerParts:
         store: Store,
         hub: Hub,
         engine: Engine,
-        approvals: Approvals,
+        approvals: PendingApprovals,
         workspaces: WorkspaceService,
         sessions: SessionService,
         configuring: SettingService,

@@ -8,7 +8,7 @@ from typing import assert_never
 from holdfast.agent.protocol import TurnHandle
 from holdfast.agent.turn_dependencies import CallDenied, CallPermitted
 from holdfast.approvals.decision import Allow, Ask, Deny
-from holdfast.approvals.rules import Rules, read_rules
+from holdfast.approvals.rules import Rules, parse_rules
 from holdfast.schema.approvals import Approval
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
@@ -77,7 +77,7 @@ class WorkspaceCallApprover:
         workspace = self._workspace
         configured = (await workspace.setup()).settings.approvals
         grants = await workspace.shared.store.grants(workspace.workspace.id, session_id=self._root_session_id)
-        return read_rules(deny=configured.deny, allow=configured.allow, grants=tuple(grant.rule for grant in grants))
+        return parse_rules(deny=configured.deny, allow=configured.allow, grants=tuple(grant.rule for grant in grants))
 
 
 def _without_secrets(patterns: tuple[str, ...], redact: Callable[[str], str]) -> tuple[str, ...]:

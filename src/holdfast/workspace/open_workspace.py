@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.approvals.approver import Approver
-from holdfast.approvals.path_location import Places
-from holdfast.approvals.pending import Approvals
-from holdfast.approvals.rules import read_rules
+from holdfast.approvals.decision import Approver
+from holdfast.approvals.pending_approvals import PendingApprovals
+from holdfast.approvals.rules import parse_rules
+from holdfast.approvals.workspace_paths import WorkspacePaths
 from holdfast.config import Catalogue, Config, Keyring, ResolvedModel, Settings, TrustStore, load_config, project_files
 from holdfast.errors import BadRequest, NotFound
 from holdfast.events import Hub
@@ -45,7 +45,7 @@ class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
 
     store: Store
     hub: Hub
-    approvals: Approvals
+    approvals: PendingApprovals
     keyring: Keyring
     models: ModelFactory
     trust: TrustStore
@@ -95,7 +95,7 @@ class OpenWorkspace:
         self.tools = tools
         self.jobs = JobTable(on_change=self._store_job, now=shared.now)
         self.file_names = FileNames(self.path)
-        self.approver = Approver(self._places())
+        self.approver = Approver(self._paths())
         self.titles = SessionTitles(shared.store, now=shared.now)
         self._cached: _CachedSetup | None = None
 
@@ -125,7 +125,7 @@ class OpenWorkspace:
         config, trusted = await asyncio.to_thread(self._load_config)
         stored = await self.shared.keyring.learn(config.settings)
         # Report an invalid rule now, not at the first call.
-        read_rules(deny=config.settings.approvals.deny, allow=config.settings.approvals.allow)
+        parse_rules(deny=config.settings.approvals.deny, allow=config.settings.approvals.allow)
         catalogue = Catalogue(config.settings, env=self.shared.env, stored=stored)
         return Setup(config=config, catalogue=catalogue, trusted=trusted)
 
@@ -157,11 +157,16 @@ class OpenWorkspace:
         await self.tools.close()
         return left
 
-    def _places(self) -> Places:
+    def _paths(self) -> WorkspacePaths:
         locations = self.shared.locations
         own = tuple(str(path) for path in (locations.config_dir, locations.data_dir, locations.state_dir))
         readable = (str(locations.outputs_dir), str(locations.skills_dir))
-        return Places(workspace=str(self.path), home=self.shared.env.get("HOME", "/"), own=own, readable=readable)
+        return WorkspacePaths(
+            root=str(self.path),
+            home=self.shared.env.get("HOME", "/"),
+            own_directories=own,
+            readable_directories=readable,
+        )
 
     async def _store_job(self, job: Job) -> None:
         kind = JobStarted if job.state == "running" else JobFinished

@@ -1,16 +1,23 @@
-"""What git runs and what it only reads. Its settings and options can start any program, so few are known."""
+"""Which commands git runs, and which of its subcommands only read.
+
+Git's settings and options can start any program. Only the ones that are known to be harmless are accepted.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from holdfast.approvals.shell.peeled_command import MORE, Argv, Branch
+from holdfast.approvals.shell.shell_commands import UNKNOWN_WORDS, Argv, CommandWithInner
 from holdfast.approvals.shell.shell_words import Arg
 
-_PLAIN: Final = frozenset({"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"})
-_ALONE: Final = frozenset({"-p", "--paginate", "--bare", "--no-lazy-fetch", "--html-path", "--man-path", "--exec-path"})
-_HARMLESS: Final = re.compile(
+_HARMLESS_GLOBALS: Final = frozenset(
+    {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"}
+)
+_WITHOUT_VALUE: Final = frozenset(
+    {"-p", "--paginate", "--bare", "--no-lazy-fetch", "--html-path", "--man-path", "--exec-path"}
+)
+_HARMLESS_SETTING: Final = re.compile(
     r"(?:color\.\w+|core\.quotepath|user\.(?:name|email)|advice\.\w+|init\.defaultbranch|commit\.gpgsign"
     r"|core\.autocrlf|diff\.(?:renames|mnemonicprefix|noprefix)|log\.(?:date|decorate))=.*|core\.pager=cat",
     re.IGNORECASE | re.DOTALL,
@@ -18,42 +25,44 @@ _HARMLESS: Final = re.compile(
 _ALIAS: Final = re.compile(r"alias\.[^=]*=(!?)(.*)", re.IGNORECASE | re.DOTALL)
 
 
-def read_git(args: Argv) -> Branch:
-    """Takes git's own options away, so that rules see the subcommand first, and finds what else it is told to run."""
-    position, unclear, scripts, dirs = 0, "", [], []
+def unwrap_git(args: Argv) -> CommandWithInner:
+    """Remove git's own options, so that rules see the subcommand first, and find the commands that git runs."""
+    position, unclear, scripts, directories = 0, "", [], []
     while position < len(args) and args[position].literal and args[position].text.startswith("-"):
         text = args[position].text
-        value = args[position + 1] if position + 1 < len(args) else MORE
+        value = args[position + 1] if position + 1 < len(args) else UNKNOWN_WORDS
         if text in {"--version", "--help", "-v", "-h"}:
             break
-        if text in _PLAIN:
+        if text in _HARMLESS_GLOBALS:
             position += 1
             continue
         if text == "-C":
-            dirs.append(value)
+            directories.append(value)
         elif text == "-c":
-            if not (value.literal and _HARMLESS.fullmatch(value.text)):
+            if not (value.literal and _HARMLESS_SETTING.fullmatch(value.text)):
                 unclear = f"the git setting {value.text!r} can run other programs"
             if alias := _ALIAS.fullmatch(value.text):
                 scripts.append(alias[2] if alias[1] else f"git {alias[2]}")
         else:
             unclear = f"the git option {text!r} can change what git runs"
-        position += 1 if "=" in text or text in _ALONE else 2
+        position += 1 if "=" in text or text in _WITHOUT_VALUE else 2
     rest = args[position:]
     if rest and not rest[0].literal:
-        unclear = unclear or "which git command is meant is not known"
-    inners, more = _told_to_run(rest)
-    return Branch((Arg("git"), *rest), inners, (*scripts, *more), dirs=tuple(dirs), unclear=unclear)
+        unclear = unclear or "the git subcommand is not known before it runs"
+    inners, more = _inner_commands(rest)
+    return CommandWithInner(
+        (Arg("git"), *rest), inners, (*scripts, *more), directories=tuple(directories), unclear=unclear
+    )
 
 
-def _told_to_run(rest: Argv) -> tuple[tuple[Argv, ...], tuple[str, ...]]:
-    """Commands that git is given to run: as words, and as shell text."""
+def _inner_commands(rest: Argv) -> tuple[tuple[Argv, ...], tuple[str, ...]]:
+    """The commands that a subcommand runs: as words, and as shell text."""
     words = [arg.text for arg in rest]
     if words[:2] == ["bisect", "run"] and rest[2:]:
         return (rest[2:],), ()
     if words[:2] == ["submodule", "foreach"]:
-        told = [arg.text for arg in rest[2:] if arg.text not in {"--recursive", "--quiet", "-q"}]
-        return (), (" ".join(told),) if told else ()
+        script = [arg.text for arg in rest[2:] if arg.text not in {"--recursive", "--quiet", "-q"}]
+        return (), (" ".join(script),) if script else ()
     if words[:1] == ["rebase"]:
         following = [words[at + 1] for at, word in enumerate(words[:-1]) if word in {"-x", "--exec"}]
         attached = [word.partition("=")[2] for word in words if word.startswith("--exec=")]
@@ -79,7 +88,7 @@ GIT_READS: Final = frozenset(
         *("range-diff", "show-branch", "cherry"),
     }
 )
-_LISTS: Final[dict[str, re.Pattern[str]]] = {
+_LIST_WORDS: Final[dict[str, re.Pattern[str]]] = {
     "branch": re.compile(r"-[avrvi]+|--list|--all|--remotes|--show-current|--verbose|--no-color|--(?:sort|format)=.*"),
     "tag": re.compile(r"-l|--list|-n\d*|--(?:sort|format)=.*"),
     "remote": re.compile(r"-v|--verbose"),
@@ -87,18 +96,18 @@ _LISTS: Final[dict[str, re.Pattern[str]]] = {
     "worktree": re.compile(r"list|--porcelain"),
     "reflog": re.compile(r"show|HEAD|-n?\d*|--oneline"),
 }
-"""Subcommands that list when given only these words, and otherwise change something."""
-_NEEDS_A_WORD: Final = frozenset({"stash", "worktree"})
-_CONFIG_GETS: Final = frozenset({"--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"})
+"""Subcommands that only list if all their words match; otherwise they change something."""
+_REQUIRES_WORD: Final = frozenset({"stash", "worktree"})
+_CONFIG_READS: Final = frozenset({"--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"})
 _RUNS_OR_WRITES: Final = (
     *("--ext-diff", "--textconv", "--output", "--open-files-in-pager", "--show-signature", "--exec", "--upload-pack"),
     *("--filters", "--paginate", "--no-index", "--contents", "--write-tree"),
 )
-_NOT_WHAT_IT_STARTS: Final = frozenset({"--text", "--filter", "--no-ext-diff", "--no-textconv"})
+_HARMLESS_OPTIONS: Final = frozenset({"--text", "--filter", "--no-ext-diff", "--no-textconv"})
 
 
 def git_only_reads(args: Argv) -> bool:
-    """Whether this subcommand with these words can neither write nor run anything that its repository does not name."""
+    """Whether a subcommand only reads. It may still run programs that the repository's configuration names."""
     if not args or not args[0].literal:
         return False
     name, rest = args[0].text, args[1:]
@@ -112,14 +121,14 @@ def git_only_reads(args: Argv) -> bool:
     if len(words) != len(rest):
         return False
     if name == "config":
-        return bool(words) and words[0] in _CONFIG_GETS
-    if known := _LISTS.get(name):
-        return bool(words or name not in _NEEDS_A_WORD) and all(known.fullmatch(word) for word in words)
+        return bool(words) and words[0] in _CONFIG_READS
+    if known := _LIST_WORDS.get(name):
+        return bool(words or name not in _REQUIRES_WORD) and all(known.fullmatch(word) for word in words)
     return False
 
 
 def _options(args: Argv) -> Argv:
-    """The words that git may take for options: those before ``--``."""
+    """The words before ``--``, which git may interpret as options."""
     for position, arg in enumerate(args):
         if arg.literal and arg.text == "--":
             return args[:position]
@@ -134,4 +143,4 @@ def _may_run_or_write(arg: Arg) -> bool:
     option, _, value = arg.text.partition("=")
     if "%G" in value:
         return True
-    return option not in _NOT_WHAT_IT_STARTS and any(bad.startswith(option) for bad in _RUNS_OR_WRITES)
+    return option not in _HARMLESS_OPTIONS and any(bad.startswith(option) for bad in _RUNS_OR_WRITES)

@@ -1,4 +1,4 @@
-"""What a shell line needs to be allowed, and what of it is denied."""
+"""Judge a parsed line: find a deny rule that applies to it, or list the permissions that it needs."""
 
 from __future__ import annotations
 
@@ -6,41 +6,42 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.approvals.needs import CommandUse, Family, FileUse, Level, Need, denies_file
-from holdfast.approvals.path_location import Places, is_stream
+from holdfast.approvals.permissions import CommandUse, FileAccess, FileUse, Level, Permission, denies_file
 from holdfast.approvals.rule_patterns import CommandPattern
 from holdfast.approvals.rule_suggestions import command_rule, file_rule
 from holdfast.approvals.rules import Rule, Rules
-from holdfast.approvals.shell.command_line import Command, Line, Redirect
-from holdfast.approvals.shell.program_variables import changes_programs
-from holdfast.approvals.shell.readonly_commands import Reads, only_reads, option_values
-from holdfast.approvals.shell.shell_words import Arg, Assign
+from holdfast.approvals.shell.readonly_commands import only_reads, option_values
+from holdfast.approvals.shell.shell_commands import Command, ParsedLine, Redirect
+from holdfast.approvals.shell.shell_words import Arg, Assign, changes_programs
+from holdfast.approvals.workspace_paths import WorkspacePaths, is_stream
 from holdfast.schema.base import Value
 
 _MAX_DIRECTORIES: Final = 8
 
 
-class Denied(Value, frozen=True):
+class DeniedBy(Value, frozen=True):
+    """A deny rule, and the part of the call that it applies to."""
+
     rule: str
     what: str
 
 
 class LineJudge:
-    """Judges one line: the directories it may be in while it runs, and each thing it does."""
+    """Judges one line. A word may name different files, because the line may change its directory."""
 
-    def __init__(self, line: Line, *, cwd: str, rules: Rules, places: Places, trusted: bool) -> None:
+    def __init__(self, line: ParsedLine, *, cwd: str, rules: Rules, workspace: WorkspacePaths, trusted: bool) -> None:
         self._line = line
         self._rules = rules
-        self._places = places
+        self._workspace = workspace
         self._trusted = trusted
-        self._cwds = self._directories(cwd)
+        self._directories = self._possible_directories(cwd)
 
-    def judge(self) -> Denied | tuple[Need, ...]:
-        """The deny rule that holds for any part, or everything that must be allowed."""
+    def judge(self) -> DeniedBy | tuple[Permission, ...]:
+        """The deny rule that applies to a part of the line, or all permissions that the line needs."""
         if denied := self._denied():
             return denied
-        needs = [Need(why, "unclear") for why in self._line.unclear]
-        needs += [Need(why, "plain") for why in self._line.cautions]
+        needs = [Permission(why, "unclear") for why in self._line.unclear]
+        needs += [Permission(why, "plain") for why in self._line.cautions]
         for command in self._line.commands:
             needs += self._command(command)
         for redirect in self._line.redirects:
@@ -49,33 +50,33 @@ class LineJudge:
             needs += self._reads_outside((arg,), None)
         return tuple(dict.fromkeys(needs))
 
-    def _directories(self, cwd: str) -> tuple[str, ...]:
-        """Every directory that a command of the line may run in."""
+    def _possible_directories(self, cwd: str) -> tuple[str, ...]:
+        """Every directory in which a command of the line may run."""
         found = [cwd]
         for command in self._line.commands:
-            targets = command.argv[1:2] if command.name == "cd" else command.dirs
+            targets = command.argv[1:2] if command.name == "cd" else command.directories
             for target in targets:
                 if target.literal:
-                    found += [self._places.resolve(target.text, cwd=at, tilde=target.tilde) for at in found]
+                    found += [self._workspace.resolve(target.text, cwd=at, tilde=target.tilde) for at in found]
                 found = list(dict.fromkeys(found))[:_MAX_DIRECTORIES]
         return tuple(found)
 
-    def _denied(self) -> Denied | None:
+    def _denied(self) -> DeniedBy | None:
         for rule in self._rules.deny:
-            if rule.speaks_of("bash"):
+            if rule.applies_to("bash"):
                 if rule.pattern is None:
-                    return Denied(rule.text, "bash")
+                    return DeniedBy(rule.text, "bash")
                 for command in self._line.commands:
                     if _denies_command(rule, command) == "yes":
-                        return Denied(rule.text, _shown(command.argv))
-            for path, family in self._named_files():
-                if denies_file(rule, tool=family, family=family, path=path, places=self._places):
-                    return Denied(rule.text, self._places.shown(path))
+                        return DeniedBy(rule.text, _display(command.argv))
+            for path, access in self._known_files():
+                if denies_file(rule, tool=access, access=access, path=path, workspace=self._workspace):
+                    return DeniedBy(rule.text, self._workspace.display(path))
         return None
 
-    def _named_files(self) -> list[tuple[str, str]]:
-        """Files that the line is known to write or read."""
-        found = [
+    def _known_files(self) -> list[tuple[str, FileAccess]]:
+        """The files that the line certainly writes or reads."""
+        found: list[tuple[str, FileAccess]] = [
             (path, "write" if redirect.writes else "view")
             for redirect in self._line.redirects
             for path in self._paths(redirect.target) or ()
@@ -85,44 +86,41 @@ class LineJudge:
                 found += [(path, "view") for arg in reads.files for path in self._paths(arg) or ()]
         return found
 
-    def _command(self, command: Command) -> list[Need]:
+    def _command(self, command: Command) -> list[Permission]:
         needs = [
-            Need(f"{_shown(command.argv)} may be what the rule {rule.text!r} denies", "always")
+            Permission(f"{_display(command.argv)} may be denied by the rule {rule.text!r}", "always")
             for rule in self._rules.deny
             if _denies_command(rule, command) == "maybe"
         ]
-        for target in command.dirs:
+        for target in command.directories:
             needs += self._reads_outside((target,), command)
         reads = only_reads(command, trusted=self._trusted)
-        return needs + (self._only_reads(command, reads) if reads else self._runs(command))
+        return needs + (self._reads_outside(reads.files, command) if reads else self._runs(command))
 
-    def _only_reads(self, command: Command, reads: Reads) -> list[Need]:
-        return self._reads_outside(reads.files, command)
-
-    def _reads_outside(self, files: tuple[Arg, ...], command: Command | None) -> list[Need]:
+    def _reads_outside(self, files: tuple[Arg, ...], command: Command | None) -> list[Permission]:
         needs = []
         for arg in files:
             paths = self._paths(arg)
             if paths is None:
-                why = f"which files {arg.text!r} stands for is not known"
-            elif outside := [path for path in paths if not self._places.may_read(path)]:
-                why = f"{outside[0]} is outside of the workspace"
+                why = f"the files that {arg.text!r} stands for are not known before it runs"
+            elif outside := [path for path in paths if not self._workspace.may_read(path)]:
+                why = f"{outside[0]} is outside the workspace"
             else:
                 continue
-            at = _places_of(arg, command) if command else frozenset[int]()
+            at = _positions_of(arg, command) if command else frozenset[int]()
             rule = command_rule(command.argv, named=at) if command and at else None
             use = CommandUse(command.argv, at) if command and at and paths is not None else None
-            needs.append(Need(why, "outside", use, changes=False, rule=rule if use else None))
+            needs.append(Permission(why, "outside", use, changes=False, rule=rule if use else None))
         return needs
 
-    def _runs(self, command: Command) -> list[Need]:
-        """A command that may do anything: it needs a rule, which must name what leads out of the workspace."""
+    def _runs(self, command: Command) -> list[Permission]:
+        """A command that may do anything needs a rule. The rule must name every file outside the workspace."""
         use = self._command_use(command, [assign for assign in command.assigns if changes_programs(assign.name)])
         if len(use.words) - len(command.argv) < len(command.assigns):
-            use = replace(use, spelled=self._command_use(command, list(command.assigns)))
+            use = replace(use, with_all_variables=self._command_use(command, list(command.assigns)))
         needs = [need for arg in command.argv[1:] for need in self._may_change(arg)]
         rule = command_rule(use.words, named=use.outside)
-        return [*needs, Need(_shown(use.words), "plain", use, rule=rule)]
+        return [*needs, Permission(_display(use.words), "plain", use, rule=rule)]
 
     def _command_use(self, command: Command, assigns: list[Assign]) -> CommandUse:
         set_words = tuple(Arg(f"{assign.name}={assign.value.text}", assign.value.kind) for assign in assigns)
@@ -131,14 +129,14 @@ class LineJudge:
             at
             for at, arg in enumerate(words)
             for path in self._may_touch(arg, program=at == len(set_words))
-            if not self._places.inside(path)
+            if not self._workspace.contains(path)
         }
         return CommandUse(words, frozenset(outside))
 
-    def _may_change(self, arg: Arg) -> list[Need]:
+    def _may_change(self, arg: Arg) -> list[Permission]:
         needs = [need for path in self._may_touch(arg, program=False) for need in self._may_write(path)]
-        if arg.kind == "glob" and (what := self._places.glob_may_protect(arg)):
-            needs.append(Need(f"{arg.text!r} may match {what}", "always"))
+        if arg.kind == "glob" and (what := self._workspace.why_glob_protected(arg)):
+            needs.append(Permission(f"{arg.text!r} may match {what}", "always"))
         return needs
 
     def _may_touch(self, arg: Arg, *, program: bool) -> list[str]:
@@ -147,43 +145,43 @@ class LineJudge:
         args = [arg, *option_values(arg)] if arg.literal and arg.text.startswith("-") else [arg]
         return [path for each in args for path in self._paths(each) or ()]
 
-    def _may_write(self, path: str) -> list[Need]:
+    def _may_write(self, path: str) -> list[Permission]:
         needs = []
-        if what := self._places.protected(path):
-            needs.append(Need(f"{self._places.shown(path)} is {what}", "always"))
+        if what := self._workspace.why_protected(path):
+            needs.append(Permission(f"{self._workspace.display(path)} is {what}", "always"))
         needs += [
-            Need(f"{self._places.shown(path)} may be what the rule {rule.text!r} denies", "always")
+            Permission(f"{self._workspace.display(path)} may be denied by the rule {rule.text!r}", "always")
             for rule in self._rules.deny
-            if denies_file(rule, tool="write", family="write", path=path, places=self._places)
+            if denies_file(rule, tool="write", access="write", path=path, workspace=self._workspace)
         ]
         return needs
 
-    def _redirect(self, redirect: Redirect) -> list[Need]:
+    def _redirect(self, redirect: Redirect) -> list[Permission]:
         if redirect.target.literal and is_stream(redirect.target.text):
             return []
         paths = self._paths(redirect.target)
         verb = "writes to" if redirect.writes else "reads"
         if paths is None:
             level: Level = "unclear" if redirect.writes else "outside"
-            return [Need(f"which file it {verb} is not known", level, changes=redirect.writes)]
-        needs: list[Need] = []
+            return [Permission(f"it {verb} a file that is not known before it runs", level, changes=redirect.writes)]
+        needs: list[Permission] = []
         for path in paths:
-            inside, shown = self._places.inside(path), self._places.shown(path)
-            if redirect.writes and (what := self._places.protected(path)):
-                needs.append(Need(f"{verb} {shown}, which is {what}", "always"))
-            elif redirect.writes or not self._places.may_read(path):
-                family: Family = "write" if redirect.writes else "view"
-                why = f"{verb} {shown}" + ("" if inside else ", which is outside of the workspace")
-                use = FileUse(family, family, path)
+            inside, shown = self._workspace.contains(path), self._workspace.display(path)
+            if redirect.writes and (what := self._workspace.why_protected(path)):
+                needs.append(Permission(f"{verb} {shown}, which is {what}", "always"))
+            elif redirect.writes or not self._workspace.may_read(path):
+                access: FileAccess = "write" if redirect.writes else "view"
+                why = f"{verb} {shown}" + ("" if inside else ", which is outside the workspace")
+                use = FileUse(access, access, path)
                 level = "edit" if inside else "outside"
-                needs.append(Need(why, level, use, changes=redirect.writes, rule=file_rule(family, shown)))
+                needs.append(Permission(why, level, use, changes=redirect.writes, rule=file_rule(access, shown)))
         return needs
 
     def _paths(self, arg: Arg) -> tuple[str, ...] | None:
-        """Where a word leads from every directory it may be used in."""
+        """Every file that a word may name, in any of the line's directories."""
         found: dict[str, None] = {}
-        for cwd in self._cwds:
-            paths = self._places.leads_to(arg, cwd=cwd)
+        for cwd in self._directories:
+            paths = self._workspace.paths_of(arg, cwd=cwd)
             if paths is None:
                 return None
             found.update(dict.fromkeys(paths))
@@ -191,22 +189,24 @@ class LineJudge:
 
 
 def _denies_command(rule: Rule, command: Command) -> str:
-    if not rule.speaks_of("bash") or not isinstance(rule.pattern, CommandPattern):
+    if not rule.applies_to("bash") or not isinstance(rule.pattern, CommandPattern):
         return "no"
-    found = {rule.pattern.compare(reading) for argv in (command.argv, *command.also) for reading in _readings(argv)}
+    found = {
+        rule.pattern.compare(words) for argv in (command.argv, *command.may_run) for words in _with_plain_name(argv)
+    }
     return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
 
 
-def _readings(argv: tuple[Arg, ...]) -> list[tuple[Arg, ...]]:
-    """A program named by its path is also the program of that name."""
+def _with_plain_name(argv: tuple[Arg, ...]) -> list[tuple[Arg, ...]]:
+    """The command, and the same command with the program's name instead of its path."""
     name = argv[0].text.rpartition("/")[2]
     return [argv] if name == argv[0].text else [argv, (Arg(name, argv[0].kind), *argv[1:])]
 
 
-def _places_of(arg: Arg, command: Command) -> frozenset[int]:
+def _positions_of(arg: Arg, command: Command) -> frozenset[int]:
     return frozenset(at for at, word in enumerate(command.argv) if word.literal and word.text.endswith(arg.text))
 
 
-def _shown(words: tuple[Arg, ...]) -> str:
+def _display(words: tuple[Arg, ...]) -> str:
     text = " ".join(arg.text for arg in words)
     return text if len(text) <= 120 else text[:119] + "…"

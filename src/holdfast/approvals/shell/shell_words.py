@@ -1,7 +1,7 @@
-"""The words of a shell line: what a program will be given, as far as that is known before it runs.
+"""The words of a command line, as far as their values are known before the command runs.
 
-Pure text. A word whose value depends on variables, files or other programs keeps its source and says so; nothing here
-guesses a value.
+A word whose value depends on variables, files or other programs keeps its source text and is marked. No value is
+guessed. These functions only process text.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final, Literal, TypeAlias
 from holdfast.schema.base import Value
 
 Kind: TypeAlias = Literal["literal", "glob", "stream", "dynamic"]
-"""``literal``: exactly this text. ``glob``: names of files that match. ``stream``: another command's output or input,
-as a file name. ``dynamic``: not known, and perhaps none or several words."""
+"""``literal``: exactly this text. ``glob``: the names of the files that match. ``stream``: a file name that stands for
+the output or input of another command. ``dynamic``: unknown, possibly zero or several words."""
 
 
 class Arg(Value, frozen=True):
-    """One word of a command. The text is the value of a literal, the pattern of a glob, else the source."""
+    """One word of a command. The text is the value of a literal, the pattern of a glob, or else the source text."""
 
     text: str
     kind: Kind = "literal"
     tilde: bool = False
-    """Starts with an unquoted ``~``, which the shell replaces."""
+    """Whether it starts with an unquoted ``~``, which the shell expands."""
 
     @property
     def literal(self) -> bool:
@@ -31,7 +31,7 @@ class Arg(Value, frozen=True):
 
 
 class Assign(Value, frozen=True):
-    """A variable that is set for one command."""
+    """A variable assignment for one command."""
 
     name: str
     value: Arg
@@ -52,12 +52,12 @@ _ANSI_PLAIN: Final = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f",
     '"': '"',
     "?": "?",
 }
-_LINE_END: Final = re.compile(r"\\\n")
-_PLAIN_LINE_END: Final = re.compile(r"[^\s\\][ \t]+\\\n[ \t]*[^\s\\]")
+_CONTINUATION: Final = re.compile(r"\\\n")
+_USUAL_CONTINUATION: Final = re.compile(r"[^\s\\][ \t]+\\\n[ \t]*[^\s\\]")
 
 
-def bare(source: str, *, first: bool) -> Arg:
-    """An unquoted piece of a word. ``first``: it starts the word, where a tilde counts."""
+def parse_unquoted(source: str, *, first: bool) -> Arg:
+    """Parse an unquoted part of a word. ``first``: it is the start of the word, where a tilde is expanded."""
     plain, active = [], []
     position = 0
     while position < len(source):
@@ -80,12 +80,12 @@ def bare(source: str, *, first: bool) -> Arg:
     return Arg(text, tilde=first and unquoted.startswith("~"))
 
 
-def double_quoted(inner: str) -> str:
-    """The value of a piece between double quotes that holds no expansion."""
+def parse_double_quoted(inner: str) -> str:
+    """The value of double-quoted text without expansions."""
     return _DOUBLE_ESCAPES.sub(lambda found: "" if found[1] == "\n" else found[1], inner)
 
 
-def ansi_quoted(inner: str) -> Arg:
+def parse_ansi_quoted(inner: str) -> Arg:
     """The value of ``$'…'``."""
     unknown = False
 
@@ -104,34 +104,34 @@ def ansi_quoted(inner: str) -> Arg:
     return Arg(inner, "dynamic") if unknown else Arg(text)
 
 
-def join(pieces: list[Arg], source: str) -> Arg:
-    """Pieces that touch each other, as the one word they are."""
-    if len(pieces) == 1:
-        return pieces[0]
-    if all(piece.literal for piece in pieces):
-        text = "".join(piece.text for piece in pieces)
+def join_parts(parts: list[Arg], source: str) -> Arg:
+    """Join adjacent parts into one word."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(part.literal for part in parts):
+        text = "".join(part.text for part in parts)
         bare_braces = _BRACES.search(source)
-        return Arg(source, "dynamic") if bare_braces else Arg(text, tilde=pieces[0].tilde)
+        return Arg(source, "dynamic") if bare_braces else Arg(text, tilde=parts[0].tilde)
     return Arg(source, "dynamic")
 
 
-MAX_LINE: Final = 10_000
+_MAX_LINE: Final = 10_000
 
 
-def not_readable(line: str) -> str | None:
-    """Why a line must not be read at all: a person cannot see what it does, or the shell may read it otherwise."""
-    if len(line) > MAX_LINE:
-        return f"the line is longer than {MAX_LINE:,} characters"
+def why_unreadable(line: str) -> str | None:
+    """Why a line cannot be parsed: a user cannot see what it does, or the shell may interpret it differently."""
+    if len(line) > _MAX_LINE:
+        return f"the line is longer than {_MAX_LINE:,} characters"
     for char in line:
         if not (" " <= char <= "~" or char in "\t\n") and unicodedata.category(char) in _INVISIBLE:
             return f"the line has an invisible or control character (U+{ord(char):04X})"
-    if len(_LINE_END.findall(line)) != len(_PLAIN_LINE_END.findall(line)):
-        return "a line's end is taken away in a way that is not followed"
+    if len(_CONTINUATION.findall(line)) != len(_USUAL_CONTINUATION.findall(line)):
+        return "the line is continued with a backslash in an unusual place"
     return None
 
 
-def look_alike(text: str) -> str | None:
-    """The first character that passes for a plain one that means something: a dash, a quote, a semicolon, a space."""
+def find_look_alike(text: str) -> str | None:
+    """The first character that looks like an ASCII dash, quote, semicolon, space or other special character."""
     for char in text:
         if char.isascii():
             continue
@@ -142,3 +142,18 @@ def look_alike(text: str) -> str | None:
 
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
+
+
+_HARMLESS_VARIABLE: Final = re.compile(
+    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|TERM"
+    r"|(?!.*proxy)[a-z_][a-z0-9_]*"
+)
+
+
+def changes_programs(name: str) -> bool:
+    """Whether setting this variable may change what a command does.
+
+    Programs read variables with upper-case names, and proxy variables in lower case. A few upper-case variables only
+    change the form of the output. All others count, because there is no complete list of them.
+    """
+    return _HARMLESS_VARIABLE.fullmatch(name) is None

@@ -1,19 +1,33 @@
-"""The walk over one line's syntax tree. One walk, one line; nested scripts (`sh -c '…'`) are walked by it as well."""
+"""Parse a command line with tree-sitter and find every command that it would run.
+
+All parts are visited: pipes, lists, subshells, control flow, function bodies and substitutions, and scripts inside the
+line (`sh -c '…'`). The grammar is not the shell, so only what is expected is trusted: an unknown node, operator or gap
+makes the line *unclear*, and an unclear line needs approval. Commands found in an unclear line are still reported, so
+that deny rules see them.
+"""
 
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Final
 
-from holdfast.approvals.shell.command_line import Command, Line
-from holdfast.approvals.shell.heredoc import check_heredoc
-from holdfast.approvals.shell.peeled_command import Argv, Branch, Opaque, Runner, Script, Through
-from holdfast.approvals.shell.program_variables import changes_programs
-from holdfast.approvals.shell.shell_words import Arg, Assign, not_readable
-from holdfast.approvals.shell.word_walk import SEPARATORS, WordWalk
-from holdfast.approvals.shell.wrappers import peel
+from holdfast.approvals.shell.shell_commands import (
+    Argv,
+    Command,
+    CommandWithInner,
+    InnerCommand,
+    InnerScript,
+    ParsedLine,
+    Runner,
+    UnknownInner,
+)
+from holdfast.approvals.shell.shell_words import Arg, Assign, changes_programs, why_unreadable
+from holdfast.approvals.shell.word_reader import SEPARATORS, WordReader, check_heredoc
+from holdfast.approvals.shell.wrapper_commands import unwrap
 
 if TYPE_CHECKING:
+    import tree_sitter
     from tree_sitter import Node
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -27,13 +41,13 @@ _KEYWORDS: Final = frozenset(
         *("function", "coproc", "[[", "]]", "{", "}", "!", "((", "time", "[", "]"),
     }
 )
-_NESTS: Final = frozenset(
+_NESTING_NODES: Final = frozenset(
     {
         *("program", "list", "pipeline", "subshell", "compound_statement", "if_statement", "elif_clause"),
         *("else_clause", "while_statement", "do_group", "negated_command", "variable_assignments"),
     }
 )
-_CHANGES_THE_SHELL: Final = frozenset(
+_SHELL_STATE_COMMANDS: Final = frozenset(
     {
         *("source", ".", "alias", "unalias", "trap", "enable", "shopt", "hash", "bind", "complete", "compgen"),
         *(
@@ -56,12 +70,39 @@ _ARITHMETIC_TESTS: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _DIRECTORY_CHANGES: Final = frozenset({"cd", "pushd", "popd"})
 
 
-class Walk(WordWalk):
-    """Follows every statement of one line."""
+class ShellParser:
+    """Parses command lines. It loads tree-sitter on first use and may be used from several threads."""
 
-    def line(self, text: str) -> Line:
+    def __init__(self) -> None:
+        self._parser: tree_sitter.Parser | None = None
+        self._lock = threading.Lock()
+
+    def parse(self, line: str) -> ParsedLine:
+        """Find the commands of a line. It never raises: a line that cannot be parsed is unclear."""
+        if problem := why_unreadable(line):
+            return ParsedLine(unclear=(problem,))
+        with self._lock:
+            if self._parser is None:
+                self._parser = _new_parser()
+            try:
+                return StatementReader(self._parser).line(line)
+            except RecursionError:
+                return ParsedLine(unclear=("the line is too deeply nested to analyse",))
+
+
+def _new_parser() -> tree_sitter.Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+class StatementReader(WordReader):
+    """Visits every statement of one line."""
+
+    def line(self, text: str) -> ParsedLine:
         self._script(text, ())
-        return Line(
+        return ParsedLine(
             commands=tuple(self._commands),
             redirects=tuple(self._redirects),
             globs=tuple(self._globs),
@@ -70,19 +111,19 @@ class Walk(WordWalk):
         )
 
     def _script(self, text: str, assigns: tuple[Assign, ...]) -> None:
-        """Walk a text of its own; ``assigns`` hold for every command in it."""
-        if problem := not_readable(text):
-            self._doubt(problem)
+        """StatementReader a script. ``assigns`` apply to every command in it."""
+        if problem := why_unreadable(text):
+            self._mark_unclear(problem)
             return
         outer, first = self._source, len(self._commands)
         self._source = text.encode()
         root = self._parser.parse(self._source).root_node
         if root.has_error:
-            self._doubt("the line is not complete or not shell")
+            self._mark_unclear("the line is incomplete or not valid shell syntax")
         if self._text(0, root.start_byte).strip() or self._text(root.end_byte, len(self._source)).strip():
-            self._doubt("part of the line was not read")
+            self._mark_unclear("part of the line could not be parsed")
         if _too_deep(root):
-            self._doubt("the line is too deep to follow")
+            self._mark_unclear("the line is too deeply nested to analyse")
         else:
             self._statement(root)
         self._source = outer
@@ -92,7 +133,7 @@ class Walk(WordWalk):
     def _statement(self, node: Node) -> None:
         self._depth += 1
         if self._depth > _MAX_DEPTH or len(self._commands) > _MAX_COMMANDS:
-            self._doubt("the line is too deep or too long to follow")
+            self._mark_unclear("the line is too deeply nested or too long to analyse")
         else:
             self._statement_of_kind(node)
         self._depth -= 1
@@ -116,25 +157,25 @@ class Walk(WordWalk):
             case "function_definition":
                 self._function(node)
             case "while_statement":
-                self._repeats += 1
+                self._loops += 1
                 self._nested(node)
-                self._repeats -= 1
-            case kind if kind in _NESTS:
+                self._loops -= 1
+            case kind if kind in _NESTING_NODES:
                 self._nested(node)
             case kind:
-                self._doubt(f"{kind.replace('_', ' ')} is not followed")
-                self._inside(node)
+                self._mark_unclear(f"{kind.replace('_', ' ')} cannot be analysed")
+                self._find_commands(node)
 
     def _nested(self, node: Node) -> None:
         for child in self._parts(node):
             if child.is_named:
                 self._statement(child)
             elif child.type not in SEPARATORS and child.type not in _KEYWORDS | {"then", "else"}:
-                self._doubt(f"{child.type!r} is not followed")
+                self._mark_unclear(f"{child.type!r} cannot be analysed")
             elif child.type == "((":
-                self._doubt("arithmetic can run commands")
+                self._mark_unclear("arithmetic can run commands")
             elif child.type in {"!", "{"} and self._source[child.end_byte : child.end_byte + 1] not in b" \t\n":
-                self._doubt(f"{child.type!r} within a word is not followed")
+                self._mark_unclear(f"{child.type!r} within a word cannot be analysed")
 
     def _command(self, node: Node, *, more: tuple[Arg, ...] = ()) -> None:
         assigns: list[Assign] = []
@@ -152,62 +193,65 @@ class Walk(WordWalk):
                     words.append((child.start_byte, child.end_byte, self._word(child.children[0])))
                 case _:
                     words.append((child.start_byte, child.end_byte, self._word(child)))
-        argv = (*self._touching(words), *late, *more)
+        argv = (*self._join_adjacent(words), *late, *more)
         self._run(argv, tuple(assigns))
 
     def _run(self, argv: Argv, assigns: tuple[Assign, ...]) -> None:
-        """A command with its words: take wrappers away, note what it runs."""
+        """Record a command, without its wrappers, and the commands that it runs."""
         if not argv or not argv[0].literal or argv[0].tilde or not argv[0].text:
-            self._doubt("which program runs is not known" if argv else "a command has no name")
+            self._mark_unclear("the program is not known before it runs" if argv else "a command has no name")
             self._commands.append(Command(argv or (Arg("", "dynamic"),), assigns))
             return
         name = argv[0].text
         if not name.isascii():
-            self._doubt(f"the program's name {name!r} has look-alike characters")
+            self._mark_unclear(f"the program's name {name!r} contains look-alike characters")
         if name in _KEYWORDS - {"time", "["}:
-            self._doubt(f"{name!r} is not followed")
+            self._mark_unclear(f"{name!r} cannot be analysed")
         self._depth += 1
-        self._peeled(argv, assigns) if self._depth <= _MAX_DEPTH else self._doubt("the line is too deep to follow")
+        if self._depth <= _MAX_DEPTH:
+            self._unwrap(argv, assigns)
+        else:
+            self._mark_unclear("the line is too deeply nested to analyse")
         self._depth -= 1
 
-    def _peeled(self, argv: Argv, assigns: tuple[Assign, ...]) -> None:
-        match peel(argv):
-            case Through(argv=inner, assigns=more):
+    def _unwrap(self, argv: Argv, assigns: tuple[Assign, ...]) -> None:
+        match unwrap(argv):
+            case InnerCommand(argv=inner, assigns=more):
                 self._run(inner, (*assigns, *more))
-            case Script(text=text):
+            case InnerScript(text=text):
                 self._script(text, assigns)
-            case Branch() as branch:
-                if branch.unclear:
-                    self._doubt(branch.unclear)
-                self._commands.append(Command(branch.outer, assigns, dirs=branch.dirs))
-                for inner in branch.inners:
+            case CommandWithInner() as command:
+                if command.unclear:
+                    self._mark_unclear(command.unclear)
+                self._commands.append(Command(command.outer, assigns, directories=command.directories))
+                for inner in command.inners:
                     self._run(inner, assigns)
-                for text in branch.scripts:
+                for text in command.scripts:
                     self._script(text, assigns)
             case Runner():
-                self._commands.append(Command(argv, assigns, also=self._may_run(argv)))
-            case Opaque(why=why):
-                self._doubt(why)
-                self._commands.append(Command(argv, assigns, also=self._may_run(argv)))
+                self._commands.append(Command(argv, assigns, may_run=self._may_run(argv)))
+            case UnknownInner(why=why):
+                self._mark_unclear(why)
+                self._commands.append(Command(argv, assigns, may_run=self._may_run(argv)))
             case None:
                 self._plain(argv, assigns)
 
     def _plain(self, argv: Argv, assigns: tuple[Assign, ...]) -> None:
         name = argv[0].text
-        if name in _CHANGES_THE_SHELL and not _reads_into_plain_names(argv):
-            self._doubt(f"{name!r} changes what the rest of the line means")
+        if name in _SHELL_STATE_COMMANDS and not _reads_into_plain_names(argv):
+            self._mark_unclear(f"{name!r} changes how the rest of the line is interpreted")
         if name in {"test", "printf"} and any(arg.text.startswith(("-v", "-R")) for arg in argv[1:]):
-            self._doubt(f"{name!r} can evaluate a variable's name")
-        if name in _DIRECTORY_CHANGES and (self._repeats or name != "cd"):
-            self._caution(f"{name!r} changes the directory in a way that is not followed")
+            self._mark_unclear(f"{name!r} can evaluate a variable's name")
+        if name in _DIRECTORY_CHANGES and (self._loops or name != "cd"):
+            self._add_caution(f"{name!r} changes the directory in a way that cannot be analysed")
         self._commands.append(Command(argv, assigns))
 
     def _may_run(self, argv: Argv) -> tuple[Argv, ...]:
-        """Every command that could start at a later word, or stand in one."""
+        """Every command that may start at a later word or be the text of one."""
         if len(argv) > _MAX_WORDS:
-            self._doubt(f"{argv[0].text!r} is given too many words to follow")
+            self._mark_unclear(f"{argv[0].text!r} has too many words to analyse")
         starts = [argv[at:] for at in range(1, min(len(argv), _MAX_WORDS))]
-        inner = Walk(self._parser)
+        inner = StatementReader(self._parser)
         for arg in argv[1:]:
             if arg.literal and any(char in arg.text for char in " \t\n;|&") and self._depth < _MAX_DEPTH:
                 inner._depth = self._depth + 1
@@ -228,12 +272,12 @@ class Walk(WordWalk):
                 case _ if body is None:
                     body = child
                 case _:
-                    self._doubt("a redirection is not followed")
+                    self._mark_unclear("a redirection cannot be analysed")
         if body is not None and body.type == "command":
             self._command(body, more=tuple(more))
         elif body is not None:
             if more:
-                self._doubt("words after a redirection are not followed")
+                self._mark_unclear("words after a redirection cannot be analysed")
             self._statement(body)
         elif more:
             self._run(tuple(more), ())
@@ -245,9 +289,9 @@ class Walk(WordWalk):
 
     def _heredoc(self, node: Node) -> list[Arg]:
         if problem := check_heredoc(node, self._source):
-            self._doubt(problem)
+            self._mark_unclear(problem)
         if any(not child.is_named and child.text != child.type.encode() for child in node.children):
-            self._doubt("a here-document starts within a word")
+            self._mark_unclear("a here-document starts within a word")
         more: list[Arg] = []
         for child in node.children:
             match child.type:
@@ -268,7 +312,7 @@ class Walk(WordWalk):
                 case _ if child.is_named:
                     more.append(self._word(child))
                 case kind:
-                    self._doubt(f"{kind!r} after a here-document is not followed")
+                    self._mark_unclear(f"{kind!r} after a here-document cannot be analysed")
         return more
 
     def _assignment(self, node: Node) -> Assign:
@@ -276,8 +320,8 @@ class Walk(WordWalk):
         shown = self._text(name.start_byte, name.end_byte) if name else ""
         start = self._text(node.start_byte, value.start_byte if value else node.end_byte)
         if start not in {f"{shown}=", f"{shown}+="} or not _NAME.fullmatch(shown):
-            self._doubt("an assignment is not followed")
-            self._inside(node)
+            self._mark_unclear("an assignment cannot be analysed")
+            self._find_commands(node)
             return Assign("?", Arg("", "dynamic"))
         if value is None:
             return Assign(shown, Arg(""))
@@ -289,9 +333,9 @@ class Walk(WordWalk):
         return Assign(shown, Arg(self._text(value.start_byte, value.end_byte), "dynamic"))
 
     def _assigned(self, assign: Assign) -> None:
-        """A variable is set for the rest of the line."""
+        """Record that a variable is set for the rest of the line."""
         if changes_programs(assign.name):
-            self._caution(f"sets {assign.name} for the commands after it")
+            self._add_caution(f"sets {assign.name} for the commands after it")
 
     def _declaration(self, node: Node) -> None:
         for child in self._parts(node):
@@ -301,26 +345,26 @@ class Walk(WordWalk):
                 case "variable_name":
                     name = self._text(child.start_byte, child.end_byte)
                     if changes_programs(name):
-                        self._caution(f"changes {name} for the commands after it")
+                        self._add_caution(f"changes {name} for the commands after it")
                 case "export" | "declare" | "readonly" | "typeset" | "unset" | "local" | "unsetenv":
                     pass
                 case "word" if re.fullmatch(r"-[xr]+", self._text(child.start_byte, child.end_byte)):
                     pass
                 case _:
-                    self._doubt("a declaration is not followed")
-                    self._inside(child)
+                    self._mark_unclear("a declaration cannot be analysed")
+                    self._find_commands(child)
 
     def _test(self, node: Node) -> None:
-        """`[ … ]` and `[[ … ]]`, as the command `test` with its words."""
+        """Record `[ … ]` and `[[ … ]]` as the command `test`."""
         words: list[Arg] = [Arg("test")]
         text = self._source[node.start_byte : node.end_byte]
         double = text.startswith(b"[[")
         if not re.fullmatch(rb"\[\[?[ \t\n].*[ \t\n]\]\]?", text, re.DOTALL):
-            self._doubt("a test was not read as one")
+            self._mark_unclear("a test could not be parsed")
         self._test_words(node, words)
         texts = [arg.text for arg in words]
-        if double and _ARITHMETIC_TESTS & set(texts) and not all(_plain_test(arg) for arg in words):
-            self._doubt("arithmetic can run commands")
+        if double and _ARITHMETIC_TESTS & set(texts) and not all(_is_plain_number(arg) for arg in words):
+            self._mark_unclear("arithmetic can run commands")
         self._run(tuple(words), ())
 
     def _test_words(self, node: Node, words: list[Arg]) -> None:
@@ -338,10 +382,10 @@ class Walk(WordWalk):
                 case "[" | "]" | "[[" | "]]" | "(" | ")" | "!" | "&&" | "||" | "=" | "==" | "!=" | "=~" | "<" | ">":
                     pass
                 case kind:
-                    self._doubt(f"{kind!r} in a test is not followed")
+                    self._mark_unclear(f"{kind!r} in a test cannot be analysed")
 
     def _for(self, node: Node) -> None:
-        self._repeats += 1
+        self._loops += 1
         for child in self._parts(node):
             match child.type:
                 case "variable_name":
@@ -351,12 +395,12 @@ class Walk(WordWalk):
                 case "for" | "in" | ";" | "\n":
                     pass
                 case "select":
-                    self._doubt("'select' is not followed")
+                    self._mark_unclear("'select' cannot be analysed")
                 case _:
                     arg = self._word(child)
                     if arg.kind == "glob":
                         self._globs.append(arg)
-        self._repeats -= 1
+        self._loops -= 1
 
     def _case(self, node: Node) -> None:
         for child in self._parts(node):
@@ -380,22 +424,22 @@ class Walk(WordWalk):
     def _function(self, node: Node) -> None:
         name = node.child_by_field_name("name")
         shown = self._text(name.start_byte, name.end_byte) if name else "?"
-        self._caution(f"defines the function {shown!r}")
-        self._repeats += 1
+        self._add_caution(f"defines the function {shown!r}")
+        self._loops += 1
         for child in self._parts(node):
             if child.type == "file_redirect":
                 self._redirect(child)
             elif child.is_named and child != name:
                 self._statement(child)
-        self._repeats -= 1
+        self._loops -= 1
 
 
 def _with_assigns(command: Command, assigns: tuple[Assign, ...]) -> Command:
-    return Command(command.argv, (*assigns, *command.assigns), command.also, command.dirs)
+    return Command(command.argv, (*assigns, *command.assigns), command.may_run, command.directories)
 
 
 def _too_deep(root: Node) -> bool:
-    """Whether the tree is deeper than can be walked safely; found without recursion."""
+    """Whether the tree is too deep to visit recursively."""
     cursor, depth = root.walk(), 0
     while True:
         if cursor.goto_first_child():
@@ -409,12 +453,12 @@ def _too_deep(root: Node) -> bool:
             depth -= 1
 
 
-def _plain_test(arg: Arg) -> bool:
+def _is_plain_number(arg: Arg) -> bool:
     return arg.literal and re.fullmatch(r"-?\d+|-\w+|test", arg.text) is not None
 
 
 def _reads_into_plain_names(argv: Argv) -> bool:
-    """`read` into variables that no program listens to."""
+    """Whether this is `read` into variables that no program uses."""
     return argv[0].text == "read" and all(
         arg.literal and (arg.text == "-r" or (arg.text.isidentifier() and not changes_programs(arg.text)))
         for arg in argv[1:]

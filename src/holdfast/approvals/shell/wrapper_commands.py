@@ -1,9 +1,9 @@
-"""Programs that run other programs: what they run, read from their arguments.
+"""Programs that run other programs: find the inner command from the arguments.
 
-Three kinds. A *transparent* wrapper (`env`, `timeout`, `xargs`, `sh -c` …) is only as good or bad as what it runs,
-so it is taken away. A *branching* one (`find -exec`, `git bisect run`) does something itself as well. A *runner*
-(`sudo`, `ssh`, `watch` …) changes what running means, so it stays what it is, and what it runs is shown to deny
-rules only. An option that is not known here makes the wrapper opaque: what it runs is then not understood.
+There are three kinds. A wrapper such as `env`, `timeout`, `xargs` or `sh -c` is replaced by its inner command. `find
+-exec` and `git bisect run` have an effect of their own and also run commands. A runner such as `sudo`, `ssh` or `watch`
+changes how a command runs, so it stays in place, and only deny rules are compared with its inner command. If a wrapper
+has an option that is not known here, its inner command is unknown.
 """
 
 from __future__ import annotations
@@ -12,8 +12,17 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.approvals.shell.git_commands import read_git
-from holdfast.approvals.shell.peeled_command import MORE, Argv, Branch, Opaque, Peel, Runner, Script, Through
+from holdfast.approvals.shell.git_commands import unwrap_git
+from holdfast.approvals.shell.shell_commands import (
+    UNKNOWN_WORDS,
+    Argv,
+    CommandWithInner,
+    InnerCommand,
+    InnerScript,
+    Runner,
+    UnknownInner,
+    Unwrapped,
+)
 from holdfast.approvals.shell.shell_words import Arg, Assign
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -29,22 +38,23 @@ _RUNNERS: Final = frozenset(
 )
 
 
-def peel(argv: Argv) -> Peel:
-    """What this command runs, if it is one that runs others; ``None`` if it is not."""
+def unwrap(argv: Argv) -> Unwrapped:
+    """Find the command that this command runs; ``None`` if it runs no other."""
     name, args = argv[0].text.rpartition("/")[2], argv[1:]
     if name in _SHELLS:
         return _shell(name, args)
     if name in _RUNNERS:
         return Runner()
-    if reader := _READERS.get(name):
-        return reader(args)
+    if unwrapper := _UNWRAPPERS.get(name):
+        return unwrapper(args)
     return None
 
 
 def options_end(args: Argv, *, flags: str = "", valued: str = "", long: tuple[str, ...] = ()) -> int | None:
-    """Where a wrapper's own options end. Long options that take their value as the next word end with a space.
+    """The position after a wrapper's own options.
 
-    ``None``: an option that is not known, or a word that is not known before it runs.
+    A long option in ``long`` that takes the next word as its value ends with a space. Returns ``None`` if an option is
+    not known, or a word's value is not known before the command runs.
     """
     position = 0
     while position < len(args):
@@ -55,7 +65,7 @@ def options_end(args: Argv, *, flags: str = "", valued: str = "", long: tuple[st
             return position + 1
         if not arg.text.startswith("-") or arg.text == "-":
             return position
-        taken = _long_option(arg.text, long) if arg.text.startswith("--") else _short(arg.text, flags, valued)
+        taken = _long_option(arg.text, long) if arg.text.startswith("--") else _short_option(arg.text, flags, valued)
         if taken is None:
             return None
         position += taken
@@ -69,7 +79,7 @@ def _long_option(text: str, known: tuple[str, ...]) -> int | None:
     return 2 if f"{name} " in known else None
 
 
-def _short(text: str, flags: str, valued: str) -> int | None:
+def _short_option(text: str, flags: str, valued: str) -> int | None:
     for at, char in enumerate(text[1:], start=1):
         if char in valued:
             return 1 if text[at + 1 :] else 2
@@ -80,59 +90,59 @@ def _short(text: str, flags: str, valued: str) -> int | None:
 
 def _simple(
     *, flags: str = "", valued: str = "", long: tuple[str, ...] = (), skip: int = 0, what: str
-) -> Callable[[Argv], Peel]:
-    """A wrapper of the shape ``name [options] [skip words] command …``."""
+) -> Callable[[Argv], Unwrapped]:
+    """An unwrapper for the form ``name [options] [skip words] command …``."""
 
-    def read(args: Argv) -> Peel:
+    def unwrap_args(args: Argv) -> Unwrapped:
         start = options_end(args, flags=flags, valued=valued, long=long)
         if start is None or any(not arg.literal for arg in args[start : start + skip]):
-            return Opaque(f"{what} has options that are not known")
+            return UnknownInner(f"{what} has unknown options")
         inner = args[start + skip :]
-        return Through(inner) if inner else None
+        return InnerCommand(inner) if inner else None
 
-    return read
+    return unwrap_args
 
 
-def _env(args: Argv) -> Peel:
+def _env(args: Argv) -> Unwrapped:
     start = options_end(args, flags="i0v", valued="u", long=("--ignore-environment", "--unset "))
-    return Opaque("'env' has options that are not known") if start is None else _assigning(args, start)
+    return UnknownInner("'env' has unknown options") if start is None else _assigning(args, start)
 
 
-def _time(args: Argv) -> Peel:
+def _time(args: Argv) -> Unwrapped:
     start = options_end(args, flags="p")
-    return Opaque("'time' has options that are not known") if start is None else _assigning(args, start)
+    return UnknownInner("'time' has unknown options") if start is None else _assigning(args, start)
 
 
-def _assigning(args: Argv, start: int) -> Peel:
-    """Words that set variables, then the command."""
+def _assigning(args: Argv, start: int) -> Unwrapped:
+    """Variable assignments, then the command."""
     assigns: list[Assign] = []
     for position in range(start, len(args)):
         arg = args[position]
         found = _ASSIGNMENT.match(arg.text)
         if not found:
-            return Through(args[position:], tuple(assigns))
+            return InnerCommand(args[position:], tuple(assigns))
         assigns.append(Assign(found[1], Arg(found[2], arg.kind)))
     return None
 
 
-def _xargs(args: Argv) -> Peel:
+def _xargs(args: Argv) -> Unwrapped:
     long = ("--null", "--no-run-if-empty", "--verbose", "--max-args ", "--max-procs ", "--delimiter ")
     start = options_end(args, flags="0rtx", valued="nPLsdEI", long=long)
     if start is None:
-        return Opaque("'xargs' has options that are not known")
+        return UnknownInner("'xargs' has unknown options")
     inner = args[start:] or (Arg("echo"),)
     if not any(arg.text.startswith("-I") for arg in args[:start]):
-        return Through((*inner, MORE))
-    return Through(tuple(inner[:1]) + tuple(Arg(arg.text, "dynamic") for arg in inner[1:]) + (MORE,))
+        return InnerCommand((*inner, UNKNOWN_WORDS))
+    return InnerCommand(tuple(inner[:1]) + tuple(Arg(arg.text, "dynamic") for arg in inner[1:]) + (UNKNOWN_WORDS,))
 
 
-def _command(args: Argv) -> Peel:
+def _command(args: Argv) -> Unwrapped:
     if args and args[0].literal and args[0].text in {"-v", "-V"}:
         return None
     return _simple(flags="p", what="'command'")(args)
 
 
-def _shell(name: str, args: Argv) -> Peel:
+def _shell(name: str, args: Argv) -> Unwrapped:
     position = 0
     while position < len(args) and args[position].literal and args[position].text[:1] in {"-", "+"}:
         text = args[position].text
@@ -145,19 +155,23 @@ def _shell(name: str, args: Argv) -> Peel:
         elif text in {"--version", "--help"}:
             return None
         else:
-            return Opaque(f"{name!r} has options that are not known")
+            return UnknownInner(f"{name!r} has unknown options")
     if position < len(args):
-        return None if args[position].literal else Opaque(f"which script {name!r} runs is not known")
-    return Opaque(f"{name!r} runs what it reads from its input")
+        return (
+            None
+            if args[position].literal
+            else UnknownInner(f"the script that {name!r} runs is not known before it runs")
+        )
+    return UnknownInner(f"{name!r} runs commands from its standard input")
 
 
-def _shell_script(name: str, args: Argv) -> Peel:
+def _shell_script(name: str, args: Argv) -> Unwrapped:
     if args and args[0].literal:
-        return Script(args[0].text)
-    return Opaque(f"the text that {name!r} runs is not known")
+        return InnerScript(args[0].text)
+    return UnknownInner(f"the text that {name!r} runs is not known before it runs")
 
 
-def _find(args: Argv) -> Peel:
+def _find(args: Argv) -> Unwrapped:
     outer, inners = [Arg("find")], []
     position = 0
     while position < len(args):
@@ -173,26 +187,26 @@ def _find(args: Argv) -> Peel:
             inner.append(Arg(word.text, "dynamic") if "{}" in word.text else word)
             position += 1
         if not inner or position == len(args):
-            return Opaque("what 'find' runs has no end")
+            return UnknownInner("the command of 'find' has no end")
         inners.append(tuple(inner))
         position += 1
-    return Branch(tuple(outer), tuple(inners)) if inners else None
+    return CommandWithInner(tuple(outer), tuple(inners)) if inners else None
 
 
-def _eval(args: Argv) -> Peel:
+def _eval(args: Argv) -> Unwrapped:
     if all(arg.literal for arg in args):
         text = " ".join(arg.text for arg in args)
-        return Branch((Arg("eval"), *args), scripts=(text,), unclear="'eval' reads its words a second time")
-    return Opaque("the text that 'eval' runs is not known")
+        return CommandWithInner((Arg("eval"), *args), scripts=(text,), unclear="'eval' parses its words again")
+    return UnknownInner("the text that 'eval' runs is not known before it runs")
 
 
-_READERS: Final[dict[str, Callable[[Argv], Peel]]] = {
+_UNWRAPPERS: Final[dict[str, Callable[[Argv], Unwrapped]]] = {
     "env": _env,
     "xargs": _xargs,
     "command": _command,
     "find": _find,
     "eval": _eval,
-    "git": read_git,
+    "git": unwrap_git,
     "builtin": _simple(what="'builtin'"),
     "exec": _simple(flags="cl", valued="a", what="'exec'"),
     "time": _time,

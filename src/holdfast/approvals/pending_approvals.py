@@ -1,33 +1,33 @@
-"""Approvals and questions that wait for a person, as durable records (`W4`).
+"""Approvals and questions that wait for an answer, as durable records (`W4`).
 
-A record is committed with its event before anyone waits for it, so whoever comes late can list it. The first answer is
-the one that the ledger takes; everyone is told who gave it, a later one is refused with the winner, and the winner
-repeating it is answered the same again. A deadline is a time on the wall clock, and passing it is an answer of its own
-(`expired`), also for an answer that comes a moment too late. A run that ends, is cancelled or died with its server
-closes what is still open in the commit of its end; here, a wait that is cancelled just ends.
+A record is committed with its event before anything waits for it, so a client that connects later can list it. The
+first answer that is committed wins. A later answer is refused with the winner's name; if the winner repeats its answer,
+it gets the same result again. A deadline is a wall-clock time. When it passes, the record is closed as `expired`, also
+if an answer arrives a moment too late. When a run ends, the commit of its end closes its open records; here, a
+cancelled wait just ends.
 
-Waiters live in memory, each with its own record, and are woken by the log: whoever closed the record, and whether or
-not that client is still there. No session waits for another's.
+Waiters are kept in memory, one per record. The event log wakes them, so it does not matter which server or client
+closed the record. Sessions do not wait for one another.
 
-Races that are closed here: two answers; an answer and a deadline; an answer and a cancel; a cancel while the record is
-being written (it is written or not when the wait ends, never later); a client that hangs up in the middle of its
-answer. A rule that is to hold always is saved before its answer counts, and only by the answer that will: if it cannot
-be saved, nothing was answered.
+Races that are handled here: two answers; an answer and a deadline; an answer and a cancel; a cancel while the record is
+written (when the wait ends, the record is committed or will never be); a client that disconnects during its answer. An
+"always" rule is saved before its answer is committed, and only by the answer that wins. If saving fails, the approval
+stays open.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, assert_never, cast
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from holdfast.approvals.answer_checks import again_or_refuse, check_answers, rules_to_save
-from holdfast.errors import StoreConflict
+from holdfast.errors import BadRequest, Conflict, StoreConflict
 from holdfast.ids import Clock, Ids, Sleep, rfc3339
-from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question
+from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, QuestionItem
+from holdfast.schema.base import to_builtins
 from holdfast.schema.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -39,15 +39,15 @@ from holdfast.store.writes import AddGrant, OpenApproval, OpenQuestion, ResolveA
 from holdfast.tasks import finish_before_cancel
 
 SaveRules: TypeAlias = Callable[[tuple[str, ...]], Awaitable[None]]
-"""Keeps rules that are to hold always, in the user's own configuration."""
+"""Saves "always" rules in the user's own configuration."""
 
 _Asked = TypeVar("_Asked", bound=Approval | Question)
-_LOOK_AGAIN: Final = 5.0
-"""Seconds between looks at the clock: timers stand still while a machine sleeps, deadlines do not."""
+_CLOCK_CHECK_SECONDS: Final = 5.0
+"""Check the clock at least this often: timers stop while the machine sleeps, deadlines do not."""
 
 
-class Approvals:
-    """Of one server."""
+class PendingApprovals:
+    """The open approvals and questions of one server."""
 
     def __init__(
         self,
@@ -64,18 +64,18 @@ class Approvals:
         self._save_rules = save_rules
         self._sleep = sleep
         self._waiters: dict[str, asyncio.Future[Approval | Question]] = {}
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        store.listen(self._told)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        store.listen(self._on_events)
 
     async def request(self, approval: Approval, *, deadline: float = 0.0) -> Approval:
-        """Ask, and wait for the answer, however long it takes. ``deadline`` in seconds, 0 for none."""
-        approval = self._opened(approval, self._ids.new("apr"), deadline)
+        """Ask for approval and wait for the answer. ``deadline`` is in seconds; 0 means no limit."""
+        approval = self._new_record(approval, self._ids.new("apr"), deadline)
         event = ApprovalRequested(approval.created_at, approval.session_id, approval)
         return await self._wait(approval, Batch((OpenApproval(approval),), (event,)), deadline)
 
     async def ask(self, question: Question, *, deadline: float = 0.0) -> Question:
-        """The same for questions."""
-        question = self._opened(question, self._ids.new("qst"), deadline)
+        """Ask a question and wait for the answer. ``deadline`` is in seconds; 0 means no limit."""
+        question = self._new_record(question, self._ids.new("qst"), deadline)
         event = QuestionAsked(question.created_at, question.session_id, question)
         return await self._wait(question, Batch((OpenQuestion(question),), (event,)), deadline)
 
@@ -88,16 +88,16 @@ class Approvals:
         patterns: tuple[str, ...] | None = None,
         feedback: str = "",
     ) -> Approval:
-        """A person's decision. ``patterns`` narrows what "session" or "always" saves to some of those offered.
+        """Record a decision. ``patterns`` chooses which of the offered rules "session" or "always" saves.
 
-        Raises `Conflict` with the record when it is closed already, `BadRequest` for what was not offered.
+        Raises `Conflict` with the record if it is closed, `BadRequest` for a rule that was not offered.
         """
         approval = await self._store.approval(approval_id)
         wanted = replace(
             approval,
             state="answered",
             decision=decision,
-            pattern=rules_to_save(approval, decision, patterns),
+            pattern=_rules_to_save(approval, decision, patterns),
             feedback=feedback,
             answered_by=client,
             resolved_at=self._now(),
@@ -108,10 +108,10 @@ class Approvals:
     async def answer_question(
         self, question_id: str, answers: tuple[tuple[str, ...], ...] | None, *, client: str
     ) -> Question:
-        """One tuple per item, or None to dismiss. Raises like `answer`."""
+        """Record the answers to a question, one tuple per item; ``None`` dismisses it. Raises like `answer`."""
         question = await self._store.question(question_id)
         if answers is not None:
-            check_answers(question.items, answers)
+            _check_answers(question.items, answers)
         wanted = replace(
             question,
             state="answered",
@@ -122,7 +122,7 @@ class Approvals:
         )
         return await finish_before_cancel(self._answer(wanted))
 
-    def _opened(self, asked: _Asked, new_id: str, deadline: float) -> _Asked:
+    def _new_record(self, asked: _Asked, new_id: str, deadline: float) -> _Asked:
         now = self._clock()
         until = rfc3339(now + deadline) if deadline else None
         return replace(asked, id=new_id, state="open", created_at=rfc3339(now), deadline_at=until)
@@ -136,17 +136,17 @@ class Approvals:
                 left = None if ends is None else ends - self._clock()
                 if left is not None and left <= 0:
                     return await finish_before_cancel(self._expire(asked))
-                await self._first(waiter, left)
+                await self._wait_for_answer(waiter, left)
             return cast(_Asked, waiter.result())
         finally:
             del self._waiters[asked.id]
 
-    async def _first(self, waiter: asyncio.Future[Approval | Question], left: float | None) -> None:
-        """Until the answer, or until it is time to look at the clock."""
+    async def _wait_for_answer(self, waiter: asyncio.Future[Approval | Question], left: float | None) -> None:
+        """Wait until the answer arrives or the clock must be checked again."""
         if left is None:
             await waiter
             return
-        timer = asyncio.ensure_future(self._sleep(min(left, _LOOK_AGAIN)))
+        timer = asyncio.ensure_future(self._sleep(min(left, _CLOCK_CHECK_SECONDS)))
         both: tuple[asyncio.Future[Any], ...] = (waiter, timer)
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -154,8 +154,8 @@ class Approvals:
             timer.cancel()
 
     async def _answer(self, wanted: _Asked, *grants: AddGrant) -> _Asked:
-        """Take the answer, if it is the first. One at a time per record, so that only a winner's rules are saved."""
-        async with self._turn(wanted.id):
+        """Commit the answer if it is the first. A lock per record ensures that only the winner's rules are saved."""
+        async with self._lock(wanted.id):
             found = await self._read(wanted)
             if found.state == "open" and found.deadline_at is not None and found.deadline_at <= self._now():
                 found = await self._close(_expired(found, self._now()))
@@ -163,14 +163,14 @@ class Approvals:
                 if isinstance(wanted, Approval) and wanted.decision == "always":
                     await self._save_rules(wanted.pattern)
                 found = await self._close(wanted, *grants)
-        return again_or_refuse(found, wanted)
+        return _winner_or_conflict(found, wanted)
 
     async def _expire(self, asked: _Asked) -> _Asked:
-        async with self._turn(asked.id):
+        async with self._lock(asked.id):
             return await self._close(_expired(asked, self._now()))
 
     async def _close(self, wanted: _Asked, *grants: AddGrant) -> _Asked:
-        """The record as it then is: as wanted, or as somebody else closed it just before."""
+        """Close the record. Returns it as it is now: as wanted, or as another server closed it first."""
         write, event = _resolution(wanted)
         try:
             await self._store.commit(Batch((write, *grants), (event,)))
@@ -186,8 +186,8 @@ class Approvals:
             found = await self._store.question(asked.id)
         return cast(_Asked, found)
 
-    def _told(self, logged: tuple[CommittedEvent, ...]) -> None:
-        """Wakes who waits for a record that was closed, by whomever."""
+    def _on_events(self, logged: tuple[CommittedEvent, ...]) -> None:
+        """Wake the waiters of records that were closed."""
         for entry in logged:
             match entry.event:
                 case ApprovalResolved(approval=approval):
@@ -200,8 +200,8 @@ class Approvals:
         if waiter is not None and not waiter.done():
             waiter.set_result(closed)
 
-    def _turn(self, ask_id: str) -> asyncio.Lock:
-        return self._turns.setdefault(ask_id, asyncio.Lock())
+    def _lock(self, record_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(record_id, asyncio.Lock())
 
     def _grant(self, approval: Approval, rule: str) -> Grant:
         return Grant(
@@ -246,3 +246,59 @@ def _resolution(
         answered_by=asked.answered_by,
     )
     return closing, QuestionResolved(at, asked.session_id, asked)
+
+
+def _rules_to_save(approval: Approval, decision: ApprovalDecision, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The rules that "session" or "always" saves: the offered ones, or the chosen ones among them."""
+    if decision not in ("session", "always"):
+        return ()
+    if not approval.patterns:
+        raise BadRequest(f"{approval.title!r} can only be allowed once; answer 'once' or 'deny'")
+    chosen = approval.patterns if patterns is None else tuple(dict.fromkeys(patterns))
+    offered = ", ".join(map(repr, approval.patterns))
+    if unknown := [pattern for pattern in chosen if pattern not in approval.patterns]:
+        raise BadRequest(f"the pattern {unknown[0]!r} was not offered; offered: {offered}")
+    if not chosen:
+        raise BadRequest(f"{decision!r} needs at least one pattern to save; offered: {offered}")
+    return chosen
+
+
+def _winner_or_conflict(found: _Asked, wanted: _Asked) -> _Asked:
+    """The record if it has the wanted answer, now or from an earlier call; otherwise raise `Conflict`."""
+    if found.state == "answered" and _answer_of(found) == _answer_of(wanted):
+        return found
+    what = "approval" if isinstance(found, Approval) else "question"
+    who = f" by {found.answered_by!r}" if found.answered_by else ""
+    raise Conflict(
+        f"{what} {found.id!r} is already {found.state}{who}",
+        code=f"{what}_closed",
+        detail={what: to_builtins(found)},
+    )
+
+
+def _answer_of(asked: Approval | Question) -> tuple[object, ...]:
+    if isinstance(asked, Approval):
+        return asked.answered_by, asked.decision, asked.pattern, asked.feedback
+    return asked.answered_by, asked.answers, asked.dismissed
+
+
+def _check_answers(items: tuple[QuestionItem, ...], answers: tuple[tuple[str, ...], ...]) -> None:
+    """Raise `BadRequest` if the answers do not fit their questions."""
+    if len(items) != len(answers):
+        raise BadRequest(f"expected {len(items)} answers, one per question, got {len(answers)}")
+    for item, answer in zip(items, answers, strict=True):
+        options = ("yes", "no") if item.kind == "yes_no" else item.options
+        if not _fits(item, answer, options):
+            raise BadRequest(f"{list(answer)!r} is not a valid answer to {item.text!r}; options: {list(options)!r}")
+
+
+def _fits(item: QuestionItem, answer: tuple[str, ...], options: tuple[str, ...]) -> bool:
+    match item.kind:
+        case "text":
+            return len(answer) <= 1
+        case "multiple":
+            return set(answer) <= set(options)
+        case "yes_no" | "single":
+            return len(answer) == 1 and answer[0] in options
+        case _:
+            assert_never(item.kind)

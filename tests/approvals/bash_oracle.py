@@ -1,7 +1,6 @@
-"""bash itself as the judge of our reading: what it would run, without anything being run.
+"""Ask bash which commands a line runs, without running any program.
 
-The search path leads nowhere, so every program ends in the shell's own hook for unknown commands, which writes down the
-words it was called with.
+The search path is empty, so bash calls its hook for unknown commands for each program. The hook logs the words.
 """
 
 import os
@@ -9,15 +8,15 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from holdfast.approvals.shell.command_line import Line
+from holdfast.approvals.shell.shell_commands import ParsedLine
 from holdfast.approvals.shell.shell_words import Arg
 
 _HOOK = """() { printf '%s\\0' "$#" "${@//$'\\n'/$'\\1'}" >&9; }"""
-"""Writes a new line as \\1: bash writes line by line, and several commands may write at once."""
+"""Logs a new line as \\1: bash writes line by line, and several commands may write at the same time."""
 
 
 class Ran:
-    """What bash did with a line: the words of every command it tried to run, and the files it made."""
+    """The commands that bash tried to run, and the files that it created."""
 
     def __init__(self, commands: list[list[str]], files: set[str]) -> None:
         self.commands = commands
@@ -25,7 +24,7 @@ class Ran:
 
 
 def run_in_bash(line: str) -> Ran:
-    """Gives bash the line; returns when everything it started has ended."""
+    """Run a line in bash; return when everything that it started has ended."""
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="hf-") as directory, open(reading, "rb") as log:
         shell = subprocess.Popen(
@@ -46,9 +45,9 @@ def run_in_bash(line: str) -> Ran:
             stderr=subprocess.DEVNULL,
         )
         os.close(writing)
-        said = log.read()
+        logged = log.read()
         shell.wait()
-        return Ran(_commands(said), {path.name for path in Path(directory).iterdir()})
+        return Ran(_commands(logged), {path.name for path in Path(directory).iterdir()})
 
 
 def _commands(log: bytes) -> list[list[str]]:
@@ -62,8 +61,8 @@ def _commands(log: bytes) -> list[list[str]]:
     return commands
 
 
-def unseen(line: Line, ran: Ran) -> list[object]:
-    """Commands and files that bash made of the line and our reading did not list."""
+def missed(line: ParsedLine, ran: Ran) -> list[object]:
+    """The commands and files that bash used and the parser did not find."""
     commands = [argv for argv in ran.commands if not any(_is(command.argv, argv) for command in line.commands)]
     targets = {redirect.target.text for redirect in line.redirects if redirect.target.literal}
     any_target = any(not redirect.target.literal for redirect in line.redirects)
@@ -71,7 +70,7 @@ def unseen(line: Line, ran: Ran) -> list[object]:
 
 
 def _is(args: tuple[Arg, ...], words: list[str]) -> bool:
-    """`time` behind a pipe is a program to bash; to us it is a wrapper wherever it stands."""
+    """After a pipe, `time` is a program for bash; the parser treats it as a wrapper everywhere."""
     return _could_be(args, words) or (words[0] == "time" and _could_be(args, words[1:]))
 
 

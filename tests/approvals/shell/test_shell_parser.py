@@ -1,4 +1,4 @@
-"""What is found in a line, and that nothing bash would run is missed."""
+"""The parser finds every command and file that bash would use."""
 
 import subprocess
 import sys
@@ -7,19 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from holdfast.approvals.shell.command_line import Shell
-from tests.approvals.lines import shell_lines
-from tests.approvals.oracle import run_in_bash, unseen
+from holdfast.approvals.shell.shell_parser import ShellParser
+from tests.approvals.bash_oracle import missed, run_in_bash
+from tests.approvals.shell_lines import shell_lines
 
-_SHELL = Shell()
+_PARSER = ShellParser()
 
 
 def _agrees_with_bash(line: str) -> bool:
-    """Whether the line was understood; if so, everything bash made of it was seen."""
-    read = _SHELL.read(line)
-    if read.unclear:
+    """Whether the line is clear. If it is, check that the parser found everything that bash used."""
+    parsed = _PARSER.parse(line)
+    if parsed.unclear:
         return False
-    assert unseen(read, run_in_bash(line)) == []
+    assert missed(parsed, run_in_bash(line)) == []
     return True
 
 
@@ -41,13 +41,13 @@ def _agrees_with_bash(line: str) -> bool:
 @example("x=$(c2 p)\\`c2 } c1")
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(shell_lines())
-def test_no_command_and_no_file_that_bash_would_touch_is_missed(line: str) -> None:
+def test_the_parser_finds_every_command_and_file_that_bash_uses(line: str) -> None:
     _agrees_with_bash(line)
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(900)
-def test_no_command_is_missed_in_many_lines() -> None:
+def test_the_parser_finds_every_command_in_many_random_lines() -> None:
     counts = {True: 0, False: 0}
 
     @settings(max_examples=6_000, suppress_health_check=list(HealthCheck), database=None)
@@ -56,17 +56,18 @@ def test_no_command_is_missed_in_many_lines() -> None:
         counts[_agrees_with_bash(line)] += 1
 
     agree()
-    print(f"lines understood and compared with bash: {counts[True]}, not understood: {counts[False]}")
+    print(f"clear lines compared with bash: {counts[True]}, unclear lines: {counts[False]}")
 
 
-def test_the_parser_is_loaded_only_when_a_line_is_read() -> None:
-    program = "import sys, holdfast.approvals.approver, holdfast.approvals.pending; print('tree_sitter' in sys.modules)"
+def test_tree_sitter_is_imported_only_when_a_line_is_parsed() -> None:
+    modules = "holdfast.approvals.decision, holdfast.approvals.pending_approvals"
+    program = f"import sys, {modules}; print('tree_sitter' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.strip() == "False"
 
 
-def test_several_threads_may_read_at_once() -> None:
-    shell = Shell()
+def test_several_threads_can_parse_at_the_same_time() -> None:
+    parser = ShellParser()
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda number: shell.read(f"c1 {number} | c2"), range(200)))
+        found = list(threads.map(lambda number: parser.parse(f"c1 {number} | c2"), range(200)))
     assert [line.commands[0].argv[1].text for line in found] == [str(number) for number in range(200)]

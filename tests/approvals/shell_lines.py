@@ -1,11 +1,11 @@
-"""Shell lines for property tests: well-formed ones from a grammar, the same with a few characters changed, and soup.
+"""Command lines for property tests: well-formed lines, the same with a few changes, and random tokens.
 
-Programs are called `c1` … `c3` and do not exist. Names of files have no `/`, so that nothing can be written elsewhere.
+The programs are called `c1` to `c3` and do not exist. File names have no `/`, so nothing is written elsewhere.
 """
 
 from hypothesis import strategies as st
 
-_SOUP = (
+_TOKENS = (
     *("a", "b", "'", '"', "\\", "$", "(", ")", "`", "{", "}", ";", "&", "|", "<", ">", "\n", " ", " ", "#", "!", "*"),
     *("c1", " c1 ", " c2 ", "if ", "then ", "fi", " do ", " done ", "EOF", "<<EOF\n", "\nEOF\n", "$(", "${x", "${x:-"),
     *("[[ ", " ]]", "case a in ", "esac", ";;", "x=", "command ", "time ", "function f ", "c8()", "<(", ">(", "\\\n"),
@@ -116,19 +116,19 @@ _GRAMMAR = st.recursive(_LEAF, lambda lines: st.one_of(_simple(lines), _shaped(l
 
 @st.composite
 def _changed(draw: st.DrawFn) -> str:
-    """A well-formed line with a few places changed."""
+    """A well-formed line with a few paths changed."""
     line = draw(_GRAMMAR)
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(line)))
-        line = line[:at] + draw(st.sampled_from((*_SOUP, ""))) + line[at + draw(st.integers(0, 1)) :]
+        line = line[:at] + draw(st.sampled_from((*_TOKENS, ""))) + line[at + draw(st.integers(0, 1)) :]
     return line
 
 
-_SOUPS = st.lists(st.sampled_from(_SOUP), min_size=1, max_size=14).map("".join)
+_TOKEN_LINES = st.lists(st.sampled_from(_TOKENS), min_size=1, max_size=14).map("".join)
 
 
 def shell_lines() -> st.SearchStrategy[str]:
-    """Any line; endless loops are left out, since bash will be given it."""
-    return st.one_of(_GRAMMAR, _changed(), _changed(), _SOUPS).filter(
+    """Any line without an endless loop, because bash runs it."""
+    return st.one_of(_GRAMMAR, _changed(), _changed(), _TOKEN_LINES).filter(
         lambda line: len(line) < 600 and ("done" not in line or "break;" in line or "while" not in line)
     )

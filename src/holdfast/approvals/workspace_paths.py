@@ -1,6 +1,6 @@
-"""Where a path leads: inside the workspace or out of it, and to files that are always asked about.
+"""Where a path leads: inside or outside the workspace, or to a protected file.
 
-Looks at the file system (symlinks, and what a glob matches), so it is called in a thread, not on the event loop.
+These functions read the file system (symlinks, and the files that a glob matches). Call them in a thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _START_UP: Final = frozenset(
         *("config.fish", ".gitconfig", ".pam_environment", ".xprofile", ".xinitrc", ".xsessionrc"),
     }
 )
-_PROTECTED_DIRECTORIES: Final = {".git": "git's own files", ".holdfast": "Holdfast's configuration", ".ssh": "ssh keys"}
+_PROTECTED_DIRECTORIES: Final = {
+    ".git": "one of git's own files",
+    ".holdfast": "part of Holdfast's configuration",
+    ".ssh": "part of the SSH configuration",
+}
 _START_UP_ROOTS: Final = (
     "/etc/profile",
     "/etc/profile.d",
@@ -35,58 +39,60 @@ _START_UP_ROOTS: Final = (
 )
 
 
-class Places(Value, frozen=True):
-    """A workspace's place in the file system. Paths are absolute; `real` follows their symlinks."""
+class WorkspacePaths(Value, frozen=True):
+    """The directories that decide about a path. They are absolute; `real` resolves their symlinks."""
 
-    workspace: str
+    root: str
     home: str
-    own: tuple[str, ...] = ()
+    own_directories: tuple[str, ...] = ()
     """Holdfast's own directories: configuration, data, state."""
-    readable: tuple[str, ...] = ()
-    """Directories outside of the workspace that may be read like it: whole outputs of calls."""
+    readable_directories: tuple[str, ...] = ()
+    """Directories outside the workspace that may be read like it: full outputs of calls, and skills."""
 
-    def real(self) -> Places:
-        """The same with every symlink followed, as paths that are compared with it are."""
-        return Places(
-            workspace=os.path.realpath(self.workspace),
+    def real(self) -> WorkspacePaths:
+        """The same directories with all symlinks resolved."""
+        return WorkspacePaths(
+            root=os.path.realpath(self.root),
             home=os.path.realpath(self.home),
-            own=tuple(os.path.realpath(path) for path in self.own),
-            readable=tuple(os.path.realpath(path) for path in self.readable),
+            own_directories=tuple(os.path.realpath(path) for path in self.own_directories),
+            readable_directories=tuple(os.path.realpath(path) for path in self.readable_directories),
         )
 
     def resolve(self, path: str, *, cwd: str, tilde: bool = False) -> str:
-        """Where a path leads, symlinks followed; what does not exist yet is placed below what does."""
+        """The absolute path with all symlinks resolved. The path need not exist."""
         if tilde:
             user, slash, rest = path.partition("/")
             path = f"{self.home}{slash}{rest}" if user == "~" else f"/home/{user[1:]}{slash}{rest}"
         return os.path.realpath(os.path.join(cwd, path))
 
-    def inside(self, path: str) -> bool:
-        return relative_to(path, self.workspace) is not None
+    def contains(self, path: str) -> bool:
+        return relative_to(path, self.root) is not None
 
     def may_read(self, path: str) -> bool:
-        """Whether reading there is not asked about."""
-        return self.inside(path) or any(relative_to(path, root) is not None for root in self.readable)
+        """Whether a file may be read without approval."""
+        return self.contains(path) or any(relative_to(path, root) is not None for root in self.readable_directories)
 
-    def shown(self, path: str) -> str:
-        """A path as rules name it: relative to the workspace, or absolute outside of it."""
-        return relative_to(path, self.workspace) or path
+    def display(self, path: str) -> str:
+        """A path as rules name it: relative to the workspace if inside, else absolute."""
+        return relative_to(path, self.root) or path
 
-    def protected(self, path: str) -> str | None:
-        """Why writing here is always asked about; ``None`` where it is not."""
+    def why_protected(self, path: str) -> str | None:
+        """Why writing to this path always needs approval; ``None`` if it does not."""
         parts = path.split("/")
-        folded = [part.casefold() for part in parts]
+        ignore_case = [part.casefold() for part in parts]
         for name, what in _PROTECTED_DIRECTORIES.items():
-            if name in folded:
+            if name in ignore_case:
                 return what
-        if folded[-1] in _START_UP or "/.config/fish/" in path.casefold():
+        if ignore_case[-1] in _START_UP or "/.config/fish/" in path.casefold():
             return "a start-up file"
         if any(relative_to(path, root) is not None for root in _START_UP_ROOTS):
             return "a start-up file"
-        return "Holdfast's own files" if any(relative_to(path, root) is not None for root in self.own) else None
+        if any(relative_to(path, root) is not None for root in self.own_directories):
+            return "one of Holdfast's own files"
+        return None
 
-    def leads_to(self, arg: Arg, *, cwd: str) -> tuple[str, ...] | None:
-        """Every path that a word of a command stands for; ``None`` if that cannot be told."""
+    def paths_of(self, arg: Arg, *, cwd: str) -> tuple[str, ...] | None:
+        """Every path that a word of a command stands for; ``None`` if they are unknown."""
         if arg.kind == "literal":
             return () if is_stream(arg.text) else (self.resolve(arg.text, cwd=cwd, tilde=arg.tilde),)
         if arg.kind == "stream":
@@ -102,8 +108,8 @@ class Places(Value, frozen=True):
             return None
         return tuple(os.path.realpath(path) for path in found) or (self.resolve(arg.text, cwd=cwd),)
 
-    def glob_may_protect(self, arg: Arg) -> str | None:
-        """Why a glob, which may match more when it runs than now, could reach a protected file."""
+    def why_glob_protected(self, arg: Arg) -> str | None:
+        """Why a glob may match a protected file when the command runs, even if it matches none now."""
         for part in arg.text.casefold().split("/"):
             if part.startswith("."):
                 for name in (*_PROTECTED_DIRECTORIES, *_START_UP):
@@ -113,5 +119,5 @@ class Places(Value, frozen=True):
 
 
 def is_stream(path: str) -> bool:
-    """Whether a path is one of the process's own streams, or nothing."""
+    """Whether a path is a standard stream, an open descriptor, the terminal or ``/dev/null``."""
     return path in _STREAMS or (path.startswith("/dev/fd/") and path[8:].isdigit())

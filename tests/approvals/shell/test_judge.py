@@ -1,25 +1,21 @@
-"""A table of shell lines and what is decided about them in the default mode, hostile ones included.
-
-Rules of the table: see `_RULES`. "allow": it runs. "ask": a person decides. "deny": a rule holds for a part of it.
-"""
+"""Command lines, including hostile ones, and the decisions about them in the default mode with `_RULES`."""
 
 from pathlib import Path
 
 import pytest
 
-from holdfast.approvals.approver import Approver
-from holdfast.approvals.decision import Allow, Ask, Deny
-from holdfast.approvals.path_location import Places
-from holdfast.approvals.rules import read_rules
+from holdfast.approvals.decision import Allow, Approver, Ask, Deny
+from holdfast.approvals.rules import parse_rules
+from holdfast.approvals.workspace_paths import WorkspacePaths
 from holdfast.schema.approvals import Subject
-from tests.approvals.conftest import make_project
+from tests.approvals.conftest import decide, make_project
 
-_RULES = read_rules(
+_RULES = parse_rules(
     deny=("bash: git push *", "bash: shutdown *", "write: .env", "view: secret.txt"),
     allow=("bash: pytest *", "bash: git commit *", "bash: make test", "bash: CI=1 npm test", "write: build/*"),
 )
 
-_READS = (
+_READONLY = (
     *("ls", "ls -la src", "ls *.md", "ls src/*", "cat README.md", "cat -n src/a.py | head -20", "head -5 README.md"),
     *("tail -n 3 README.md", "wc -l src/a.py src/b.py", "pwd", "echo hello", "echo $HOME", "echo 'rm -rf /'", "true"),
     *("grep -rn 'def main' src", "grep -rn foo --include=*.py src", "grep -E '^(a|b)' README.md", "rg foo src"),
@@ -112,8 +108,8 @@ _ALLOWED_BY_RULE = (
     ),
 )
 
-_ASKED = (
-    # not known, or known to change something
+_NEEDS_APPROVAL = (
+    # unknown commands, and commands that change something
     *(
         "rm -rf build",
         "touch x",
@@ -154,7 +150,7 @@ _ASKED = (
         "awk '{print}' f",
     ),
     *("tee x", "ls | tee x", "dd if=a of=b", "ln -s a b", "env", "xxd -r a b", "uniq a b", "tree -o x", "date -s now"),
-    # new lines, lists, pipes: one bad command is enough
+    # one command of a list, a pipe or another line needs approval
     *(
         "ls\nrm x",
         "ls; rm x",
@@ -168,7 +164,7 @@ _ASKED = (
     ),
     *("(ls; rm x)", "{ ls; rm x; }", "if ls; then rm x; fi", "while rm x; do ls; done", "for f in a; do rm $f; done"),
     *("case a in a) rm x;; esac", "! rm x", "time rm x", "ls # c\nrm x", "[ -f a ] && rm a", "until rm x; do :; done"),
-    # substitutions, everywhere
+    # substitutions
     *(
         "echo $(rm x)",
         "echo `rm x`",
@@ -271,7 +267,7 @@ _ASKED = (
         "env -u A -C / ls",
         "xargs -a f cat",
     ),
-    # the shell's own meaning changed
+    # commands that change how the shell interprets the line
     *(
         "eval 'rm x'",
         "eval ls",
@@ -319,7 +315,7 @@ _ASKED = (
         "~/bin/x",
         "select x in a; do ls; done",
     ),
-    # git that runs things
+    # git commands that run programs
     *(
         "git -c alias.x='!rm y' x",
         "git -c core.pager='rm x' log",
@@ -356,7 +352,7 @@ _ASKED = (
         "git diff --no-index a b",
         "git -p log",
     ),
-    # options that write or run
+    # options that write files or run programs
     *(
         "sort -o x y",
         "sort -uo x y",
@@ -393,7 +389,7 @@ _ASKED = (
         "cat $X",
         "sort *",
     ),
-    # globs that reach out, or look like options
+    # globs that match files outside, or names like options
     *(
         "cd odd && cat *",
         "cat links/*.py",
@@ -403,7 +399,7 @@ _ASKED = (
         "echo /etc/*",
         "for f in /etc/*; do echo $f; done",
     ),
-    # paths that lead out of the workspace
+    # paths outside the workspace
     *(
         "cat /etc/passwd",
         "cat ../x",
@@ -494,7 +490,7 @@ _ASKED = (
         "echo x > .envrc",
         "echo > ~/.ssh/config",
     ),
-    # may be what is denied
+    # a deny rule may apply
     *(
         "X=push; git $X",
         "git pus*",
@@ -520,7 +516,7 @@ _ASKED = (
         "ls\x0brm x",
     ),
     *("ls\x1b[2K", "ls\u2028rm x", "echo \u201cx\u201d \uff5c rm x", "cat \ufeffREADME.md", "ls\x85rm x", "ls \ud800"),
-    # not complete, not shell, too much
+    # incomplete, not shell syntax, too long, too deep
     *(
         "ls '",
         'ls "',
@@ -652,37 +648,39 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def approver(workspace: Path) -> Approver:
     home = workspace.parent / "home"
-    return Approver(Places(workspace=str(workspace), home=str(home), own=(str(home / ".config" / "holdfast"),)))
+    return Approver(
+        WorkspacePaths(root=str(workspace), home=str(home), own_directories=(str(home / ".config" / "holdfast"),))
+    )
 
 
 def _decide(approver: Approver, workspace: Path, line: str) -> Allow | Ask | Deny:
     subject = Subject(tool="bash", effect="runs", title=line, command=line, cwd=str(workspace))
-    return approver.decide(subject, mode="ask", rules=_RULES)
+    return decide(approver, subject, rules=_RULES)
 
 
-@pytest.mark.parametrize("line", _READS)
-def test_what_only_reads_is_allowed(approver: Approver, workspace: Path, line: str) -> None:
+@pytest.mark.parametrize("line", _READONLY)
+def test_a_line_that_only_reads_is_allowed(approver: Approver, workspace: Path, line: str) -> None:
     assert _decide(approver, workspace, line) == Allow("it changes nothing")
 
 
 @pytest.mark.parametrize("line", _ALLOWED_BY_RULE)
-def test_what_a_rule_covers_is_allowed(approver: Approver, workspace: Path, line: str) -> None:
+def test_a_line_that_rules_cover_is_allowed(approver: Approver, workspace: Path, line: str) -> None:
     assert isinstance(_decide(approver, workspace, line), Allow)
 
 
-@pytest.mark.parametrize("line", _ASKED)
-def test_everything_else_is_asked(approver: Approver, workspace: Path, line: str) -> None:
+@pytest.mark.parametrize("line", _NEEDS_APPROVAL)
+def test_any_other_line_needs_approval(approver: Approver, workspace: Path, line: str) -> None:
     assert isinstance(_decide(approver, workspace, line), Ask)
 
 
 @pytest.mark.parametrize("line", _DENIED)
-def test_what_a_rule_denies_is_denied_wherever_it_stands(approver: Approver, workspace: Path, line: str) -> None:
+def test_a_denied_command_is_denied_anywhere_in_a_line(approver: Approver, workspace: Path, line: str) -> None:
     verdict = _decide(approver, workspace, line)
     assert isinstance(verdict, Deny)
     assert verdict.rule is not None
 
 
-def test_the_table_is_long_enough_and_says_nothing_twice() -> None:
-    lines = [*_READS, *_ALLOWED_BY_RULE, *_ASKED, *_DENIED]
+def test_the_lists_have_at_least_150_lines_and_no_duplicates() -> None:
+    lines = [*_READONLY, *_ALLOWED_BY_RULE, *_NEEDS_APPROVAL, *_DENIED]
     assert len(lines) >= 150
     assert len(set(lines)) == len(lines)

@@ -1,11 +1,11 @@
-"""A ledger with one run that asks, a clock that is moved by hand, and doors at which the ledger waits."""
+"""Pending approvals on a real store, with a manual clock and store calls that a test can hold."""
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.approvals.pending import Approvals
+from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.ids import Ids
 from holdfast.schema.approvals import Approval, Question, QuestionItem
 from holdfast.schema.events import ApprovalRequested, Event, QuestionAsked, read_event
@@ -14,8 +14,8 @@ from holdfast.store import Store
 START = 1_800_000_000.0
 
 
-class Doors:
-    """A ledger whose calls can be held: `hold("commit")`, `arrived("commit")`, `open("commit")`."""
+class HeldStore:
+    """A store whose calls can be held: `hold("commit")`, `arrived("commit")`, `release("commit")`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -26,34 +26,34 @@ class Doors:
         self._held[name] = asyncio.Event()
         self._arrivals[name] = 0
 
-    def open(self, name: str) -> None:
+    def release(self, name: str) -> None:
         self._held.pop(name).set()
 
     async def arrived(self, name: str, *, count: int = 1) -> None:
-        await turn_until(lambda: self._arrivals[name] >= count)
+        await run_loop_until(lambda: self._arrivals[name] >= count)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
         if name not in {"commit", "approval", "question"}:
             return found
 
-        async def through(*args: Any, **kwargs: Any) -> Any:
+        async def held_call(*args: Any, **kwargs: Any) -> Any:
             self._arrivals[name] += 1
-            if door := self._held.get(name):
-                await door.wait()
+            if released := self._held.get(name):
+                await released.wait()
             return await found(*args, **kwargs)
 
-        return through
+        return held_call
 
 
-class Time:
-    """Wall time and timers. Moving the clock wakes no timer by itself: a machine that slept is like that."""
+class ManualClock:
+    """Wall-clock time and timers. Changing `now` alone ends no timer, as after a machine slept."""
 
     def __init__(self) -> None:
         self.now = START
         self.timers: list[tuple[float, asyncio.Future[None]]] = []
 
-    def clock(self) -> float:
+    def time(self) -> float:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
@@ -61,21 +61,20 @@ class Time:
         self.timers.append((seconds, timer))
         await timer
 
-    async def started(self) -> None:
-        """Until a timer waits."""
-        await turn_until(lambda: any(not timer.done() for _, timer in self.timers))
+    async def timer_started(self) -> None:
+        await run_loop_until(lambda: any(not timer.done() for _, timer in self.timers))
 
-    async def pass_by(self, seconds: float) -> None:
-        """The clock moves and the timers that wait now end."""
-        await self.started()
+    async def advance(self, seconds: float) -> None:
+        """Move the clock and end all running timers."""
+        await self.timer_started()
         self.now += seconds
         for _, timer in self.timers:
             if not timer.done():
                 timer.set_result(None)
 
 
-class Rulebook:
-    """Where rules that hold always are saved."""
+class SavedRules:
+    """Stores the "always" rules, or fails with `problem`."""
 
     def __init__(self) -> None:
         self.saved: list[tuple[str, ...]] = []
@@ -88,24 +87,24 @@ class Rulebook:
         self.saved.append(rules)
 
 
-class Office:
-    """One server's approvals on one ledger."""
+class ApprovalServer:
+    """The pending approvals of one server."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.doors = Doors(store)
-        self.time = Time()
-        self.rulebook = Rulebook()
-        self.approvals = self.second()
+        self.held_store = HeldStore(store)
+        self.clock = ManualClock()
+        self.rules = SavedRules()
+        self.approvals = self.another()
 
-    def second(self) -> Approvals:
-        """Another one on the same ledger, as a second server would be."""
-        return Approvals(
-            self.doors,  # type: ignore[arg-type]
-            ids=Ids(clock=self.time.clock),
-            clock=self.time.clock,
-            save_rules=self.rulebook.save,
-            sleep=self.time.sleep,
+    def another(self) -> PendingApprovals:
+        """The pending approvals of another server on the same store."""
+        return PendingApprovals(
+            self.held_store,  # type: ignore[arg-type]
+            ids=Ids(clock=self.clock.time),
+            clock=self.clock.time,
+            save_rules=self.rules.save,
+            sleep=self.clock.sleep,
         )
 
     def request(self, title: str = "make", *, deadline: float = 0.0, **fields: Any) -> asyncio.Task[Approval]:
@@ -115,19 +114,19 @@ class Office:
         return asyncio.create_task(self.approvals.ask(question(*items), deadline=deadline))
 
     async def opened(self, *, count: int = 1) -> list[Approval]:
-        """The open approvals, once there are so many and the server knows that they are committed."""
+        """Wait until there are this many open approvals in the store and in the event log; return them."""
         for _ in range(10_000):
             found = (await self.store.open_approvals(workspace_id="wsp_1")).items
             if len(found) >= count and await self._are_logged(found):
                 return list(found)
-        raise AssertionError("the approvals that were waited for did not come")
+        raise AssertionError("the expected approvals were not opened")
 
     async def opened_question(self) -> Question:
         for _ in range(10_000):
             found = (await self.store.open_questions(workspace_id="wsp_1")).items
             if found and await self._are_logged(found):
                 return found[0]
-        raise AssertionError("the question that was waited for did not come")
+        raise AssertionError("the expected question was not opened")
 
     async def _are_logged(self, records: Iterable[Approval | Question]) -> bool:
         """Whether `events` has them all. A reader sees a commit a moment before the store's `last_number` covers it."""
@@ -170,10 +169,10 @@ def question(*items: QuestionItem) -> Question:
     )
 
 
-async def turn_until(condition: Callable[[], bool]) -> None:
-    """Lets the loop turn until something is so."""
+async def run_loop_until(condition: Callable[[], bool]) -> None:
+    """Let the event loop run until the condition is true."""
     for _ in range(100_000):
         if condition():
             return
         await asyncio.sleep(0)
-    raise AssertionError("what was waited for did not come")
+    raise AssertionError("the condition did not become true")
