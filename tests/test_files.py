@@ -12,7 +12,7 @@ from holdfast.files import (
     file_identity,
     lock,
     open_directory,
-    read_bounded,
+    read_limited,
     repository_root,
     write_atomic,
 )
@@ -21,9 +21,9 @@ from holdfast.files import (
 def test_a_file_at_the_limit_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
-    assert read_bounded(path, limit=5) == b"12345"
+    assert read_limited(path, limit=5) == b"12345"
     with pytest.raises(FileTooLarge) as caught:
-        read_bounded(path, limit=4)
+        read_limited(path, limit=4)
     assert (caught.value.size, caught.value.limit, caught.value.filename) == (5, 4, str(path))
 
 
@@ -35,33 +35,33 @@ def test_a_file_that_grows_while_it_is_read_does_not_pass_the_limit(tmp_path: Pa
         path.write_bytes(b"123456")
 
     with pytest.raises(FileTooLarge):
-        read_bounded(path, limit=4, check=grow)
+        read_limited(path, limit=4, check=grow)
 
 
 def test_an_empty_file_has_no_bytes(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert read_bounded(tmp_path / "file", limit=0) == b""
+    assert read_limited(tmp_path / "file", limit=0) == b""
 
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(NotRegularFile):
-        read_bounded(tmp_path / "pipe", limit=1)
+        read_limited(tmp_path / "pipe", limit=1)
     with pytest.raises(IsADirectoryError):
-        read_bounded(tmp_path, limit=1)
+        read_limited(tmp_path, limit=1)
     with pytest.raises(FileNotFoundError):
-        read_bounded(tmp_path / "none", limit=1)
+        read_limited(tmp_path / "none", limit=1)
     with pytest.raises(OSError, match="symbolic links"):
-        read_bounded(tmp_path / "loop", limit=1)
+        read_limited(tmp_path / "loop", limit=1)
 
 
 def test_a_link_is_read_only_if_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"text")
     (tmp_path / "link").symlink_to("file")
-    assert read_bounded(tmp_path / "link", limit=9) == b"text"
+    assert read_limited(tmp_path / "link", limit=9) == b"text"
     with pytest.raises(OSError, match="symbolic links"):
-        read_bounded(tmp_path / "link", limit=9, follow_links=False)
+        read_limited(tmp_path / "link", limit=9, follow_links=False)
 
 
 def test_the_check_sees_the_opened_file_and_can_refuse_it(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_check_sees_the_opened_file_and_can_refuse_it(tmp_path: Path) -> Non
         raise PermissionError(status.st_size)
 
     with pytest.raises(PermissionError, match="4"):
-        read_bounded(tmp_path / "file", limit=9, check=refuse)
+        read_limited(tmp_path / "file", limit=9, check=refuse)
 
 
 def test_a_new_file_is_private_and_an_existing_one_keeps_its_mode(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.ids import Ids, Prefix, is_valid_given_id, rfc3339
+from holdfast.ids import Ids, Prefix, is_valid_client_id, rfc3339
 
 
 @pytest.mark.parametrize("prefix", get_args(Prefix))
 def test_an_id_shows_what_it_is_the_id_of(prefix: Prefix) -> None:
     made = Ids().new(prefix)
     assert re.fullmatch(rf"{prefix}_[0-9a-hjkmnp-tv-z]{{25}}", made)
-    assert is_valid_given_id(made)
+    assert is_valid_client_id(made)
 
 
 def test_ids_are_repeatable_with_a_given_clock_and_randomness() -> None:
@@ -37,19 +37,19 @@ def test_ids_sort_by_age_for_peoples_eyes(earlier: int, later: int) -> None:
 
 @pytest.mark.parametrize("text", ["a", "run_1", "A-b.c:d_e", "0" * 128])
 def test_ids_that_a_client_may_choose(text: str) -> None:
-    assert is_valid_given_id(text)
+    assert is_valid_client_id(text)
 
 
 @pytest.mark.parametrize(
     "text", ["", "0" * 129, ".", "../x", "_a", "-a", "a/b", "a b", "a\n", "ä", "a?b", "a%2f", "a\0"]
 )
 def test_ids_that_a_client_may_not_choose(text: str) -> None:
-    assert not is_valid_given_id(text)
+    assert not is_valid_client_id(text)
 
 
 @given(text=st.text())
 def test_a_chosen_id_is_safe_in_paths_addresses_and_logs(text: str) -> None:
-    if is_valid_given_id(text):
+    if is_valid_client_id(text):
         assert text.isascii()
         assert text.isprintable()
         assert not set(text) & set("/\\?#%&\"' ")

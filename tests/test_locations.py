@@ -87,7 +87,7 @@ def test_a_runtime_directory_that_is_a_link_is_refused(holdfast_home: Path, tmp_
     locations = Locations.from_env({"HOLDFAST_HOME": str(holdfast_home)})
     holdfast_home.mkdir()
     locations.runtime_dir.symlink_to(tmp_path)
-    with pytest.raises(ConfigError, match="not a directory of yours"):
+    with pytest.raises(ConfigError, match="does not belong to you"):
         locations.prepare()
 
 

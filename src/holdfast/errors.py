@@ -1,4 +1,4 @@
-"""The one error tree. Each leaf has a stable code and the HTTP status it is answered with.
+"""All errors that Holdfast raises. Each leaf has a stable code and an HTTP status; each branch says who must act.
 
 ::
 
@@ -10,39 +10,39 @@
     │   ├── Forbidden         403    forbidden
     │   ├── NotFound          404    not_found (session_not_found, run_not_found, …)
     │   ├── MethodNotAllowed  405    method_not_allowed
-    │   ├── RequestTimeout           408    too_slow: the request did not arrive in time
+    │   ├── RequestTimeout    408    too_slow: the request did not arrive in time
     │   ├── Conflict          409    conflict (run_id_reused, run_joined, not_queued, …)
     │   ├── NoModel           409    no_model
     │   ├── WorkspaceClosing  409    workspace_closing
-    │   ├── SubagentSession      409    child_session
+    │   ├── SubagentSession   409    child_session: a sub-agent's session takes no prompts
     │   ├── Gone              410    session_deleted
     │   ├── TooLarge          413    too_large
     │   └── TooMany           429    too_many
-    ├── ServerError                  the caller may try again later
-    │   ├── InternalError          500    internal
-    │   ├── ServerStopping          503    stopping
-    │   └── StoreUnwritable   507    store_unwritable
-    ├── StoreError                   the person must look at the database
-    │   ├── StoreLocked       503    store_locked
+    ├── ServerError                  the caller may retry later; the cause is in the server
+    │   ├── InternalError     500    internal
+    │   ├── ServerStopping    503    stopping
+    │   └── StoreUnwritable   507    store_unwritable: a commit failed and changed nothing
+    ├── StoreError                   the user must look at the database
+    │   ├── StoreLocked       503    store_locked: another server uses it
     │   ├── StoreDamaged      500    store_damaged
-    │   ├── StoreNewer        500    store_newer
-    │   └── StoreConflict     409    store_conflict: a conditional write found another state
-    ├── ModelError                   a provider said no; ``retryable`` per class
-    │   ├── ModelAuth         502    auth
-    │   ├── ModelRateLimit    502    rate_limit
-    │   ├── ModelOverloaded   502    overloaded
-    │   ├── ModelContext      502    context
+    │   ├── StoreNewer        500    store_newer: a newer Holdfast wrote it
+    │   └── StoreConflict     409    store_conflict: a conditional write found another state; our code must handle it
+    ├── ModelError                   the provider failed; Holdfast retries if the class is ``retryable``
+    │   ├── ModelAuth         502    auth: the user must set the key
+    │   ├── ModelRateLimit    502    rate_limit (retryable)
+    │   ├── ModelOverloaded   502    overloaded (retryable)
+    │   ├── ModelContext      502    context: the request is too long
     │   ├── ModelRefused      502    refused
     │   ├── ModelInvalid      502    invalid_request_to_model
-    │   ├── ModelNetwork      502    network
-    │   ├── ModelStall        502    stall
-    │   └── ModelMalformed      502    garbage: bytes that are not the wire's
-    ├── ClientError                  a client got no answer that it can use
-    │   ├── Unreachable       503    unreachable: nobody listens, or the connection broke
-    │   ├── NoAnswer          504    no_answer: time ran out
-    │   ├── NotHoldfast           502    not_ours: what answered is no Holdfast server
-    │   └── StartFailed       503    start_failed: the local server did not come up
-    └── ToolError                    the model is told, the run goes on
+    │   ├── ModelNetwork      502    network (retryable)
+    │   ├── ModelStall        502    stall (retryable): no data in time
+    │   └── ModelMalformed    502    garbage (retryable): the response does not follow the protocol
+    ├── ClientError                  raised by the client: there is no usable response
+    │   ├── Unreachable       503    unreachable: the connection was refused or broke
+    │   ├── NoAnswer          504    no_answer: timeout
+    │   ├── NotHoldfast       502    not_ours: another program responded
+    │   └── StartFailed       503    start_failed: the local server did not start
+    └── ToolError                    the model gets it as the result of the call; the run continues
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from typing import Any, ClassVar
 
 
 class HoldfastError(Exception):
-    """Base of everything we raise on purpose."""
+    """Base of all errors that are raised on purpose."""
 
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500
@@ -60,7 +60,7 @@ class HoldfastError(Exception):
         super().__init__(message)
         self.message = message
         self.error_code = code or self.code
-        """The stable code; a leaf may be refined (``session_not_found``) without a class of its own."""
+        """The stable code. It may be more specific than the class (``session_not_found``)."""
         self.detail = detail or {}
 
 
@@ -137,7 +137,7 @@ class ServerStopping(ServerError):
 
 
 class StoreUnwritable(ServerError):
-    """The ledger refused a commit (disk full, read-only, I/O error): nothing of it happened."""
+    """A commit failed (disk full, read-only, I/O error) and changed nothing."""
 
     code, status = "store_unwritable", 507
 
@@ -163,7 +163,7 @@ class StoreConflict(StoreError):
 
 
 class ModelError(HoldfastError):
-    """A model request failed. ``retryable`` and ``retry_after`` feed the retry policy."""
+    """A model request failed. The retry policy reads ``retryable`` and ``retry_after``."""
 
     status = 502
     retryable: ClassVar[bool] = False
@@ -178,7 +178,7 @@ class ModelError(HoldfastError):
     ) -> None:
         super().__init__(message, code=code, detail=detail)
         self.retry_after = retry_after
-        """Seconds the provider asked us to wait, if it did."""
+        """Seconds to wait, if the provider sent them."""
 
 
 class ModelAuth(ModelError):
@@ -218,7 +218,7 @@ class ModelMalformed(ModelError):
 
 
 class ClientError(HoldfastError):
-    """Made by the client, never answered by a server."""
+    """Raised by the client, never sent by a server."""
 
     status = 503
 
@@ -240,6 +240,6 @@ class StartFailed(ClientError):
 
 
 class ToolError(HoldfastError):
-    """A tool could not do what it was asked; becomes an error result, never the end of the run."""
+    """A tool call failed. It becomes an error result and does not end the run."""
 
     code, status = "tool_error", 400

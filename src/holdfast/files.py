@@ -1,7 +1,7 @@
-"""File primitives: bounded read, atomic write, exclusive lock, file identity, repository root.
+"""File primitives: limited read, atomic write, exclusive lock, file identity, repository root.
 
-Every function blocks; code on the event loop calls it in a thread. Failures are `OSError`. Callers turn them into their
-own error, because only they know what the file is for.
+Every function blocks; code on the event loop calls it in a thread. Failures are `OSError`; callers turn them into
+errors of `holdfast.errors`, since they know what the file is for.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class FileTooLarge(OSError):
         self.limit = limit
 
 
-def read_bounded(
+def read_limited(
     path: Path, *, limit: int, follow_links: bool = True, check: Callable[[os.stat_result], None] | None = None
 ) -> bytes:
     """Return the content of a regular file of at most `limit` bytes.
 
-    `check` sees the status of the opened file before it is read, and may raise. Raises `IsADirectoryError`,
+    `check` gets the status of the opened file before it is read, and may raise. Raises `IsADirectoryError`,
     `NotRegularFile`, `FileTooLarge`, or the `OSError` of the system call.
     """
     # O_NONBLOCK: opening a pipe without a writer must not hang.
@@ -61,7 +61,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int | None = None, follow_lin
     """Replace a file's content in one step and flush it to disk. Readers see the old content or the new one.
 
     `mode` sets the permission bits; without it an existing file keeps its own and a new file gets 0600. A symbolic link
-    is replaced, or with `follow_links` the file that it points to. The directory must exist.
+    is replaced; with `follow_links` its target is. The directory must exist.
     """
     if follow_links:
         path = Path(os.path.realpath(path))
@@ -99,7 +99,7 @@ def open_directory(directory: Path) -> int:
 def lock(descriptor: int, *, seconds: float | None = None) -> bool:
     """Take an exclusive lock (`flock`) on an open file or directory. Closing the descriptor releases it.
 
-    `seconds` bounds the wait: 0 tries once, None waits without limit. Returns False if another holder kept the lock.
+    `seconds` limits the wait: 0 tries once, None waits without limit. Returns False if the lock was not obtained.
     The kernel releases the lock of a process that dies. Raises `OSError` if the file system has no such locks.
     """
     import fcntl  # here: clients import this module at start and rarely lock
@@ -120,7 +120,7 @@ def lock(descriptor: int, *, seconds: float | None = None) -> bool:
 
 
 def file_identity(path: Path, *, follow_links: bool = True) -> tuple[int, int] | None:
-    """Return what identifies a file under any name (device, inode), or None if it cannot be read."""
+    """Return device and inode, which identify a file under any name, or None if there is no such file."""
     try:
         status = os.stat(path, follow_symlinks=follow_links)
     except OSError:
@@ -129,11 +129,11 @@ def file_identity(path: Path, *, follow_links: bool = True) -> tuple[int, int] |
 
 
 def repository_root(directory: Path) -> Path:
-    """Return the nearest directory, from this one upwards, that contains ``.git``; without any, the directory itself.
+    """Return the nearest directory, from this one upwards, that contains ``.git``; else the directory itself.
 
-    The path is not resolved: pass a real path to look above the target of a link.
+    The path is not resolved: pass a resolved path to search above the target of a link.
     """
-    return next((place for place in (directory, *directory.parents) if os.path.lexists(place / ".git")), directory)
+    return next((path for path in (directory, *directory.parents) if os.path.lexists(path / ".git")), directory)
 
 
 def _read_all(path: Path, descriptor: int, *, limit: int) -> bytes:

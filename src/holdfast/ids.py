@@ -1,4 +1,4 @@
-"""Prefixed ids and the clock. Ids sort roughly by age for people's eyes; nothing in the system orders by them."""
+"""Prefixed ids, and the clock. Ids sort roughly by age, but no code relies on their order."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import zlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, Protocol, TypeAlias
 
-Prefix = Literal["wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "evt", "cli", "snp", "key"]
+Prefix = Literal["wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "cli", "snp", "key"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_CHARS = 9
 _RANDOM_BYTES = 10
-_GIVEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
+_CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 
 
 class Clock(Protocol):
-    """Wall time in seconds since the epoch. Only for showing and for deadlines, never for order."""
+    """Wall time in seconds since the epoch, for display and deadlines only, never for order."""
 
     def __call__(self) -> float: ...
 
@@ -28,7 +28,7 @@ Sleep: TypeAlias = Callable[[float], Coroutine[Any, Any, object]]
 
 
 class Ids:
-    """Makes ids; the clock and the randomness can be given, so that tests are repeatable."""
+    """Creates ids. Tests pass their own clock and source of randomness."""
 
     def __init__(self, *, clock: Clock = time.time, random: Callable[[int], bytes] = os.urandom) -> None:
         self._clock = clock
@@ -39,39 +39,39 @@ class Ids:
         return f"{prefix}_{stamp}{_base32(int.from_bytes(self._random(_RANDOM_BYTES)), 16)}"
 
 
-def is_valid_given_id(text: str) -> bool:
-    """Whether a client-chosen id may be used: 1–128 plain characters, so that it is safe in paths, URLs and logs."""
-    return _GIVEN.fullmatch(text) is not None
+def is_valid_client_id(text: str) -> bool:
+    """Whether a client may use this id: 1 to 128 characters that are safe in paths, URLs and logs."""
+    return _CLIENT_ID.fullmatch(text) is not None
 
 
 def rfc3339(seconds: float) -> str:
-    """UTC with milliseconds: ``2026-01-02T03:04:05.678Z``."""
+    """Format a time as UTC with milliseconds: ``2026-01-02T03:04:05.678Z``."""
     millis = int(seconds * 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(millis // 1000)) + f".{millis % 1000:03d}Z"
 
 
 def build_id(root: str = os.path.dirname(__file__)) -> str:
-    """Names the code on disk, beside its version: empty for an installed release, a digest for a source tree.
+    """Return a digest of the source tree; empty for an installed release.
 
-    The server tells the one it was started with, so that clients notice a server that runs older code.
+    The server reports the digest it was started with, so that clients notice a server that runs older code.
     """
     if {"site-packages", "dist-packages"} & set(root.split(os.sep)):
         return ""
-    digest, waiting = 0, [root]
-    while waiting:
-        with os.scandir(waiting.pop()) as entries:
+    digest, directories = 0, [root]
+    while directories:
+        with os.scandir(directories.pop()) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
-                    waiting.append(entry.path)
+                    directories.append(entry.path)
                 elif entry.name.endswith(".py"):
-                    digest = zlib.crc32(_stamp(entry).encode("utf-8", "surrogateescape"), digest)
+                    digest = zlib.crc32(_fingerprint(entry).encode("utf-8", "surrogateescape"), digest)
     return f"{digest:08x}"
 
 
-def _stamp(entry: os.DirEntry[str]) -> str:
+def _fingerprint(entry: os.DirEntry[str]) -> str:
     try:
         status = entry.stat()
-    except FileNotFoundError:  # an editor's file that is gone already
+    except FileNotFoundError:  # a temporary file of an editor
         return ""
     return f"{entry.name} {status.st_size} {status.st_mtime_ns}"
 

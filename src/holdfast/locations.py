@@ -1,7 +1,7 @@
-"""Where things live: one value, made from an environment that is given, never looked up.
+"""Where files are: computed from the environment that the caller passes.
 
-XDG on Linux and wherever its variables are set, the platform's own places on macOS, and one directory for everything
-with ``HOLDFAST_HOME``.
+``HOLDFAST_HOME`` puts everything into one directory. Otherwise the XDG directories are used, and on macOS the
+platform's directories unless the XDG variables are set.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 
 from holdfast.errors import ConfigError
 
-_LONGEST_SOCKET = 100
-"""Bytes of a Unix socket's path that every kernel takes (macOS has 104 with the closing zero, Linux 108)."""
+_MAX_SOCKET_PATH = 100
+"""Bytes of a Unix socket's path that every kernel accepts (macOS 104 and Linux 108, with the closing zero)."""
 
 
 class Locations(msgspec.Struct, frozen=True):
-    """The four directories, and what is in them."""
+    """The four directories, and the files in them."""
 
     config_dir: Path
     data_dir: Path
@@ -30,7 +30,7 @@ class Locations(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str], *, platform: str = sys.platform, uid: int | None = None) -> Locations:
-        """The same environment gives the same places. `ConfigError` for one that says nothing usable."""
+        """Return the locations for an environment. Raises `ConfigError` if it names no usable directory."""
         uid = os.getuid() if uid is None else uid
         if root := env.get("HOLDFAST_HOME"):
             home = Path(root)
@@ -38,8 +38,12 @@ class Locations(msgspec.Struct, frozen=True):
                 raise ConfigError(f"HOLDFAST_HOME must be an absolute path, got {root!r}")
             found = cls(home / "config", home / "data", home / "state", home / "run")
         else:
-            found = cls(*_usual_places(env, platform=platform, uid=uid))
-        return found if _socket_fits(found.socket) else msgspec.structs.replace(found, runtime_dir=_short(found, uid))
+            found = cls(*_default_directories(env, platform=platform, uid=uid))
+        return (
+            found
+            if _socket_fits(found.socket)
+            else msgspec.structs.replace(found, runtime_dir=_short_runtime_dir(found, uid))
+        )
 
     @property
     def config_file(self) -> Path:
@@ -47,22 +51,22 @@ class Locations(msgspec.Struct, frozen=True):
 
     @property
     def instructions_file(self) -> Path:
-        """The user's own instructions for every workspace."""
+        """The user's instructions for all workspaces."""
         return self.config_dir / "AGENTS.md"
 
     @property
     def skills_dir(self) -> Path:
-        """The user's own skills."""
+        """The user's skills."""
         return self.config_dir / "skills"
 
     @property
     def database(self) -> Path:
-        """The ledger: one per user, workspaces are rows in it."""
+        """The database: one per user, for all workspaces."""
         return self.data_dir / "holdfast.db"
 
     @property
     def secrets_file(self) -> Path:
-        """Keys, apart from the configuration: that is often kept in a repository."""
+        """Keys, separate from the configuration, which many users keep in a repository."""
         return self.data_dir / "secrets.json"
 
     @property
@@ -71,12 +75,12 @@ class Locations(msgspec.Struct, frozen=True):
 
     @property
     def snapshots_dir(self) -> Path:
-        """Files as they were before the agent wrote them."""
+        """Contents of files before and after the agent changed them."""
         return self.data_dir / "snapshots"
 
     @property
     def outputs_dir(self) -> Path:
-        """Whole outputs of tool calls."""
+        """Complete outputs of tool calls."""
         return self.data_dir / "outputs"
 
     @property
@@ -88,16 +92,16 @@ class Locations(msgspec.Struct, frozen=True):
         return self.runtime_dir / "holdfast.sock"
 
     def prepare(self) -> None:
-        """Create the directories, readable by their owner only. Blocks: call it in a thread or before the loop."""
+        """Create the directories, private to the user. Blocks; call it in a thread or before the event loop starts."""
         for directory in (self.config_dir, self.data_dir, self.state_dir):
-            _make(directory)
+            _create(directory)
         for directory in (self.snapshots_dir, self.outputs_dir, self.logs_dir):
-            _make(directory)
-        _make(self.runtime_dir)
-        _keep_private(self.runtime_dir)
+            _create(directory)
+        _create(self.runtime_dir)
+        _require_private(self.runtime_dir)
 
 
-def _usual_places(env: Mapping[str, str], *, platform: str, uid: int) -> tuple[Path, Path, Path, Path]:
+def _default_directories(env: Mapping[str, str], *, platform: str, uid: int) -> tuple[Path, Path, Path, Path]:
     home = _home(env, uid=uid)
     mac = platform == "darwin"
     support = home / "Library" / "Application Support" / "holdfast"
@@ -109,10 +113,10 @@ def _usual_places(env: Mapping[str, str], *, platform: str, uid: int) -> tuple[P
     return config, data, state, _xdg(env, "XDG_RUNTIME_DIR", private)
 
 
-def _xdg(env: Mapping[str, str], name: str, otherwise: Path) -> Path:
-    """By its specification, a relative path in one of these variables is to be ignored."""
+def _xdg(env: Mapping[str, str], name: str, default: Path) -> Path:
+    """The XDG specification says that a relative path must be ignored."""
     value = env.get(name, "")
-    return Path(value) / "holdfast" if value.startswith("/") else otherwise
+    return Path(value) / "holdfast" if value.startswith("/") else default
 
 
 def _home(env: Mapping[str, str], *, uid: int) -> Path:
@@ -128,30 +132,32 @@ def _home(env: Mapping[str, str], *, uid: int) -> Path:
 
 
 def _socket_fits(socket: Path) -> bool:
-    return len(os.fsencode(socket)) <= _LONGEST_SOCKET
+    return len(os.fsencode(socket)) <= _MAX_SOCKET_PATH
 
 
-def _short(locations: Locations, uid: int) -> Path:
-    """A runtime directory whose socket's path the kernel takes; client and server come to the same one."""
+def _short_runtime_dir(locations: Locations, uid: int) -> Path:
+    """Return a directory with a short enough socket path. Client and server compute the same one."""
     import hashlib
 
     digest = hashlib.sha256(os.fsencode(locations.runtime_dir)).hexdigest()[:16]
     return Path("/tmp") / f"holdfast-{uid}-{digest}"
 
 
-def _make(directory: Path) -> None:
+def _create(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except FileExistsError:
-        raise ConfigError(f"{str(directory)!r} is in the way: a directory is expected there") from None
+        raise ConfigError(f"{str(directory)!r} is not a directory; move it or set HOLDFAST_HOME") from None
     except OSError as error:
         raise ConfigError(f"cannot create {str(directory)!r}: {error.strerror or error}") from None
 
 
-def _keep_private(directory: Path) -> None:
-    """Nobody else may put a socket where ours is looked for, least of all below a shared directory."""
+def _require_private(directory: Path) -> None:
+    """Make sure that no other user can put a socket into the directory; its parent may be shared."""
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise ConfigError(f"{str(directory)!r} is not a directory of yours; remove it or set XDG_RUNTIME_DIR")
+        raise ConfigError(
+            f"{str(directory)!r} does not belong to you or is not a directory; remove it or set XDG_RUNTIME_DIR"
+        )
     if status.st_mode & 0o077:
         directory.chmod(0o700)

@@ -1,8 +1,8 @@
-"""Task primitives: tasks with an owner, and work that a cancel may not leave half done.
+"""Task primitives: tasks with an owner, and work that a cancel must not interrupt.
 
-Three rules hold for the whole server. Each task has a name and an owner that awaits it. Work that must not be cut in
-two, such as a commit or a file write, goes through `finish_before_cancel`. Only code that turns a cancel into an answer
-of its own, such as a tool that reports what it killed, uses `finish_despite_cancel`.
+Three rules hold for the whole server. Each task has a name and an owner that awaits it. Work that must be complete,
+such as a commit or a file write, uses `finish_before_cancel`. Only code that turns a cancel into a result, such as a
+tool that reports what it killed, uses `finish_despite_cancel`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 _CANCEL_SECONDS = 0.5
-"""How long a cancelled task may take to end before it is given up."""
+"""How long `finish` waits for a cancelled task."""
 
 
 async def finish_before_cancel(work: Awaitable[T]) -> T:
-    """Await `work` to its end; if the caller is cancelled meanwhile, raise that cancel afterwards.
+    """Await `work`. If the caller is cancelled meanwhile, raise the cancel when `work` is done.
 
-    A second cancel is raised at once, while `work` goes on by itself. After a cancel the result of `work` is dropped,
-    and so is its error: the caller is ending and cannot act on it.
+    A second cancel is raised at once, and `work` continues alone. After a cancel the result or error of `work` is
+    dropped, since the caller is ending and cannot act on it.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -38,9 +38,9 @@ async def finish_before_cancel(work: Awaitable[T]) -> T:
 
 
 async def finish_despite_cancel(work: Awaitable[T]) -> tuple[T, bool]:
-    """Await `work` to its end however often the caller is cancelled. The result, and whether a cancel came.
+    """Await `work`, even if the caller is cancelled. Return the result, and whether the caller was cancelled.
 
-    The caller takes over the cancels: it must end soon and report them. A cancel of `work` itself is raised.
+    The caller must then end soon and report the cancel. A cancel of `work` itself is raised.
     """
     task = asyncio.ensure_future(work)
     cancelled = False
@@ -55,13 +55,13 @@ async def finish_despite_cancel(work: Awaitable[T]) -> tuple[T, bool]:
 
 
 class OwnedTasks:
-    """The tasks of one owner. It spawns them here and awaits them with `finish` when it ends."""
+    """The tasks of one owner, which awaits them with `finish` when it ends."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str, may_fail: bool = False) -> asyncio.Task[T]:
-        """Start a task. Its failure is logged as an error, unless `may_fail`: then the caller looks at the result."""
+        """Start a task. A failure is logged as an error; with `may_fail` the caller checks the result instead."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._running.add(task)
         task.add_done_callback(self._on_done_may_fail if may_fail else self._on_done)
@@ -71,7 +71,7 @@ class OwnedTasks:
         return len(self._running)
 
     async def finish(self, *, seconds: float) -> tuple[str, ...]:
-        """Wait for all tasks, then cancel those that are left. Returns the names of those that still run."""
+        """Wait for all tasks, then cancel the rest. Return the names of tasks that are still running."""
         if self._running:
             await asyncio.wait(tuple(self._running), timeout=seconds)
         for task in self._running:

@@ -187,8 +187,6 @@ class EventPrinter:
 
 def title_of(call: ToolCall) -> str:
     """The argument that says most."""
-    if call.title:
-        return one_line(call.title, most=100)
     found = (call.arguments.get(name) for name in _MAIN_ARGUMENTS)
     return next((one_line(value, most=100) for value in found if isinstance(value, str)), "")
 

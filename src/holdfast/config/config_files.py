@@ -31,7 +31,7 @@ def read_bytes(path: Path, *, forbidden_mode: int = 0) -> bytes | None:
         _check_access(path, status, forbidden_mode=forbidden_mode)
 
     try:
-        return files.read_bounded(path, limit=MAX_BYTES, check=check)
+        return files.read_limited(path, limit=MAX_BYTES, check=check)
     except (FileNotFoundError, NotADirectoryError):
         if path.is_symlink():
             raise problem_with(path, "is a link to a file that does not exist") from None

@@ -12,7 +12,7 @@ from holdfast.errors import (
     TooMany,
     WorkspaceClosing,
 )
-from holdfast.ids import is_valid_given_id
+from holdfast.ids import is_valid_client_id
 from holdfast.runs.engine_state import EngineState
 from holdfast.runs.lane.commit_plan import Acceptance, CommitPlan, LaneState, accepted_as
 from holdfast.runs.lane.decisions import decide
@@ -28,7 +28,7 @@ LONGEST_PROMPT = 1_000_000
 
 def validate_request(request: RunRequest) -> None:
     """Raise `BadRequest` or `TooLarge` if the request is invalid."""
-    if request.run_id is not None and not is_valid_given_id(request.run_id):
+    if request.run_id is not None and not is_valid_client_id(request.run_id):
         raise BadRequest(
             f"run_id {request.run_id!r} is invalid; use 1 to 128 letters, digits, '_', '.', ':' or '-', "
             "and start with a letter or digit"

@@ -1,5 +1,5 @@
-"""The words of the system, as frozen typed structs: what is stored, what is sent, what is answered.
+"""The values that are stored, sent and returned, as frozen typed structs.
 
-Reading is forward compatible: an unknown part, kind or field never makes anything unreadable. The modules are the
-subjects: `messages`, `runs`, `sessions`, `approvals`, `events`, `usage`; `base` says how they are written and read.
+Reading is forward compatible: an unknown part, event kind or field never makes a value unreadable. `api` has the
+request and response bodies of the HTTP interface. The package does no I/O and knows no rules.
 """

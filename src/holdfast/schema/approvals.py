@@ -1,4 +1,4 @@
-"""What a person is asked: approvals and questions."""
+"""Approvals and questions that the user answers, grants, and what a tool call asks approval for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Approval(Value, frozen=True):
     id: str
     workspace_id: str
     session_id: str
-    """The session whose call asks; for a sub-agent the child's."""
+    """The session of the call; for a sub-agent its own session."""
     root_session_id: str
     """The top-level session it is shown under."""
     run_id: str
@@ -23,14 +23,14 @@ class Approval(Value, frozen=True):
     title: str
     """The exact command, path or URL."""
     why: str = ""
-    """Why it is asked."""
+    """Why approval is needed."""
     patterns: tuple[str, ...] = ()
-    """What "always" would save, exactly."""
+    """The rules that "always" would save."""
     display: dict[str, Any] = {}
     state: ApprovalState = "open"
     decision: ApprovalDecision | None = None
     pattern: tuple[str, ...] = ()
-    """What "always" or "session" did save."""
+    """The rules that "always" or "session" saved."""
     feedback: str = ""
     answered_by: str | None = None
     created_at: str = ""
@@ -39,7 +39,7 @@ class Approval(Value, frozen=True):
 
 
 class Grant(Value, frozen=True):
-    """A remembered approval: for a session, or (``session_id`` is ``None``) for the workspace."""
+    """A saved approval for a session, or for the workspace if ``session_id`` is ``None``."""
 
     id: str
     workspace_id: str = ""
@@ -77,19 +77,19 @@ class Question(Value, frozen=True):
 
 
 Effect = Literal["reads", "writes", "runs", "network", "none"]
-"""What a tool does to the world: reads files, writes files, runs code, reaches the network, or none of these."""
+"""What a tool does: read files, write files, run code, use the network, or none of these."""
 
 
 class Subject(Value, frozen=True):
-    """What a tool call wants to do, in the terms that approval rules speak of."""
+    """What a tool call does, in the terms of approval rules."""
 
     tool: str
     effect: Effect
     title: str
-    """The exact command, path or URL, as a person is shown it."""
+    """The exact command, path or URL, as shown to the user."""
     command: str | None = None
-    """The shell line, for tools that run code."""
+    """The command line, for tools that run code."""
     cwd: str = ""
     paths: tuple[str, ...] = ()
-    """Absolute, symlinks resolved: the files it reads or writes."""
+    """The files it reads or writes: absolute paths with links resolved."""
     url: str | None = None

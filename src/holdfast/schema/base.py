@@ -1,4 +1,4 @@
-"""How the words are written: frozen structs, defaults left out, unknown things kept."""
+"""The base of all values, their JSON encoding, and readers that keep what this version does not know."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class Value(msgspec.Struct, frozen=True):
-    """Base of every value in the system. Unknown fields are ignored when read."""
+    """Base of all values. Unknown fields are ignored when a value is decoded."""
 
 
 class Unknown:
-    """Something a newer version wrote: kept as its bytes, and written back unchanged."""
+    """A value of a newer version. Its bytes are kept and encoded unchanged."""
 
     __slots__ = ("raw", "tag")
 
@@ -32,22 +32,22 @@ class Unknown:
         return f"Unknown({self.tag!r})"
 
 
-def _write_unknown(value: Any) -> Any:
+def _encode_unknown(value: Any) -> Any:
     if isinstance(value, Unknown):
         return msgspec.Raw(value.raw)
     raise NotImplementedError(f"cannot encode {type(value).__name__}")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_write_unknown)
+_encoder = msgspec.json.Encoder(enc_hook=_encode_unknown)
 
 
 def encode(value: object) -> bytes:
-    """Any word (or plain value) as JSON bytes. Text must have been repaired where it entered."""
+    """Encode a value as JSON. All text must have passed `repair_text` where it entered the program."""
     return _encoder.encode(value)
 
 
 def to_builtins(value: object) -> Any:
-    """The same as plain dicts and lists."""
+    """Convert a value to dicts, lists and scalars, as JSON has them."""
     return msgspec.json.decode(encode(value))
 
 
@@ -61,7 +61,7 @@ def repair_text(text: str) -> str:
 
 
 class TaggedReader:
-    """Reads one tagged union, falling back to `Unknown` for a tag or shape this version does not know."""
+    """Decodes a tagged union. A tag or shape that this version does not know becomes `Unknown`."""
 
     def __init__(self, union: Any, tag_field: str) -> None:
         self._decoder = msgspec.json.Decoder(union)

@@ -1,4 +1,4 @@
-"""Events: what every client's stream is made of. Kinds are only ever added."""
+"""Events: what a client's stream consists of. Kinds may be added, never removed."""
 
 from __future__ import annotations
 
@@ -160,13 +160,13 @@ DeltaKind = Literal["text", "reasoning", "arguments", "output"]
 
 
 class Delta(_SessionEvent, frozen=True, tag="delta"):
-    """A hint: text that will be stored soon. ``offset`` counts code points within the part's attempt (`E3`)."""
+    """Text that will be stored soon. ``offset`` counts code points within the part's attempt (`E3`)."""
 
     message_id: str
     part: int
     attempt: int
     of: DeltaKind
-    """``kind`` is the event's tag, so the delta's own kind is called ``of``."""
+    """The kind of text. The name ``kind`` is the event's tag."""
     offset: int
     text: str
 
@@ -181,7 +181,7 @@ class OpenPart(Value, frozen=True):
 
 
 class Snapshot(_SessionEvent, frozen=True, tag="snapshot"):
-    """The open parts of a message as they stand; deltas continue at their lengths."""
+    """The open parts of a message. Deltas continue at the end of their texts."""
 
     message_id: str
     parts: tuple[OpenPart, ...]
@@ -215,7 +215,7 @@ class Hello(Value, frozen=True, tag_field="kind", tag="hello"):
 
 
 class Reset(Value, frozen=True, tag_field="kind", tag="reset"):
-    """The stream goes on after ``cursor``; what the client knew before must be read again."""
+    """The stream continues after ``cursor``. The client must read its state again."""
 
     at: str
     cursor: str
@@ -238,19 +238,19 @@ _MESSAGE_KINDS: dict[str, type[MessageCreated | MessageUpdated | MessageFinished
 
 
 def read_event(raw: bytes) -> Event:
-    """An event's JSON; a kind this version does not know becomes `Unknown`, an unknown part stays in its message."""
+    """Decode an event. An unknown kind becomes `Unknown`; an unknown part is kept in its message."""
     event: Event = _events.read(raw)
     if isinstance(event, Unknown) and (kind := _MESSAGE_KINDS.get(event.tag)):
         try:
             fields = _fields.decode(raw)
             message = read_message(fields["message"])
             return kind(at=msgspec.json.decode(fields["at"], type=str), session_id=message.session_id, message=message)
-        except (KeyError, msgspec.ValidationError):  # another shape altogether: kept as it is
+        except (KeyError, msgspec.ValidationError):  # not the shape of a message event
             return event
     return event
 
 
 def event_kind(event: KnownDurable | KnownLive) -> str:
-    """The word in the stream's ``event:`` line."""
+    """Return the kind, as in the stream's ``event:`` line."""
     tag: Any = type(event).__struct_config__.tag
     return str(tag)

@@ -1,4 +1,4 @@
-"""Messages and their parts, as stored and as sent to clients."""
+"""Messages and their parts, as stored and as sent to clients; tools as described to models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Role = Literal["user", "assistant", "tool"]
 FinishReason = Literal["end_turn", "tool_use", "max_tokens", "cancelled", "interrupted", "error", "refused", "limit"]
 
 ResultStatus = Literal["ok", "error", "denied", "cancelled", "unknown"]
-"""``cancelled``: stopped by a cancel; ``unknown``: a crash cut it off, it may have run."""
+"""``cancelled``: stopped by a cancel; ``unknown``: interrupted by a crash, it may have run."""
 
 
 class Text(Value, frozen=True, tag_field="type", tag="text", omit_defaults=True):
@@ -22,16 +22,16 @@ class Text(Value, frozen=True, tag_field="type", tag="text", omit_defaults=True)
 
 
 class Reasoning(Value, frozen=True, tag_field="type", tag="reasoning", omit_defaults=True):
-    """What the model thought. ``opaque`` goes back to the same wire unchanged and is never sent to clients."""
+    """Reasoning of the model. ``opaque`` is sent back on the same wire unchanged, and never to clients."""
 
     text: str = ""
     wire: str = ""
-    """The wire that made ``opaque``; another wire leaves the part out."""
+    """The wire that created ``opaque``; other wires omit the part."""
     opaque: dict[str, Any] | None = None
 
 
 class File(Value, frozen=True, tag_field="type", tag="file", omit_defaults=True):
-    """An attachment or an image a tool returned."""
+    """An attachment, or an image that a tool returned."""
 
     name: str
     media_type: str
@@ -46,14 +46,12 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call", omit_defau
     name: str
     arguments: dict[str, Any] = {}
     malformed: str | None = None
-    """The arguments as the model sent them, where they are no JSON object."""
+    """The arguments as the model sent them, if they are not a JSON object."""
     provider_id: str | None = None
-    """The provider's own id for the call, sent back to it."""
+    """The provider's id of the call, sent back to it."""
     opaque: dict[str, Any] | None = None
-    """Provider data that must go back with the call (thought signatures)."""
+    """Provider data that is sent back with the call, such as signatures."""
     wire: str = ""
-    title: str = ""
-    """How the call is shown: its tool's main argument."""
     child_session_id: str | None = None
 
 
@@ -62,11 +60,11 @@ class ToolResult(Value, frozen=True, tag_field="type", tag="tool_result", omit_d
     name: str
     status: ResultStatus = "ok"
     text: str = ""
-    """What the model is told."""
+    """The text for the model."""
     files: tuple[File, ...] = ()
-    """Images for models that can see."""
+    """Images, for models that accept them."""
     display: dict[str, Any] = {}
-    """What clients show beside the text (diff, exit code, path), never sent to a model."""
+    """What clients show besides the text (diff, exit code, path). Never sent to a model."""
     duration: float | None = None
 
 
@@ -80,7 +78,7 @@ class ToolSpec(Value, frozen=True):
 
 
 class Shell(Value, frozen=True, tag_field="type", tag="shell", omit_defaults=True):
-    """A person's own command and what it printed."""
+    """A command of the user and its output."""
 
     command: str
     output: str = ""
@@ -88,13 +86,13 @@ class Shell(Value, frozen=True, tag_field="type", tag="shell", omit_defaults=Tru
 
 
 class Summary(Value, frozen=True, tag_field="type", tag="summary", omit_defaults=True):
-    """Stands for everything before it in requests; the originals stay in the session."""
+    """Replaces everything before it in requests. The original messages stay in the session."""
 
     text: str
 
 
 class Notice(Value, frozen=True, tag_field="type", tag="notice", omit_defaults=True):
-    """Something the person should see; sent to the model only if ``for_model``."""
+    """A note for the user. Sent to the model only if ``for_model``."""
 
     code: str
     text: str
@@ -102,17 +100,17 @@ class Notice(Value, frozen=True, tag_field="type", tag="notice", omit_defaults=T
 
 
 class Context(Value, frozen=True, tag_field="type", tag="context", omit_defaults=True):
-    """What a turn told the model of its surroundings: the head once, then only what changed since.
+    """The system prompt of a turn, once, and later only what changed.
 
-    The head stays byte for byte as it was first sent, so that providers' caches hold.
+    The system prompt stays as it was first sent, byte for byte, so that providers can cache it.
     """
 
     blocks: tuple[str, ...] = ()
-    """The system prompt, where it was first sent or sent anew after a summary; not sent to clients."""
+    """The system prompt, if it was sent first or again after a summary. Not sent to clients."""
     changed: str = ""
-    """What the model was told of changes since."""
+    """Changes that the model was told of since."""
     facts: dict[str, str] = {}
-    """Digests of what is known to the model now, by subject."""
+    """Digests of what the model knows now, by subject."""
 
 
 class Finish(Value, frozen=True, tag_field="type", tag="finish", omit_defaults=True):
@@ -125,7 +123,7 @@ Part: TypeAlias = KnownPart | Unknown
 
 if TYPE_CHECKING:
     Parts: TypeAlias = tuple[Part, ...]
-else:  # msgspec reads known parts only; `read_message` falls back for the others
+else:  # msgspec decodes known parts only; `read_message` handles the others
     Parts = tuple[KnownPart, ...]
 
 _parts = TaggedReader(KnownPart, "type")
@@ -137,13 +135,13 @@ class Message(Value, frozen=True):
     run_id: str
     role: Role
     seq: int
-    """Place in the session; only grows."""
+    """Position in the session; only grows."""
     created_at: str
     parts: Parts = ()
     unsent: bool = False
-    """A record of a run that never started: shown, but never sent to a model."""
+    """Belongs to a run that never started: shown, but never sent to a model."""
     usage: Usage | None = None
-    """Of the step that made it (assistant messages)."""
+    """Usage of the step that created it (assistant messages)."""
     model: str | None = None
 
 
@@ -153,12 +151,12 @@ _part_list = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
 
 
 def read_parts(raw: bytes | msgspec.Raw) -> tuple[Part, ...]:
-    """A JSON list of parts; what this version does not know becomes `Unknown`."""
+    """Decode a list of parts. Parts that this version does not know become `Unknown`."""
     return tuple(_parts.read(part) for part in _part_list.decode(raw))
 
 
 def read_message(raw: bytes | msgspec.Raw) -> Message:
-    """A message's JSON; unknown parts and fields never make it unreadable."""
+    """Decode a message. Unknown parts and fields never make it unreadable."""
     try:
         return _message.decode(raw)
     except msgspec.ValidationError:
@@ -168,12 +166,12 @@ def read_message(raw: bytes | msgspec.Raw) -> Message:
 
 
 def public_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Parts as clients may see them: without the providers' opaque data and the system prompt."""
+    """Return the parts for clients: without opaque provider data and the system prompt."""
     return tuple(_public(part) for part in parts)
 
 
 def public_message(message: Message) -> Message:
-    """The message with its parts as clients may see them."""
+    """Return the message with the parts for clients."""
     return msgspec.structs.replace(message, parts=public_parts(message.parts))
 
 
@@ -186,5 +184,5 @@ def _public(part: Part) -> Part:
 
 
 def text_of(parts: tuple[Part, ...]) -> str:
-    """The plain text of a message."""
+    """Return the text parts, joined."""
     return "".join(part.text for part in parts if isinstance(part, Text))

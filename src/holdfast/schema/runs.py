@@ -1,4 +1,4 @@
-"""Runs: one accepted prompt (or lane command) from acceptance to its single end."""
+"""Runs: one accepted prompt or lane command, from acceptance to its single end."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Phase = Literal[
 
 
 class Limits(Value, frozen=True, omit_defaults=True):
-    """Per run; ``None`` means as configured."""
+    """Limits of a run. ``None``: as configured."""
 
     max_steps: int | None = None
     max_seconds: float | None = None
@@ -69,22 +69,22 @@ class Limits(Value, frozen=True, omit_defaults=True):
 
 
 class RunSettings(Value, frozen=True, omit_defaults=True):
-    """What was asked for this run only. A steer joins only a host with equal settings (`R6`)."""
+    """Settings of one run. A steer joins only a host with equal settings (`R6`)."""
 
     model: str | None = None
-    """``provider/model``; ``None`` means as configured when the run starts."""
+    """``provider/model``. ``None``: as configured when the run starts."""
     mode: Mode | None = None
     interactive: bool = True
     limits: Limits = Limits()
     effort: str | None = None
     output_schema: dict[str, Any] | None = None
-    """JSON Schema of the final answer."""
+    """JSON Schema of the final text."""
     agent: str | None = None
-    """The named agent of a child run."""
+    """The agent that a sub-agent's run uses."""
 
 
 class RunRequest(RunSettings, frozen=True, omit_defaults=True):
-    """The body of a POST as first sent; its hash decides what a repeated ``run_id`` means (`R3`)."""
+    """A request for a run. Its hash decides whether a repeated ``run_id`` is the same request (`R3`)."""
 
     prompt: str = ""
     run_id: str | None = None
@@ -93,7 +93,7 @@ class RunRequest(RunSettings, frozen=True, omit_defaults=True):
     after: After = "any"
     kind: RunKind = "prompt"
     arguments: dict[str, Any] = {}
-    """Of a run that is no prompt: the shell command, the message to undo to."""
+    """Arguments of a run that is not a prompt: the shell command, the message to undo to."""
 
 
 class RunError(Value, frozen=True, omit_defaults=True):
@@ -102,7 +102,7 @@ class RunError(Value, frozen=True, omit_defaults=True):
 
 
 class Now(Value, frozen=True, omit_defaults=True):
-    """What an active run is waiting for, and since when."""
+    """What an active run is doing, and since when."""
 
     phase: Phase
     what: str = ""
@@ -127,28 +127,28 @@ class Run(RunSettings, frozen=True, kw_only=True, omit_defaults=False):
     client: str = ""
     host_run_id: str | None = None
     parent_run_id: str | None = None
-    """The run whose `agent` call made this child run."""
+    """The run whose `agent` call started this run."""
     created_at: str = ""
     started_at: str | None = None
     finished_at: str | None = None
     now: Now | None = None
     text: str = ""
-    """The final text, when ended."""
+    """The final text, when the run has ended."""
     message_id: str | None = None
     usage: Usage = Usage()
     steps: int = 0
     error: RunError | None = None
     left_running: tuple[str, ...] = ()
-    """Background jobs that outlive it and processes that would not die, named."""
+    """Background jobs and processes that still run after the end."""
 
 
 def settings_of(run: RunSettings) -> RunSettings:
-    """Only the settings of a request or run, for comparing two of them."""
+    """Return only the settings of a request or run, to compare two of them."""
     return RunSettings(**{name: getattr(run, name) for name in RunSettings.__struct_fields__})
 
 
 class Outcome(Value, frozen=True, omit_defaults=True):
-    """How a turn ended, as its driver reports it."""
+    """How a turn ended."""
 
     state: EndState
     reason: EndReason
@@ -180,7 +180,7 @@ BoundaryAnswer: TypeAlias = GoOn | Ended | StopNow
 
 
 class CoveredRun(Value, frozen=True):
-    """One line of a cancel receipt (`C3`)."""
+    """One run of a cancel receipt (`C3`)."""
 
     run_id: str
     session_id: str
@@ -189,20 +189,20 @@ class CoveredRun(Value, frozen=True):
     ended_as: EndState | None = None
     reason: EndReason | None = None
     prompt: str = ""
-    """So that a client can put it back into its editor (`C10`)."""
+    """The text of the prompt, so that a client can restore it in its editor (`C10`)."""
     killed: tuple[str, ...] = ()
     left_running: tuple[str, ...] = ()
 
 
 class Receipt(Value, frozen=True):
-    """What a cancel covered, truthfully."""
+    """The runs that a cancel covered."""
 
     mark: int
     runs: tuple[CoveredRun, ...] = ()
 
 
 class Accepted(Value, frozen=True):
-    """The answer to a POST of a run."""
+    """The response to a request for a run."""
 
     run: Run
     decision: RunDecision
@@ -211,7 +211,7 @@ class Accepted(Value, frozen=True):
 
 
 class Queue(Value, frozen=True):
-    """A lane as clients see it."""
+    """The lane of a session, as clients see it."""
 
     session_id: str
     run_ids: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Sessions, workspaces, clients and background jobs."""
+"""Sessions, workspaces, clients, background jobs, todos, changed files and search hits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Session(Value, frozen=True):
     id: str
     workspace_id: str
     parent_id: str | None = None
-    """The session whose run made this child session."""
+    """The session whose run started this sub-agent's session."""
     forked_from: str | None = None
     title: str = ""
     archived: bool = False
@@ -33,7 +33,7 @@ class Workspace(Value, frozen=True):
 
 
 class Client(Value, frozen=True):
-    """Who is attached: ``name/version id`` as the client called itself."""
+    """An attached client, named as in its request header."""
 
     id: str
     name: str = ""
@@ -42,7 +42,7 @@ class Client(Value, frozen=True):
 
 
 JobState = Literal["running", "exited", "killed", "lost"]
-"""``lost``: the server that owned it is gone."""
+"""``lost``: the server that owned the job crashed."""
 
 
 class Job(Value, frozen=True):
@@ -58,7 +58,7 @@ class Job(Value, frozen=True):
     started_at: str = ""
     finished_at: str | None = None
     left_running: tuple[str, ...] = ()
-    """Processes of it that would not die."""
+    """Processes of the job that could not be killed."""
 
 
 TodoStatus = Literal["pending", "in_progress", "completed"]
@@ -70,7 +70,7 @@ class Todo(Value, frozen=True):
 
 
 class WorkspaceView(Workspace, frozen=True, kw_only=True):
-    """An open or known workspace as clients see it, and the cursor it is true at (`E7`)."""
+    """A workspace with its counts, and the cursor they are true at (`E7`)."""
 
     open: bool = False
     busy_sessions: int = 0
@@ -83,17 +83,17 @@ class WorkspaceView(Workspace, frozen=True, kw_only=True):
 
 
 class FileChange(Value, frozen=True):
-    """A file that the agent changed in a session, from before its first change to how it left it."""
+    """A file that the agent changed in a session: from before its first change to after its last."""
 
     path: str
     change: Literal["created", "modified", "deleted"]
     diff: str = ""
     state: Literal["applied", "undone", "changed_since"] = "applied"
-    """``changed_since``: it is not as the agent left it."""
+    """``changed_since``: the file was changed after the agent."""
 
 
 class SearchHit(Value, frozen=True):
-    """A message that a search found."""
+    """A message that matches a search."""
 
     workspace_id: str
     session_id: str

@@ -1,32 +1,32 @@
-"""Server-sent events, read incrementally from bytes that may be cut anywhere. Pure: no I/O, no clock."""
+"""An incremental parser of server-sent events. Chunks may be split anywhere. No I/O."""
 
 from __future__ import annotations
 
 from holdfast.schema.base import Value
 
 DEFAULT_LIMIT = 8 * 1024 * 1024
-"""Bytes one event may have before it counts as an endless one."""
+"""Maximum bytes of one event."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class SseTooLong(ValueError):
-    """An event (or a line that never ends) outgrew the limit."""
+    """An event or a line exceeds the limit."""
 
 
 class SseEvent(Value, frozen=True, gc=False):
     data: bytes
-    """Its data lines, joined by newlines. Bytes, so that a JSON reader takes them without decoding twice."""
+    """The data lines, joined by newlines. Bytes, so that JSON is decoded once."""
     event: str = "message"
     id: str = ""
-    """The last id the stream told, with this event or before it."""
+    """The last id of the stream, sent with this event or before it."""
 
 
 class SseParser:
-    """Give it chunks, get the events that became complete.
+    """Takes chunks and returns the events they complete.
 
-    Lines end with LF, CR or CRLF, also where a chunk ends between the two; a byte order mark is skipped, comments and
-    unknown fields are ignored, and an event without data is none.
+    Lines end with LF, CR or CRLF, even if a chunk ends between CR and LF. A byte order mark, comments, unknown fields
+    and events without data are ignored.
     """
 
     __slots__ = ("_after_cr", "_data", "_event", "_head", "_limit", "_rest", "_rest_size", "_size", "id", "retry")
@@ -34,9 +34,9 @@ class SseParser:
     def __init__(self, *, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
         self._head: bytes | None = b""
-        """The stream's first bytes while they may still become a byte order mark."""
+        """The first bytes of the stream, while they may be a byte order mark."""
         self._rest: list[bytes] = []
-        """Pieces of the line that is not complete yet."""
+        """Pieces of the incomplete line."""
         self._rest_size = 0
         self._after_cr = False
         self._data: list[bytes] = []
@@ -44,10 +44,10 @@ class SseParser:
         self._event = "message"
         self.id = ""
         self.retry: int | None = None
-        """Milliseconds the server asks clients to wait before they reconnect."""
+        """Milliseconds to wait before reconnecting, if the server sent them."""
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events that this chunk completes. Raises `SseTooLong`."""
+        """Return the events that this chunk completes. Raises `SseTooLong`."""
         if self._head is not None:
             chunk = self._without_bom(chunk)
         if self._after_cr and chunk:
@@ -72,7 +72,7 @@ class SseParser:
         return events
 
     def end(self) -> list[SseEvent]:
-        """What was left without its closing blank line. For servers that forget it; a cut stream looks the same."""
+        """Return the last event if its blank line is missing. Some servers omit it; a broken stream looks the same."""
         lines = [self._head or b"".join(self._rest), b""]
         self._head, self._rest, self._rest_size = None, [], 0
         return self._read(lines)
@@ -85,7 +85,7 @@ class SseParser:
                 value = line[6:] if line.startswith(b"data: ") else line[5:]
                 self._size += len(value) + 1
                 if self._size > self._limit:
-                    raise SseTooLong(f"an event has more than {self._limit} bytes")
+                    raise SseTooLong(f"an event is larger than {self._limit} bytes")
                 data.append(value)
             elif not line:
                 if data:
@@ -115,7 +115,7 @@ class SseParser:
     def _keep(self, piece: bytes) -> None:
         self._rest_size += len(piece)
         if self._rest_size + self._size > self._limit:
-            raise SseTooLong(f"a line has more than {self._limit} bytes")
+            raise SseTooLong(f"a line is longer than {self._limit} bytes")
         if piece:
             self._rest.append(piece)
 

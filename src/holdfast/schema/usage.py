@@ -1,4 +1,4 @@
-"""What a model request cost."""
+"""Tokens and cost of model requests, and statistics of models and tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from holdfast.schema.base import Value
 
 
 class Usage(Value, frozen=True, omit_defaults=True):
-    """Tokens and money, added up over steps, sub-agents and titles."""
+    """Tokens and cost, summed over steps, sub-agents and titles."""
 
     input: int = 0
     """Input tokens that were neither read from nor written to a cache."""
@@ -14,9 +14,9 @@ class Usage(Value, frozen=True, omit_defaults=True):
     cache_read: int = 0
     cache_write: int = 0
     cost: float = 0.0
-    """US dollars by the catalogue's prices."""
+    """US dollars, by the prices of the catalogue."""
     estimated: bool = False
-    """True when any number in the sum was counted by us rather than told by the provider."""
+    """Whether any number was estimated, because the provider did not send it."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -30,7 +30,7 @@ class Usage(Value, frozen=True, omit_defaults=True):
 
     @property
     def context(self) -> int:
-        """How much of the window the request took, its answer included."""
+        """Tokens of the context window that the request and its answer used."""
         return self.input + self.cache_read + self.cache_write + self.output
 
 

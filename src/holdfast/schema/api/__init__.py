@@ -1,6 +1,5 @@
-"""The bodies of the HTTP interface, defined once for the server and the client.
+"""The request and response bodies of the HTTP interface, for the server and the clients.
 
-`request_bodies` is what clients send: the server reads it strictly (unknown fields are refused, bounds are checked).
-`response_bodies` is what the server answers beyond the values in the rest of `schema`: every field that a client can do
-without has a default, so a client understands older and newer servers.
+The server decodes requests strictly: unknown fields are refused and limits are checked. In responses, every field that
+a client can do without has a default, so that a client understands older and newer servers.
 """

@@ -1,6 +1,6 @@
-"""What clients send: request bodies and query parameters. Their bounds are part of the OpenAPI description.
+"""Request bodies and query parameters. Their limits are part of the OpenAPI description.
 
-The bounds hold for what the server decodes. Values that a client builds itself are checked when the server reads them.
+The limits are checked when the server decodes a request, not when a client constructs a value.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from holdfast.schema.runs import After, Delivery, Mode, RunState
 
 
 class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Base of request bodies. An unknown field is an error, so that the sender learns of a typing mistake."""
+    """Base of request bodies. An unknown field is an error, so that the sender notices a typing mistake."""
 
     constraints: ClassVar[dict[str, Any]] = {}
-    """JSON Schema keywords for what holds between its fields."""
+    """JSON Schema keywords for conditions between fields."""
 
 
 class QueryParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,7 +42,7 @@ ShortText = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 _NOT_BLANK = r"[^\s\x1c-\x1f\x85]"
-"""A character that no language's regular expressions count as white space."""
+"""A character that is not white space in the regular expressions of any language."""
 
 
 class OpenWorkspaceBody(RequestBody, frozen=True):
@@ -53,7 +53,7 @@ class OpenWorkspaceBody(RequestBody, frozen=True):
 
 class StopServerBody(RequestBody, frozen=True):
     if_idle: bool = False
-    """Stop only if nothing is unfinished; else ``409``."""
+    """Stop only if no run is unfinished; otherwise ``409``."""
 
 
 class SessionBody(RequestBody, frozen=True):
@@ -66,7 +66,7 @@ class SessionPatch(RequestBody, frozen=True):
 
 
 class Attachment(RequestBody, frozen=True, tag_field="type", tag="file"):
-    """A file that goes with a prompt: its text, or its bytes as base64."""
+    """A file attached to a prompt: its text, or its bytes as base64."""
 
     constraints = {
         "oneOf": [
@@ -88,7 +88,7 @@ class LimitsBody(RequestBody, frozen=True):
 
 
 class PromptBody(RequestBody, frozen=True):
-    """A prompt and the settings of its run. A blank prompt needs an attached text."""
+    """A prompt and the settings of its run. A blank prompt needs an attachment with text."""
 
     constraints = {
         "anyOf": [
@@ -106,7 +106,7 @@ class PromptBody(RequestBody, frozen=True):
 
     prompt: str = ""
     run_id: Id | None = None
-    """Chosen by the client: a repeated request with the same id is the same run."""
+    """Chosen by the client. A repeated request with the same id is the same run."""
     attachments: Annotated[tuple[Attachment, ...], Meta(max_length=100)] = ()
     delivery: Delivery = "queue"
     after: After = "any"
@@ -119,13 +119,13 @@ class PromptBody(RequestBody, frozen=True):
 
 
 class FirstPromptBody(PromptBody, frozen=True):
-    """The same, for the first run of a new session."""
+    """A prompt that starts a new session."""
 
     title: SessionTitle = ""
 
 
 class LaneCommandBody(RequestBody, frozen=True):
-    """A command that goes through the lane of a session like a prompt."""
+    """A command that a session's lane queues like a prompt."""
 
     run_id: Id | None = None
 
@@ -139,12 +139,12 @@ class UndoBody(LaneCommandBody, frozen=True):
 
 
 class RunPatch(RequestBody, frozen=True):
-    """At least one of the two."""
+    """At least one field is required."""
 
     constraints = {"minProperties": 1}
 
     prompt: str | UnsetType = UNSET
-    """May be blank only if a text is attached."""
+    """May be blank only if an attachment has text."""
     position: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
 
 
@@ -163,7 +163,7 @@ class ApprovalBody(RequestBody, frozen=True):
 
 
 class QuestionBody(RequestBody, frozen=True):
-    """Either the answers, one list per question, or ``dismiss``."""
+    """The answers, one list per question, or ``dismiss``."""
 
     constraints = {
         "oneOf": [
@@ -183,14 +183,14 @@ class QuestionBody(RequestBody, frozen=True):
 
 
 class ConfigPatch(RequestBody, frozen=True):
-    """Values by dotted key; ``null`` removes one. All are changed, or none."""
+    """Values by dotted key; ``null`` removes a value. All are changed, or none."""
 
     changes: Annotated[dict[str, Any], Meta(min_length=1, max_length=100)]
 
 
 class KeyBody(RequestBody, frozen=True):
     key: Annotated[str, Meta(pattern=r"^[!-~]{1,4096}$(?!\n)")] | None
-    """``null`` removes it."""
+    """``null`` removes the key."""
 
 
 class ProviderTestBody(RequestBody, frozen=True):
@@ -257,7 +257,7 @@ class GrantsQuery(QueryParameters, frozen=True):
 
 class RemoveGrantsQuery(GrantsQuery, frozen=True):
     id: Id | None = None
-    """One grant; without it, all."""
+    """Remove this grant; without it, all."""
 
 
 class JobsQuery(QueryParameters, frozen=True):

@@ -1,6 +1,6 @@
-"""What the server answers, where it is more than one of the values in `schema`.
+"""Response bodies that are not values of `schema` themselves.
 
-The server always sends every field. The defaults are for clients: other versions of the server send fewer fields.
+The server sends every field. The defaults are for clients: other versions of the server may send fewer fields.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ErrorDetail(Value, frozen=True):
 
 
 class ErrorBody(Value, frozen=True):
-    """The body of every answer with an error status."""
+    """The body of every response with an error status."""
 
     error: ErrorDetail
 
@@ -35,7 +35,7 @@ class ErrorBody(Value, frozen=True):
 class Health(Value, frozen=True):
     version: str
     build: str = ""
-    """Names the code that runs, where one version has many builds; empty if the server does not send it."""
+    """A digest of the source tree that the server runs; empty for an installed release."""
     status: Annotated[str, Meta(extra_json_schema={"enum": ["ok", "stopping"]})] = "ok"
 
 
@@ -70,17 +70,17 @@ class PageView(Value, Generic[T], frozen=True):
     items: tuple[T, ...] = ()
     cursor: str = ""
     next: str | None = None
-    """Give it as ``after`` or ``before`` for the rest in the same direction; ``null`` at the end."""
+    """Send it as ``after`` or ``before`` to continue in the same direction; ``null`` at the end."""
 
 
 class SessionView(Session, frozen=True, kw_only=True):
-    """A session with what a client needs first when it joins."""
+    """A session with what a client needs when it joins."""
 
     cursor: str = ""
     queue: Queue = Queue("")
     todos: tuple[Todo, ...] = ()
     attached: tuple[Client, ...] = ()
-    """The clients that view it now (`W7`)."""
+    """The clients that view the session now (`W7`)."""
 
 
 class SessionExport(Value, frozen=True):
@@ -100,11 +100,11 @@ class ProviderView(Value, frozen=True, kw_only=True):
     active: bool = False
     local: bool = False
     missing: str = ""
-    """What to do before it can be used."""
+    """What must be done before the provider can be used; empty if nothing."""
     missing_variables: tuple[str, ...] = ()
-    """Environment variables of which one would supply what is missing."""
+    """Environment variables; setting one of them supplies what is missing."""
     key: str = ""
-    """Where its key comes from; never the key."""
+    """Where the key comes from; never the key itself."""
 
 
 class ModelView(Value, frozen=True, kw_only=True):
@@ -123,18 +123,18 @@ class ModelsView(Value, frozen=True):
     providers: tuple[ProviderView, ...] = ()
     models: tuple[ModelView, ...] = ()
     large: str | None = None
-    """The model of a run that names none."""
+    """The default model of runs."""
     small: str | None = None
 
 
 class ConfigView(Value, frozen=True, kw_only=True):
     values: dict[str, Any] = {}
-    """Every setting in effect; secrets hidden."""
+    """All settings in effect, with secrets hidden."""
     origins: dict[str, str] = {}
-    """By dotted key: the layer that set it."""
+    """The layer that set each value, by dotted key."""
     files: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
-    """Project files that are not read until their directory is trusted."""
+    """Project files that are ignored until their directory is trusted."""
     warnings: tuple[str, ...] = ()
 
 

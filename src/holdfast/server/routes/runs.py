@@ -21,7 +21,7 @@ from holdfast.errors import (
     TooMany,
     WorkspaceClosing,
 )
-from holdfast.ids import is_valid_given_id
+from holdfast.ids import is_valid_client_id
 from holdfast.schema.api.request_bodies import (
     Attachment,
     CancelBody,
@@ -213,7 +213,7 @@ def _named(call: Call[Any, NoParameters], request: RunRequest) -> RunRequest:
     key = read_key(call.headers.get(b"idempotency-key"))
     if request.run_id is not None or key is None:
         return request
-    usable = key if is_valid_given_id(key) else f"run_{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+    usable = key if is_valid_client_id(key) else f"run_{hashlib.sha256(key.encode()).hexdigest()[:32]}"
     return msgspec.structs.replace(request, run_id=usable)
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from holdfast.errors import ToolError
-from holdfast.files import FileTooLarge, NotRegularFile, read_bounded
+from holdfast.files import FileTooLarge, NotRegularFile, read_limited
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """The file tools do not read, write or snapshot larger files."""
@@ -79,7 +79,7 @@ def read_file(path: Path, *, limit: int = MAX_FILE_BYTES) -> bytes | None:
     The last part of the path must not be a symlink: paths are resolved before, so a symlink appeared in between.
     """
     try:
-        return read_bounded(path, limit=limit, follow_links=False)
+        return read_limited(path, limit=limit, follow_links=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except IsADirectoryError:
