@@ -1,4 +1,4 @@
-"""Whatever is stored, the next request is one that every provider takes (C6)."""
+"""Any stored messages give a request that is valid for every provider (C6)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def message(seq: int, role: Role, *parts: Part, unsent: bool = False) -> Message
 
 @st.composite
 def histories(draw: Any) -> list[Message]:
-    """Any roles, any parts, in any order: more than can ever be stored."""
+    """Any roles and parts in any order, also those that are never stored."""
     roles = draw(st.lists(st.sampled_from(["user", "assistant", "assistant", "tool"]), max_size=12))
     return [
         message(
@@ -122,14 +122,14 @@ def test_a_step_only_adds_to_the_request_before_it(stored: list[Message], called
 
 
 @pytest.mark.promise("C6")
-def test_thoughts_that_led_to_a_call_stay_with_it_when_the_answer_was_cut_off() -> None:
-    """A provider refuses a call of its own without the thought before it, and any thought that nothing follows."""
-    thoughts = [Reasoning("hm", origin("anthropic"), {"signature": f"s{number}"}) for number in range(3)]
-    cut = (thoughts[0], ToolCall("c1", "bash"), thoughts[1], Text("so"), thoughts[2], Finish("cancelled"))
+def test_reasoning_before_a_call_is_kept_if_the_answer_was_cut_off() -> None:
+    """Providers refuse a call without the reasoning before it, and reasoning that nothing follows."""
+    reasonings = [Reasoning("hm", origin("anthropic"), {"signature": f"s{number}"}) for number in range(3)]
+    cut = (reasonings[0], ToolCall("c1", "bash"), reasonings[1], Text("so"), reasonings[2], Finish("cancelled"))
     sent = request_messages([message(1, "user", Text("q")), message(2, "assistant", *cut)], images=True)
-    assert sent[1].parts == (thoughts[0], ToolCall("c1", "bash"), Text("so"))
+    assert sent[1].parts == (reasonings[0], ToolCall("c1", "bash"), Text("so"))
 
 
-def test_a_prompt_of_nothing_still_is_one() -> None:
+def test_an_empty_prompt_gives_a_valid_request() -> None:
     sent = request_messages([message(1, "user", Text(" "))], images=True)
     check_every_wire(ModelRequest(messages=sent))

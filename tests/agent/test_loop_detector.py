@@ -1,4 +1,4 @@
-"""A loop is named; work that makes progress is not a loop (R12)."""
+"""Repeated steps are detected; steps with new results are not a loop (R12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deltas fold into exactly the parts that were streamed."""
+"""The parts of a message are exactly what was streamed."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_text_grows_in_one_part_until_something_else_begins() -> None:
     assert made.parts() == (Text("ab"), Reasoning("c"))
 
 
-def test_reasoning_keeps_what_must_go_back_to_its_wire() -> None:
+def test_reasoning_keeps_the_opaque_data_of_its_wire() -> None:
     made = fold(ReasoningDelta("hm"), ReasoningEnd({"signature": "s"}, wire="anthropic"), TextDelta("x"))
     assert made.parts() == (Reasoning("hm", wire="anthropic", opaque={"signature": "s"}), Text("x"))
 
 
-def test_opaque_reasoning_without_words_is_a_part_of_its_own() -> None:
+def test_opaque_reasoning_without_text_is_a_separate_part() -> None:
     made = fold(TextDelta("x"), ReasoningEnd({"data": "zz"}, wire="anthropic"), ReasoningEnd())
     assert made.parts() == (Text("x"), Reasoning("", wire="anthropic", opaque={"data": "zz"}))
 
@@ -71,19 +71,19 @@ def test_interleaved_calls_each_get_their_own_arguments_in_the_order_they_were_o
     assert second == ToolCall(id="call_2", name="bash", arguments={"command": "ls"}, provider_id="p1")
 
 
-def test_arguments_that_are_no_json_object_are_kept_as_they_came() -> None:
+def test_arguments_that_are_not_a_json_object_are_kept_unchanged() -> None:
     for text in ("{", "[1]", '"x"', '{"a": \x00}'):
         (call,) = fold(CallStart(0, "view"), CallArguments(0, text), CallEnd(0)).parts()
         assert isinstance(call, ToolCall)
         assert (call.arguments, call.malformed) == ({}, text)
 
 
-def test_no_arguments_at_all_are_an_empty_object() -> None:
+def test_missing_arguments_are_an_empty_object() -> None:
     (call,) = fold(CallStart(0, "ls"), CallEnd(0)).parts()
     assert call == ToolCall(id="call_1", name="ls")
 
 
-def test_a_call_that_was_cut_off_was_never_asked_for() -> None:
+def test_an_incomplete_call_is_left_out_of_the_complete_parts() -> None:
     made = fold(TextDelta("I will "), CallStart(0, "bash"), CallArguments(0, '{"command": "rm'))
     assert made.complete_parts() == (Text("I will "),)
     assert len(made.parts()) == 2
@@ -119,7 +119,7 @@ deltas = st.lists(
 
 
 @given(deltas)
-def test_what_was_streamed_is_what_is_stored(stream: list[ModelDelta]) -> None:
+def test_the_parts_are_exactly_what_was_streamed(stream: list[ModelDelta]) -> None:
     made = new_fold()
     seen: dict[int, str] = {}
     closed: set[int] = set()

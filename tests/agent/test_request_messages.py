@@ -1,4 +1,4 @@
-"""Whatever a session has been through, the next request is valid (C6)."""
+"""The next request is valid for any stored session (C6)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shape(messages: tuple[Message, ...]) -> list[tuple[str, tuple[Part, ...]]]:
 
 
 @pytest.mark.promise("C6")
-def test_a_call_without_a_result_is_answered_as_unknown() -> None:
+def test_a_call_without_a_result_gets_an_unknown_result() -> None:
     sent = request_messages(
         [
             message(1, "user", Text("go")),
@@ -50,7 +50,7 @@ def test_a_call_without_a_result_is_answered_as_unknown() -> None:
 
 
 @pytest.mark.promise("C6")
-def test_results_stand_right_behind_their_calls_in_order_and_strays_are_dropped() -> None:
+def test_results_follow_their_calls_in_order_and_results_without_a_call_are_dropped() -> None:
     sent = request_messages(
         [
             message(1, "user", Text("go")),
@@ -65,17 +65,17 @@ def test_results_stand_right_behind_their_calls_in_order_and_strays_are_dropped(
 
 
 @pytest.mark.promise("C5")
-def test_records_of_runs_that_never_started_are_left_out() -> None:
+def test_messages_of_runs_that_never_started_are_left_out() -> None:
     sent = request_messages([message(1, "user", Text("a")), message(2, "user", Text("b"), unsent=True)], images=False)
     assert shape(sent) == [("user", (Text("a"),))]
 
 
-def test_order_is_by_number_not_by_arrival() -> None:
+def test_messages_are_ordered_by_seq() -> None:
     sent = request_messages([message(2, "user", Text("b")), message(1, "user", Text("a"))], images=False)
     assert [m.seq for m in sent] == [1, 2]
 
 
-def test_a_summary_stands_for_everything_before_it() -> None:
+def test_a_summary_replaces_everything_before_it() -> None:
     sent = request_messages(
         [
             message(1, "user", Text("old")),
@@ -91,7 +91,7 @@ def test_a_summary_stands_for_everything_before_it() -> None:
     assert second.parts == (Text("new"),)
 
 
-def test_a_message_that_was_cut_off_keeps_its_text_and_loses_its_unfinished_reasoning() -> None:
+def test_a_message_that_was_cut_off_keeps_its_text_and_drops_trailing_reasoning() -> None:
     thought = Reasoning("hm", wire="anthropic", opaque={"signature": "s"})
     for reason in ("cancelled", "interrupted", "error"):
         sent = request_messages(
@@ -105,13 +105,13 @@ def test_a_message_that_was_cut_off_keeps_its_text_and_loses_its_unfinished_reas
     assert kept[1].parts == (thought, Text("x"))
 
 
-def test_an_answer_of_thoughts_alone_is_left_out() -> None:
+def test_an_answer_with_only_reasoning_is_left_out() -> None:
     thought = Reasoning("hm", wire="anthropic", opaque={"signature": "s"})
     sent = request_messages([message(1, "user", Text("q")), message(2, "assistant", thought)], images=False)
     assert len(sent) == 1
 
 
-def test_images_are_named_for_models_without_eyes() -> None:
+def test_images_are_named_for_models_that_cannot_see() -> None:
     image = File("a.png", "image/png", data="aGk=")
     stored = [
         message(1, "user", Text("look"), image),
@@ -130,7 +130,7 @@ def test_images_are_named_for_models_without_eyes() -> None:
     assert "a.png" in blind[2].parts[0].text
 
 
-def test_a_persons_own_command_and_additions_are_told_as_text() -> None:
+def test_a_shell_command_and_context_changes_are_sent_as_text() -> None:
     sent = request_messages(
         [
             message(

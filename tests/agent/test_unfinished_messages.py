@@ -1,4 +1,4 @@
-"""A run that was cut off is closed: an end that is said, results for every call, nothing touched that was closed."""
+"""The messages of a run that was cut off get a finish reason and a result for every call."""
 
 from itertools import count
 
@@ -37,13 +37,13 @@ PROMPT = message(1, "user", Text("go"))
 
 
 @pytest.mark.promise("C5")
-def test_an_open_answer_keeps_its_text_and_says_how_it_ended() -> None:
+def test_an_open_answer_keeps_its_text_and_gets_a_finish_reason() -> None:
     (closed,) = close(PROMPT, message(2, "assistant", Text("half a")))
     assert (closed.id, closed.parts) == ("msg_2", (Text("half a"), Finish("cancelled", "cancelled")))
 
 
 @pytest.mark.promise("C5")
-def test_a_run_without_an_answer_gets_one_that_only_says_how_it_ended() -> None:
+def test_a_run_without_an_answer_gets_one_with_only_a_finish_reason() -> None:
     (made,) = close(PROMPT)
     assert (made.role, made.run_id, made.seq, made.parts) == (
         "assistant",
@@ -54,7 +54,7 @@ def test_a_run_without_an_answer_gets_one_that_only_says_how_it_ended() -> None:
 
 
 @pytest.mark.promise("C5")
-def test_a_prompt_that_joined_after_the_last_answer_is_answered_for_too() -> None:
+def test_a_prompt_that_joined_after_the_last_answer_gets_an_answer_too() -> None:
     answered = message(2, "assistant", Text("first"), Finish("end_turn"))
     (made,) = close(PROMPT, answered, message(3, "user", Text("and this?")))
     assert (made.id, made.parts) == ("msg_100", (Finish("cancelled", "cancelled"),))
@@ -73,19 +73,21 @@ def test_calls_get_results_after_a_cancel_and_after_a_crash() -> None:
 
 
 @pytest.mark.promise("C6")
-def test_a_crash_in_the_middle_of_a_cancel_does_not_claim_to_know() -> None:
+def test_after_a_crash_during_a_cancel_the_outcome_of_a_call_is_unknown() -> None:
     asked = message(2, "assistant", ToolCall("c1", "bash"))
-    cut = Cutoff(state="cancelled", reason="user_cancel", crashed=True)
-    closed, results = close(PROMPT, asked, cutoff=cut)
+    cutoff = Cutoff(state="cancelled", reason="user_cancel", crashed=True)
+    closed, results = close(PROMPT, asked, cutoff=cutoff)
     assert finish_of(closed) == Finish("cancelled")
     assert [part.status for part in results.parts if isinstance(part, ToolResult)] == ["unknown"]
 
 
-def test_what_is_already_closed_is_left_alone() -> None:
+def test_closed_messages_are_not_changed() -> None:
     said = message(2, "assistant", Text("half"), Finish("cancelled", "by the turn"))
     assert close(PROMPT, said) == ()
     assert (
-        close(PROMPT, message(2, "assistant", Text("well"), Finish("end_turn")), cutoff=_cut("completed", "end_turn"))
+        close(
+            PROMPT, message(2, "assistant", Text("well"), Finish("end_turn")), cutoff=_cutoff("completed", "end_turn")
+        )
         == ()
     )
 
@@ -95,7 +97,7 @@ def test_an_answer_that_was_complete_stays_complete_when_the_run_is_cancelled() 
     assert (made.id, made.parts) == ("msg_100", (Finish("cancelled", "cancelled"),))
 
 
-def test_runs_that_are_no_prompts_get_no_answer_they_did_not_begin() -> None:
+def test_runs_other_than_prompts_get_no_new_answer() -> None:
     assert close(kind="compact") == ()
     (closed,) = close(message(2, "assistant", Text("sum")), kind="compact")
     assert finish_of(closed) == Finish("cancelled", "cancelled")
@@ -115,18 +117,18 @@ def test_runs_that_are_no_prompts_get_no_answer_they_did_not_begin() -> None:
         ("cancelled", "parent_ended", "cancelled"),
     ],
 )
-def test_the_last_message_says_the_kind_of_end(state: EndState, reason: EndReason, finish: FinishReason) -> None:
-    (made,) = close(PROMPT, cutoff=_cut(state, reason))
+def test_the_finish_reason_follows_from_the_end(state: EndState, reason: EndReason, finish: FinishReason) -> None:
+    (made,) = close(PROMPT, cutoff=_cutoff(state, reason))
     assert made.parts == (Finish(finish),)
 
 
-def _cut(state: EndState, reason: EndReason) -> Cutoff:
+def _cutoff(state: EndState, reason: EndReason) -> Cutoff:
     return Cutoff(state=state, reason=reason)
 
 
 @st.composite
 def cut_off_runs(draw: st.DrawFn) -> list[Message]:
-    """What a run may have stored when it was cut off: closed steps, then one that may be open anywhere."""
+    """The messages of a run that was cut off: closed steps, then one that may be open anywhere."""
     messages = [PROMPT]
     calls = count()
 
@@ -151,19 +153,19 @@ def cut_off_runs(draw: st.DrawFn) -> list[Message]:
 @pytest.mark.promise("C5", "C6")
 @given(
     messages=cut_off_runs(),
-    cutoff=st.sampled_from([CANCEL, CRASH, _cut("failed", "network"), _cut("interrupted", "server_stop")]),
+    cutoff=st.sampled_from([CANCEL, CRASH, _cutoff("failed", "network"), _cutoff("interrupted", "server_stop")]),
     cut_at=st.integers(0, 3),
 )
-def test_whatever_was_stored_the_record_is_whole_and_closing_it_again_changes_nothing(
-    messages: list[Message], cut: Cutoff, cut_at: int
+def test_any_stored_messages_are_closed_completely_and_closing_again_changes_nothing(
+    messages: list[Message], cutoff: Cutoff, cut_at: int
 ) -> None:
     latest = messages[max(0, len(messages) - 1 - cut_at) :] if cut_at else messages
-    closed = close(*latest, cutoff=cut)
+    closed = close(*latest, cutoff=cutoff)
     after = {one.id: one for one in [*latest, *closed]}
     whole = list(after.values())
     assert unanswered(whole) == []
     assert all(finish_of(one) is not None for one in whole if one.role == "assistant")
-    assert close(*whole, cutoff=cut) == ()
+    assert close(*whole, cutoff=cutoff) == ()
     for one in latest:
         assert after[one.id].parts[: len(one.parts)] == one.parts
     sent = request_messages(whole, images=False)
@@ -173,7 +175,7 @@ def test_whatever_was_stored_the_record_is_whole_and_closing_it_again_changes_no
 
 
 @pytest.mark.promise("C6")
-def test_a_call_that_waited_for_approval_is_said_not_to_have_run() -> None:
+def test_a_call_that_waited_for_approval_gets_a_result_that_says_it_did_not_run() -> None:
     cutoff = Cutoff(state="interrupted", reason="server_crash", crashed=True, unapproved=frozenset({"call_1"}))
     messages = [
         Message("m1", "ses_1", "run_1", "assistant", 1, "", (ToolCall("call_1", "bash"), ToolCall("call_2", "bash")))

@@ -18,7 +18,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files_are_read_from_the_person_and_the_root_down(repository: Path, tmp_path: Path) -> None:
+def test_the_users_file_comes_first_then_the_files_from_the_root_down(repository: Path, tmp_path: Path) -> None:
     mine = repository / "mine.md"
     mine.write_text("mine")
     (repository / "AGENTS.md").write_text("root")
@@ -38,13 +38,13 @@ def test_nothing_above_the_repository_is_read(repository: Path) -> None:
     assert read_instructions(inner, user_file=None) == ()
 
 
-def test_the_same_text_under_two_names_counts_once(repository: Path) -> None:
+def test_a_repeated_text_is_returned_once(repository: Path) -> None:
     (repository / "AGENTS.md").write_text("same")
     (repository / "CLAUDE.md").symlink_to("AGENTS.md")
     assert len(read_instructions(repository, user_file=None)) == 1
 
 
-def test_odd_files_do_not_stop_a_run(repository: Path) -> None:
+def test_unusual_files_are_skipped_or_cut(repository: Path) -> None:
     (repository / "AGENTS.md").mkdir()
     (repository / "CLAUDE.md").write_bytes(b"\xff\xfe" + b"x" * MAX_FILE_BYTES)
     ((_, text),) = read_instructions(repository, user_file=repository / "absent")

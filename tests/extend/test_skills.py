@@ -5,7 +5,7 @@ from pathlib import Path
 from holdfast.extend.skills import read_skills
 
 
-def test_skills_need_a_description_and_the_later_folder_wins(tmp_path: Path) -> None:
+def test_a_skill_needs_a_description_and_a_later_folder_overrides_an_earlier_one(tmp_path: Path) -> None:
     for folder, words in (("user", "first"), ("project", "second")):
         skill = tmp_path / folder / "release" / "SKILL.md"
         skill.parent.mkdir(parents=True)

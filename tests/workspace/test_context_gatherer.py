@@ -23,7 +23,7 @@ def test_the_branch_is_read_without_running_git(repository: Path, monkeypatch: p
     assert git_branch(Path("/")) is None
 
 
-async def test_the_status_is_short_and_runs_no_monitor_of_the_repository(repository: Path) -> None:
+async def test_the_status_is_short_and_runs_no_program_of_the_repository(repository: Path) -> None:
     trap = repository / "trap"
     subprocess.run(["git", "-C", repository, "config", "core.fsmonitor", f"touch {trap}"], check=True)
     for number in range(30):

@@ -1,4 +1,4 @@
-"""What a session knows of files lives in the ledger, and survives a restart with its undo."""
+"""Reads and writes of a session are recorded, so that undo works after a restart."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def _files(workspace: FileWorkspace) -> SessionFiles:
 
 
 async def test_reads_undo_and_redo_survive_a_restart(tmp_path: Path) -> None:
-    """On the real ledger: each step in a server of its own."""
+    """Each step opens the database again."""
     database = tmp_path / "ledger" / "holdfast.db"
     workspace = FileWorkspace(tmp_path)
     workspace.put("a", "zero\n")
@@ -58,7 +58,7 @@ async def test_reads_undo_and_redo_survive_a_restart(tmp_path: Path) -> None:
     assert contents == ["zero\n", "zero\n", "one\n", "two\n", "zero\n", "two\n", "zero\n"]
 
 
-async def test_the_old_content_and_the_record_are_kept_before_the_write(workspace: FileWorkspace) -> None:
+async def test_the_old_content_and_the_record_are_stored_before_the_write(workspace: FileWorkspace) -> None:
     path = workspace.put("a", "old\n")
     path.chmod(0o640)
     files = _files(workspace)
@@ -75,7 +75,7 @@ async def test_the_old_content_and_the_record_are_kept_before_the_write(workspac
     ("old", "new", "change"),
     [(None, b"new", "created"), (b"old", b"new", "modified"), (b"old", None, "deleted")],
 )
-async def test_after_the_write_everyone_is_told_and_the_session_knows_the_content(
+async def test_after_the_write_an_event_is_published_and_the_content_counts_as_read(
     workspace: FileWorkspace, old: bytes | None, new: bytes | None, change: str
 ) -> None:
     files = _files(workspace)
@@ -89,7 +89,7 @@ async def test_after_the_write_everyone_is_told_and_the_session_knows_the_conten
     assert encode(event)
 
 
-async def test_a_writer_that_does_not_know_the_content_before_is_recorded_after(workspace: FileWorkspace) -> None:
+async def test_a_write_whose_content_is_not_known_before_is_recorded_after(workspace: FileWorkspace) -> None:
     """A download, for example."""
     files = _files(workspace)
     path = workspace.directory / "a"
@@ -103,7 +103,7 @@ async def test_a_writer_that_does_not_know_the_content_before_is_recorded_after(
     assert not path.exists()
 
 
-async def test_a_write_that_became_another_than_announced_can_be_undone_too(workspace: FileWorkspace) -> None:
+async def test_a_write_of_other_content_than_announced_can_be_undone(workspace: FileWorkspace) -> None:
     path = workspace.put("a", "old")
     files = _files(workspace)
     await files.before_write(path, b"old", new=b"announced")
@@ -113,7 +113,7 @@ async def test_a_write_that_became_another_than_announced_can_be_undone_too(work
     assert path.read_bytes() == b"old"
 
 
-async def test_a_dropped_write_is_nothing_to_undo(workspace: FileWorkspace) -> None:
+async def test_a_dropped_write_leaves_nothing_to_undo(workspace: FileWorkspace) -> None:
     path = workspace.put("a", "old")
     files = _files(workspace)
     await files.before_write(path, b"old", new=b"new")
@@ -124,15 +124,14 @@ async def test_a_dropped_write_is_nothing_to_undo(workspace: FileWorkspace) -> N
     assert path.read_bytes() == b"old"
 
 
-async def test_a_read_is_the_session_s_own(workspace: FileWorkspace) -> None:
+async def test_a_read_counts_only_for_its_session(workspace: FileWorkspace) -> None:
     path = workspace.put("a", "x")
     await _files(workspace).record_read(path, "some hash")
     assert await _files(workspace).last_read(path) == "some hash"
     assert await workspace.session("ses_2").context().files.last_read(path) is None
 
 
-async def test_a_batch_of_the_files_is_one_commit(workspace: FileWorkspace) -> None:
-    """What the session knows and what everyone is told cannot part."""
+async def test_the_read_record_and_the_event_of_a_write_are_one_commit(workspace: FileWorkspace) -> None:
     batches: list[Batch] = []
 
     class Listening(type(workspace.records)):  # type: ignore[misc]

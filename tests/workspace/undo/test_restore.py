@@ -1,4 +1,4 @@
-"""Undo and redo on real files: only what the agent left is taken back, and nothing else is touched."""
+"""Undo and redo of real files restore only what the agent changed."""
 
 import os
 import stat
@@ -27,7 +27,7 @@ async def _patch(session: FileSession, *sections: str) -> None:
     await session.call(ApplyPatchTool(), patch="\n".join(["*** Begin Patch", *sections, "*** End Patch"]))
 
 
-async def test_changed_made_and_deleted_files_come_back_and_go_again(workspace: FileWorkspace) -> None:
+async def test_changed_created_and_deleted_files_are_undone_and_redone(workspace: FileWorkspace) -> None:
     workspace.put("changed", "one\r\n")
     workspace.put("deleted", "old\n").chmod(0o755)
     session = workspace.session()
@@ -51,7 +51,7 @@ async def test_changed_made_and_deleted_files_come_back_and_go_again(workspace: 
     assert workspace.tree() == before
 
 
-async def test_everyone_is_told_what_was_restored(workspace: FileWorkspace) -> None:
+async def test_a_restored_file_is_published_with_its_diff(workspace: FileWorkspace) -> None:
     session = workspace.session()
     await session.write("a", "x\n")
     workspace.records.events.clear()
@@ -81,22 +81,22 @@ async def test_runs_are_undone_one_by_one_or_together(workspace: FileWorkspace) 
     assert workspace.tree() == {"a": b"zero\n"}
 
 
-async def test_a_file_that_a_person_changed_since_is_told_and_not_touched_while_others_are_restored(
+async def test_a_file_changed_by_the_user_is_skipped_while_others_are_restored(
     workspace: FileWorkspace,
 ) -> None:
     session = workspace.session()
     for name in ("mine", "theirs", "gone"):
         await session.write(name, f"{name}\n")
-    workspace.put("theirs", "theirs\nand more by a person\n")
+    workspace.put("theirs", "theirs\nand more by the user\n")
     (workspace.directory / "gone").unlink()
     report = await session.undo()
-    assert workspace.tree() == {"theirs": b"theirs\nand more by a person\n"}
+    assert workspace.tree() == {"theirs": b"theirs\nand more by the user\n"}
     (skipped,) = report.skipped
     assert (skipped.path, skipped.why) == (str(workspace.directory / "theirs"), "changed")
     assert report.settled == (str(workspace.directory / "gone"),)
 
 
-async def test_the_files_of_another_session_are_not_its_own(workspace: FileWorkspace) -> None:
+async def test_changes_of_another_session_are_not_undone(workspace: FileWorkspace) -> None:
     one, other = workspace.session("ses_1"), workspace.session("ses_2")
     await one.write("a", "one\n")
     await other.view("a")
@@ -110,7 +110,7 @@ async def test_the_files_of_another_session_are_not_its_own(workspace: FileWorks
     assert workspace.tree() == {}
 
 
-async def test_a_person_who_saves_in_the_very_moment_loses_nothing(
+async def test_a_save_by_the_user_during_the_restore_is_not_lost(
     workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace.put("a", "zero\n")
@@ -121,18 +121,18 @@ async def test_a_person_who_saves_in_the_very_moment_loses_nothing(
 
     def exchange(one: Path, other: Path) -> None:
         monkeypatch.setattr(file_transaction, "exchange_files", real)
-        workspace.put("a", "a person's\n")
+        workspace.put("a", "the user's\n")
         real(one, other)
 
     monkeypatch.setattr(file_transaction, "exchange_files", exchange)
     report = await session.undo()
     assert [file.why for file in report.skipped] == ["raced"]
-    assert workspace.tree() == {"a": b"a person's\n"}
+    assert workspace.tree() == {"a": b"the user's\n"}
     assert (await session.undo()).skipped[0].why == "changed"
 
 
 @pytest.mark.parametrize("what", ["directory", "symlink", "pipe"])
-async def test_what_is_no_file_any_more_is_not_touched(workspace: FileWorkspace, what: str) -> None:
+async def test_a_path_that_is_no_longer_a_regular_file_is_skipped(workspace: FileWorkspace, what: str) -> None:
     session = workspace.session()
     await session.write("a", "x\n")
     path = workspace.directory / "a"
@@ -149,7 +149,7 @@ async def test_what_is_no_file_any_more_is_not_touched(workspace: FileWorkspace,
     assert os.path.lexists(path)
 
 
-async def test_a_path_that_leads_elsewhere_now_is_not_written_through(workspace: FileWorkspace, tmp_path: Path) -> None:
+async def test_a_path_that_now_resolves_to_another_one_is_skipped(workspace: FileWorkspace, tmp_path: Path) -> None:
     workspace.put("dir/a", "old\n")
     session = workspace.session()
     await session.view("dir/a")
@@ -176,7 +176,7 @@ async def test_a_content_that_is_lost_or_damaged_is_not_restored(workspace: File
     assert workspace.tree() == {"a": b"new\n", "b": b"new\n"}
 
 
-async def test_a_crash_between_the_write_of_an_undo_and_its_record_is_seen_the_next_time(
+async def test_a_crash_between_the_write_of_an_undo_and_its_record_is_detected_by_the_next_undo(
     workspace: FileWorkspace,
 ) -> None:
     class Failing(MemoryRecords):
@@ -202,7 +202,7 @@ async def test_a_crash_between_the_write_of_an_undo_and_its_record_is_seen_the_n
 
 
 async def test_a_crash_in_mid_write_can_be_undone(workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record is durable before the file changes, so the old content is found whatever happens after."""
+    """The record is stored before the file changes, so the old content is not lost."""
     workspace.put("a", "old\n")
     session = workspace.session()
     await session.view("a")
@@ -214,7 +214,7 @@ async def test_a_crash_in_mid_write_can_be_undone(workspace: FileWorkspace, monk
     assert workspace.text("a") == "old\n"
 
 
-async def test_git_is_neither_needed_nor_touched(workspace: FileWorkspace) -> None:
+async def test_undo_needs_no_git_and_does_not_change_it(workspace: FileWorkspace) -> None:
     def git(*arguments: str) -> str:
         done = subprocess.run(
             ["git", "-C", str(workspace.directory), *arguments], check=True, capture_output=True, text=True
@@ -240,7 +240,7 @@ async def test_git_is_neither_needed_nor_touched(workspace: FileWorkspace) -> No
     assert not workspace.snapshots.is_relative_to(workspace.directory)
 
 
-async def test_after_an_undo_the_session_must_read_again(workspace: FileWorkspace) -> None:
+async def test_after_an_undo_the_agent_must_read_the_file_again(workspace: FileWorkspace) -> None:
     workspace.put("a", "zero\n")
     session = workspace.session()
     await session.view("a")
@@ -253,7 +253,7 @@ async def test_after_an_undo_the_session_must_read_again(workspace: FileWorkspac
 _NAMES = st.sampled_from(["a", "b"])
 _STEPS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["person", "person deletes"]), _NAMES),
+        st.tuples(st.sampled_from(["user", "user deletes"]), _NAMES),
         st.tuples(st.sampled_from(["agent", "agent", "agent without reading", "other agent", "agent deletes"]), _NAMES),
         st.tuples(st.sampled_from(["undo", "undo all", "redo", "other undo", "other redo"]), st.just("")),
     ),
@@ -261,29 +261,29 @@ _STEPS = st.lists(
 )
 
 
-class Story:
-    """Plays steps on real files, and knows for each file who wrote it last."""
+class History:
+    """Plays steps on real files, and records what the user wrote last."""
 
     def __init__(self, workspace: FileWorkspace) -> None:
         self.workspace = workspace
-        self.by_person: dict[str, bytes] = {}
-        """Files whose present content a person wrote."""
+        self.by_user: dict[str, bytes] = {}
+        """Files whose present content the user wrote."""
         self._runs: dict[str, list[str]] = {"ses_1": [], "ses_2": []}
 
     async def play(self, steps: Sequence[tuple[str, str]]) -> None:
         for number, (action, name) in enumerate(steps):
             await self._step(action, name, f"{number} by {action}\n")
-            for path, content in self.by_person.items():
-                assert self.workspace.tree().get(path) == content, f"{action} lost what a person wrote into {path!r}"
+            for path, content in self.by_user.items():
+                assert self.workspace.tree().get(path) == content, f"{action} lost what the user wrote into {path!r}"
 
     async def _step(self, action: str, name: str, content: str) -> None:
         match action:
-            case "person":
+            case "user":
                 self.workspace.put(name, content)
-                self.by_person[name] = content.encode()
-            case "person deletes":
+                self.by_user[name] = content.encode()
+            case "user deletes":
                 (self.workspace.directory / name).unlink(missing_ok=True)
-                self.by_person.pop(name, None)
+                self.by_user.pop(name, None)
             case "undo" | "redo" | "undo all" | "other undo" | "other redo":
                 await self._undo_or_redo(action)
             case _:
@@ -314,40 +314,40 @@ class Story:
         except ToolError as error:
             assert error.error_code in ("not_read", "file_changed", "file_missing")  # noqa: PT017 - which refusals are fair
         else:
-            self.by_person.pop(name, None)
+            self.by_user.pop(name, None)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
-async def test_undo_never_loses_a_person_s_byte(
+async def test_undo_never_loses_an_edit_of_the_user(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
 ) -> None:
-    """Whatever a person, two agents and the buttons do after each other: what a person wrote last stays."""
-    await Story(FileWorkspace(tmp_path_factory.mktemp("story"))).play(steps)
+    """The user, two agents, undo and redo in any order: what the user wrote last stays."""
+    await History(FileWorkspace(tmp_path_factory.mktemp("history"))).play(steps)
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 @settings(max_examples=1_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
-async def test_undo_never_loses_a_person_s_byte_in_a_thousand_stories(
+async def test_undo_never_loses_an_edit_of_the_user_in_a_thousand_histories(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
 ) -> None:
-    await Story(FileWorkspace(tmp_path_factory.mktemp("story"))).play(steps)
+    await History(FileWorkspace(tmp_path_factory.mktemp("history"))).play(steps)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.sampled_from(["person", "agent", "undo", "redo"]), max_size=10))
-async def test_undoing_everything_leaves_what_the_person_wrote_last(
+@given(steps=st.lists(st.sampled_from(["user", "agent", "undo", "redo"]), max_size=10))
+async def test_undoing_everything_leaves_what_the_user_wrote_last(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
-    workspace = FileWorkspace(tmp_path_factory.mktemp("story"))
+    workspace = FileWorkspace(tmp_path_factory.mktemp("history"))
     workspace.put("a", "at first\n")
     last = b"at first\n"
     for number, action in enumerate(steps):
         session = workspace.session(run_id=f"run_{number}")
-        if action == "person":
-            last = workspace.put("a", f"{number} by a person\n").read_bytes()
+        if action == "user":
+            last = workspace.put("a", f"{number} by the user\n").read_bytes()
         elif action == "agent":
             await session.view("a")
             await session.write("a", f"{number} by the agent\n")

@@ -1,4 +1,4 @@
-"""Undo and redo as decisions: exhausted over interleavings of an agent, a person and the buttons."""
+"""Plans of undo and redo, for all orders of a few steps of the agent, the user, undo and redo."""
 
 from itertools import product
 
@@ -37,15 +37,15 @@ def _record(
     )
 
 
-def test_a_chain_of_changes_goes_back_to_its_start_in_one_step() -> None:
+def test_several_changes_of_a_file_are_undone_in_one_step() -> None:
     records = [_record(1, "a", "b"), _record(2, "b", "c")]
     assert plan_undo(records, ["run_1"], {_PATH: "c"}) == (
         Restore(_PATH, now="c", to="a", records=("snp_2", "snp_1"), mode=0o644),
     )
 
 
-def test_a_file_that_was_changed_since_is_not_touched_and_told() -> None:
-    (step,) = plan_undo([_record(1, "a", "b")], ["run_1"], {_PATH: "by a person"})
+def test_a_file_that_was_changed_since_is_skipped() -> None:
+    (step,) = plan_undo([_record(1, "a", "b")], ["run_1"], {_PATH: "by the user"})
     assert isinstance(step, Skipped)
     assert (step.why, step.message) == (
         "changed",
@@ -53,24 +53,24 @@ def test_a_file_that_was_changed_since_is_not_touched_and_told() -> None:
     )
 
 
-def test_it_goes_back_only_to_what_a_person_wrote_in_between() -> None:
-    records = [_record(1, "a", "b"), _record(2, "by a person", "c")]
+def test_undo_goes_back_only_to_what_the_user_wrote_in_between() -> None:
+    records = [_record(1, "a", "b"), _record(2, "by the user", "c")]
     (step,) = plan_undo(records, ["run_1"], {_PATH: "c"})
     assert isinstance(step, Restore)
-    assert (step.to, step.records) == ("by a person", ("snp_2",))
+    assert (step.to, step.records) == ("by the user", ("snp_2",))
     assert "that change was kept" in step.stopped
 
 
 @pytest.mark.parametrize("now", ["a", None])
-def test_a_change_that_is_already_taken_back_only_changes_its_record(now: str | None) -> None:
+def test_a_change_that_is_already_reversed_only_updates_its_record(now: str | None) -> None:
     """After a crash between the record and the write, or between an undo's write and its record."""
     assert plan_undo([_record(1, now, "b")], ["run_1"], {_PATH: now}) == (Settled(_PATH, ("snp_1",)),)
 
 
-def test_a_write_that_was_announced_and_did_not_happen_is_no_change() -> None:
+def test_an_announced_write_that_did_not_happen_is_not_a_change() -> None:
     records = [_record(1, "a", "b"), _record(2, "b", "c", call="late"), _record(3, "c", "b", call="late")]
     assert effective_snapshots(records) == records[:1]
-    assert plan_undo(records, ["run_1"], {_PATH: "c"}) != (), "somebody else wrote what was announced"
+    assert plan_undo(records, ["run_1"], {_PATH: "c"}) != (), "another program wrote the announced content"
     (step,) = plan_undo(records, ["run_1"], {_PATH: "c"})
     assert isinstance(step, Skipped)
     (step,) = plan_undo(records, ["run_1"], {_PATH: "b"})
@@ -82,22 +82,22 @@ def test_records_without_a_call_are_all_changes() -> None:
     assert effective_snapshots(records) == records
 
 
-def test_only_the_chosen_runs_and_files_are_looked_at() -> None:
+def test_only_the_chosen_runs_are_planned() -> None:
     records = [_record(1, "a", "b"), _record(2, "x", "y", run="run_2", path="/ws/other")]
     assert affected_paths(records, ["run_2"], undo=True) == ("/ws/other",)
     assert affected_paths(records, ["run_2"], undo=False) == ()
     assert [step.path for step in plan_undo(records, ["run_1"], {_PATH: "b"})] == [_PATH]
 
 
-def test_redo_goes_forwards_through_what_was_undone() -> None:
+def test_redo_applies_undone_changes_in_order() -> None:
     records = [_record(1, "a", "b", state="undone"), _record(2, "b", None, state="undone")]
     assert plan_redo(records, ["run_1"], {_PATH: "a"}) == (Restore(_PATH, "a", None, ("snp_1", "snp_2"), 0o644),)
-    (step,) = plan_redo(records, ["run_1"], {_PATH: "by a person"})
+    (step,) = plan_redo(records, ["run_1"], {_PATH: "by the user"})
     assert isinstance(step, Skipped)
     assert "changed after the undo" in step.message
 
 
-def test_a_file_that_a_later_run_changed_too_goes_back_in_order_only() -> None:
+def test_a_file_that_a_later_run_changed_too_is_undone_only_in_order() -> None:
     records = [_record(1, "a", "b", run="one"), _record(2, "b", "a", run="two"), _record(3, "a", "c", run="one")]
     (step,) = plan_undo(records[:2], ["one"], {_PATH: "a"})
     assert step == Skipped(_PATH, "later", "'/ws/a' was changed by a later run as well; undo that one first")
@@ -107,7 +107,7 @@ def test_a_file_that_a_later_run_changed_too_goes_back_in_order_only() -> None:
     assert "undo that one first" in step.stopped
 
 
-def test_what_was_undone_before_a_later_change_stays_undone() -> None:
+def test_a_change_that_was_undone_before_a_later_change_stays_undone() -> None:
     records = [_record(1, "a", "b", state="undone"), _record(2, "a", "a2", run="run_2")]
     (step,) = plan_redo(records, ["run_1"], {_PATH: "a"})
     assert isinstance(step, Skipped)
@@ -131,13 +131,13 @@ def test_what_was_undone_before_a_later_change_stays_undone() -> None:
         ("WURU", [("1",)]),
     ],
 )
-def test_the_last_undo_comes_back_first(past: str, expected: list[tuple[str, ...]]) -> None:
+def test_the_last_undo_is_redone_first(past: str, expected: list[tuple[str, ...]]) -> None:
     kinds = {"W": "wrote", "U": "undo", "R": "redo"}
     history = [PastRun(seq, str(seq), kinds[kind]) for seq, kind in enumerate(past, start=1)]  # type: ignore[arg-type]
     assert redo_stack(reversed(history)) == expected
 
 
-def test_an_undo_of_several_runs_comes_back_as_one() -> None:
+def test_an_undo_of_several_runs_is_redone_as_one() -> None:
     history = [
         PastRun(1, "1", "wrote"),
         PastRun(2, "2", "wrote"),
@@ -147,21 +147,21 @@ def test_an_undo_of_several_runs_comes_back_as_one() -> None:
     assert redo_stack(history) == [("2", "3")]
 
 
-class World:
-    """One file, its writers, and records as the ledger would have them."""
+class FileModel:
+    """One file with its records."""
 
     def __init__(self) -> None:
-        self.content: str | None = "0 by a person"
-        self.by_person: str | None = self.content
-        self.last_writer = "person"
+        self.content: str | None = "0 by the user"
+        self.by_user: str | None = self.content
+        self.last_writer = "user"
         self.records: list[FileSnapshot] = []
 
-    def person(self, step: int) -> None:
-        self.content = self.by_person = f"{step} by a person"
-        self.last_writer = "person"
+    def user(self, step: int) -> None:
+        self.content = self.by_user = f"{step} by the user"
+        self.last_writer = "user"
 
     def agent(self, step: int) -> None:
-        """It has read the file: what it changes is what is there."""
+        """The agent has read the file before."""
         new = f"{step} by the agent"
         self.records.append(_record(len(self.records) + 1, self.content, new, run=f"run_{step}"))
         self.content, self.last_writer = new, "agent"
@@ -175,7 +175,7 @@ class World:
         self._apply(plan_undo(self.records, applied[-1:], {_PATH: self.content}), "undone")
 
     def undo_first(self, step: int) -> None:
-        """Out of order: the lane would not, but a client can ask for it."""
+        """Undo the first run, out of order."""
         runs = [record.run_id for record in self.records[:1]]
         self._apply(plan_undo(self.records, runs, {_PATH: self.content}), "undone")
 
@@ -193,29 +193,29 @@ class World:
                 continue
             assert isinstance(step, Restore | Settled)
             if isinstance(step, Restore):
-                assert self.last_writer != "person" or self.content is None, "a person's bytes would be lost"
+                assert self.last_writer != "user" or self.content is None, "the user's edit would be lost"
                 assert step.now == self.content
                 self.content, self.last_writer = step.to, "undo"
-                if step.to == self.by_person:
-                    self.last_writer = "person's content, restored"
+                if step.to == self.by_user:
+                    self.last_writer = "user's content, restored"
             self.records = [
                 msgspec.structs.replace(record, state=state) if record.id in step.records else record
                 for record in self.records
             ]
 
 
-_ACTIONS = ["person", "agent", "delete", "undo", "undo_first", "undo_all", "redo"]
+_ACTIONS = ["user", "agent", "delete", "undo", "undo_first", "undo_all", "redo"]
 
 
 @pytest.mark.parametrize("steps", [5, pytest.param(7, marks=[pytest.mark.stress, pytest.mark.timeout(600)])])
-def test_no_order_of_steps_loses_a_person_s_bytes(steps: int) -> None:
-    """And from wherever it got to, undoing everything leaves what the person wrote last."""
+def test_no_order_of_steps_loses_an_edit_of_the_user(steps: int) -> None:
+    """Undoing everything at the end always leaves what the user wrote last."""
     count = 0
     for actions in product(_ACTIONS, repeat=steps):
-        world = World()
+        model = FileModel()
         for number, action in enumerate(actions, start=1):
-            getattr(world, action)(number)
-        world.undo_all(0)
-        assert world.content == world.by_person, actions
+            getattr(model, action)(number)
+        model.undo_all(0)
+        assert model.content == model.by_user, actions
         count += 1
     print(f"{count:,} orders of {steps} steps")
