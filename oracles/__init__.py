@@ -1,1 +1,1 @@
-"""The vendors' SDKs as oracles for our own wires. Needs lock/oracles.txt; nothing of Holdfast imports this."""
+"""The vendors' SDKs as oracles for our wires. Needs the packages in lock/oracles.txt; Holdfast does not import this."""

@@ -1,4 +1,4 @@
-"""Whether the vendors' own parameter types accept our bodies, with nothing in them that they do not know."""
+"""Validates our request bodies with the parameter types of the vendors' SDKs. Unknown fields are errors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from holdfast.models.model_factory import load_wire
 from tests.models.requests import requests, target
 
 
-def verdicts(wire: Any) -> dict[str, dict[str, Any]]:
-    """Each request's body with the verdict on it."""
+def validate_bodies(wire: Any) -> dict[str, dict[str, Any]]:
+    """The body of each request, and the result of its validation."""
     found = {}
     for name, request in requests(wire).items():
         body = load_wire(wire).body(request, target(wire))
@@ -49,7 +49,7 @@ def _check_gemini(body: dict[str, Any]) -> None:
 
 
 def _forbid_unknown_keys() -> None:
-    """Their types are open; ours to check is that we send nothing they do not know."""
+    """The SDKs' types allow unknown keys. We must not send any."""
     for name, module in list(sys.modules.items()):
         if name.startswith(("openai.types", "anthropic.types")):
             for value in vars(module).values():
@@ -58,7 +58,7 @@ def _forbid_unknown_keys() -> None:
 
 
 def _exhaust(value: Any) -> None:
-    """Iterables are validated only while they are read."""
+    """Read all iterables, because they are validated only while they are read."""
     if isinstance(value, Mapping):
         for item in value.values():
             _exhaust(item)

@@ -1,4 +1,4 @@
-"""How each vendor's own SDK reads a stream, in words that all wires share."""
+"""Reads streams with the vendors' SDKs and summarizes the answers in one form for all wires."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _ANTHROPIC_STOPS = {
 _CHAT_STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refused"}
 
 
-def served(stream: Stream) -> httpx2.Client:
-    """A client whose every request is answered with this stream, one byte run after the other."""
+def client_for(stream: Stream) -> httpx2.Client:
+    """An HTTP client that answers every request with this stream."""
 
     def answer(_: httpx2.Request) -> httpx2.Response:
         headers = {"content-type": stream.content_type, **stream.headers}
@@ -39,7 +39,7 @@ def served(stream: Stream) -> httpx2.Client:
 
 
 def read_chat(stream: Stream) -> dict[str, Any]:
-    client = openai.OpenAI(api_key="test", max_retries=0, http_client=served(stream))
+    client = openai.OpenAI(api_key="test", max_retries=0, http_client=client_for(stream))
     state: ChatCompletionStreamState[Any] = ChatCompletionStreamState()
     reasoning = ""
     chunks = client.chat.completions.create(model="gpt-x", messages=[], stream=True)
@@ -47,12 +47,12 @@ def read_chat(stream: Stream) -> dict[str, Any]:
         state.handle_chunk(chunk)
         for choice in chunk.choices:
             reasoning += (choice.delta.model_extra or {}).get("reasoning_content") or ""
-    completion = state.current_completion_snapshot  # the parsed one raises for answers that were cut short
+    completion = state.current_completion_snapshot  # the parsed one raises for truncated answers
     choice = completion.choices[0]
     stop = _CHAT_STOPS[choice.finish_reason]
     return {
-        "text": joined((choice.message.content or "") + (choice.message.refusal or "")),
-        "reasoning": joined(reasoning),
+        "text": join_surrogates((choice.message.content or "") + (choice.message.refusal or "")),
+        "reasoning": join_surrogates(reasoning),
         "signatures": [],
         "calls": [
             {"id": call.id, "name": call.function.name, "arguments": json.loads(call.function.arguments or "{}")}
@@ -69,22 +69,22 @@ def _chat_usage(usage: Any) -> dict[str, int] | None:
     details = usage.prompt_tokens_details
     read = (details.cached_tokens if details else 0) or 0
     written = (details.cache_write_tokens if details else 0) or 0
-    return counted(usage.prompt_tokens - read - written, usage.completion_tokens, read, written)
+    return token_counts(usage.prompt_tokens - read - written, usage.completion_tokens, read, written)
 
 
 def read_responses(stream: Stream) -> dict[str, Any]:
-    client = openai.OpenAI(api_key="test", max_retries=0, http_client=served(stream))
+    client = openai.OpenAI(api_key="test", max_retries=0, http_client=client_for(stream))
     last: Any = None
     for event in client.responses.create(model="gpt-x", input=[], stream=True):
         if event.type == "error":
-            raise SaidInStream(event.code or "")
+            raise ErrorInStream(event.code or "")
         if event.type in {"response.completed", "response.incomplete", "response.failed"}:
             last = event.response
     if last.status == "failed":
-        raise SaidInStream(last.error.code)
+        raise ErrorInStream(last.error.code)
     messages = [item for item in last.output if item.type == "message"]
     parts = [part for item in messages for part in item.content]
-    thoughts = [item for item in last.output if item.type == "reasoning"]
+    reasoning_items = [item for item in last.output if item.type == "reasoning"]
     calls = [item for item in last.output if item.type == "function_call"]
     refused = any(part.type == "refusal" for part in parts)
     reasons = {"max_output_tokens": "max_tokens", "content_filter": "refused"}
@@ -92,24 +92,24 @@ def read_responses(stream: Stream) -> dict[str, Any]:
     usage = last.usage
     read, written = usage.input_tokens_details.cached_tokens, usage.input_tokens_details.cache_write_tokens
     return {
-        "text": joined("".join(part.refusal if part.type == "refusal" else part.text for part in parts)),
-        "reasoning": "\n\n".join(summary.text for item in thoughts for summary in item.summary),
-        "signatures": [item.encrypted_content for item in thoughts],
+        "text": join_surrogates("".join(part.refusal if part.type == "refusal" else part.text for part in parts)),
+        "reasoning": "\n\n".join(summary.text for item in reasoning_items for summary in item.summary),
+        "signatures": [item.encrypted_content for item in reasoning_items],
         "calls": [{"id": c.call_id, "name": c.name, "arguments": json.loads(c.arguments)} for c in calls],
-        "usage": counted(usage.input_tokens - read - written, usage.output_tokens, read, written),
+        "usage": token_counts(usage.input_tokens - read - written, usage.output_tokens, read, written),
         "stop": "refused" if refused else stop,
     }
 
 
 def read_anthropic(stream: Stream) -> dict[str, Any]:
-    client = anthropic.Anthropic(api_key="test", max_retries=0, http_client=served(stream))
+    client = anthropic.Anthropic(api_key="test", max_retries=0, http_client=client_for(stream))
     with client.messages.stream(model="claude-x", max_tokens=100, messages=[]) as events:
         message = events.get_final_message()
     blocks = message.content
     usage = message.usage
     return {
-        "text": joined("".join(block.text for block in blocks if block.type == "text")),
-        "reasoning": joined("".join(block.thinking for block in blocks if block.type == "thinking")),
+        "text": join_surrogates("".join(block.text for block in blocks if block.type == "text")),
+        "reasoning": join_surrogates("".join(block.thinking for block in blocks if block.type == "thinking")),
         "signatures": [
             block.signature if block.type == "thinking" else block.data
             for block in blocks
@@ -120,7 +120,7 @@ def read_anthropic(stream: Stream) -> dict[str, Any]:
             for block in blocks
             if block.type == "tool_use"
         ],
-        "usage": counted(
+        "usage": token_counts(
             usage.input_tokens,
             usage.output_tokens,
             usage.cache_read_input_tokens or 0,
@@ -132,7 +132,7 @@ def read_anthropic(stream: Stream) -> dict[str, Any]:
 
 def read_gemini(stream: Stream) -> dict[str, Any]:
     options = genai_types.HttpOptions(
-        httpx_client=served(stream), retry_options=genai_types.HttpRetryOptions(attempts=1)
+        httpx_client=client_for(stream), retry_options=genai_types.HttpRetryOptions(attempts=1)
     )
     client = google.genai.Client(api_key="test", http_options=options)
     parts: list[Any] = []
@@ -161,9 +161,9 @@ def read_gemini(stream: Stream) -> dict[str, Any]:
             }
             for part in calls
         ],
-        "usage": counted(
+        "usage": token_counts(
             (usage.prompt_token_count or 0) - read,
-            (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
+            (usage.candidates_token_count or 0) + (usage.reasoning_items_token_count or 0),
             read,
             0,
         )
@@ -181,15 +181,15 @@ READERS: dict[str, Callable[[Stream], dict[str, Any]]] = {
 }
 
 
-class SaidInStream(Exception):
-    """An error that the SDK hands over as an event instead of raising it."""
+class ErrorInStream(Exception):
+    """An error that the SDK returns as an event instead of raising it."""
 
 
-def reading(wire: str, stream: Stream) -> dict[str, Any]:
-    """What the SDK makes of a stream: the answer, or the error it raises."""
+def read_stream(wire: str, stream: Stream) -> dict[str, Any]:
+    """Return the answer that the SDK reads, or the error that it raises."""
     try:
         return READERS[wire](stream)
-    except SaidInStream as error:
+    except ErrorInStream as error:
         return {"error": {"class": "in stream", "code": str(error)}}
     except (openai.APIError, anthropic.APIError) as error:
         code = getattr(error, "code", None)
@@ -198,12 +198,12 @@ def reading(wire: str, stream: Stream) -> dict[str, Any]:
         return {"error": {"class": type(error).__name__, "status": error.code, "code": error.status}}
 
 
-def counted(given: int, made: int, read: int, written: int) -> dict[str, int]:
+def token_counts(given: int, made: int, read: int, written: int) -> dict[str, int]:
     return {"input": given, "output": made, "cache_read": read, "cache_write": written}
 
 
-def joined(text: str) -> str:
-    """Halves of surrogate pairs, which the SDKs hand over as they came, as the characters that were meant."""
+def join_surrogates(text: str) -> str:
+    """Join split surrogate pairs, which the SDKs return as they came."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

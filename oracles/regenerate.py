@@ -1,7 +1,7 @@
-"""Writes the vendors' word to tests/models/goldens: their reading of our streams, their verdict on our bodies.
+"""Writes tests/models/goldens: the answers that the vendors' SDKs read, and how they validate our request bodies.
 
-Run it in an environment made from lock/oracles.txt, from the repository's root: ``python -m oracles.regenerate``.
-The tests compare our own reading with these files and need no SDK.
+Run ``python -m oracles.regenerate`` from the repository's root, in an environment with the packages in
+lock/oracles.txt. The tests compare our results with these files and need no SDK.
 """
 
 from __future__ import annotations
@@ -13,28 +13,24 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from oracles.bodies import verdicts
-from oracles.readings import reading
+from oracles.bodies import validate_bodies
+from oracles.readings import read_stream
 
 GOLDENS = Path(__file__).parent.parent / "tests" / "models" / "goldens"
-WIRES = {
-    "openai-chat": ("chat", "openai"),
-    "openai-responses": ("responses", "openai"),
-    "anthropic": ("anthropic", "anthropic"),
-    "gemini": ("gemini", "google-genai"),
-}
+SDKS = {"openai-chat": "openai", "openai-responses": "openai", "anthropic": "anthropic", "gemini": "google-genai"}
 
 
 def main() -> None:
-    for wire, (module, package) in WIRES.items():
+    for wire, package in SDKS.items():
+        module = wire.replace("-", "_")
         streams = import_module(f"tests.models.streams.{module}").STREAMS
-        readings = {name: reading(wire, stream) for name, stream in streams.items()}
+        readings = {name: read_stream(wire, stream) for name, stream in streams.items()}
         _write(f"readings-{wire}", {"read by": f"{package} {version(package)}", "readings": readings})
-        checked = verdicts(wire)
+        checked = validate_bodies(wire)
         _write(f"bodies-{wire}", {"checked by": f"{package} {version(package)}", "bodies": checked})
-        bad = {name: found["verdict"] for name, found in checked.items() if found["verdict"] != "valid"}
-        said = f", INVALID: {bad}" if bad else ""
-        sys.stdout.write(f"{wire}: {len(readings)} streams, {len(checked)} bodies{said}\n")
+        invalid = {name: found["verdict"] for name, found in checked.items() if found["verdict"] != "valid"}
+        problems = f", INVALID: {invalid}" if invalid else ""
+        sys.stdout.write(f"{wire}: {len(readings)} streams, {len(checked)} bodies{problems}\n")
 
 
 def _write(name: str, content: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Streams of servers that are compatible with OpenAI's Chat Completions to a degree, and what they mean."""
+"""Streams of servers that are partly compatible with OpenAI's Chat Completions, with the expected answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def calls(*found: dict[str, Any]) -> Any:
     return chunk({"tool_calls": list(found)})
 
 
-def meant(**changes: Any) -> dict[str, Any]:
+def expect(**changes: Any) -> dict[str, Any]:
     return {"text": "", "reasoning": "", "signatures": [], "calls": [], "usage": None, "stop": "end_turn", **changes}
 
 
@@ -26,11 +26,11 @@ _TWO = [
 COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "a call without an index": (
         sse(START, calls({"id": "a", "type": "function", "function": _LS}), CALLED, DONE),
-        meant(calls=[_TWO[0]], stop="tool_use"),
+        expect(calls=[_TWO[0]], stop="tool_use"),
     ),
     "two calls without an index": (
         sse(START, calls({"id": "a", "function": _LS}, {"id": "b", "function": _LS}), CALLED, DONE),
-        meant(calls=_TWO, stop="tool_use"),
+        expect(calls=_TWO, stop="tool_use"),
     ),
     "two calls under one index": (
         sse(
@@ -39,7 +39,7 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
             calls({"index": 0, "id": "b", "function": _LS}),
             STOP,
         ),
-        meant(calls=_TWO, stop="tool_use"),
+        expect(calls=_TWO, stop="tool_use"),
     ),
     "calls without index and id": (
         sse(
@@ -48,7 +48,7 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
             calls({"function": {"arguments": ':"/"}'}}),
             STOP,
         ),
-        meant(calls=[_LS_CALL], stop="tool_use"),
+        expect(calls=[_LS_CALL], stop="tool_use"),
     ),
     "the name comes after the arguments": (
         sse(
@@ -58,7 +58,7 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
             CALLED,
             DONE,
         ),
-        meant(calls=[_LS_CALL], stop="tool_use"),
+        expect(calls=[_LS_CALL], stop="tool_use"),
     ),
     "the name and the id in each piece": (
         sse(
@@ -68,19 +68,19 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
             CALLED,
             DONE,
         ),
-        meant(calls=[_TWO[0]], stop="tool_use"),
+        expect(calls=[_TWO[0]], stop="tool_use"),
     ),
     "arguments as an object": (
         sse(START, calls({"index": 0, "function": {"name": "ls", "arguments": {"path": "/"}}}), CALLED, DONE),
-        meant(calls=[_LS_CALL], stop="tool_use"),
+        expect(calls=[_LS_CALL], stop="tool_use"),
     ),
     "no arguments at all": (
         sse(START, calls({"index": 0, "id": "a", "function": {"name": "now", "arguments": None}}), CALLED, DONE),
-        meant(calls=[{"id": "a", "name": "now", "arguments": {}}], stop="tool_use"),
+        expect(calls=[{"id": "a", "name": "now", "arguments": {}}], stop="tool_use"),
     ),
     "a call that ends with stop": (
         sse(START, calls({"index": 0, "id": "a", "function": _LS}), STOP, DONE),
-        meant(calls=[_TWO[0]], stop="tool_use"),
+        expect(calls=[_TWO[0]], stop="tool_use"),
     ),
     "the old function call": (
         sse(
@@ -90,23 +90,23 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
             chunk({}, finish="function_call"),
             DONE,
         ),
-        meant(calls=[_LS_CALL], stop="tool_use"),
+        expect(calls=[_LS_CALL], stop="tool_use"),
     ),
-    "no finish reason, then DONE": (sse(START, *words("hi"), DONE), meant(text="hi")),
-    "a finish reason, no DONE": (sse(START, *words("hi"), STOP), meant(text="hi")),
-    "no blank line at the end": (sse(START, *words("hi"), STOP) + b"data: [DONE]", meant(text="hi")),
-    "an unknown finish reason": (sse(START, *words("hi"), chunk({}, finish="eos_token"), DONE), meant(text="hi")),
+    "no finish reason, then DONE": (sse(START, *words("hi"), DONE), expect(text="hi")),
+    "a finish reason, no DONE": (sse(START, *words("hi"), STOP), expect(text="hi")),
+    "no blank line at the end": (sse(START, *words("hi"), STOP) + b"data: [DONE]", expect(text="hi")),
+    "an unknown finish reason": (sse(START, *words("hi"), chunk({}, finish="eos_token"), DONE), expect(text="hi")),
     "reasoning under another name": (
         sse(START, chunk({"reasoning": "Hm"}), chunk({"reasoning": "."}), *words("hi"), STOP, DONE),
-        meant(reasoning="Hm.", text="hi"),
+        expect(reasoning="Hm.", text="hi"),
     ),
     "reasoning under both names": (
         sse(START, chunk({"reasoning": "Hm.", "reasoning_content": "Hm."}), *words("hi"), STOP, DONE),
-        meant(reasoning="Hm.", text="hi"),
+        expect(reasoning="Hm.", text="hi"),
     ),
     "reasoning and text in one chunk": (
         sse(START, chunk({"reasoning_content": "Hm.", "content": "hi"}), STOP, DONE),
-        meant(reasoning="Hm.", text="hi"),
+        expect(reasoning="Hm.", text="hi"),
     ),
     "content as typed parts": (
         sse(
@@ -116,7 +116,7 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
             STOP,
             DONE,
         ),
-        meant(reasoning="Hm.", text="hi"),
+        expect(reasoning="Hm.", text="hi"),
     ),
     "a whole message instead of deltas": (
         sse(
@@ -125,7 +125,7 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
                 "choices": [{"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"}],
             }
         ),
-        meant(text="hi"),
+        expect(text="hi"),
     ),
     "null everywhere": (
         sse(
@@ -138,11 +138,11 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
             STOP,
             DONE,
         ),
-        meant(text="hi"),
+        expect(text="hi"),
     ),
     "usage with each chunk": (
         sse(START, {**words("hi")[0], "usage": {"prompt_tokens": 5, "completion_tokens": 1}}, STOP, usage(5, 2), DONE),
-        meant(text="hi", usage={"input": 5, "output": 2, "cache_read": 0, "cache_write": 0}),
+        expect(text="hi", usage={"input": 5, "output": 2, "cache_read": 0, "cache_write": 0}),
     ),
     "usage inside the choice": (
         sse(
@@ -160,11 +160,11 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
             },
             DONE,
         ),
-        meant(text="hi", usage={"input": 5, "output": 0, "cache_read": 4, "cache_write": 0}),
+        expect(text="hi", usage={"input": 5, "output": 0, "cache_read": 4, "cache_write": 0}),
     ),
-    "usage in a vendor's corner": (
+    "usage in a vendor's own field": (
         sse(START, *words("hi"), {**STOP, "x_groq": {"usage": {"prompt_tokens": 9, "completion_tokens": 3}}}, DONE),
-        meant(text="hi", usage={"input": 9, "output": 3, "cache_read": 0, "cache_write": 0}),
+        expect(text="hi", usage={"input": 9, "output": 3, "cache_read": 0, "cache_write": 0}),
     ),
     "cache hits under another name": (
         sse(
@@ -173,7 +173,7 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
             STOP,
             chunk(usage={"prompt_tokens": 9, "completion_tokens": 3, "prompt_cache_hit_tokens": 8}),
         ),
-        meant(text="hi", usage={"input": 1, "output": 3, "cache_read": 8, "cache_write": 0}),
+        expect(text="hi", usage={"input": 1, "output": 3, "cache_read": 8, "cache_write": 0}),
     ),
     "reasoning counted beside the completion": (
         sse(
@@ -189,34 +189,34 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
                 }
             ),
         ),
-        meant(text="hi", usage={"input": 10, "output": 103, "cache_read": 0, "cache_write": 0}),
+        expect(text="hi", usage={"input": 10, "output": 103, "cache_read": 0, "cache_write": 0}),
     ),
-    "usage that makes no sense": (
+    "usage with invalid counts": (
         sse(
             START,
             *words("hi"),
             STOP,
             chunk(usage={"prompt_tokens": -5, "completion_tokens": "many", "total_tokens": None}),
         ),
-        meant(text="hi", usage={"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}),
+        expect(text="hi", usage={"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}),
     ),
-    "usage that is none": (sse(START, *words("hi"), STOP, chunk(usage=[1, 2])), meant(text="hi")),
-    "a lone surrogate": (sse(START, *words("a\ud83d", "b"), STOP, DONE, ascii_only=True), meant(text="a\ufffdb")),
-    "a lone surrogate at the end": (sse(START, *words("a\ud83d"), STOP, DONE, ascii_only=True), meant(text="a\ufffd")),
+    "usage that is not an object": (sse(START, *words("hi"), STOP, chunk(usage=[1, 2])), expect(text="hi")),
+    "a lone surrogate": (sse(START, *words("a\ud83d", "b"), STOP, DONE, ascii_only=True), expect(text="a\ufffdb")),
+    "a lone surrogate at the end": (sse(START, *words("a\ud83d"), STOP, DONE, ascii_only=True), expect(text="a\ufffd")),
     "surrogates as raw bytes": (
         sse(START) + b'data: {"choices":[{"delta":{"content":"\xed\xa0\xbd\xed\xb8\x80"}}]}\n\n' + sse(STOP, DONE),
-        meant(text="😀"),
+        expect(text="😀"),
     ),
     "broken UTF-8": (
         sse(START) + b'data: {"choices":[{"delta":{"content":"a\xffb"}}]}\n\n' + sse(STOP, DONE),
-        meant(text="a\ufffdb"),
+        expect(text="a\ufffdb"),
     ),
     "NaN": (
         sse(START) + b'data: {"choices":[{"delta":{"content":"hi"},"logprob":NaN}]}\n\n' + sse(STOP, DONE),
-        meant(text="hi"),
+        expect(text="hi"),
     ),
-    "comments to keep the line warm": (
+    "comments as keep-alive": (
         b": PROCESSING\n\n: PROCESSING\n\n" + sse(START, *words("hi"), STOP, DONE),
-        meant(text="hi"),
+        expect(text="hi"),
     ),
 }

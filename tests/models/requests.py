@@ -1,4 +1,4 @@
-"""Requests as a turn makes them, for every wire: the bodies are checked in and validated by the vendors' SDKs."""
+"""Requests of a turn for every wire. The vendors' SDKs validate their bodies, which are in goldens/."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _IMAGE = File("a.png", "image/png", data=PIXEL)
 
 
 def requests(wire: str) -> dict[str, ModelRequest]:
-    """By name. ``wire`` says whose opaque data the reasoning carries."""
+    """Requests by name. Their reasoning has the opaque data of this wire."""
     thought = Reasoning("Hm.", wire=wire, opaque=OPAQUE[wire])
     foreign = Reasoning("Hm.", wire="another", opaque={"signature": "x"})
     signed = ToolCall("call_01", "view", {"path": "a.py"}, provider_id="toolu_1", opaque=None, wire=wire)

@@ -1,4 +1,4 @@
-"""The test provider behaves, and misbehaves, as its script says."""
+"""The test provider answers, and fails, as its script says."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATHS = {
 
 
 async def ask(provider: TestProvider, wire: WireName) -> tuple[bytes, bytes]:
-    """The head and the body of one answer, read to its end."""
+    """The headers and the body of one answer."""
     reader, writer = await connect(provider, wire)
     try:
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -50,7 +50,7 @@ async def close(writer: asyncio.StreamWriter) -> None:
 
 
 def unchunked(body: bytes) -> tuple[bytes, bool]:
-    """The content, and whether it came to its proper end."""
+    """The content, and whether the last chunk was received."""
     content = b""
     while body:
         size, _, body = body.partition(b"\r\n")
@@ -73,7 +73,7 @@ def data_of(body: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_answer_comes_in_the_wires_own_events_and_the_request_is_kept(wire: WireName) -> None:
+async def test_answer_has_the_events_of_its_wire_and_the_request_is_recorded(wire: WireName) -> None:
     answer = Answer(pieces=(Think("hm"), Say("hello"), Call("bash", {"command": "ls"})))
     async with TestProvider([answer]) as provider:
         head, body = await ask(provider, wire)
@@ -93,7 +93,7 @@ async def test_an_answer_comes_in_the_wires_own_events_and_the_request_is_kept(w
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 529])
-async def test_errors_have_the_vendors_bodies_and_headers(wire: WireName, status: int) -> None:
+async def test_error_has_the_vendors_body_and_the_scripted_headers(wire: WireName, status: int) -> None:
     async with TestProvider([Answer(status=status, headers={"Retry-After": "3"})]) as provider:
         head, body = await ask(provider, wire)
         assert f" {status} ".encode() in head
@@ -102,21 +102,21 @@ async def test_errors_have_the_vendors_bodies_and_headers(wire: WireName, status
 
 
 @pytest.mark.parametrize("split", [1, 2, 3, 7])
-async def test_splitting_changes_no_byte(split: int) -> None:
+async def test_split_writes_send_the_same_bytes(split: int) -> None:
     async with TestProvider([text("grüße 😀"), text("grüße 😀", split=split)]) as provider:
         _, whole = await ask(provider, "openai-chat")
         _, pieces = await ask(provider, "openai-chat")
         assert pieces == whole
 
 
-async def test_a_surrogate_pair_can_be_split_between_two_events() -> None:
+async def test_surrogate_pair_can_be_split_between_two_events() -> None:
     async with TestProvider([Answer(pieces=(Say(deltas=("a\ud83d", "\ude00b")),))]) as provider:
         _, body = await ask(provider, "openai-chat")
         assert rb"\ud83d" in body
         assert rb"\ude00" in body
 
 
-async def test_a_dropped_stream_ends_after_exactly_so_many_bytes() -> None:
+async def test_dropped_stream_ends_after_exactly_this_many_bytes() -> None:
     async with TestProvider([text("hello"), text("hello", drop_after=100)]) as provider:
         _, whole = await ask(provider, "anthropic")
         reader, writer = await connect(provider, "anthropic")
@@ -125,7 +125,7 @@ async def test_a_dropped_stream_ends_after_exactly_so_many_bytes() -> None:
         await close(writer)
 
 
-async def test_a_client_that_leaves_a_hanging_answer_is_noticed() -> None:
+async def test_disconnect_from_a_hanging_answer_is_recorded() -> None:
     async with TestProvider([Answer(pieces=(Say("a"), Hang()))]) as provider:
         reader, writer = await connect(provider, "gemini")
         await reader.readuntil(b"data:")
@@ -134,7 +134,7 @@ async def test_a_client_that_leaves_a_hanging_answer_is_noticed() -> None:
         assert provider.finished == []
 
 
-async def test_a_gate_holds_the_answer_until_it_is_opened() -> None:
+async def test_gate_holds_the_answer_until_it_is_opened() -> None:
     async with TestProvider([Answer(pieces=(Gate("go"), Say("after")))]) as provider:
         reading = asyncio.create_task(ask(provider, "anthropic"))
         await provider.wait_for_requests(1)
@@ -143,7 +143,7 @@ async def test_a_gate_holds_the_answer_until_it_is_opened() -> None:
         assert b"after" in (await reading)[1]
 
 
-async def test_garbage_and_errors_in_mid_stream_are_sent_as_told() -> None:
+async def test_raw_bytes_and_errors_are_sent_in_mid_stream() -> None:
     pieces = (Say("a"), RawBytes(b"\xff\xfe rubbish\n\n"), Fail())
     async with TestProvider([Answer(pieces=pieces, done=False, content_type="text/html")]) as provider:
         head, body = await ask(provider, "anthropic")
@@ -153,7 +153,7 @@ async def test_garbage_and_errors_in_mid_stream_are_sent_as_told() -> None:
         assert b"message_stop" not in body
 
 
-async def test_a_responder_decides_per_request_and_the_fallback_comes_last() -> None:
+async def test_callable_chooses_each_answer_and_the_fallback_comes_last() -> None:
     async with TestProvider([calls(Call("x"))], fallback=text("over")) as provider:
         await ask(provider, "openai-chat")
         assert b"over" in (await ask(provider, "openai-chat"))[1]

@@ -1,12 +1,13 @@
-"""A scripted model provider on loopback, for tests and for trying things out without a key.
+"""A scripted model provider on loopback, for tests and for trials without a key.
 
 ::
 
     async with TestProvider([text("hello"), calls(Call("bash", {"command": "ls"}))]) as provider:
         base_url = provider.url("anthropic")
 
-It speaks OpenAI Chat Completions, OpenAI Responses, Anthropic Messages and Gemini, and misbehaves on request: pace,
-split points, hangs, drops, garbage, vendors' errors. It knows nothing of Holdfast's own reading of those wires.
+It speaks OpenAI Chat Completions, OpenAI Responses, Anthropic Messages and Gemini. A script can make it slow, split its
+bytes, hang, drop the connection, and send invalid data or the errors of the vendors. It shares no code with the wires
+in `models/`, which it tests.
 """
 
 from holdfast.testing.provider_script import (

@@ -1,4 +1,4 @@
-"""What the test provider is told to say, and how badly it may behave while saying it."""
+"""The answers of the test provider: their content, and the faults in their delivery."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ WIRES: tuple[WireName, ...] = ("openai-chat", "openai-responses", "anthropic", "
 
 
 class Say(msgspec.Struct, frozen=True, tag="say"):
-    """Text, streamed in pieces of ``chunk`` code points, or in exactly these ``deltas``."""
+    """Text, streamed in chunks of ``chunk`` characters, or as exactly these ``deltas``."""
 
     text: str = ""
     chunk: int = 8
     deltas: tuple[str, ...] = ()
 
-    def pieces(self) -> tuple[str, ...]:
-        return self.deltas or _cut(self.text, self.chunk)
+    def chunks(self) -> tuple[str, ...]:
+        return self.deltas or _split(self.text, self.chunk)
 
 
 class Think(msgspec.Struct, frozen=True, tag="think"):
-    """Reasoning, with the opaque data (signature, encrypted content) that must come back."""
+    """Reasoning, with the opaque data (signature, encrypted content) that the client must send back."""
 
     text: str = ""
     chunk: int = 8
     opaque: str = "sig-1"
 
-    def pieces(self) -> tuple[str, ...]:
-        return _cut(self.text, self.chunk)
+    def chunks(self) -> tuple[str, ...]:
+        return _split(self.text, self.chunk)
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):
-    """A tool call; ``raw`` replaces the arguments' JSON, to send rubbish."""
+    """A tool call. ``raw`` is sent instead of the arguments' JSON, and may be invalid."""
 
     name: str
     arguments: dict[str, Any] = {}
@@ -44,35 +44,35 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
     def json(self) -> str:
         return msgspec.json.encode(self.arguments).decode() if self.raw is None else self.raw
 
-    def pieces(self) -> tuple[str, ...]:
-        return _cut(self.json(), self.chunk)
+    def chunks(self) -> tuple[str, ...]:
+        return _split(self.json(), self.chunk)
 
 
 class Refuse(msgspec.Struct, frozen=True, tag="refuse"):
-    """The provider's own refusal, where the wire has one."""
+    """A refusal, in the form of the wire if it has one."""
 
     text: str = "I cannot help with that."
 
 
 class Fail(msgspec.Struct, frozen=True, tag="fail"):
-    """An error in mid-stream, in the wire's own form."""
+    """An error in mid-stream, in the form of the wire."""
 
     code: str = "overloaded"
     message: str = "Overloaded"
 
 
 class Hang(msgspec.Struct, frozen=True, tag="hang"):
-    """Say nothing more until the client leaves."""
+    """Send nothing more until the client disconnects."""
 
 
 class Gate(msgspec.Struct, frozen=True, tag="gate"):
-    """Wait until the test opens the gate of this name (`TestProvider.open`)."""
+    """Wait until the test opens the gate of this name with `TestProvider.open`."""
 
     name: str
 
 
 class RawBytes(msgspec.Struct, frozen=True, tag="bytes"):
-    """These bytes as they are: garbage, half a line, a comment."""
+    """Bytes that are sent unchanged: invalid data, half a line, a comment."""
 
     data: bytes
 
@@ -81,7 +81,7 @@ Piece: TypeAlias = Say | Think | Call | Refuse | Fail | Hang | Gate | RawBytes
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
-    """The usage the provider claims."""
+    """The usage that the provider reports."""
 
     input: int = 100
     output: int = 20
@@ -90,46 +90,46 @@ class TokenCounts(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One answer to one request."""
+    """The answer to one request."""
 
     pieces: tuple[Piece, ...] = ()
     usage: TokenCounts | None = TokenCounts()
     finish: str | None = None
-    """The wire's own finish reason; chosen from the pieces when None, left out when empty."""
+    """The finish reason of the wire. None: chosen from the pieces. Empty: left out."""
     status: int = 200
     error: dict[str, Any] | None = None
-    """With a status that is no success: the JSON body; the vendor's usual one when None."""
+    """The JSON body if the status is not 200. None: the vendor's usual one."""
     body: bytes | None = None
-    """With any status: exactly this body instead."""
+    """The body with any status. Replaces pieces and error."""
     headers: dict[str, str] = {}
     content_type: str | None = None
     pace: float = 0.0
-    """Seconds between two events."""
+    """Seconds after each event."""
     split: int = 0
-    """Cut the byte stream into writes of this many bytes; 0 writes event by event."""
+    """Write this many bytes at a time; 0 writes one event at a time."""
     drop_after: int | None = None
-    """Cut the connection after this many bytes of the body."""
+    """Drop the connection after this many bytes of the body."""
     delay: float = 0.0
     """Seconds before the status line."""
     hang_first: bool = False
     """Accept the request and never answer."""
     endless_line: bool = False
-    """After the pieces, one line that never ends, until the client leaves."""
+    """After the pieces, send one line without an end until the client disconnects."""
     done: bool = True
-    """Whether the stream is closed as the wire closes it (``[DONE]``, ``message_stop`` …)."""
+    """Whether the last events of the wire (``[DONE]``, ``message_stop`` …) are sent."""
 
 
-def text(*words: str, **options: Any) -> Answer:
-    """An answer in plain text."""
-    return Answer(pieces=tuple(Say(word) for word in words), **options)
+def text(*texts: str, **options: Any) -> Answer:
+    """An answer with text only."""
+    return Answer(pieces=tuple(Say(each) for each in texts), **options)
 
 
-def calls(*wanted: Call, **options: Any) -> Answer:
-    """An answer that asks for tools."""
-    return Answer(pieces=wanted, **options)
+def calls(*tool_calls: Call, **options: Any) -> Answer:
+    """An answer with tool calls only."""
+    return Answer(pieces=tool_calls, **options)
 
 
-def _cut(text: str, size: int) -> tuple[str, ...]:
+def _split(text: str, size: int) -> tuple[str, ...]:
     if not text:
         return ("",)
     return tuple(text[start : start + size] for start in range(0, len(text), size))

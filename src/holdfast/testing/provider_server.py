@@ -1,10 +1,9 @@
-"""A model provider on loopback: real HTTP, all four wires, and every bad habit a script asks for."""
+"""The test provider: a real HTTP server on loopback that answers on all four wires as its script says."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
@@ -12,15 +11,15 @@ from typing import Any, Self
 import msgspec
 
 from holdfast.testing import provider_wires
-from holdfast.testing.provider_script import WIRES, Answer, Gate, Hang, WireName, text
+from holdfast.testing.provider_script import Answer, Gate, Hang, WireName, text
 
 Responder = Callable[["ReceivedRequest"], Answer]
 
-_MAX_HEAD = 1 << 20
+_MAX_HEADER_BYTES = 1 << 20
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True):
-    """A request as it came in."""
+    """A request that the provider received."""
 
     number: int
     wire: WireName
@@ -33,10 +32,10 @@ class ReceivedRequest(msgspec.Struct, frozen=True):
 class TestProvider:
     """``async with TestProvider([text("hello")]) as provider: … provider.url("anthropic")``
 
-    Answers are used up in order; then ``fallback`` answers. A callable instead of a list decides per request.
+    Answers are used in order, then ``fallback`` is repeated. A callable instead of a list chooses each answer.
     """
 
-    __test__ = False  # a helper, not a test class
+    __test__ = False  # for pytest: not a test class
 
     def __init__(self, answers: list[Answer] | Responder | None = None, *, fallback: Answer | None = None) -> None:
         self._respond: Responder | None = answers if callable(answers) else None
@@ -49,7 +48,7 @@ class TestProvider:
         self.models: tuple[str, ...] = ("test-model",)
         self.requests: list[ReceivedRequest] = []
         self.disconnects: list[int] = []
-        """Numbers of the requests whose client left before the answer was complete."""
+        """The numbers of requests whose client disconnected before the answer was complete."""
         self.finished: list[int] = []
 
     async def __aenter__(self) -> Self:
@@ -59,7 +58,7 @@ class TestProvider:
         await self.stop()
 
     async def start(self, port: int = 0) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, limit=_MAX_HEAD)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, limit=_MAX_HEADER_BYTES)
         return self
 
     async def stop(self) -> None:
@@ -71,29 +70,29 @@ class TestProvider:
 
     @property
     def port(self) -> int:
-        assert self._server, "the provider has not been started"
+        assert self._server, "the provider is not started"
         return int(self._server.sockets[0].getsockname()[1])
 
     def url(self, wire: WireName = "openai-chat") -> str:
-        """The base URL to configure for this wire."""
+        """The base URL of a wire."""
         return f"http://127.0.0.1:{self.port}/" + ("v1beta" if wire == "gemini" else "v1")
 
     def script(self, *answers: Answer) -> None:
-        """Add answers."""
+        """Add answers to the script."""
         self._answers.extend(answers)
 
     def open(self, gate: str) -> None:
-        """Let every answer that waits at this gate, now or later, go on."""
+        """Open a gate for the answers that wait at it now or later."""
         self._gate(gate).set()
 
     async def wait_for_requests(self, count: int) -> list[ReceivedRequest]:
-        """Until so many requests have come in."""
+        """Wait until this many requests were received."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.requests) >= count)
         return self.requests
 
     async def wait_for_disconnect(self, number: int) -> None:
-        """Until the client of this request (0 is the first) has left it unfinished."""
+        """Wait until the client of a request (0 is the first) disconnects before the end of its answer."""
         async with self._changed:
             await self._changed.wait_for(lambda: number in self.disconnects)
 
@@ -110,25 +109,25 @@ class TestProvider:
             while await self._exchange(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client's right
+            pass  # the client disconnected
         finally:
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its answer; whether the connection can take another."""
+        """Answer one request. Returns whether the connection can be used again."""
         head = await reader.readuntil(b"\r\n\r\n")
-        method, path, headers = _parse_head(head)
+        method, path, headers = _parse_headers(head)
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         if method == "GET":
             return await self._list_models(path, writer)
         received = self._receive(path, headers, body)
-        self.requests.append(received)  # at once: its number is its place
+        self.requests.append(received)  # before any await, because its number is its index
         async with self._changed:
             self._changed.notify_all()
         answer = self._answer(received)
-        return await self._watched(received, answer, reader, writer)
+        return await self._send_and_watch(received, answer, reader, writer)
 
     def _receive(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
         wire = _wire_of(path)
@@ -141,23 +140,23 @@ class TestProvider:
             return self._respond(received)
         return self._answers.pop(0) if self._answers else self._fallback
 
-    async def _watched(
+    async def _send_and_watch(
         self, received: ReceivedRequest, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Send the answer, and notice at once when the client leaves meanwhile."""
+        """Send the answer and record whether the client disconnects before its end."""
         sending = asyncio.create_task(self._send(received, answer, writer), name=f"answer:{received.number}")
-        leaving = asyncio.create_task(reader.read(1), name=f"watch:{received.number}")
+        disconnect = asyncio.create_task(reader.read(1), name=f"watch:{received.number}")
         try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             complete = sending.done() and not sending.cancelled() and sending.exception() is None
             async with self._changed:
                 (self.finished if complete else self.disconnects).append(received.number)
                 self._changed.notify_all()
-            return False  # a byte of a next request may have been read: one exchange per connection
+            return False  # the watcher may have read a byte of the next request
         finally:
-            for task in (sending, leaving):
+            for task in (sending, disconnect):
                 task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await asyncio.gather(sending, disconnect, return_exceptions=True)
 
     async def _send(self, received: ReceivedRequest, answer: Answer, writer: asyncio.StreamWriter) -> None:
         if answer.hang_first:
@@ -181,21 +180,21 @@ class TestProvider:
         await writer.drain()
 
     async def _stream(self, received: ReceivedRequest, answer: Answer, writer: asyncio.StreamWriter) -> None:
-        sink = _Sink(writer, split=answer.split, drop_after=answer.drop_after)
-        for emitted in provider_wires.events(received.wire, answer, model=received.model):
-            match emitted:
+        body = _ChunkedBody(writer, split=answer.split, drop_after=answer.drop_after)
+        for item in provider_wires.events(received.wire, answer, model=received.model):
+            match item:
                 case Hang():
                     await asyncio.Event().wait()
                 case Gate(name=name):
                     await self._gate(name).wait()
                 case bytes():
-                    if not await sink.write(emitted):
+                    if not await body.write(item):
                         return
                     if answer.pace:
                         await asyncio.sleep(answer.pace)
         while answer.endless_line:
-            await sink.write(b"data: " + b"x" * 65536)
-        await sink.end()
+            await body.write(b"data: " + b"x" * 65536)
+        await body.end()
 
     async def _list_models(self, path: str, writer: asyncio.StreamWriter) -> bool:
         if path.endswith("/api/tags"):
@@ -209,8 +208,8 @@ class TestProvider:
         return False
 
 
-class _Sink:
-    """Writes the body in chunks: event by event, in small pieces, or only its beginning."""
+class _ChunkedBody:
+    """Writes a chunked body: one event at a time, in small pieces, or only its beginning."""
 
     def __init__(self, writer: asyncio.StreamWriter, *, split: int, drop_after: int | None) -> None:
         self._writer = writer
@@ -219,7 +218,7 @@ class _Sink:
         self._held = b""
 
     async def write(self, data: bytes) -> bool:
-        """False when the connection is to be cut now."""
+        """Write data. Returns False when the connection must be dropped."""
         if self._left is not None:
             data, self._left = data[: self._left], self._left - len(data)
         self._held += data
@@ -245,7 +244,7 @@ class _Sink:
             await asyncio.sleep(0)
 
 
-def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
+def _parse_headers(head: bytes) -> tuple[str, str, dict[str, str]]:
     request, *lines = head.decode("latin-1").split("\r\n")
     method, path, _ = request.split(" ", 2)
     headers = {}
@@ -265,15 +264,3 @@ def _wire_of(path: str) -> WireName:
     if plain.endswith("/messages"):
         return "anthropic"
     return "gemini"
-
-
-async def serve(port: int, answers: list[Answer]) -> None:
-    """Answer until interrupted; for trying things out by hand."""
-    provider = await TestProvider(answers).start(port)
-    try:
-        for wire in WIRES:
-            sys.stdout.write(f"{wire:18}{provider.url(wire)}\n")
-        sys.stdout.flush()
-        await asyncio.Event().wait()
-    finally:
-        await provider.stop()

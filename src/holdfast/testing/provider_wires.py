@@ -1,11 +1,12 @@
-"""The four wires from the provider's side: an answer's pieces as the events a vendor would send."""
+"""The four wires from the provider's side: the events that a vendor sends for an answer."""
 
 from __future__ import annotations
 
 import base64
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from holdfast.testing.provider_script import (
     Answer,
@@ -13,7 +14,6 @@ from holdfast.testing.provider_script import (
     Fail,
     Gate,
     Hang,
-    Piece,
     RawBytes,
     Refuse,
     Say,
@@ -22,40 +22,42 @@ from holdfast.testing.provider_script import (
     WireName,
 )
 
-Emitted = bytes | Hang | Gate
-"""What the server writes next, or what it waits for."""
+Emitted: TypeAlias = bytes | Hang | Gate
+"""Bytes to write, or something to wait for."""
+Content: TypeAlias = Say | Think | Call | Refuse | Fail
+"""The pieces that each wire encodes in its own form."""
 
 
 def events(wire: WireName, answer: Answer, *, model: str) -> Iterator[Emitted]:
-    """The body of a streamed answer, event by event."""
+    """The events of a streamed answer."""
     match wire:
         case "openai-chat":
-            return _Chat(answer, model).events()
+            return _ChatStream(answer, model).events()
         case "openai-responses":
-            return _Responses(answer, model).events()
+            return _ResponsesStream(answer, model).events()
         case "anthropic":
-            return _Anthropic(answer, model).events()
+            return _AnthropicStream(answer, model).events()
         case "gemini":
-            return _Gemini(answer, model).events()
+            return _GeminiStream(answer, model).events()
         case _:
             assert_never(wire)
 
 
 def error_body(wire: WireName, status: int) -> dict[str, Any]:
-    """The vendor's usual body for this status."""
-    words = _ERROR_WORDS.get(status, ("api_error", "internal error"))
+    """The vendor's usual body for a status."""
+    code, message = _ERRORS.get(status, ("api_error", "internal error"))
     match wire:
         case "openai-chat" | "openai-responses":
-            return {"error": {"message": words[1], "type": words[0], "param": None, "code": words[0]}}
+            return {"error": {"message": message, "type": code, "param": None, "code": code}}
         case "anthropic":
-            return {"type": "error", "error": {"type": words[0], "message": words[1]}, "request_id": "req_test"}
+            return {"type": "error", "error": {"type": code, "message": message}, "request_id": "req_test"}
         case "gemini":
-            return {"error": {"code": status, "message": words[1], "status": words[0].upper()}}
+            return {"error": {"code": status, "message": message, "status": code.upper()}}
         case _:
             assert_never(wire)
 
 
-_ERROR_WORDS: dict[int, tuple[str, str]] = {
+_ERRORS: dict[int, tuple[str, str]] = {
     400: ("invalid_request_error", "the request is invalid"),
     401: ("authentication_error", "the API key is invalid"),
     403: ("permission_error", "the key may not use this model"),
@@ -69,54 +71,76 @@ _ERROR_WORDS: dict[int, tuple[str, str]] = {
 
 
 def _sse(data: Any, event: str | None = None) -> bytes:
-    # ASCII escapes, so that half a surrogate pair can be sent as vendors do.
+    # json.dumps escapes, so half a surrogate pair can be sent, as vendors do.
     head = f"event: {event}\n" if event else ""
     return f"{head}data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
 
 
-class _Chat:
+class _Stream(ABC):
+    """The events of one answer."""
+
     def __init__(self, answer: Answer, model: str) -> None:
         self.answer = answer
         self.model = model
-        self.calls = 0
 
     def events(self) -> Iterator[Emitted]:
-        yield self._chunk({"role": "assistant", "content": ""})
+        yield from self.start()
         for piece in self.answer.pieces:
-            yield from self._piece(piece)
-        finish = self.answer.finish
-        if finish is None:
-            finish = "tool_calls" if self.calls else "stop"
+            match piece:
+                case RawBytes():
+                    yield piece.data
+                case Hang() | Gate():
+                    yield piece
+                case _:
+                    yield from self.content(piece)
         if self.answer.done:
-            yield self._chunk({}, finish=finish or None)
-            if self.answer.usage:
-                yield _sse(self._frame([], usage=_chat_usage(self.answer.usage)))
-            yield _sse("[DONE]")
+            yield from self.finish()
 
-    def _piece(self, piece: Piece) -> Iterator[Emitted]:
+    def start(self) -> Iterator[bytes]:
+        yield from ()
+
+    @abstractmethod
+    def content(self, piece: Content) -> Iterator[bytes]: ...
+
+    @abstractmethod
+    def finish(self) -> Iterator[bytes]: ...
+
+
+class _ChatStream(_Stream):
+    calls = 0
+
+    def start(self) -> Iterator[bytes]:
+        yield self._chunk({"role": "assistant", "content": ""})
+
+    def finish(self) -> Iterator[bytes]:
+        reason = self.answer.finish
+        if reason is None:
+            reason = "tool_calls" if self.calls else "stop"
+        yield self._chunk({}, finish=reason or None)
+        if self.answer.usage:
+            yield _sse(self._frame([], usage=_chat_usage(self.answer.usage)))
+        yield _sse("[DONE]")
+
+    def content(self, piece: Content) -> Iterator[bytes]:
         match piece:
             case Say():
-                for words in piece.pieces():
-                    yield self._chunk({"content": words})
+                for chunk in piece.chunks():
+                    yield self._chunk({"content": chunk})
             case Think():
-                for words in piece.pieces():
-                    yield self._chunk({"reasoning_content": words})
+                for chunk in piece.chunks():
+                    yield self._chunk({"reasoning_content": chunk})
             case Call():
                 index, self.calls = self.calls, self.calls + 1
                 head = {"name": piece.name, "arguments": ""}
                 call_id = piece.id or f"call_test_{index}"
                 first = {"index": index, "id": call_id, "type": "function", "function": head}
                 yield self._chunk({"tool_calls": [first]})
-                for words in piece.pieces():
-                    yield self._chunk({"tool_calls": [{"index": index, "function": {"arguments": words}}]})
+                for chunk in piece.chunks():
+                    yield self._chunk({"tool_calls": [{"index": index, "function": {"arguments": chunk}}]})
             case Refuse():
                 yield self._chunk({"refusal": piece.text})
             case Fail():
                 yield _sse({"error": {"message": piece.message, "type": piece.code, "code": piece.code}})
-            case RawBytes():
-                yield piece.data
-            case Hang() | Gate():
-                yield piece
             case _:
                 assert_never(piece)
 
@@ -138,32 +162,27 @@ def _chat_usage(usage: TokenCounts) -> dict[str, Any]:
     }
 
 
-class _Responses:
+class _ResponsesStream(_Stream):
     def __init__(self, answer: Answer, model: str) -> None:
-        self.answer = answer
-        self.model = model
+        super().__init__(answer, model)
         self.number = -1
         self.output: list[dict[str, Any]] = []
 
-    def events(self) -> Iterator[Emitted]:
+    def start(self) -> Iterator[bytes]:
         yield self._event("response.created", response=self._response("in_progress"))
-        for piece in self.answer.pieces:
-            yield from self._piece(piece)
-        if self.answer.done:
-            yield self._end()
 
-    def _end(self) -> bytes:
-        finish = self.answer.finish
-        if finish:
-            response = {**self._response("incomplete"), "incomplete_details": {"reason": finish}}
-            return self._event("response.incomplete", response=response)
-        return self._event("response.completed", response=self._response("completed"))
+    def finish(self) -> Iterator[bytes]:
+        if reason := self.answer.finish:
+            response = {**self._response("incomplete"), "incomplete_details": {"reason": reason}}
+            yield self._event("response.incomplete", response=response)
+        else:
+            yield self._event("response.completed", response=self._response("completed"))
 
-    def _piece(self, piece: Piece) -> Iterator[Emitted]:
+    def content(self, piece: Content) -> Iterator[bytes]:
         at = len(self.output)
         match piece:
             case Say():
-                yield from self._message(at, "output_text", "text", piece.pieces())
+                yield from self._message(at, "output_text", "text", piece.chunks())
             case Refuse():
                 yield from self._message(at, "refusal", "refusal", (piece.text,))
             case Think():
@@ -172,51 +191,47 @@ class _Responses:
                 yield from self._call(at, piece)
             case Fail():
                 yield self._event("error", code=piece.code, message=piece.message, param=None)
-            case RawBytes():
-                yield piece.data
-            case Hang() | Gate():
-                yield piece
             case _:
                 assert_never(piece)
 
     def _message(self, at: int, kind: str, field: str, pieces: tuple[str, ...]) -> Iterator[bytes]:
         item: dict[str, Any] = {"id": f"msg_{at}", "type": "message", "role": "assistant", "status": "in_progress"}
-        place = {"item_id": item["id"], "output_index": at, "content_index": 0}
+        position = {"item_id": item["id"], "output_index": at, "content_index": 0}
         is_text = kind == "output_text"
         part: dict[str, Any] = {"type": kind, field: "", **({"annotations": []} if is_text else {})}
         extra: dict[str, Any] = {"logprobs": []} if is_text else {}
         yield self._event("response.output_item.added", output_index=at, item={**item, "content": []})
-        yield self._event("response.content_part.added", **place, part=part)
-        for words in pieces:
-            yield self._event(f"response.{kind}.delta", **place, delta=words, **extra)
+        yield self._event("response.content_part.added", **position, part=part)
+        for chunk in pieces:
+            yield self._event(f"response.{kind}.delta", **position, delta=chunk, **extra)
         whole = "".join(pieces)
-        yield self._event(f"response.{kind}.done", **place, **{field: whole}, **extra)
-        yield self._event("response.content_part.done", **place, part={**part, field: whole})
+        yield self._event(f"response.{kind}.done", **position, **{field: whole}, **extra)
+        yield self._event("response.content_part.done", **position, part={**part, field: whole})
         yield from self._done(at, {**item, "status": "completed", "content": [{**part, field: whole}]})
 
     def _reasoning(self, at: int, piece: Think) -> Iterator[bytes]:
         item: dict[str, Any] = {"id": f"rs_{at}", "type": "reasoning", "summary": []}
-        place = {"item_id": item["id"], "output_index": at, "summary_index": 0}
+        position = {"item_id": item["id"], "output_index": at, "summary_index": 0}
         empty = {"type": "summary_text", "text": ""}
         yield self._event("response.output_item.added", output_index=at, item=item)
-        yield self._event("response.reasoning_summary_part.added", **place, part=empty)
-        for words in piece.pieces():
-            yield self._event("response.reasoning_summary_text.delta", **place, delta=words)
-        yield self._event("response.reasoning_summary_text.done", **place, text=piece.text)
+        yield self._event("response.reasoning_summary_part.added", **position, part=empty)
+        for chunk in piece.chunks():
+            yield self._event("response.reasoning_summary_text.delta", **position, delta=chunk)
+        yield self._event("response.reasoning_summary_text.done", **position, text=piece.text)
         whole = {**empty, "text": piece.text}
-        yield self._event("response.reasoning_summary_part.done", **place, part=whole)
+        yield self._event("response.reasoning_summary_part.done", **position, part=whole)
         yield from self._done(at, {**item, "summary": [whole], "encrypted_content": piece.opaque})
 
     def _call(self, at: int, piece: Call) -> Iterator[bytes]:
         call_id = piece.id or f"call_test_{at}"
         item: dict[str, Any] = {"id": f"fc_{at}", "type": "function_call", "call_id": call_id, "name": piece.name}
-        place = {"item_id": item["id"], "output_index": at}
+        position = {"item_id": item["id"], "output_index": at}
         started = {**item, "arguments": "", "status": "in_progress"}
         yield self._event("response.output_item.added", output_index=at, item=started)
-        for words in piece.pieces():
-            yield self._event("response.function_call_arguments.delta", **place, delta=words)
+        for chunk in piece.chunks():
+            yield self._event("response.function_call_arguments.delta", **position, delta=chunk)
         done = {"arguments": piece.json(), "name": piece.name}
-        yield self._event("response.function_call_arguments.done", **place, **done)
+        yield self._event("response.function_call_arguments.done", **position, **done)
         yield from self._done(at, {**item, "arguments": piece.json(), "status": "completed"})
 
     def _done(self, at: int, item: dict[str, Any]) -> Iterator[bytes]:
@@ -250,62 +265,54 @@ class _Responses:
 
 
 def _responses_usage(usage: TokenCounts) -> dict[str, Any]:
-    taken = usage.input + usage.cache_read + usage.cache_write
+    prompt = usage.input + usage.cache_read + usage.cache_write
     return {
-        "input_tokens": taken,
+        "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write},
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": taken + usage.output,
+        "total_tokens": prompt + usage.output,
     }
 
 
-class _Anthropic:
-    def __init__(self, answer: Answer, model: str) -> None:
-        self.answer = answer
-        self.model = model
-        self.blocks = 0
-        self.called = False
-        self.refused = False
+class _AnthropicStream(_Stream):
+    blocks = 0
+    called = False
+    refused = False
 
-    def events(self) -> Iterator[Emitted]:
+    def start(self) -> Iterator[bytes]:
         message = {"id": "msg_test", "type": "message", "role": "assistant", "model": self.model, "content": []}
         rest = {"stop_reason": None, "stop_sequence": None, "usage": self._usage(output=1)}
         yield self._event("message_start", message={**message, **rest})
         yield self._event("ping")
-        for piece in self.answer.pieces:
-            yield from self._piece(piece)
-        if self.answer.done:
-            finish = self.answer.finish
-            if finish is None:
-                finish = "refusal" if self.refused else "tool_use" if self.called else "end_turn"
-            usage = {"output_tokens": self.answer.usage.output if self.answer.usage else 0}
-            yield self._event("message_delta", delta={"stop_reason": finish, "stop_sequence": None}, usage=usage)
-            yield self._event("message_stop")
 
-    def _piece(self, piece: Piece) -> Iterator[Emitted]:
+    def finish(self) -> Iterator[bytes]:
+        reason = self.answer.finish
+        if reason is None:
+            reason = "refusal" if self.refused else "tool_use" if self.called else "end_turn"
+        usage = {"output_tokens": self.answer.usage.output if self.answer.usage else 0}
+        yield self._event("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage=usage)
+        yield self._event("message_stop")
+
+    def content(self, piece: Content) -> Iterator[bytes]:
         match piece:
             case Say():
-                deltas = [{"type": "text_delta", "text": words} for words in piece.pieces()]
+                deltas = [{"type": "text_delta", "text": chunk} for chunk in piece.chunks()]
                 yield from self._block({"type": "text", "text": ""}, deltas)
             case Think():
-                deltas = [{"type": "thinking_delta", "thinking": words} for words in piece.pieces()]
+                deltas = [{"type": "thinking_delta", "thinking": chunk} for chunk in piece.chunks()]
                 signature = {"type": "signature_delta", "signature": piece.opaque}
                 yield from self._block({"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signature])
             case Call():
                 self.called = True
                 call_id = piece.id or f"toolu_test_{self.blocks}"
-                deltas = [{"type": "input_json_delta", "partial_json": words} for words in piece.pieces()]
+                deltas = [{"type": "input_json_delta", "partial_json": chunk} for chunk in piece.chunks()]
                 yield from self._block({"type": "tool_use", "id": call_id, "name": piece.name, "input": {}}, deltas)
             case Refuse():
                 self.refused = True
                 yield from self._block({"type": "text", "text": ""}, [{"type": "text_delta", "text": piece.text}])
             case Fail():
                 yield self._event("error", error={"type": f"{piece.code}_error", "message": piece.message})
-            case RawBytes():
-                yield piece.data
-            case Hang() | Gate():
-                yield piece
             case _:
                 assert_never(piece)
 
@@ -329,26 +336,19 @@ class _Anthropic:
         return _sse({"type": kind, **fields}, event=kind)
 
 
-class _Gemini:
-    def __init__(self, answer: Answer, model: str) -> None:
-        self.answer = answer
-        self.model = model
+class _GeminiStream(_Stream):
+    def finish(self) -> Iterator[bytes]:
+        reason = "STOP" if self.answer.finish is None else self.answer.finish
+        yield self._chunk([{"text": ""}], finish=reason or None, usage=True)
 
-    def events(self) -> Iterator[Emitted]:
-        for piece in self.answer.pieces:
-            yield from self._piece(piece)
-        if self.answer.done:
-            finish = "STOP" if self.answer.finish is None else self.answer.finish
-            yield self._chunk([{"text": ""}], finish=finish or None, usage=True)
-
-    def _piece(self, piece: Piece) -> Iterator[Emitted]:
+    def content(self, piece: Content) -> Iterator[bytes]:
         match piece:
             case Say():
-                for words in piece.pieces():
-                    yield self._chunk([{"text": words}])
+                for chunk in piece.chunks():
+                    yield self._chunk([{"text": chunk}])
             case Think():
-                for words in piece.pieces():
-                    yield self._chunk([{"text": words, "thought": True}])
+                for chunk in piece.chunks():
+                    yield self._chunk([{"text": chunk, "thought": True}])
                 yield self._chunk([{"text": "", "thoughtSignature": _base64(piece.opaque)}])
             case Call():
                 arguments = piece.arguments if piece.raw is None else piece.raw
@@ -358,10 +358,6 @@ class _Gemini:
             case Fail():
                 error = {"code": 503, "message": piece.message, "status": piece.code.upper()}
                 yield _sse({"error": error})
-            case RawBytes():
-                yield piece.data
-            case Hang() | Gate():
-                yield piece
             case _:
                 assert_never(piece)
 
@@ -372,12 +368,12 @@ class _Gemini:
         chunk: dict[str, Any] = {"candidates": [candidate], "modelVersion": self.model, "responseId": "resp-test"}
         tokens = self.answer.usage
         if usage and tokens:
-            taken = tokens.input + tokens.cache_read + tokens.cache_write
+            prompt = tokens.input + tokens.cache_read + tokens.cache_write
             chunk["usageMetadata"] = {
-                "promptTokenCount": taken,
+                "promptTokenCount": prompt,
                 "cachedContentTokenCount": tokens.cache_read,
                 "candidatesTokenCount": tokens.output,
-                "totalTokenCount": taken + tokens.output,
+                "totalTokenCount": prompt + tokens.output,
             }
         return _sse(chunk)
 

@@ -1,4 +1,4 @@
-"""Streams as vendors send them, as bytes. Both our readers and the vendors' SDKs read exactly these (see oracles/)."""
+"""The bytes of streams as vendors send them. Our readers and the vendors' SDKs read the same ones (see oracles/)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stream:
-    """One HTTP answer."""
+    """One HTTP response."""
 
     body: bytes
     status: int = 200
@@ -21,7 +21,7 @@ class Stream:
 
 
 def sse(*events: Any, named: bool = False, end: str = "\n", ascii_only: bool = False) -> bytes:
-    """Events as bytes; ``named`` writes their type as the event's name too."""
+    """Encode events. ``named`` also writes their type as the event's name."""
     written = []
     for event in events:
         if isinstance(event, bytes):

@@ -1,4 +1,4 @@
-"""Anthropic Messages."""
+"""Streams of Anthropic Messages."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def stop(index: int) -> dict[str, Any]:
 
 
 def end(reason: str, *, details: Any = None, **usage: int) -> list[dict[str, Any]]:
-    told = {"stop_reason": reason, "stop_sequence": None} | ({"stop_details": details} if details else {})
+    fields = {"stop_reason": reason, "stop_sequence": None} | ({"stop_details": details} if details else {})
     tokens = {"output_tokens": 15, **usage}
-    return [{"type": "message_delta", "delta": told, "usage": tokens}, {"type": "message_stop"}]
+    return [{"type": "message_delta", "delta": fields, "usage": tokens}, {"type": "message_stop"}]
 
 
 PING = {"type": "ping"}

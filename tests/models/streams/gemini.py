@@ -1,4 +1,4 @@
-"""Gemini."""
+"""Streams of Gemini."""
 
 from __future__ import annotations
 

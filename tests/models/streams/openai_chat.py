@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions."""
+"""Streams of OpenAI Chat Completions."""
 
 from __future__ import annotations
 

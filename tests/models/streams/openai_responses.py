@@ -1,4 +1,4 @@
-"""OpenAI Responses."""
+"""Streams of OpenAI Responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.models.streams import Stream, failure, sse
 
 
 def message(index: int, *pieces: str, refusal: bool = False) -> tuple[list[Any], dict[str, Any]]:
-    """The events of a message, and the item as the final response repeats it."""
+    """The events of a message, and the item that the final response repeats."""
     kind = "refusal" if refusal else "output_text"
     key = "refusal" if refusal else "text"
     whole = "".join(pieces)
