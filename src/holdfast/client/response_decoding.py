@@ -18,11 +18,10 @@ from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.base import Unknown
 from holdfast.schema.events import Event, KnownDurable, KnownLive, read_event
 from holdfast.schema.messages import Message, read_message
+from holdfast.schema.validation_errors import invalid_value
 
 T = TypeVar("T")
 
-_INVALID_PATH = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`$")
-_PATH_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _PROXY_STATUSES = frozenset({502, 503, 504})
 _ERROR_CODE = re.compile(r"[a-z]+(?:_[a-z]+)*")
@@ -99,10 +98,10 @@ def _convert_leniently(value: Any, shape: Any) -> Any:
         try:
             return msgspec.convert(value, shape)
         except msgspec.ValidationError as error:
-            found = _INVALID_PATH.search(str(error))
-            if found is None:
+            path = invalid_value(error).path
+            if path is None:
                 raise
-            *parents, last = [int(index) if index else name for name, index in _PATH_STEP.findall(found[1])]
+            *parents, last = path
             container = value
             for step in parents:
                 container = container[step]

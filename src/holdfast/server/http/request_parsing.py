@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.errors import BadRequest, TooLarge
 from holdfast.schema.base import repair_text
+from holdfast.schema.validation_errors import invalid_value
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -66,9 +67,9 @@ def decode_body(body: bytes, decoder: msgspec.json.Decoder[T], *, content_type: 
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        if "got `float`" in str(error):
+        if invalid_value(error).got == "float":
             return _decode_again(body, decoder.type)
-        raise BadRequest(f"the body is not as it should be: {error}", detail=_where(str(error))) from None
+        raise _invalid("request body", error) from None
     except UnicodeDecodeError:
         raise BadRequest("the body is not UTF-8") from None
     except msgspec.DecodeError as error:
@@ -111,7 +112,7 @@ class QueryReader(Generic[S]):
         try:
             found = msgspec.convert(given, self._shape, strict=False)
         except msgspec.ValidationError as error:
-            raise BadRequest(f"the query is not as it should be: {error}", detail=_where(str(error))) from None
+            raise _invalid("query", error) from None
         for name, text in given.items():
             value = getattr(found, name)
             if value is None or (isinstance(value, float) and not math.isfinite(value)):
@@ -148,7 +149,7 @@ def _decode_again(body: bytes, shape: type[T]) -> T:
         found = _repair(json.loads(body, parse_constant=_refuse_constant))
         return msgspec.convert(found, shape)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"the body is not as it should be: {error}", detail=_where(str(error))) from None
+        raise _invalid("request body", error) from None
     except (ValueError, RecursionError):
         raise BadRequest("the body is not JSON, or nested too deeply") from None
 
@@ -171,9 +172,6 @@ def _repair(value: Any) -> Any:
             return value
 
 
-def _where(message: str) -> dict[str, Any]:
-    """The field that a message of the reader names."""
-    said, _, place = message.partition(" - at `$")
-    inside = (said.partition(f"{mark} field `")[2].partition("`")[0] for mark in ("unknown", "missing required"))
-    field = ".".join(part for part in (place.rstrip("`").removeprefix("."), *inside) if part)
-    return {"field": field} if field else {}
+def _invalid(what: str, error: msgspec.ValidationError) -> BadRequest:
+    field = invalid_value(error).field
+    return BadRequest(f"invalid {what}: {error}", detail={"field": field} if field else {})
