@@ -14,7 +14,7 @@ from holdfast.agent.conversation import Conversation
 from holdfast.agent.message_builder import MessageBuilder
 from holdfast.agent.model_answer import ModelAnswer, UsageGuard
 from holdfast.agent.prompts import read_prompt
-from holdfast.agent.protocol import Ending, Spent, TurnHandle
+from holdfast.agent.protocol import Ending, Spent, TurnHandle, new_message
 from holdfast.agent.run_outcome import outcome_of, stopped_outcome
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.errors import HoldfastError, ModelContext, ModelMalformed
@@ -80,7 +80,7 @@ class Compaction:
         todos = await self._dependencies.store.todos(self._handle.run.session_id)
         text = complete_summary(answer, prompts=self._conversation.prompts, todos=todos)
         system_prompt = await self._conversation.new_system_prompt()
-        message = self._message((system_prompt, Summary(text)))
+        message = new_message(self._handle, "user", (system_prompt, Summary(text)))
         await self._conversation.store(message, spent=self.spent())
         self._conversation.restart(message, system_prompt)
         return text
@@ -88,9 +88,10 @@ class Compaction:
     async def _request(self) -> None:
         messages = self._conversation.request_messages()
         for level in range(_MAX_SHORTENINGS + 1):
+            prompt = new_message(self._handle, "user", (Text(_SUMMARY_PROMPT),))
             request = ModelRequest(
                 system=self._conversation.system,
-                messages=(*shorten_messages(messages, level=level), self._message((Text(_SUMMARY_PROMPT),))),
+                messages=(*shorten_messages(messages, level=level), prompt),
                 tools=self._dependencies.toolbox.specs,
                 cache_key=self._handle.run.session_id,
             )
@@ -102,17 +103,6 @@ class Compaction:
                 continue
             return
         raise ModelContext("the conversation does not fit the model's context window, not even to be summarized")
-
-    def _message(self, parts: tuple[Part, ...]) -> Message:
-        return Message(
-            id=self._handle.new_id("msg"),
-            session_id=self._handle.run.session_id,
-            run_id=self._handle.run.id,
-            role="user",
-            seq=0,
-            created_at=self._handle.now(),
-            parts=parts,
-        )
 
 
 class _HiddenAnswer:

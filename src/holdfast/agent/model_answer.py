@@ -17,7 +17,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from holdfast.agent.message_builder import MessageBuilder, PartClosed
-from holdfast.agent.protocol import Spent, TurnHandle
+from holdfast.agent.protocol import Spent, TurnHandle, new_message
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.errors import ModelError, ModelNetwork, StoreUnwritable
 from holdfast.models.pricing import add_cost
@@ -74,15 +74,7 @@ class AnswerDraft:
 
     def __init__(self, handle: TurnHandle, model: str) -> None:
         self._handle = handle
-        self.message = Message(
-            id=handle.new_id("msg"),
-            session_id=handle.run.session_id,
-            run_id=handle.run.id,
-            role="assistant",
-            seq=0,
-            created_at=handle.now(),
-            model=model,
-        )
+        self.message = new_message(handle, "assistant", model=model)
         self.usage_guard = UsageGuard(handle)
         self.attempt = 0
         self.builder = self._new_builder()

@@ -129,7 +129,7 @@ class _ActiveTurn:
         self._take_answer(message)
         self._calls = calls = StepCalls(self._handle, self._dependencies, message, attempt=attempt)
         tool_message = await calls.run()
-        self._conversation.replace_last(calls.asked)
+        self._conversation.replace_last(calls.answer)
         self._conversation.append(tool_message)
         self._last_step_denied = any(result.status == "denied" for result in calls.results())
         records = calls.records()
@@ -160,7 +160,10 @@ class _ActiveTurn:
                 return Outcome("failed", "max_tokens", text=text, message_id=message.id, error=error)
             case "end_turn" | "tool_use":
                 if self._last_step_denied and not self._handle.run.interactive:
-                    error = RunError("denied", "a call was denied and nobody could be asked; see --mode and the rules")
+                    error = RunError(
+                        "denied",
+                        "a call was denied; allow it with a rule or another --mode",
+                    )
                     return Outcome("failed", "denied", text=text, message_id=message.id, error=error)
                 return Outcome("completed", "end_turn", text=text, message_id=message.id)
 

@@ -22,7 +22,7 @@ from typing import Protocol
 from holdfast.ids import Prefix
 from holdfast.schema.base import Value
 from holdfast.schema.events import DeltaKind, KnownDurable
-from holdfast.schema.messages import Message
+from holdfast.schema.messages import Message, Part, Role
 from holdfast.schema.runs import BoundaryAnswer, EndReason, Outcome, Phase, Run, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.schema.usage import Usage
@@ -151,6 +151,20 @@ class TurnHandle(Protocol):
     def attempt(self, message_id: str, attempt: int) -> None:
         """Start a new attempt; subscribers replace the text of the failed one (`R13`)."""
         ...
+
+
+def new_message(handle: TurnHandle, role: Role, parts: tuple[Part, ...] = (), *, model: str | None = None) -> Message:
+    """Make a message of the handle's run. Its `seq` is set when it is committed."""
+    return Message(
+        id=handle.new_id("msg"),
+        session_id=handle.run.session_id,
+        run_id=handle.run.id,
+        role=role,
+        seq=0,
+        created_at=handle.now(),
+        parts=parts,
+        model=model,
+    )
 
 
 class Turn(Protocol):

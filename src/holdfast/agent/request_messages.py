@@ -161,10 +161,10 @@ def _without_trailing_reasoning(parts: list[Part], *, kinds: tuple[type[Part], .
     return tuple(part for index, part in enumerate(parts) if index < last or not isinstance(part, Reasoning))
 
 
-def _tool_message(asked: Message, calls: list[ToolCall], results: dict[str, ToolResult], *, images: bool) -> Message:
+def _tool_message(answer: Message, calls: list[ToolCall], results: dict[str, ToolResult], *, images: bool) -> Message:
     """Return one tool message with one result per call, in the order of the calls."""
     parts = tuple(_result(call, results.get(call.id), images=images) for call in calls)
-    return replace(asked, id=f"{asked.id}:results", role="tool", parts=parts, usage=None, model=None)
+    return replace(answer, id=f"{answer.id}:results", role="tool", parts=parts, usage=None, model=None)
 
 
 def _result(call: ToolCall, found: ToolResult | None, *, images: bool) -> ToolResult:

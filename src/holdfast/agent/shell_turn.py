@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.agent.protocol import Ending, Subagent, TurnHandle
+from holdfast.agent.protocol import Ending, Subagent, TurnHandle, new_message
 from holdfast.agent.run_outcome import stopped_outcome
 from holdfast.agent.turn_dependencies import ToolContexts
 from holdfast.schema.events import MessageCreated
-from holdfast.schema.messages import Message, Shell, ToolCall
+from holdfast.schema.messages import Shell, ToolCall
 from holdfast.schema.runs import Outcome
 from holdfast.store.writes import PutMessage
 from holdfast.tools.bash import BashArguments
@@ -24,15 +24,7 @@ class ShellTurn:
         self._command = command
 
     async def run(self, handle: TurnHandle) -> Ending:
-        message = Message(
-            id=handle.new_id("msg"),
-            session_id=handle.run.session_id,
-            run_id=handle.run.id,
-            role="user",
-            seq=0,
-            created_at=handle.now(),
-            parts=(Shell(self._command),),
-        )
+        message = new_message(handle, "user", (Shell(self._command),))
         created = MessageCreated(at=handle.now(), session_id=message.session_id, message=replace(message, parts=()))
         await handle.commit([PutMessage(message)], [created])
         handle.progress("tool", f"bash: {self._command}")
@@ -54,5 +46,5 @@ class ShellTurn:
         )
 
 
-async def _reject_subagent(child: Subagent) -> None:
-    raise AssertionError(f"a shell run started a sub-agent: {child.run_id}")
+async def _reject_subagent(subagent: Subagent) -> None:
+    raise AssertionError(f"a shell run started a sub-agent: {subagent.run_id}")

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.agent.model_answer import UsageGuard, calls_of
-from holdfast.agent.protocol import Spent, Subagent, TurnHandle
+from holdfast.agent.protocol import Spent, Subagent, TurnHandle, new_message
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.agent.unfinished_messages import CANCELLED
 from holdfast.errors import HoldfastError, StoreError, StoreUnwritable, ToolError
@@ -66,12 +66,14 @@ class _StepProgress:
 class StepCalls:
     """The calls of one assistant message, and the tool message with their results."""
 
-    def __init__(self, handle: TurnHandle, dependencies: TurnDependencies, asked: Message, *, attempt: int = 1) -> None:
+    def __init__(
+        self, handle: TurnHandle, dependencies: TurnDependencies, answer: Message, *, attempt: int = 1
+    ) -> None:
         self._handle = handle
         self._dependencies = dependencies
-        self._asked = asked
+        self._answer = answer
         self._attempt = attempt
-        self.calls = calls_of(asked.parts)
+        self.calls = calls_of(answer.parts)
         self._results: dict[str, ToolResult] = {}
         self._output_paths: dict[str, str] = {}
         """The files with the whole outputs of calls, where there are any."""
@@ -81,19 +83,12 @@ class StepCalls:
         self._subagents: list[Subagent] = []
         self._usage_guard = UsageGuard(handle)
         self._is_published = False
-        self._message = Message(
-            id=handle.new_id("msg"),
-            session_id=asked.session_id,
-            run_id=asked.run_id,
-            role="tool",
-            seq=0,
-            created_at=handle.now(),
-        )
+        self._message = new_message(handle, "tool")
 
     @property
-    def asked(self) -> Message:
+    def answer(self) -> Message:
         """The assistant message, with the sessions of the sub-agents that its calls started."""
-        return self._asked
+        return self._answer
 
     def results(self) -> tuple[ToolResult, ...]:
         """Return the results so far, in the order of the calls."""
@@ -122,7 +117,7 @@ class StepCalls:
 
     def spent(self) -> Spent | None:
         """Return what its sub-agents cost, unless that is already counted."""
-        usage = sum((child.run.usage for child in self._subagents if child.run is not None), Usage())
+        usage = sum((subagent.run.usage for subagent in self._subagents if subagent.run is not None), Usage())
         if usage == Usage() or self._usage_guard.is_counted:
             return None
         return Spent(self._dependencies.model.info.name, usage, steps=0, by_subagent=True)
@@ -189,7 +184,7 @@ class StepCalls:
             call,
             emit=self._emitter(call),
             progress=lambda phase: self._progress.set(call.id, phase, what),
-            on_subagent=lambda child: self._add_subagent(call, child),
+            on_subagent=lambda subagent: self._add_subagent(call, subagent),
         )
         try:
             plan = await tool.plan(arguments, context)
@@ -212,11 +207,11 @@ class StepCalls:
 
     def _emitter(self, call: ToolCall) -> Callable[[str], None]:
         """Return a function that publishes the live output of a call."""
-        part = [part.id if isinstance(part, ToolCall) else None for part in self._asked.parts].index(call.id)
+        part = [part.id if isinstance(part, ToolCall) else None for part in self._answer.parts].index(call.id)
 
         def emit(text: str) -> None:
             self._handle.delta(
-                self._asked.id, part, text=text, of="output", attempt=self._attempt, call_id=call.id, name=call.name
+                self._answer.id, part, text=text, of="output", attempt=self._attempt, call_id=call.id, name=call.name
             )
 
         return emit
@@ -243,18 +238,18 @@ class StepCalls:
             event = kind(at=self._handle.now(), session_id=message.session_id, message=message)
             await self._handle.commit([PutMessage(message)], [event])
 
-    async def _add_subagent(self, call: ToolCall, child: Subagent) -> None:
+    async def _add_subagent(self, call: ToolCall, subagent: Subagent) -> None:
         """Store the session of a sub-agent in its call, so that clients can find it."""
-        self._subagents.append(child)
+        self._subagents.append(subagent)
         parts = tuple(
-            replace(part, child_session_id=child.session_id)
+            replace(part, child_session_id=subagent.session_id)
             if isinstance(part, ToolCall) and part.id == call.id
             else part
-            for part in self._asked.parts
+            for part in self._answer.parts
         )
-        self._asked = replace(self._asked, parts=parts)
-        event = MessageUpdated(at=self._handle.now(), session_id=self._asked.session_id, message=self._asked)
-        await self._handle.commit([PutMessage(self._asked)], [event])
+        self._answer = replace(self._answer, parts=parts)
+        event = MessageUpdated(at=self._handle.now(), session_id=self._answer.session_id, message=self._answer)
+        await self._handle.commit([PutMessage(self._answer)], [event])
 
     def _stopped_result(self, call: ToolCall) -> ToolResult:
         text = CANCELLED if call.id in self._started else NOT_RUN

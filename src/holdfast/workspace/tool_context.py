@@ -176,9 +176,9 @@ class _Subagents:
             effort=None if own_model else parent.effort,  # another model may not support it
             agent=agent or "",
         )
-        child = await self._handle.start_subagent(request, title=title)
-        await self._on_subagent(child)
-        ended = await child.ended()
+        subagent = await self._handle.start_subagent(request, title=title)
+        await self._on_subagent(subagent)
+        ended = await subagent.ended()
         return Outcome(
             state=cast(Any, ended.state),
             reason=ended.reason or "internal",

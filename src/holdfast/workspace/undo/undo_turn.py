@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from holdfast.agent.protocol import Ending, TurnHandle
+from holdfast.agent.protocol import Ending, TurnHandle, new_message
 from holdfast.errors import NotFound
-from holdfast.schema.messages import Message, Notice
+from holdfast.schema.messages import Notice
 from holdfast.schema.runs import Outcome, Run
 from holdfast.store.records import SnapshotState
 from holdfast.workspace.open_workspace import SharedParts
@@ -34,15 +34,7 @@ class UndoTurn:
         if chosen is None:
             chosen = await self._next_runs(writers)
         text = describe_report(await self._carry_out(writers, frozenset(chosen)), undo=run.kind == "undo")
-        message = Message(
-            id=handle.new_id("msg"),
-            session_id=run.session_id,
-            run_id=run.id,
-            role="user",
-            seq=0,
-            created_at=handle.now(),
-            parts=(Notice(run.kind, text, for_model=True),),
-        )
+        message = new_message(handle, "user", (Notice(run.kind, text, for_model=True),))
         return Ending(Outcome("completed", "end_turn", text=text, message_id=message.id), messages=(message,))
 
     async def _writers(self) -> WritersBySession:
