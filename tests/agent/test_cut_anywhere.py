@@ -22,9 +22,9 @@ from holdfast.schema.sessions import Workspace
 from holdfast.schema.usage import Usage
 from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutWorkspace
-from tests.support.agreement import check_agreement
 from tests.support.cutting import CutLedger, Cutter, CutTurns
-from tests.support.house import LONG_LIMITS, WORKSPACE, House
+from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
+from tests.support.log_consistency import check_log_matches_tables
 from tests.support.story import check_record, check_results, story_model
 from tests.support.turning import turn_limits
 from tests.support.wire_rules import check_every_wire
@@ -45,15 +45,15 @@ class Shop:
         self.ledger = ledger
         self.directory = directory
         self.sessions = 0
-        self.house: House = self._house()
+        self.house: EngineHarness = self._house()
 
-    def _house(self) -> House:
+    def _house(self) -> EngineHarness:
         turns = CutTurns(self.ledger, story_model(), self.directory)  # type: ignore[arg-type]
         turns.limits = turn_limits(max_steps=20, max_seconds=60)
         turns.approver.asking.add("alone")
         for gate in ("approval:z", "z"):
             turns.gates.open(gate)
-        return House(self.directory, self.ledger, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
+        return EngineHarness(self.directory, self.ledger, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
 
     @property
     def turns(self) -> CutTurns:
@@ -163,7 +163,7 @@ async def cut_at_each(directory: Path, stop: Stop, *, every: int, offset: int = 
                 error.add_note(f"{stop} at {at} of {places}: {cutter.where!r}")
                 raise
             ends[run.state] += 1
-        await check_agreement(opened.house.store)
+        await check_log_matches_tables(opened.house.store)
     return places, ends
 
 

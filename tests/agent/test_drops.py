@@ -24,7 +24,7 @@ from holdfast.schema.events import RunFinished, RunRetrying
 from holdfast.schema.messages import Finish, Reasoning, Text, ToolCall, ToolResult
 from holdfast.testing import WIRES, Answer, Call, ReceivedRequest, Say, TestProvider, Think, WireName, text
 from holdfast.testing.provider_wires import events
-from tests.support.agreement import check_agreement
+from tests.support.log_consistency import check_log_matches_tables
 from tests.support.turning import TurnHouse, turning
 
 ASKING = Answer(
@@ -104,7 +104,7 @@ async def drop_at(directory: Path, wire: WireName, places: list[int]) -> list[in
             except BaseException as error:
                 error.add_note(f"{wire}: dropped after {k} bytes")
                 raise
-        await check_agreement(house.store)
+        await check_log_matches_tables(house.store)
     return again
 
 

@@ -27,7 +27,7 @@ from holdfast.schema.base import encode
 from holdfast.store import Batch, Committed, Store, open_store
 from holdfast.testing import WIRES, Answer, Call, Say, WireName
 from holdfast.testing.provider_wires import events
-from tests.support.house import LONG_LIMITS, WORKSPACE
+from tests.support.engine_harness import LONG_LIMITS, WORKSPACE
 from tests.support.turning import turn_limits, turning
 
 STEPS = 400

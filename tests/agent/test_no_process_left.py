@@ -12,8 +12,8 @@ from holdfast.agent.protocol import Turn
 from holdfast.models.model_script import ModelScript, RuleCondition, ScriptedCall, ScriptedText, ScriptRule
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Session
-from tests.support.agreement import check_agreement
 from tests.support.cutting import Cutter, around_turn
+from tests.support.log_consistency import check_log_matches_tables
 from tests.support.server import Desk, serving
 from tests.support.story import check_record
 
@@ -122,4 +122,4 @@ async def test_wherever_a_cancel_comes_no_process_outlives_it(tmp_path: Path, ev
             except BaseException as error:
                 error.add_note(f"cancelled at {at} of {len(places)}: {places[at]!r}")
                 raise
-        await check_agreement(desk.app.store)
+        await check_log_matches_tables(desk.app.store)

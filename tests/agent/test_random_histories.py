@@ -33,10 +33,10 @@ from holdfast.services.session_service import SessionService
 from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutWorkspace
 from holdfast.testing import WIRES
-from tests.support.agreement import check_agreement
 from tests.support.cutting import CutLedger, Cutter, CutTurns
+from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
 from tests.support.flavours import Flavoured
-from tests.support.house import LONG_LIMITS, WORKSPACE, House
+from tests.support.log_consistency import check_log_matches_tables
 from tests.support.turning import turn_limits
 from tests.support.wire_rules import check_every_wire
 
@@ -54,7 +54,7 @@ class World:
         self.session_id = "ses_1"
         self.log: list[str] = []
         self.checked = 0
-        self.house: House
+        self.house: EngineHarness
         self.ledger: CutLedger
 
     async def open(self, database: str) -> None:
@@ -65,7 +65,7 @@ class World:
         turns = CutTurns(self.ledger, self._model(()), self.directory)  # type: ignore[arg-type]
         turns.limits = turn_limits(max_steps=6, max_seconds=60)
         turns.gates.open("z")
-        self.house = House(self.directory, self.ledger, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
+        self.house = EngineHarness(self.directory, self.ledger, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
         await self.house.engine.recover()
         await self.house.engine.open_workspace(WORKSPACE)
 
@@ -84,7 +84,7 @@ class World:
                 await getattr(self, name)()
             self.log.append("next prompt")
             await self.prompt()
-            await check_agreement(self.house.store)
+            await check_log_matches_tables(self.house.store)
         finally:
             await self.house.close()
 

@@ -17,13 +17,13 @@ from holdfast.models.protocol import ModelDelta, ModelRequest
 from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.messages import ToolCall
 from holdfast.store import Batch, Committed, open_store
-from tests.support.agreement import check_agreement
-from tests.support.house import LedgerSeam
+from tests.support.engine_harness import ControlledStore
+from tests.support.log_consistency import check_log_matches_tables
 from tests.support.story import check_record, finish, story_model
 from tests.support.turning import TurnHouse, turn_limits, turning
 
 
-class Refusing(LedgerSeam):
+class Refusing(ControlledStore):
     """Refuses from the n-th commit on, until it is told otherwise."""
 
     def __init__(self, store: Any) -> None:
@@ -132,4 +132,4 @@ async def test_nothing_moves_that_is_not_written(tmp_path: Path, every: int) -> 
                 raise
         assert ends.count("failed") > ends.count("completed")
         assert len(set(ran)) == len(ran), "a tool ran twice"
-        await check_agreement(house.store)
+        await check_log_matches_tables(house.store)

@@ -35,7 +35,7 @@ from holdfast.testing import (
     WireName,
     text,
 )
-from tests.support.agreement import check_agreement
+from tests.support.log_consistency import check_log_matches_tables
 from tests.support.server import Desk, serving
 from tests.support.wire_rules import check_anthropic, check_chat, check_gemini, check_responses
 
@@ -58,7 +58,7 @@ async def server(directory: Path, *wires: WireName) -> AsyncIterator[tuple[Desk,
     async with TestProvider(fallback=text("that is all")) as provider:
         async with serving(directory, config=config(provider, *(wires or WIRES))) as desk:
             yield desk, provider
-            await check_agreement(desk.app.store)
+            await check_log_matches_tables(desk.app.store)
         for received in provider.requests:
             check_received(received)
 

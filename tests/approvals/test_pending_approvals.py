@@ -15,8 +15,8 @@ from holdfast.schema.events import ApprovalRequested, ApprovalResolved, Question
 from holdfast.store import Store, open_store
 from tests.approvals.approval_server import ApprovalServer, SavedRules, approval
 from tests.store.building import new_session, new_workspace
-from tests.support.house import WORKSPACE, crashed, opened
-from tests.support.scripted import Actor, ScriptedTurns
+from tests.support.engine_harness import WORKSPACE, crashed_harness, open_harness
+from tests.support.scripted_turns import ScriptedTurns, TurnActions
 
 
 @pytest.fixture
@@ -321,7 +321,7 @@ def _ask_in_turn(turns: ScriptedTurns, asked: list[asyncio.Task[Approval]], pend
     """Script a turn that waits for an approval."""
 
     @turns.on("ask")
-    async def ask(actor: Actor) -> Ending | None:
+    async def ask(actor: TurnActions) -> Ending | None:
         request = pending[0].request(approval("make", run_id=actor.run.id, workspace_id=WORKSPACE))
         asked.append(asyncio.create_task(request))
         actor.gates._arrived["asking"].set()
@@ -345,7 +345,7 @@ async def test_a_cancelled_run_closes_its_approval_with_an_event(tmp_path: Path)
     turns, asked = ScriptedTurns(), list[asyncio.Task[Approval]]()
     pending: list[PendingApprovals] = []
     _ask_in_turn(turns, asked, pending)
-    async with opened(tmp_path / "holdfast.db", turns=turns) as house:
+    async with open_harness(tmp_path / "holdfast.db", turns=turns) as house:
         await house.session()
         pending.append(_pending(house.store))
         run = await house.accept("ask")
@@ -368,12 +368,12 @@ async def test_a_restart_closes_an_open_approval_and_refuses_later_answers(tmp_p
     turns, asked = ScriptedTurns(), list[asyncio.Task[Approval]]()
     pending: list[PendingApprovals] = []
     _ask_in_turn(turns, asked, pending)
-    async with crashed(tmp_path / "left.db", turns) as house:
+    async with crashed_harness(tmp_path / "left.db", turns) as house:
         pending.append(_pending(house.store))
         run = await house.accept("ask")
         await house.gates.arrived("asking")
         found = await _open(house.store)
-    async with opened(tmp_path / "left.db") as house:
+    async with open_harness(tmp_path / "left.db") as house:
         ended = await house.ended(run.run.id)
         assert (ended.state, ended.reason) == ("interrupted", "server_crash")
         assert (await house.store.open_approvals()).items == ()

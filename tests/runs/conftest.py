@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import House, opened
+from tests.support.engine_harness import EngineHarness, open_harness
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def harness(tmp_path: Path) -> AsyncIterator[EngineHarness]:
     """An open workspace with one session, ``ses_1``."""
-    async with opened(tmp_path / "holdfast.db") as house:
-        await house.session()
-        yield house
+    async with open_harness(tmp_path / "holdfast.db") as harness:
+        await harness.session()
+        yield harness

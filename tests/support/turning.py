@@ -25,8 +25,8 @@ from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, Store, open_store
 from holdfast.store.writes import PutWorkspace
 from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan
-from tests.support.house import LONG_LIMITS, WORKSPACE, House
-from tests.support.scripted import Gates, ScriptedTurns
+from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
+from tests.support.scripted_turns import Gates, ScriptedTurns
 
 
 class Word(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -294,7 +294,7 @@ class RealTurns(ScriptedTurns):
         )
 
 
-class TurnHouse(House):
+class TurnHouse(EngineHarness):
     turns: RealTurns
 
     @property

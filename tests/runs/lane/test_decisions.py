@@ -113,7 +113,7 @@ def test_the_first_run_starts_in_the_decision_that_accepts_it(session: Session) 
 
 
 @pytest.mark.promise("C2")
-def test_a_cancel_on_an_idle_session_then_a_prompt(session: Session) -> None:
+def test_a_cancel_of_an_idle_session_does_not_affect_the_next_prompt(session: Session) -> None:
     assert session.say(CancelSession()) == Covered(0)
     assert session.lane == Lane()
     assert session.queue("a") == Started()
@@ -121,7 +121,7 @@ def test_a_cancel_on_an_idle_session_then_a_prompt(session: Session) -> None:
 
 @pytest.mark.promise("C2")
 @pytest.mark.parametrize("cancel", [CancelSession(), CancelActive(), CancelRun("a")])
-def test_a_cancel_after_everything_has_ended_is_a_no_op(session: Session, cancel: Command) -> None:
+def test_a_cancel_after_everything_has_ended_has_no_effect(session: Session, cancel: Command) -> None:
     session.queue("a")
     session.end("a")
     before, told = session.lane, list(session.told)
@@ -131,7 +131,7 @@ def test_a_cancel_after_everything_has_ended_is_a_no_op(session: Session, cancel
 
 
 @pytest.mark.promise("C1")
-def test_a_cancel_between_acceptance_and_the_turns_first_breath(session: Session) -> None:
+def test_a_cancel_right_after_acceptance_cancels_the_run(session: Session) -> None:
     session.queue("a")
     assert covered(session.say(CancelSession())) == {"a": "active"}
     assert session.say(Boundary("a")) == StopNow("user_cancel")
@@ -140,7 +140,7 @@ def test_a_cancel_between_acceptance_and_the_turns_first_breath(session: Session
 
 
 @pytest.mark.promise("C1")
-def test_a_cancel_before_a_held_run_starts(session: Session) -> None:
+def test_a_cancel_ends_a_run_of_a_paused_lane(session: Session) -> None:
     session.say(Pause())
     assert session.queue("a") == QueuedAt(1)
     assert covered(session.say(CancelSession())) == {"a": "queued"}
@@ -149,7 +149,7 @@ def test_a_cancel_before_a_held_run_starts(session: Session) -> None:
 
 
 @pytest.mark.promise("C1", "R7")
-def test_two_accepted_and_one_cancel(session: Session) -> None:
+def test_one_cancel_covers_an_active_and_a_queued_run(session: Session) -> None:
     session.queue("a", "b")
     assert session.say(CancelSession()).mark == 2
     assert session.ends == {"b": "cancelled user_cancel"}
@@ -160,7 +160,7 @@ def test_two_accepted_and_one_cancel(session: Session) -> None:
 
 
 @pytest.mark.promise("C1", "R5")
-def test_what_is_accepted_after_a_cancel_runs_even_if_the_cancelled_have_not_ended(session: Session) -> None:
+def test_a_run_accepted_after_a_cancel_runs_although_the_cancelled_ones_are_still_stopping(session: Session) -> None:
     session.queue("a", "b")
     session.say(CancelSession())
     assert session.queue("c") == QueuedAt(1)
@@ -173,7 +173,7 @@ def test_what_is_accepted_after_a_cancel_runs_even_if_the_cancelled_have_not_end
 
 @pytest.mark.promise("C1")
 @pytest.mark.parametrize("delivery", ["queue", "steer"])
-def test_a_cancel_while_a_follow_up_is_being_accepted_covers_it_or_not_by_who_came_first(delivery: str) -> None:
+def test_a_cancel_covers_a_follow_up_only_if_the_follow_up_was_accepted_first(delivery: str) -> None:
     accept, cancel = Accept(run_id="b", delivery=delivery), CancelSession()  # type: ignore[arg-type]
 
     follow_up_first = Session()
@@ -194,7 +194,7 @@ def test_a_cancel_while_a_follow_up_is_being_accepted_covers_it_or_not_by_who_ca
 
 
 @pytest.mark.promise("R5", "R7")
-def test_a_follow_up_behind_an_active_run_gets_a_start_and_an_end_of_its_own(session: Session) -> None:
+def test_a_queued_run_has_its_own_start_and_end(session: Session) -> None:
     session.queue("a", "b")
     session.end("a", FAILED)
     assert session.told[-3:] == [
@@ -207,7 +207,7 @@ def test_a_follow_up_behind_an_active_run_gets_a_start_and_an_end_of_its_own(ses
 
 
 @pytest.mark.promise("R6", "C1", "C4")
-def test_queue_steer_and_cancel_mixed_at_one_boundary(session: Session) -> None:
+def test_steers_join_at_a_boundary_without_queued_and_cancelled_runs(session: Session) -> None:
     session.queue("host")
     session.steer("covered")
     session.queue("own turn")
@@ -220,7 +220,7 @@ def test_queue_steer_and_cancel_mixed_at_one_boundary(session: Session) -> None:
 
 
 @pytest.mark.promise("R6", "C1")
-def test_nothing_joins_a_turn_that_a_cancel_has_covered(session: Session) -> None:
+def test_no_steer_joins_a_cancelled_turn(session: Session) -> None:
     session.queue("host")
     session.steer("before")
     session.say(CancelSession())
@@ -241,7 +241,7 @@ def test_all_waiting_steers_join_at_one_boundary_in_seq_order(session: Session) 
 
 
 @pytest.mark.promise("R6")
-def test_a_steer_that_arrives_as_the_turn_ends_goes_on_in_that_turn(session: Session) -> None:
+def test_a_steer_that_arrives_at_the_last_step_joins_the_turn(session: Session) -> None:
     session.queue("host")
     session.steer("late")
     assert session.say(Boundary("host", COMPLETED)) == GoOn(("late",))
@@ -258,7 +258,7 @@ def test_a_steer_that_arrives_after_the_turn_has_ended_starts(session: Session) 
 
 
 @pytest.mark.promise("R6")
-def test_a_steer_at_a_stopping_host_is_queued_and_runs(session: Session) -> None:
+def test_a_steer_for_a_stopping_run_is_queued_and_runs(session: Session) -> None:
     session.queue("host")
     session.say(CancelActive())
     assert session.steer("b") == QueuedAt(1)
@@ -285,7 +285,7 @@ def test_a_steer_with_other_settings_is_queued(session: Session, other: RunSetti
 
 @pytest.mark.promise("R4", "R6")
 @pytest.mark.parametrize("kind", ["compact", "shell", "undo", "redo"])
-def test_what_is_no_prompt_has_a_turn_of_its_own(session: Session, kind: RunKind) -> None:
+def test_a_run_that_is_not_a_prompt_has_its_own_turn(session: Session, kind: RunKind) -> None:
     session.queue("a")
     assert session.steer("own", kind=kind) == QueuedAt(1)
     session.end("a")
@@ -296,7 +296,7 @@ def test_what_is_no_prompt_has_a_turn_of_its_own(session: Session, kind: RunKind
 
 
 @pytest.mark.promise("R6")
-def test_a_limit_sends_waiting_steers_to_the_queues_head_each_as_its_own_run(session: Session) -> None:
+def test_waiting_steers_move_to_the_head_of_the_queue_if_a_limit_ends_the_turn(session: Session) -> None:
     session.queue("host", "queued")
     session.steer("b", "c")
     session.end("host", LIMIT)
@@ -308,7 +308,7 @@ def test_a_limit_sends_waiting_steers_to_the_queues_head_each_as_its_own_run(ses
 
 
 @pytest.mark.promise("R5", "R7")
-def test_a_failing_run_with_two_behind_it(session: Session) -> None:
+def test_the_queue_continues_after_a_failed_run(session: Session) -> None:
     session.queue("a", "b", "c")
     session.end("a", FAILED)
     session.end("b", FAILED)
@@ -340,7 +340,7 @@ def test_after_success_pauses_the_lane_when_its_predecessor_did_not_complete(ses
 
 @pytest.mark.promise("R5")
 @pytest.mark.parametrize("way_out", [CancelRun("b"), Move("c", 1)])
-def test_a_predecessors_pause_ends_when_the_run_that_asked_for_it_is_not_the_next(way_out: Command) -> None:
+def test_a_predecessor_pause_ends_when_another_run_is_next(way_out: Command) -> None:
     session = Session()
     session.queue("a")
     session.queue("b", after="success")
@@ -375,7 +375,7 @@ def test_a_cancel_of_one_run_keeps_the_users_pause(cancel: Command) -> None:
 
 
 @pytest.mark.promise("R5")
-def test_a_pause_leaves_the_active_run_and_its_steers_alone(session: Session) -> None:
+def test_a_pause_does_not_affect_the_active_run_and_its_steers(session: Session) -> None:
     session.queue("a", "b")
     session.say(Pause())
     assert session.steer("c") == Steered("a")
@@ -387,7 +387,7 @@ def test_a_pause_leaves_the_active_run_and_its_steers_alone(session: Session) ->
 
 
 @pytest.mark.promise("C4", "R6")
-def test_a_cancel_of_the_active_run_lets_queue_and_waiting_steers_go_on(session: Session) -> None:
+def test_a_cancel_of_the_active_run_keeps_queued_runs_and_waiting_steers(session: Session) -> None:
     session.queue("host")
     session.steer("joined")
     session.say(Boundary("host"))
@@ -412,7 +412,7 @@ def test_a_cancel_of_a_joined_run_is_refused_and_names_the_host(session: Session
 
 
 @pytest.mark.promise("R7")
-def test_a_joined_run_ends_in_its_hosts_decision_with_its_state_and_names_it(session: Session) -> None:
+def test_a_joined_run_ends_in_the_decision_of_its_host_with_its_state_and_id(session: Session) -> None:
     session.queue("host")
     session.steer("b")
     session.say(Boundary("host"))
@@ -424,7 +424,7 @@ def test_a_joined_run_ends_in_its_hosts_decision_with_its_state_and_names_it(ses
 
 
 @pytest.mark.promise("C3")
-def test_a_second_cancel_changes_nothing_and_lists_what_is_still_stopping(session: Session) -> None:
+def test_a_second_cancel_changes_nothing_and_lists_the_runs_that_are_still_stopping(session: Session) -> None:
     session.queue("a", "b")
     session.say(CancelSession())
     before, told = session.lane, list(session.told)
@@ -442,7 +442,7 @@ def test_a_cancel_of_a_finished_run_covers_nothing(session: Session) -> None:
 
 
 @pytest.mark.promise("C1")
-def test_a_child_run_is_cancelled_with_its_parents_reason(session: Session) -> None:
+def test_a_sub_agent_run_is_cancelled_with_the_reason_parent_ended(session: Session) -> None:
     session.queue("child")
     session.say(CancelSession(reason="parent_ended"))
     session.end("child")
@@ -450,7 +450,7 @@ def test_a_child_run_is_cancelled_with_its_parents_reason(session: Session) -> N
 
 
 @pytest.mark.promise("C1")
-def test_a_stopping_run_ends_by_the_first_reason_it_was_given(session: Session) -> None:
+def test_a_stopping_run_ends_with_the_first_stop_reason(session: Session) -> None:
     session.queue("a")
     session.say(CancelSession())
     session.say(ServerStop())
@@ -460,7 +460,7 @@ def test_a_stopping_run_ends_by_the_first_reason_it_was_given(session: Session) 
 
 
 @pytest.mark.promise("R4")
-def test_a_delete_while_active_ends_everything_and_then_the_session(session: Session) -> None:
+def test_a_delete_of_an_active_session_ends_its_runs_first(session: Session) -> None:
     session.queue("a", "b")
     session.steer("c")
     assert covered(session.say(Delete())) == {"a": "active", "b": "queued", "c": "waiting"}
@@ -481,14 +481,14 @@ def test_a_delete_while_active_ends_everything_and_then_the_session(session: Ses
 
 
 @pytest.mark.promise("R4")
-def test_a_delete_of_an_idle_session_is_done_at_once(session: Session) -> None:
+def test_a_delete_of_an_idle_session_is_completed_at_once(session: Session) -> None:
     session.say(Delete())
     assert session.told == [DeletionCompleted()]
     assert session.lane.lifecycle == "deleted"
 
 
 @pytest.mark.promise("R4")
-def test_a_delete_that_a_crash_cuts_short_is_completed_by_recovery(session: Session) -> None:
+def test_recovery_completes_a_delete_that_a_crash_interrupted(session: Session) -> None:
     session.queue("a")
     session.say(Delete())
     session.say(Recover())
@@ -497,7 +497,7 @@ def test_a_delete_that_a_crash_cuts_short_is_completed_by_recovery(session: Sess
 
 
 @pytest.mark.promise("W5")
-def test_a_stop_with_one_active_one_queued_one_waiting(session: Session) -> None:
+def test_a_server_stop_interrupts_the_active_run_and_pauses_the_queue(session: Session) -> None:
     session.queue("active", "queued")
     session.steer("waiting")
     session.say(ServerStop())
@@ -517,7 +517,7 @@ def test_a_stop_with_one_active_one_queued_one_waiting(session: Session) -> None
 
 
 @pytest.mark.promise("W5")
-def test_a_stop_of_a_session_with_nothing_queued_does_not_pause_its_next_prompt(session: Session) -> None:
+def test_a_server_stop_with_an_empty_queue_does_not_pause_the_lane(session: Session) -> None:
     session.queue("a")
     session.say(ServerStop())
     session.end("a")
@@ -527,7 +527,7 @@ def test_a_stop_of_a_session_with_nothing_queued_does_not_pause_its_next_prompt(
 
 
 @pytest.mark.promise("W5")
-def test_a_pause_by_a_stop_ends_with_the_last_run_it_holds(session: Session) -> None:
+def test_a_pause_by_a_server_stop_ends_when_the_queue_is_empty(session: Session) -> None:
     session.queue("a", "b")
     session.say(ServerStop())
     session.end("a")
@@ -539,7 +539,7 @@ def test_a_pause_by_a_stop_ends_with_the_last_run_it_holds(session: Session) -> 
 
 
 @pytest.mark.promise("W5")
-def test_a_users_pause_is_still_the_users_after_a_stop(session: Session) -> None:
+def test_a_server_stop_keeps_the_users_pause(session: Session) -> None:
     session.say(Pause())
     session.say(ServerStop())
     session.say(Recover())
@@ -548,7 +548,7 @@ def test_a_users_pause_is_still_the_users_after_a_stop(session: Session) -> None
 
 
 @pytest.mark.promise("W6", "R6", "R7")
-def test_after_a_crash_the_turn_is_interrupted_and_the_rest_starts_when_the_workspace_opens(session: Session) -> None:
+def test_after_a_crash_the_turn_is_interrupted_and_the_queue_starts_when_the_workspace_opens(session: Session) -> None:
     session.queue("host")
     session.steer("joined")
     session.say(Boundary("host"))
@@ -573,7 +573,7 @@ def test_after_a_crash_a_stopping_run_ends_cancelled_and_nothing_covered_starts(
 
 
 @pytest.mark.promise("W6", "R5")
-def test_a_crash_neither_makes_nor_ends_a_pause(session: Session) -> None:
+def test_a_crash_neither_starts_nor_ends_a_pause(session: Session) -> None:
     session.queue("a", "b")
     session.say(Pause())
     session.say(Recover())
@@ -583,7 +583,7 @@ def test_a_crash_neither_makes_nor_ends_a_pause(session: Session) -> None:
 
 
 @pytest.mark.promise("C1", "R5")
-def test_move_then_cancel_by_mark(session: Session) -> None:
+def test_a_cancel_covers_a_moved_run(session: Session) -> None:
     session.queue("a", "b", "c", "d")
     session.say(Move("d", 1))
     assert session.order == ["d", "b", "c"]
@@ -595,7 +595,7 @@ def test_move_then_cancel_by_mark(session: Session) -> None:
 
 
 @pytest.mark.promise("R5")
-def test_a_move_deals_out_the_ranks_that_are_there(session: Session) -> None:
+def test_a_move_reassigns_the_existing_ranks(session: Session) -> None:
     session.queue("a", "b", "c", "d")
     session.say(Move("b", 99))
     assert session.order == ["c", "d", "b"]
@@ -604,7 +604,7 @@ def test_a_move_deals_out_the_ranks_that_are_there(session: Session) -> None:
 
 
 @pytest.mark.promise("R6")
-def test_steers_fall_back_in_front_of_what_was_moved_to_the_front(session: Session) -> None:
+def test_requeued_steers_come_before_a_run_that_was_moved_to_the_front(session: Session) -> None:
     session.queue("host", "b", "c")
     session.steer("d", "e")
     session.say(Move("c", 1))
@@ -634,7 +634,7 @@ def test_only_a_queued_run_is_edited_or_moved(session: Session, command: Any, ru
     assert refusal.value.error_code == "not_queued"
 
 
-def test_a_place_before_the_first_is_refused(session: Session) -> None:
+def test_a_position_before_the_first_is_refused(session: Session) -> None:
     session.queue("a", "b")
     with pytest.raises(BadRequest, match="0"):
         session.say(Move("b", 0))
@@ -672,7 +672,7 @@ def test_a_refused_commit_leaves_the_lane_as_it_was(session: Session) -> None:
 
 
 @pytest.mark.promise("R5")
-def test_the_lane_as_clients_see_it(session: Session) -> None:
+def test_the_view_lists_the_queue_the_waiting_steers_and_the_pause(session: Session) -> None:
     session.queue("a", "b", "c")
     session.steer("d")
     session.say(Move("c", 1))
@@ -683,7 +683,7 @@ def test_the_lane_as_clients_see_it(session: Session) -> None:
     assert (session.lane.position("b"), session.lane.position("a")) == (2, None)
 
 
-def test_a_lane_holds_unfinished_runs_only(session: Session) -> None:
+def test_a_lane_has_only_unfinished_runs(session: Session) -> None:
     for number in range(50):
         session.queue(f"r{number}")
         session.end(f"r{number}")
@@ -691,7 +691,7 @@ def test_a_lane_holds_unfinished_runs_only(session: Session) -> None:
     assert session.lane.next_seq == 51
 
 
-def test_an_unfinished_runs_row_says_all_that_the_lane_needs() -> None:
+def test_a_lane_run_is_read_from_its_row() -> None:
     row = Run(
         id="r", session_id="s", seq=4, rank=2, model="p/m", after="success", state="stopping", reason="server_stop"
     )
@@ -705,6 +705,6 @@ def test_an_unfinished_runs_row_says_all_that_the_lane_needs() -> None:
     "impossible",
     [{"state": "completed"}, {"state": "joined"}, {"state": "waiting"}, {"state": "stopping", "reason": "end_turn"}],
 )
-def test_a_row_that_cannot_be_is_named(impossible: dict[str, Any]) -> None:
+def test_a_contradictory_row_is_refused_and_named(impossible: dict[str, Any]) -> None:
     with pytest.raises(StoreDamaged, match="'r' cannot have state"):
         lane_run(Run(id="r", session_id="s", seq=1, **impossible))

@@ -8,7 +8,7 @@ import pytest
 from holdfast.errors import BadRequest, Conflict, ServerStopping, TooMany
 from holdfast.server.http.idempotency import Answers, read_key, request_hash
 from holdfast.server.http.responses import Reply
-from tests.support.house import House, opened
+from tests.support.engine_harness import EngineHarness, open_harness
 from tests.support.served import served
 
 
@@ -29,22 +29,22 @@ class Work:
         return Reply({"done": self.done}, status=201)
 
 
-def answers(house: House) -> Answers:
+def answers(house: EngineHarness) -> Answers:
     return Answers(house.store, now=lambda: "2026-01-01T00:00:00.000Z")
 
 
 async def test_the_first_answer_is_given_again_also_by_the_next_server(tmp_path: Path) -> None:
     work = Work()
-    async with opened(tmp_path / "db") as house:
+    async with open_harness(tmp_path / "db") as house:
         first = await answers(house).once("k", "hash", work)
-    async with opened(tmp_path / "db") as house:
+    async with open_harness(tmp_path / "db") as house:
         again = await answers(house).once("k", "hash", work)
     assert (first.status, first.body()) == (again.status, again.body()) == (201, b'{"done":1}')
     assert work.done == 1
 
 
 async def test_a_key_of_another_request_is_refused_before_during_and_after_the_work(tmp_path: Path) -> None:
-    async with opened(tmp_path / "db") as house:
+    async with open_harness(tmp_path / "db") as house:
         kept, work = answers(house), Work()
         work.gate.clear()
         first = asyncio.create_task(kept.once("k", "hash", work))
@@ -59,14 +59,14 @@ async def test_a_key_of_another_request_is_refused_before_during_and_after_the_w
 
 
 async def test_many_at_once_are_one(tmp_path: Path) -> None:
-    async with opened(tmp_path / "db") as house:
+    async with open_harness(tmp_path / "db") as house:
         kept, work = answers(house), Work()
         replies = await asyncio.gather(*(kept.once("k", "hash", work) for _ in range(20)))
         assert {reply.body() for reply in replies} == {b'{"done":1}'}
 
 
 async def test_a_decision_is_kept_but_try_again_is_not(tmp_path: Path) -> None:
-    async with opened(tmp_path / "db") as house:
+    async with open_harness(tmp_path / "db") as house:
         kept, work = answers(house), Work()
         work.error = Conflict("busy", code="not_queued")
         assert [(await kept.once("k", "hash", work)).status for _ in range(2)] == [409, 409]
@@ -81,7 +81,7 @@ async def test_a_decision_is_kept_but_try_again_is_not(tmp_path: Path) -> None:
 
 
 async def test_when_the_first_is_cancelled_who_waits_does_the_work(tmp_path: Path) -> None:
-    async with opened(tmp_path / "db") as house:
+    async with open_harness(tmp_path / "db") as house:
         kept, work = answers(house), Work()
         work.gate.clear()
         first = asyncio.create_task(kept.once("k", "hash", work))
@@ -93,7 +93,7 @@ async def test_when_the_first_is_cancelled_who_waits_does_the_work(tmp_path: Pat
 
 
 async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(tmp_path: Path) -> None:
-    async with opened(tmp_path / "db", seam=True) as house:
+    async with open_harness(tmp_path / "db", controlled=True) as house:
         house.store.refuse()  # type: ignore[attr-defined]
         reply = await answers(house).once("k", "hash", Work())
         assert reply.status == 201

@@ -40,7 +40,7 @@ class Gates:
         self._open[name].set()
 
 
-class Actor:
+class TurnActions:
     """A turn's hands: what a real turn would store, in the order in which it would."""
 
     def __init__(self, handle: TurnHandle, gates: Gates) -> None:
@@ -121,14 +121,14 @@ class Actor:
         await self.gates.pass_through(name)
 
 
-Script: TypeAlias = Callable[[Actor], Awaitable[Ending | None]]
+Script: TypeAlias = Callable[[TurnActions], Awaitable[Ending | None]]
 
 
-async def answer(actor: Actor) -> Ending | None:
+async def answer_prompt(turn: TurnActions) -> Ending | None:
     """Answers with its prompt, and once more after each boundary at which steers join."""
-    text = f"you said {actor.run.prompt}"
+    text = f"you said {turn.run.prompt}"
     while True:
-        match await actor.finish(text):
+        match await turn.finish(text):
             case GoOn(joined):
                 text = f"you said {len(joined)} more"
             case StopNow():
@@ -147,7 +147,7 @@ class ScriptedTurn:
         self._turns.started.append(run_id)
         self._turns.running[session_id].append(run_id)
         try:
-            return await self._script(Actor(handle, self._turns.gates))
+            return await self._script(TurnActions(handle, self._turns.gates))
         finally:
             self._turns.running[session_id].remove(run_id)
 
@@ -158,7 +158,7 @@ class ScriptedTurns:
     def __init__(self) -> None:
         self.gates = Gates()
         self.scripts: dict[str, Script] = {}
-        self.default: Script = answer
+        self.default: Script = answer_prompt
         self.refusal: HoldfastError | None = None
         self.broken: Exception | None = None
         self.started: list[str] = []

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.runs.lane import decisions, state
 from holdfast.runs.lane.state import Lane
-from tests.runs.lane_explorer import Bound, explore
-from tests.runs.lane_promises import BrokenPromiseError
+from tests.runs.lane.lane_explorer import Bound, explore
+from tests.runs.lane.lane_promises import BrokenPromiseError
 
 _BOUND = Bound(runs=3, cancels=1, crashes=1)
 
@@ -108,16 +108,14 @@ def _mutated(module: ModuleType, old: str, new: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("old", "new"), _IN_DECIDE.values(), ids=_IN_DECIDE)
-def test_a_mistake_in_a_decision_is_noticed(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutated_decision_breaks_a_promise(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = _mutated(decisions, old, new, monkeypatch)
     with pytest.raises(BrokenPromiseError):
         explore(mutant.decide, _BOUND)
 
 
 @pytest.mark.parametrize(("name", "old", "new"), _IN_STATE.values(), ids=_IN_STATE)
-def test_a_mistake_in_reading_the_state_is_noticed(
-    name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mutated_state_breaks_a_promise(name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = _mutated(state, old, new, monkeypatch)
     monkeypatch.setattr(Lane, name, vars(mutant.Lane)[name])
     for phase in ("QueuedPhase", "WaitingPhase", "JoinedPhase", "ActivePhase", "StoppingPhase"):

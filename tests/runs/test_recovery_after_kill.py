@@ -14,9 +14,17 @@ from holdfast.runs import Engine
 from holdfast.schema.messages import Message, ToolCall, text_of
 from holdfast.schema.runs import END_STATES
 from holdfast.store import SqliteStore, open_store
-from tests.support.agreement import Story, check_agreement
-from tests.support.crashing import SESSIONS, WORKSPACE, Journal, Nursery, Plan, read_journal, scripted
-from tests.support.house import LONG_LIMITS
+from tests.support.engine_harness import LONG_LIMITS
+from tests.support.killed_servers import (
+    SESSIONS,
+    WORKSPACE,
+    Journal,
+    KillPlan,
+    ServerProcesses,
+    read_journal,
+    scripted_turns_with_journal,
+)
+from tests.support.log_consistency import LoggedState, check_log_matches_tables
 
 ALL_PROMISES = ("R1", "R4", "R5", "R7", "R9", "R14", "C1", "C5", "C6", "C10", "E1", "E5", "W6")
 
@@ -27,7 +35,7 @@ async def all_messages(store: SqliteStore) -> list[Message]:
 
 
 async def told_runs(store: SqliteStore) -> dict[str, Any]:
-    return (await check_agreement(store)).runs
+    return (await check_log_matches_tables(store)).runs
 
 
 class Aftermath:
@@ -44,15 +52,19 @@ class Aftermath:
     async def check(self) -> Counter[str]:
         store = await open_store(self.directory / "holdfast.db")
         try:
-            before = await check_agreement(store)
+            before = await check_log_matches_tables(store)
             numbers_before = await self._check_numbers(store)
             journal = Journal(self.directory / "second")
             engine = Engine(
-                store, Hub(store, heartbeat_seconds=10.0), scripted(journal, hurry=True), ids=Ids(), limits=LONG_LIMITS
+                store,
+                Hub(store, heartbeat_seconds=10.0),
+                scripted_turns_with_journal(journal, hurry=True),
+                ids=Ids(),
+                limits=LONG_LIMITS,
             )
             if await store.workspaces():
                 await self._second_life(engine, store)
-            after = await check_agreement(store)
+            after = await check_log_matches_tables(store)
             assert store.last_number >= numbers_before
             self._check_runs(before, after)
             self._check_cancels(after)
@@ -85,7 +97,7 @@ class Aftermath:
         self.counts["numbers told"] += len(told)
         return store.last_number
 
-    def _check_runs(self, before: Story, after: Story) -> None:
+    def _check_runs(self, before: LoggedState, after: LoggedState) -> None:
         for line in self.said("accepted"):
             run_id = line["accepted"]
             assert run_id in before.runs, f"R1: {run_id} was answered and is lost"
@@ -102,7 +114,7 @@ class Aftermath:
                 assert now.state == "cancelled"
                 assert after.started[run_id] == before.started[run_id]
 
-    def _check_cancels(self, after: Story) -> None:
+    def _check_cancels(self, after: LoggedState) -> None:
         for line in self.said("cancelled"):
             for run_id, was, ended_as in line["cancelled"]:
                 self.counts["covered by a cancel"] += 1
@@ -111,7 +123,7 @@ class Aftermath:
                 if ended_as is not None:
                     assert after.runs[run_id].state == ended_as
 
-    async def _check_tools(self, store: SqliteStore, before: Story) -> None:
+    async def _check_tools(self, store: SqliteStore, before: LoggedState) -> None:
         ran = [line["tool"] for line in self.said("tool")]
         again = [line["tool"] for line in read_journal(self.directory / "second") if "tool" in line]
         twice = [tool for tool, times in Counter(ran + again).items() if times > 1]
@@ -125,7 +137,7 @@ class Aftermath:
         assert {line["call"] for line in self.said("tool")} <= calls, "R14: a tool ran before its row was written"
         self.counts["tools ran"] += len(ran) + len(again)
 
-    async def _check_text(self, store: SqliteStore, after: Story) -> None:
+    async def _check_text(self, store: SqliteStore, after: LoggedState) -> None:
         messages = await all_messages(store)
         by_run: dict[str, str] = {}
         for message in messages:
@@ -142,11 +154,11 @@ class Aftermath:
 
 async def killed_at(plans: list[tuple[str, int]], tmp_path: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
-    async with Nursery() as nursery:
+    async with ServerProcesses() as nursery:
         for number, (when, nth) in enumerate(plans):
             directory = tmp_path / f"{number}"
             directory.mkdir()
-            plan = Plan(directory=str(directory), seed=number % 7, when=when, nth=nth)
+            plan = KillPlan(directory=str(directory), seed=number % 7, when=when, nth=nth)
             lived = await nursery.lived(plan)
             counts["lived to their end" if lived else f"killed {when}"] += 1
             try:
@@ -171,7 +183,7 @@ def points(total: int, *, chance: random.Random) -> list[tuple[str, int]]:
 
 @pytest.mark.promise(*ALL_PROMISES)
 @pytest.mark.timeout(300)
-async def test_a_server_killed_anywhere_loses_no_answer_and_does_nothing_twice(tmp_path: Path) -> None:
+async def test_a_killed_server_loses_no_accepted_run_and_repeats_nothing(tmp_path: Path) -> None:
     chance = random.Random(7)
     plans = [(when, nth * 4 if when in ("before", "after") else nth) for when, nth in points(42, chance=chance)]
     counts = await killed_at(plans, tmp_path)
@@ -183,7 +195,7 @@ async def test_a_server_killed_anywhere_loses_no_answer_and_does_nothing_twice(t
 @pytest.mark.stress
 @pytest.mark.promise(*ALL_PROMISES)
 @pytest.mark.timeout(3600)
-async def test_a_server_killed_at_hundreds_of_points_loses_nothing(tmp_path: Path) -> None:
+async def test_a_server_killed_at_hundreds_of_points_loses_and_repeats_nothing(tmp_path: Path) -> None:
     counts = await killed_at(points(360, chance=random.Random(11)), tmp_path)
     killed = sum(number for what, number in counts.items() if what.startswith("killed"))
     print(f"\nkilled at {killed} points: {dict(sorted(counts.items()))}")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.runs.lane.decisions import decide
-from tests.runs.lane_explorer import Bound, Node, essence, explore, next_commands, step, whole
-from tests.runs.lane_promises import check_drain, check_state
+from tests.runs.lane.lane_explorer import Bound, Node, essence, explore, next_commands, step, whole
+from tests.runs.lane.lane_promises import check_drain, check_state
 
 _EVERY_COMMAND = {
     "Accept",
@@ -53,7 +53,7 @@ def test_no_order_of_commands_with_five_runs_breaks_a_promise(capfd: pytest.Capt
 
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
-def test_the_essence_of_states_leaves_nothing_out(capfd: pytest.CaptureFixture[str]) -> None:
+def test_reduced_states_reach_the_same_states_as_whole_ones(capfd: pytest.CaptureFixture[str]) -> None:
     bound = Bound(runs=2, cancels=1, crashes=1)
     reached = set()
     found = explore(decide, bound, key=whole, visit=lambda node: reached.add(essence(node, bound)))
@@ -63,7 +63,7 @@ def test_the_essence_of_states_leaves_nothing_out(capfd: pytest.CaptureFixture[s
 
 @pytest.mark.promise("R4", "R5", "R6", "R7", "C1")
 @given(choices=st.lists(st.integers(min_value=0, max_value=10**6), min_size=10, max_size=80))
-def test_no_long_life_breaks_a_promise(choices: list[int]) -> None:
+def test_no_long_sequence_breaks_a_promise(choices: list[int]) -> None:
     bound = Bound(runs=30, cancels=10, crashes=5)
     node = Node()
     for choice in choices:

@@ -17,7 +17,7 @@ _AS_TOLD = (
 )
 
 
-class Story:
+class LoggedState:
     """What the log tells, event by event."""
 
     def __init__(self) -> None:
@@ -91,8 +91,8 @@ class Story:
             del self.runs[run.id]
 
 
-async def told_story(store: Store) -> Story:
-    story = Story()
+async def told_story(store: Store) -> LoggedState:
+    story = LoggedState()
     deleted = set()
     page = await store.events_after(0, upto=store.last_number, limit=1_000_000, max_bytes=1 << 40)
     events = [(logged.number, ev.read_event(logged.body)) for logged in page.events]
@@ -106,7 +106,7 @@ async def told_story(store: Store) -> Story:
     return story
 
 
-async def check_agreement(store: Store) -> Story:
+async def check_log_matches_tables(store: Store) -> LoggedState:
     """Raises where the tables say something else than the log, or either breaks a promise."""
     story = await told_story(store)
     for session_id in {run.session_id for run in story.runs.values()} - story.deleted:
@@ -120,7 +120,7 @@ async def check_agreement(store: Store) -> Story:
     return story
 
 
-async def _check_session(store: Store, story: Story, session_id: str) -> None:
+async def _check_session(store: Store, story: LoggedState, session_id: str) -> None:
     rows = {run.id: run for run in (await store.runs(session_id, limit=10_000)).items}
     for run_id, row in rows.items():
         heard = story.runs[run_id]

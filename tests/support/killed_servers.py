@@ -27,15 +27,15 @@ from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, open_store
 from holdfast.store.sqlite import database_file
 from holdfast.store.writes import PutSession, PutWorkspace
-from tests.support.house import DEFAULT_LIMITS
-from tests.support.scripted import Actor, ScriptedTurns
+from tests.support.engine_harness import DEFAULT_LIMITS
+from tests.support.scripted_turns import ScriptedTurns, TurnActions
 
 WORKSPACE = "wsp_1"
 SESSIONS = ("ses_1", "ses_2", "ses_3")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class KillPlan:
     directory: str
     seed: int
     when: str
@@ -60,7 +60,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
 class Executioner:
     """Counts commits, statements and answers, and kills this process at the one it was told."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: KillPlan) -> None:
         self._plan = plan
         self._seen: dict[str, int] = {}
 
@@ -87,7 +87,7 @@ class Executioner:
         return database_file.connect(path, read_only=read_only, factory=Connection)
 
 
-def scripted(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
+def scripted_turns_with_journal(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
     """Turns that talk, use tools, delegate and dawdle; ``hurry``: they do not wait to be cancelled."""
     turns = ScriptedTurns()
 
@@ -95,40 +95,40 @@ def scripted(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
         for _ in range(rounds):
             await asyncio.sleep(0)
 
-    async def ends(actor: Actor) -> Ending | None:
-        while isinstance(await actor.finish(" so."), GoOn):
+    async def ends(turn: TurnActions) -> Ending | None:
+        while isinstance(await turn.finish(" so."), GoOn):
             pass
         return None
 
-    async def talk(actor: Actor) -> Ending | None:
+    async def talk(turn: TurnActions) -> Ending | None:
         said = ""
         for word in ("It", " was", " a", " dark"):
-            await actor.say(word)
+            await turn.say(word)
             said += word
-            journal.write(said=actor.run.id, text=said)
+            journal.write(said=turn.run.id, text=said)
             await dawdle(3)
-        return await ends(actor)
+        return await ends(turn)
 
-    async def tools(actor: Actor) -> Ending | None:
+    async def tools(turn: TurnActions) -> Ending | None:
         for step in range(3):
-            (call,) = await actor.call("bash")
-            journal.write(tool=f"{actor.run.id}/{step}", call=call.id)
+            (call,) = await turn.call("bash")
+            journal.write(tool=f"{turn.run.id}/{step}", call=call.id)
             await dawdle(2)
-            crossing = await actor.handle.boundary(messages=[actor.results([call])])
+            crossing = await turn.handle.boundary(messages=[turn.results([call])])
             if not isinstance(crossing, GoOn):
                 return None
-        return await ends(actor)
+        return await ends(turn)
 
-    async def slow(actor: Actor) -> Ending | None:
-        await actor.say("Wait")
-        journal.write(said=actor.run.id, text="Wait")
+    async def slow(turn: TurnActions) -> Ending | None:
+        await turn.say("Wait")
+        journal.write(said=turn.run.id, text="Wait")
         await dawdle(2 if hurry else 60)
-        return await ends(actor)
+        return await ends(turn)
 
-    async def delegate(actor: Actor) -> Ending | None:
-        child = await actor.handle.start_subagent(RunRequest(prompt="tools"), title="help")
+    async def delegate(turn: TurnActions) -> Ending | None:
+        child = await turn.handle.start_subagent(RunRequest(prompt="tools"), title="help")
         await child.ended()
-        return await ends(actor)
+        return await ends(turn)
 
     turns.scripts |= {"talk": talk, "tools": tools, "slow": slow, "delegate": delegate}
     return turns
@@ -188,7 +188,7 @@ class Client:
         )
 
 
-async def life(plan: Plan) -> None:
+async def life(plan: KillPlan) -> None:
     directory = Path(plan.directory)
     journal = Journal(directory / "journal")
     executioner = Executioner(plan)
@@ -197,7 +197,13 @@ async def life(plan: Plan) -> None:
     store.listen(lambda events: journal.write(numbers=[[event.number, event.kind] for event in events]))
     made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
     await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
-    engine = Engine(store, Hub(store, heartbeat_seconds=10.0), scripted(journal), ids=Ids(), limits=DEFAULT_LIMITS)
+    engine = Engine(
+        store,
+        Hub(store, heartbeat_seconds=10.0),
+        scripted_turns_with_journal(journal),
+        ids=Ids(),
+        limits=DEFAULT_LIMITS,
+    )
     await engine.open_workspace(WORKSPACE)
 
     def told() -> None:
@@ -215,16 +221,16 @@ async def life(plan: Plan) -> None:
     journal.write(seen=executioner._seen)
 
 
-class Nursery:
+class ServerProcesses:
     """The other side: makes lives and waits for their deaths."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
 
-    async def __aenter__(self) -> "Nursery":
+    async def __aenter__(self) -> "ServerProcesses":
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "tests.support.crashing"),
+            *("-m", "tests.support.killed_servers"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=Path(__file__).parents[2],
@@ -237,7 +243,7 @@ class Nursery:
         self._process.stdin.close()
         await self._process.wait()
 
-    async def lived(self, plan: Plan) -> bool:
+    async def lived(self, plan: KillPlan) -> bool:
         """Whether the life came to its own end, instead of being killed."""
         assert self._process is not None
         assert self._process.stdin is not None
@@ -250,7 +256,7 @@ class Nursery:
 
 def nursery() -> None:
     for line in sys.stdin:
-        plan = Plan(**json.loads(line))
+        plan = KillPlan(**json.loads(line))
         child = os.fork()
         if child == 0:
             asyncio.run(life(plan))

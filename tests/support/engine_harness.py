@@ -18,7 +18,7 @@ from holdfast.schema.runs import Accepted, Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, Committed, SqliteStore, Store, open_store
 from holdfast.store.writes import PutSession, PutWorkspace
-from tests.support.scripted import ScriptedTurns
+from tests.support.scripted_turns import ScriptedTurns
 
 WORKSPACE = "wsp_1"
 
@@ -30,7 +30,7 @@ LONG_LIMITS = replace(
 """No limit is reached in a test."""
 
 
-class LedgerSeam:
+class ControlledStore:
     """A `Store` in front of another one, with a place to stand between a commit and its answer."""
 
     def __init__(self, store: SqliteStore) -> None:
@@ -65,7 +65,7 @@ class LedgerSeam:
         self.refusing = StoreUnwritable("the ledger cannot be written: disk full")
 
 
-class House:
+class EngineHarness:
     """One server's life: `open` it, and open it again on the same file for the next."""
 
     def __init__(self, path: Path, store: Store, *, turns: ScriptedTurns, limits: EngineLimits) -> None:
@@ -115,33 +115,33 @@ class House:
 
 
 @asynccontextmanager
-async def opened(
+async def open_harness(
     path: Path,
     *,
     turns: ScriptedTurns | None = None,
     limits: EngineLimits = LONG_LIMITS,
     open_workspace: bool = True,
-    seam: bool = False,
-) -> AsyncIterator[House]:
+    controlled: bool = False,
+) -> AsyncIterator[EngineHarness]:
     store: Any = await open_store(path)
-    if seam:
-        store = LedgerSeam(store)
+    if controlled:
+        store = ControlledStore(store)
     if not await store.workspaces():
         await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")),)))
-    house = House(path, store, turns=turns or ScriptedTurns(), limits=limits)
+    harness = EngineHarness(path, store, turns=turns or ScriptedTurns(), limits=limits)
     if open_workspace:
-        await house.engine.open_workspace(WORKSPACE)
+        await harness.engine.open_workspace(WORKSPACE)
     try:
-        yield house
+        yield harness
     finally:
-        await house.close()
+        await harness.close()
 
 
 @asynccontextmanager
-async def crashed(path: Path, turns: ScriptedTurns) -> AsyncIterator[House]:
+async def crashed_harness(path: Path, turns: ScriptedTurns) -> AsyncIterator[EngineHarness]:
     """A server that is gone at the end of the block without a word: its ledger is what it was at that moment."""
     live = path.with_name("live.db")
-    async with opened(live, turns=turns) as house:
-        await house.session()
-        yield house
-        await house.store.backup(path)
+    async with open_harness(live, turns=turns) as harness:
+        await harness.session()
+        yield harness
+        await harness.store.backup(path)

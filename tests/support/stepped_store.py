@@ -41,7 +41,7 @@ class Stepper:
             self.open(0)
 
 
-class SteppedLedger:
+class SteppedStore:
     """A `Store` with a barrier before each call, and behind each commit before its caller knows."""
 
     def __init__(self, store: SqliteStore, stepper: Stepper) -> None:

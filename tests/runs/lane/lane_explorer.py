@@ -29,7 +29,7 @@ from holdfast.runs.lane.protocol import (
 )
 from holdfast.runs.lane.state import Lane, LaneRun
 from holdfast.schema.runs import RunSettings
-from tests.runs.lane_promises import (
+from tests.runs.lane.lane_promises import (
     COMPLETED,
     FAILED,
     BrokenPromiseError,

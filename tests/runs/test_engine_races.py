@@ -22,10 +22,10 @@ from holdfast.schema.runs import END_STATES, Accepted, Ended, GoOn, Outcome, Run
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutSession, PutWorkspace
-from tests.support.agreement import check_agreement
-from tests.support.house import LONG_LIMITS, WORKSPACE
-from tests.support.scripted import Actor, ScriptedTurns
-from tests.support.stepping import SteppedLedger, Stepper
+from tests.support.engine_harness import LONG_LIMITS, WORKSPACE
+from tests.support.log_consistency import check_log_matches_tables
+from tests.support.scripted_turns import ScriptedTurns, TurnActions
+from tests.support.stepped_store import SteppedStore, Stepper
 
 SESSIONS = ("ses_1", "ses_2")
 PROMPTS = ("answer", "tools", "tools", "fail", "raise", "stubborn", "delegate")
@@ -65,7 +65,7 @@ class World:
 
     async def open(self) -> None:
         self.store = await open_store(self.path)
-        self.ledger = SteppedLedger(self.store, self.stepper)
+        self.ledger = SteppedStore(self.store, self.stepper)
         self.engine = Engine(
             self.ledger, Hub(self.store, heartbeat_seconds=10.0), self.turns, ids=Ids(), limits=LONG_LIMITS
         )  # type: ignore[arg-type]
@@ -84,58 +84,58 @@ class World:
             except ServerStopping:
                 return None
 
-    async def _answer(self, actor: Actor) -> Ending | None:
+    async def _answer(self, turn: TurnActions) -> Ending | None:
         crossing: object = GoOn()
         while isinstance(crossing, GoOn):
             await self.stepper.barrier("turn")
-            crossing = await actor.finish("well")
+            crossing = await turn.finish("well")
         return self._over(crossing)
 
-    async def _tools(self, actor: Actor) -> Ending | None:
+    async def _tools(self, turn: TurnActions) -> Ending | None:
         for _ in range(2):
             await self.stepper.barrier("turn")
-            (call,) = await actor.call("bash")
-            await self._tool(actor, call.id)
-            crossing = await actor.handle.boundary(messages=[actor.results([call])])
+            (call,) = await turn.call("bash")
+            await self._tool(turn, call.id)
+            crossing = await turn.handle.boundary(messages=[turn.results([call])])
             if not isinstance(crossing, GoOn):
                 return self._over(crossing)
-        return await self._answer(actor)
+        return await self._answer(turn)
 
-    async def _tool(self, actor: Actor, call_id: str) -> None:
+    async def _tool(self, turn: TurnActions, call_id: str) -> None:
         """Its side effect: never twice, never beside another run's of the same session, never after the end."""
-        session_id = actor.handle.session.id
+        session_id = turn.handle.session.id
         self.effects[call_id] += 1
-        assert not self.in_tool[session_id], f"R4: {actor.run.id} runs a tool beside {self.in_tool[session_id]}"
-        self.in_tool[session_id].add(actor.run.id)
+        assert not self.in_tool[session_id], f"R4: {turn.run.id} runs a tool beside {self.in_tool[session_id]}"
+        self.in_tool[session_id].add(turn.run.id)
         try:
             await self.stepper.barrier("tool")
         finally:
             self.in_tool[session_id].clear()
 
-    async def _fail(self, actor: Actor) -> Ending | None:
-        await actor.say("I")
+    async def _fail(self, turn: TurnActions) -> Ending | None:
+        await turn.say("I")
         await self.stepper.barrier("turn")
-        return Ending(Outcome("failed", "provider"), (actor.closed("error"),))
+        return Ending(Outcome("failed", "provider"), (turn.closed("error"),))
 
-    async def _raise(self, actor: Actor) -> Ending | None:
-        await actor.say("I")
+    async def _raise(self, turn: TurnActions) -> Ending | None:
+        await turn.say("I")
         await self.stepper.barrier("turn")
         raise RuntimeError("a bug in the turn")
 
-    async def _stubborn(self, actor: Actor) -> Ending | None:
+    async def _stubborn(self, turn: TurnActions) -> Ending | None:
         """Cleans up for a while when it is stopped."""
         try:
-            await actor.say("I am")
+            await turn.say("I am")
             await self.stepper.barrier("turn")
         except asyncio.CancelledError:
             await self.stepper.barrier("clean-up")
             raise
-        return self._over(await actor.finish("done"))
+        return self._over(await turn.finish("done"))
 
-    async def _delegate(self, actor: Actor) -> Ending | None:
-        child = await actor.handle.start_subagent(RunRequest(prompt="tools"), title="help")
+    async def _delegate(self, turn: TurnActions) -> Ending | None:
+        child = await turn.handle.start_subagent(RunRequest(prompt="tools"), title="help")
         await child.ended()
-        return self._over(await actor.finish("it helped"))
+        return self._over(await turn.finish("it helped"))
 
     def _over(self, crossing: object) -> Ending | None:
         match crossing:
@@ -158,7 +158,7 @@ class World:
         else:
             self._act(number)
         await self.ledger.settled()
-        await check_agreement(self.store)
+        await check_log_matches_tables(self.store)
 
     def _act(self, number: int) -> None:
         number, which = divmod(number, 33)
@@ -234,7 +234,7 @@ class World:
         self.in_tool.clear()
         await self.open()
         await self.ledger.settled()
-        await check_agreement(self.store)
+        await check_log_matches_tables(self.store)
 
     async def restart(self) -> None:
         """The server is stopped on purpose, and another one starts."""
@@ -245,7 +245,7 @@ class World:
         assert not self.engine._state.tasks
         await asyncio.gather(*self.tasks, return_exceptions=True)
         assert all(run.state in ("queued", "waiting") for run in await self.store.unfinished_runs()), "W5"
-        await check_agreement(self.store)
+        await check_log_matches_tables(self.store)
         await self.store.close()
         self.tasks.clear()
         self.stepper.free = False
@@ -278,7 +278,7 @@ class World:
             if (await self.engine.queue(unfinished[0].session_id)).paused:
                 await self.engine.resume(unfinished[0].session_id)
             await self.engine.wait_run(unfinished[0].id, timeout=0.05)
-        story = await check_agreement(self.store)
+        story = await check_log_matches_tables(self.store)
         for run_id in self.accepted:
             record = await self.store.run_record(run_id)
             assert record is not None
@@ -321,7 +321,7 @@ def moves(most: int) -> st.SearchStrategy[list[int]]:
     stops=st.frozensets(st.integers(10, 60), max_size=1),
     new_loop=st.sampled_from([asyncio.new_event_loop, uvloop.new_event_loop]),
 )
-def test_no_order_of_things_breaks_a_promise(
+def test_no_interleaving_breaks_a_promise(
     numbers: list[int],
     crashes: frozenset[int],
     stops: frozenset[int],
@@ -334,7 +334,7 @@ def test_no_order_of_things_breaks_a_promise(
 @pytest.mark.stress
 @pytest.mark.timeout(3600)
 @pytest.mark.promise("R1", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "E1", "E5", "W6")
-def test_no_long_life_breaks_a_promise() -> None:
+def test_no_long_sequence_breaks_a_promise() -> None:
     counts: Counter[str] = Counter()
     for seed in range(300):
         chance = random.Random(seed)

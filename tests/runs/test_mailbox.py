@@ -1,0 +1,201 @@
+"""If the ledger cannot be written, nothing moves; when it can be again, everything goes on (`R14`)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.agent.protocol import Ending
+from holdfast.errors import StoreUnwritable
+from holdfast.schema.events import RunFinished
+from holdfast.schema.messages import Text
+from holdfast.schema.runs import Outcome
+from tests.support.engine_harness import LONG_LIMITS, ControlledStore, EngineHarness, open_harness
+from tests.support.scripted_turns import TurnActions
+
+
+@pytest.fixture
+async def harness(tmp_path: Path) -> AsyncIterator[EngineHarness]:
+    async with open_harness(tmp_path / "holdfast.db", controlled=True) as harness:
+        await harness.session()
+        yield harness
+
+
+@pytest.fixture
+def ledger(harness: EngineHarness) -> ControlledStore:
+    assert isinstance(harness.store, ControlledStore)
+    return harness.store
+
+
+async def ends(harness: EngineHarness) -> list[str]:
+    return [event.run.id for event in await harness.events() if isinstance(event, RunFinished)]
+
+
+@pytest.mark.promise("R14")
+async def test_no_tool_starts_before_its_row_is_committed(harness: EngineHarness, ledger: ControlledStore) -> None:
+    ran: list[str] = []
+
+    @harness.turns.on("tools")
+    async def tools(turn: TurnActions) -> Ending | None:
+        await turn.gate("before the tool")
+        await turn.tool("bash", lambda: ran.append("bash"))
+        return None
+
+    accepted = await harness.accept("tools")
+    await harness.gates.arrived("before the tool")
+    ledger.refuse()
+    harness.gates.open("before the tool")
+    await harness.until(lambda: ledger.refused > 2)
+    assert ran == []
+    ledger.refusing = None
+    run = await harness.ended(accepted)
+    assert (run.state, run.reason) == ("failed", "store")
+    assert ran == []
+
+
+@pytest.mark.promise("R14", "R7")
+async def test_an_end_that_cannot_be_written_keeps_the_run_stopping_until_it_can(
+    harness: EngineHarness, ledger: ControlledStore
+) -> None:
+    @harness.turns.on("ends")
+    async def ending(turn: TurnActions) -> Ending | None:
+        await turn.say("all of it")
+        await turn.gate("before the end")
+        message = turn.closed()
+        return Ending(Outcome("completed", "end_turn", text="all of it", message_id=message.id), (message,))
+
+    @harness.turns.on("next")
+    async def following(turn: TurnActions) -> Ending | None:
+        await turn.gate("next")
+        await turn.finish("done")
+        return None
+
+    accepted = await harness.accept("ends")
+    queued = await harness.accept("next")
+    await harness.gates.arrived("before the end")
+    ledger.refuse()
+    harness.gates.open("before the end")
+    await harness.until(lambda: ledger.refused > 3)
+    shown = await harness.engine.get_run(accepted.run.id)
+    assert shown.state == "stopping"
+    assert shown.now is not None
+    assert (shown.now.phase, shown.now.what) == ("store", "the ledger cannot be written: disk full")
+    assert (await harness.engine.get_run(queued.run.id)).state == "queued"
+    assert await ends(harness) == []
+    ledger.refusing = None
+    run = await harness.ended(accepted)
+    assert (run.state, run.text) == ("completed", "all of it")
+    await harness.gates.arrived("next")
+    shown = await harness.engine.get_run(queued.run.id)
+    assert (shown.state, shown.now and shown.now.phase) == ("active", "tool")
+    harness.gates.open("next")
+    assert (await harness.ended(queued)).state == "completed"
+    assert await ends(harness) == [run.id, queued.run.id]
+
+
+@pytest.mark.promise("R14")
+async def test_an_end_at_a_boundary_is_retried_while_the_turn_waits(
+    harness: EngineHarness, ledger: ControlledStore
+) -> None:
+    @harness.turns.on("ends")
+    async def ending(turn: TurnActions) -> Ending | None:
+        await turn.say("well")
+        await turn.gate("before the end")
+        await turn.finish()
+        return None
+
+    accepted = await harness.accept("ends")
+    await harness.gates.arrived("before the end")
+    ledger.refuse()
+    harness.gates.open("before the end")
+    await harness.until(lambda: ledger.refused > 3)
+    assert (await harness.engine.get_run(accepted.run.id)).state == "stopping"
+    ledger.refusing = None
+    run = await harness.ended(accepted)
+    assert (run.state, run.reason, run.text) == ("completed", "end_turn", "well")
+
+
+@pytest.mark.promise("R14")
+async def test_other_commands_are_refused_while_an_end_cannot_be_written(
+    harness: EngineHarness, ledger: ControlledStore
+) -> None:
+    await harness.session("ses_2")
+
+    @harness.turns.on("ends")
+    async def ending(turn: TurnActions) -> Ending | None:
+        await turn.gate("before the end")
+        return Ending(Outcome("completed", "end_turn"))
+
+    accepted = await harness.accept("ends")
+    queued = await harness.accept("next")
+    await harness.gates.arrived("before the end")
+    ledger.refuse()
+    harness.gates.open("before the end")
+    await harness.until(lambda: ledger.refused > 0)
+    for attempt in (
+        harness.accept("more"),
+        harness.accept("more", delivery="steer"),
+        harness.engine.cancel_session("ses_1"),
+        harness.engine.pause("ses_1"),
+        harness.engine.change_queued(queued.run.id, prompt="other"),
+        harness.accept("elsewhere", session_id="ses_2"),
+    ):
+        with pytest.raises(StoreUnwritable):
+            await attempt
+    assert (await harness.store.lane("ses_1")).lane.next_seq == 3
+    ledger.refusing = None
+    assert (await harness.ended(accepted)).state == "completed"
+    assert (await harness.ended(queued)).state == "completed"
+    assert len(harness.turns.started) == 2
+
+
+@pytest.mark.promise("R14", "C1")
+async def test_a_cancelled_run_whose_end_cannot_be_written_ends_cancelled_later(
+    harness: EngineHarness, ledger: ControlledStore
+) -> None:
+    @harness.turns.on("work")
+    async def work(turn: TurnActions) -> Ending | None:
+        await turn.say("partial")
+        try:
+            await turn.gate("working")
+        finally:
+            ledger.refuse()
+        return None
+
+    accepted = await harness.accept("work")
+    await harness.gates.arrived("working")
+    cancelling = asyncio.create_task(harness.engine.cancel_session("ses_1"))
+    await harness.until(lambda: ledger.refused > 1)
+    assert (await harness.engine.get_run(accepted.run.id)).state == "stopping"
+    ledger.refusing = None
+    (line,) = (await cancelling).runs
+    assert line.ended_as == "cancelled"
+    assert (await harness.messages())[-1].parts[0] == Text("partial")
+
+
+@pytest.mark.promise("W5", "R14", "W6")
+async def test_a_stop_does_not_wait_for_an_unwritable_store_and_the_next_start_ends_the_run(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "own.db"
+    short = replace(LONG_LIMITS, shutdown_seconds=0.05, stop_seconds=0.05)
+    async with open_harness(path, controlled=True, limits=short) as harness:
+        await harness.session()
+        assert isinstance(harness.store, ControlledStore)
+
+        @harness.turns.on("work")
+        async def work(turn: TurnActions) -> Ending | None:
+            await turn.say("partial")
+            await turn.gate("working")
+            return None
+
+        accepted = await harness.accept("work")
+        await harness.gates.arrived("working")
+        harness.store.refuse()
+        await harness.engine.stop()
+        assert not harness.engine._state.tasks
+    async with open_harness(path) as harness:
+        run = await harness.engine.get_run(accepted.run.id)
+        assert (run.state, run.reason, run.text) == ("interrupted", "server_crash", "partial")
