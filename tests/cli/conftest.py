@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.shell import Shell, shell
+from tests.cli.cli_shell import CliShell, open_shell
 
 
 @pytest.fixture(scope="module")
-def sh() -> Iterator[Shell]:
-    with shell() as made:
+def sh() -> Iterator[CliShell]:
+    with open_shell() as made:
         yield made
 
 
 @pytest.fixture(autouse=True)
 def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    made: Shell | None = request.getfixturevalue("sh") if "sh" in request.fixturenames else None
+    made: CliShell | None = request.getfixturevalue("sh") if "sh" in request.fixturenames else None
     yield
     if made is not None:
         made.kill_left()

@@ -4,9 +4,8 @@ import re
 from pathlib import Path
 
 from holdfast.cli.command_table import all_commands
-from holdfast.cli.error_messages import _ADVICE
-from holdfast.cli.exit_status import Exit
-from holdfast.cli.run_result import VERSION, Result, Used
+from holdfast.cli.exit_status import ADVICE, Exit
+from holdfast.cli.run_result import VERSION, ResultUsage, RunResult
 
 _ROOT = Path(__file__).parents[2]
 _CLI = (_ROOT / "docs" / "cli.md").read_text("utf-8")
@@ -24,10 +23,10 @@ def test_every_exit_status_has_its_row() -> None:
 
 def test_every_field_of_the_result_has_its_row() -> None:
     named = [name for cell in _first_cells("What programs read") for name in re.findall(r"`(\w+)`", cell)]
-    assert named == ["kind", *Result.__struct_fields__]
+    assert named == ["kind", *RunResult.__struct_fields__]
     assert f"| `version` | {VERSION} |" in _CLI
     (usage,) = re.findall(r"^\| `usage` \| (.*) \|$", _CLI, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", usage) == list(Used.__struct_fields__)
+    assert re.findall(r"`(\w+)`", usage) == list(ResultUsage.__struct_fields__)
 
 
 def test_the_readme_names_every_command() -> None:
@@ -40,5 +39,5 @@ def test_the_readme_points_only_at_what_exists() -> None:
 
 
 def test_every_command_that_is_advised_exists() -> None:
-    advised = {name for text in _ADVICE.values() for name in re.findall(r"'holdfast ([a-z]+)", text)}
+    advised = {name for text in ADVICE.values() for name in re.findall(r"'holdfast ([a-z]+)", text)}
     assert advised - set(all_commands()) == set()

@@ -10,7 +10,7 @@ import pytest
 from holdfast.cli.exit_status import Exit, exit_of_error, exit_of_run
 from holdfast.errors import BadRequest, ConfigError, Conflict, ModelAuth, NoModel, StartFailed, Unreachable
 from holdfast.schema.runs import EndReason, EndState, Run, UnfinishedState
-from tests.cli.shell import Shell, shell
+from tests.cli.cli_shell import CliShell, open_shell
 
 BY_REASON = {
     "auth": 3,
@@ -64,8 +64,8 @@ def test_errors_say_whose_turn_it_is() -> None:
         (("!say fine",), 0, ""),
         (("!refuse",), 1, "refused"),
         (("--no-such-option", "x"), 2, "unrecognized"),
-        (("--timeout", "never", "x"), 2, "is no time"),
-        ((), 2, "there is no prompt"),
+        (("--timeout", "never", "x"), 2, "is not a time"),
+        ((), 2, "no prompt was given"),
         (("--model", "nobody/nothing", "x"), 3, "not configured"),
         (("!status 401",), 3, "key"),
         (("!bash touch made",), 4, "denied"),
@@ -76,14 +76,14 @@ def test_errors_say_whose_turn_it_is() -> None:
         (("--timeout", "0.5s", "!hang"), 124, "out of time"),
     ],
 )
-def test_each_status_once(sh: Shell, words: tuple[str, ...], status: int, said: str) -> None:
+def test_each_status_once(sh: CliShell, words: tuple[str, ...], status: int, said: str) -> None:
     done = sh("run", *words)
     assert done.status == status, done
     assert said in done.err
     assert not (sh.work / "made").exists()
 
 
-def test_cancelled_is_130(sh: Shell) -> None:
+def test_cancelled_is_130(sh: CliShell) -> None:
     running = sh.start("run", "!hang partial")
     running.until("partial")
     running.signal(signal.SIGINT)
@@ -91,7 +91,7 @@ def test_cancelled_is_130(sh: Shell) -> None:
 
 
 def test_a_server_that_is_killed_is_7() -> None:
-    with shell() as sh:
+    with open_shell() as sh:
         running = sh.start("run", "!hang partial")
         running.until("partial")
         os.kill(sh.server_pid(), signal.SIGKILL)
@@ -101,7 +101,7 @@ def test_a_server_that_is_killed_is_7() -> None:
 
 
 def test_a_configuration_that_cannot_be_read_is_3() -> None:
-    with shell() as sh:
+    with open_shell() as sh:
         sh.locations.config_file.write_text("[limits]\nmax_stepz = 3\n")
         done = sh("run", "hello")
         assert done.status == 3

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.cli_shell import CliShell
 
 FORBIDDEN = {
     *("asyncio", "starlette", "uvicorn", "httpx2", "textual", "tree_sitter", "markdownify", "mcp", "tomlkit"),
@@ -20,7 +20,7 @@ sys.exit(status)
 """
 
 
-def _loaded(sh: Shell, *words: str) -> set[str]:
+def _loaded(sh: CliShell, *words: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words],
         capture_output=True,
@@ -35,7 +35,7 @@ def _loaded(sh: Shell, *words: str) -> set[str]:
 
 
 @pytest.mark.parametrize("words", [("--version",), ("--help",), ("run", "!bash echo a tool ran")])
-def test_nothing_heavy_is_loaded(sh: Shell, words: tuple[str, ...]) -> None:
+def test_nothing_heavy_is_loaded(sh: CliShell, words: tuple[str, ...]) -> None:
     sh.ok("run", "!say the server is there")
     loaded = _loaded(sh, *words)
     assert loaded & FORBIDDEN == set()

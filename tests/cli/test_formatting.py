@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.formatting import ago, bar, size, span, table, thousands
+from holdfast.cli.formatting import ago, bar, byte_size, duration, short_number, table
 
 
 @pytest.mark.parametrize(
     ("number", "words"), [(0, "0"), (999, "999"), (1_234, "1.2k"), (3_400_000, "3.4M"), (2_000_000_000, "2000.0M")]
 )
 def test_thousands(number: int, words: str) -> None:
-    assert thousands(number) == words
+    assert short_number(number) == words
 
 
 @pytest.mark.parametrize(("number", "words"), [(12, "12 bytes"), (2048, "2.0 kB"), (5 << 20, "5.0 MB")])
 def test_sizes(number: int, words: str) -> None:
-    assert size(number) == words
+    assert byte_size(number) == words
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_sizes(number: int, words: str) -> None:
     [(-1, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (86_400, "24 h"), (345_600, "4 days")],
 )
 def test_spans(seconds: float, words: str) -> None:
-    assert span(seconds) == words
+    assert duration(seconds) == words
 
 
 def test_how_long_ago() -> None:

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from holdfast.cli import main
-from holdfast.cli.commands import attach
+from holdfast.cli import main, run_follower
 from tests.client.stub import Piece, Request, Stub, answer, error
 
 WORKSPACE = {"id": "wsp_1", "path": "/w", "cursor": "a.0"}
@@ -55,12 +54,12 @@ def test_who_gets_no_stream_asks_for_the_end_and_ends_with_its_text(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = Full()
-    monkeypatch.setattr(attach, "FULL_SECONDS", 0.0)
+    monkeypatch.setattr(run_follower, "POLL_SECONDS", 0.0)
     with Stub(full) as stub, open(os.devnull) as nothing:
         monkeypatch.setenv("HOLDFAST_SERVER", str(stub.address))
         monkeypatch.setattr("sys.stdin", nothing)
         assert main(words) == 0
     said = capsys.readouterr()
     assert said.out == "all of it\n"
-    assert said.err.count("streams of the server are taken") == 1
+    assert said.err.count("streams of the server are in use") == 1
     assert full.refused > 0

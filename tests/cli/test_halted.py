@@ -22,7 +22,7 @@ from tests.client.stub import Stub, Wait
 def test_a_server_that_does_not_answer_is_named_with_its_process(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(server, "RESPONSE_SECONDS", 0.05)
     monkeypatch.setattr(local_server, "_PROBE_SECONDS", 0.05)
     go_on = threading.Event()
     with tempfile.TemporaryDirectory(prefix="hfc-") as home, open(os.devnull) as nothing:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, processes_of, shell
+from tests.cli.cli_shell import CliShell, open_shell, processes_of
 
 
-def _loop(sh: Shell, count: int) -> list[str]:
+def _loop(sh: CliShell, count: int) -> list[str]:
     """A loop as somebody would type it; what it printed."""
     program = (
         f'for n in $(seq {count}); do "{sys.executable}" -m holdfast run --quiet "!say $n" || echo "failed $?"; done'
@@ -34,7 +34,7 @@ def _free(lock: Path) -> bool:
     return True
 
 
-def _check(sh: Shell, count: int) -> None:
+def _check(sh: CliShell, count: int) -> None:
     assert _loop(sh, count) == [str(number) for number in range(1, count + 1)]
     assert len(processes_of(sh.base)) == 1, "only the server goes on"
     sh.ok("stop")
@@ -45,21 +45,21 @@ def _check(sh: Shell, count: int) -> None:
 
 
 def test_ten_runs_in_a_shell_loop_leave_nothing_behind() -> None:
-    with shell() as sh:
+    with open_shell() as sh:
         _check(sh, 10)
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 def test_a_hundred_runs_in_a_shell_loop_leave_nothing_behind() -> None:
-    with shell() as sh:
+    with open_shell() as sh:
         began = time.monotonic()
         _check(sh, 100)
         print(f"100 runs in {time.monotonic() - began:.1f} s, nothing left behind")
 
 
 def test_runs_side_by_side_find_one_server() -> None:
-    with shell() as sh:
+    with open_shell() as sh:
         started = [sh.start("run", f"!say {number}") for number in range(6)]
         assert [running.end().out for running in started] == [f"{number}\n" for number in range(6)]
         assert len(processes_of(sh.base)) == 1

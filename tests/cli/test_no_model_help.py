@@ -7,20 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.shell import Shell, shell
+from tests.cli.cli_shell import CliShell, open_shell
 
 
 @pytest.fixture(scope="module")
-def fresh() -> Iterator[Shell]:
+def fresh() -> Iterator[CliShell]:
     """Nothing is configured, and no local model server is where one usually is."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed = taken.getsockname()[1]
-    with shell(provider=False) as made:
+    with open_shell(provider=False) as made:
         made.env["OLLAMA_HOST"] = f"127.0.0.1:{closed}"
         yield made
 
 
-def test_without_a_key_it_says_how_to_set_one(fresh: Shell) -> None:
+def test_without_a_key_it_says_how_to_set_one(fresh: CliShell) -> None:
     done = fresh("run", "hello")
     assert (done.status, done.out) == (3, "")
     assert "export ANTHROPIC_API_KEY=" in done.err
@@ -29,15 +29,15 @@ def test_without_a_key_it_says_how_to_set_one(fresh: Shell) -> None:
     assert fresh("sessions", "list", "--json").json == []
 
 
-def test_the_offline_model_works_at_once(fresh: Shell) -> None:
+def test_the_offline_model_works_at_once(fresh: CliShell) -> None:
     assert fresh.ok("run", "--model", "offline/demo", "hello").endswith("hello")
     assert fresh("doctor").status == 1
     assert "offline/demo" in fresh.ok("models")
 
 
-def test_a_local_model_server_that_answers_is_named(sh: Shell) -> None:
+def test_a_local_model_server_that_answers_is_named(sh: CliShell) -> None:
     assert sh.provider is not None
-    with shell(provider=False) as fresh:
+    with open_shell(provider=False) as fresh:
         fresh.env["OLLAMA_HOST"] = sh.provider.url().removesuffix("/v1")
         done = fresh("run", "--model", "anthropic/claude-sonnet-4-5", "hello")
         assert (done.status, "ANTHROPIC_API_KEY" in done.err) == (3, True)
@@ -45,9 +45,9 @@ def test_a_local_model_server_that_answers_is_named(sh: Shell) -> None:
         assert "ollama/test-model" in told
 
 
-def test_a_key_that_is_set_later_is_used_at_once(sh: Shell) -> None:
+def test_a_key_that_is_set_later_is_used_at_once(sh: CliShell) -> None:
     assert sh.provider is not None
-    with shell(provider=False) as fresh:
+    with open_shell(provider=False) as fresh:
         fresh.locations.config_dir.mkdir(parents=True)
         fresh.locations.config_file.write_text(f'[providers.anthropic]\nbase_url = "{sh.provider.url("anthropic")}"\n')
         assert fresh("run", "hello").status == 3
@@ -59,17 +59,17 @@ def test_a_key_that_is_set_later_is_used_at_once(sh: Shell) -> None:
         assert fresh.ok("run", "!say and after that without it here") == "and after that without it here"
 
 
-def test_a_busy_server_is_not_replaced_for_a_key(sh: Shell) -> None:
+def test_a_busy_server_is_not_replaced_for_a_key(sh: CliShell) -> None:
     run_id = sh.ok("run", "--detach", "!gate busy")
     pid = sh.server_pid()
     done = sh("run", "--model", "anthropic/claude-sonnet-4-5", "hello", env={"ANTHROPIC_API_KEY": "sk-ant-0123456789"})
     assert (done.status, sh.server_pid()) == (3, pid)
-    assert "is busy; 'holdfast stop'" in done.err
+    assert "is busy; run 'holdfast stop'" in done.err
     sh.open("busy")
     assert sh.ok("wait", run_id) == "before the gate, after the gate"
 
 
-def test_closed_streams_and_bytes_that_are_no_text_are_no_faults(sh: Shell) -> None:
+def test_closed_streams_and_bytes_that_are_no_text_are_no_faults(sh: CliShell) -> None:
     program = f'"{sys.executable}" -m holdfast run "!say nobody reads this" <&- >&- 2>&-; echo $?'
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, env=sh.env, cwd=sh.work, check=True)
     assert done.stdout == "0\n"

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from holdfast.cli.approval_prompt import chosen_of
+from holdfast.cli.approval_prompt import parse_answer
 from holdfast.cli.event_printer import title_with_target
 from holdfast.cli.screen import Screen, one_line, plain
 from holdfast.schema.approvals import QuestionItem
@@ -67,7 +67,7 @@ def test_controls_are_shown_and_not_sent() -> None:
     ],
 )
 def test_what_was_typed_is_the_answer_it_means(item: QuestionItem, line: str, chosen: list[str] | None) -> None:
-    assert chosen_of(item, line) == chosen
+    assert parse_answer(item, line) == chosen
 
 
 def test_what_turns_text_around_is_shown() -> None:

@@ -5,16 +5,16 @@ import signal
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.cli_shell import CliShell
 
 
-def _gated(sh: Shell, gate: str) -> dict[str, str]:
+def _gated(sh: CliShell, gate: str) -> dict[str, str]:
     found: dict[str, str] = sh("run", "--detach", "--output", "json", f"!gate {gate}").json["run"]
     return found
 
 
 @pytest.mark.promise("R2", "R6")
-def test_a_steer_joins_what_runs_and_ends_with_it(sh: Shell) -> None:
+def test_a_steer_joins_what_runs_and_ends_with_it(sh: CliShell) -> None:
     host = _gated(sh, "host")
     words = ("run", "--session", host["session_id"], "--delivery", "steer", "--output", "jsonl", "!say steered")
     steering = sh.start(*words)
@@ -29,7 +29,7 @@ def test_a_steer_joins_what_runs_and_ends_with_it(sh: Shell) -> None:
     assert sh("wait", host["id"], "--output", "json").json["text"] == "steered"
 
 
-def test_a_steer_tells_the_words_of_the_run_that_it_joined(sh: Shell) -> None:
+def test_a_steer_tells_the_words_of_the_run_that_it_joined(sh: CliShell) -> None:
     host = _gated(sh, "words")
     steering = sh.start("run", "--session", host["session_id"], "--delivery", "steer", "!gate more words")
     while "waiting" not in sh.ok("queue", "list", host["session_id"]):
@@ -43,7 +43,7 @@ def test_a_steer_tells_the_words_of_the_run_that_it_joined(sh: Shell) -> None:
 
 
 @pytest.mark.promise("C4")
-def test_ctrl_c_on_a_steer_that_has_joined_names_the_run_that_goes_on(sh: Shell) -> None:
+def test_ctrl_c_on_a_steer_that_has_joined_names_the_run_that_goes_on(sh: CliShell) -> None:
     host = _gated(sh, "joined")
     steering = sh.start("run", "--session", host["session_id"], "--delivery", "steer", "!hang both of us")
     while "waiting" not in sh.ok("queue", "list", host["session_id"]):
@@ -60,7 +60,7 @@ def test_ctrl_c_on_a_steer_that_has_joined_names_the_run_that_goes_on(sh: Shell)
 
 
 @pytest.mark.promise("R5")
-def test_a_queue_that_a_person_paused_is_waited_for(sh: Shell) -> None:
+def test_a_queue_that_a_person_paused_is_waited_for(sh: CliShell) -> None:
     host = _gated(sh, "paused")
     sh.ok("pause", host["session_id"])
     waiting = sh.start("run", "--session", host["session_id"], "--output", "jsonl", "!say at last")
@@ -73,9 +73,9 @@ def test_a_queue_that_a_person_paused_is_waited_for(sh: Shell) -> None:
     assert f"holdfast resume {host['session_id']}" in done.err
 
 
-def test_a_run_that_was_cancelled_from_elsewhere_says_so(sh: Shell) -> None:
+def test_a_run_that_was_cancelled_from_elsewhere_says_so(sh: CliShell) -> None:
     running = sh.start("run", "--output", "jsonl", "!hang")
     running.until("run.started")
     sh.ok("cancel")
     done = running.end()
-    assert (done.status, "from elsewhere" in done.err) == (130, True)
+    assert (done.status, "by another client" in done.err) == (130, True)

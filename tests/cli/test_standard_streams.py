@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.cli_shell import CliShell
 
 
-def _bash(sh: Shell, words: str, *, before: str = "") -> subprocess.CompletedProcess[str]:
+def _bash(sh: CliShell, words: str, *, before: str = "") -> subprocess.CompletedProcess[str]:
     program = f'{before} "{sys.executable}" -m holdfast {words}'
     done = subprocess.run(
         ["bash", "-c", program],
@@ -26,7 +26,7 @@ def _bash(sh: Shell, words: str, *, before: str = "") -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize("words", ["run '!say fine'", "run --help", "--help", "--version", "sessions list"])
-def test_a_full_stdout_is_one_line_and_no_success(sh: Shell, words: str) -> None:
+def test_a_full_stdout_is_one_line_and_no_success(sh: CliShell, words: str) -> None:
     done = _bash(sh, f"{words} >/dev/full")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "holdfast: cannot write to stdout: No space left on device"
@@ -34,7 +34,7 @@ def test_a_full_stdout_is_one_line_and_no_success(sh: Shell, words: str) -> None
 
 @pytest.mark.parametrize("words", ["run '!say fine'", "--help", "nonsense"])
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
-def test_a_closed_stream_is_nobody_and_no_fault(sh: Shell, words: str, closed: str) -> None:
+def test_a_closed_stream_is_nobody_and_no_fault(sh: CliShell, words: str, closed: str) -> None:
     done = _bash(sh, f"{words} {closed}")
     assert done.returncode == (2 if words == "nonsense" else 0)
     if closed in ("<&-", "2>&-") and words.startswith("run '"):
@@ -52,13 +52,13 @@ def test_a_closed_stream_is_nobody_and_no_fault(sh: Shell, words: str, closed: s
         "run --model $'\\xff' hi",
     ],
 )
-def test_arguments_that_are_no_text_are_usage_errors(sh: Shell, words: str) -> None:
+def test_arguments_that_are_no_text_are_usage_errors(sh: CliShell, words: str) -> None:
     done = _bash(sh, words)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 2)
     assert r"'\xff' is not UTF-8" in done.stderr
 
 
-def test_a_home_or_a_directory_that_is_no_text_is_a_usage_error(sh: Shell) -> None:
+def test_a_home_or_a_directory_that_is_no_text_is_a_usage_error(sh: CliShell) -> None:
     done = _bash(sh, "status", before="export HOLDFAST_HOME=$'/tmp/\\xff';")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 2)
     assert r"HOLDFAST_HOME '/tmp/\xff' is not UTF-8" in done.stderr

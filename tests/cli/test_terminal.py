@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.cli_shell import CliShell
 
 _TAKE_IT = """
 import fcntl, os, sys, termios
@@ -60,7 +60,7 @@ class Terminal:
 
 
 @contextmanager
-def terminal(sh: Shell, *words: str) -> Iterator[Terminal]:
+def terminal(sh: CliShell, *words: str) -> Iterator[Terminal]:
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", _TAKE_IT, *words],
@@ -81,7 +81,7 @@ def terminal(sh: Shell, *words: str) -> Iterator[Terminal]:
         os.close(master)
 
 
-def test_a_spinner_says_what_is_going_on(sh: Shell) -> None:
+def test_a_spinner_says_what_is_going_on(sh: CliShell) -> None:
     with terminal(sh, "run", "--mode", "auto", "!bash sleep 0.3; echo done") as shown:
         shown.until("bash: sleep 0.3; echo done")
         assert shown.end() == 0
@@ -92,7 +92,7 @@ def test_a_spinner_says_what_is_going_on(sh: Shell) -> None:
     assert shown.seen.rstrip().endswith("\x1b[0m")
 
 
-def test_a_retry_is_counted_down(sh: Shell) -> None:
+def test_a_retry_is_counted_down(sh: CliShell) -> None:
     with terminal(sh, "run", "!retry at a terminal") as shown:
         shown.until("rate_limit, retry in ")
         assert shown.end() == 0
@@ -100,9 +100,9 @@ def test_a_retry_is_counted_down(sh: Shell) -> None:
 
 
 @pytest.mark.promise("W4")
-def test_an_approval_is_answered_at_the_prompt(sh: Shell) -> None:
+def test_an_approval_is_answered_at_the_prompt(sh: CliShell) -> None:
     with terminal(sh, "run", "!bash touch asked-for") as shown:
-        shown.until("[n] no, or 'n and why': ")
+        shown.until("[n] no, or 'n REASON': ")
         assert "bash: touch asked-for" in shown.plain
         assert not (sh.work / "asked-for").exists()
         shown.type("maybe\n")
@@ -113,55 +113,55 @@ def test_an_approval_is_answered_at_the_prompt(sh: Shell) -> None:
     assert (sh.work / "asked-for").exists()
 
 
-def test_a_denial_tells_the_agent_why(sh: Shell) -> None:
+def test_a_denial_tells_the_agent_why(sh: CliShell) -> None:
     with terminal(sh, "run", "!bash touch denied") as shown:
-        shown.until("'n and why': ")
+        shown.until("'n REASON': ")
         shown.type("n use another name\n")
         assert shown.end() == 0
     assert "use another name" in shown.plain.partition("done: ")[2]
     assert not (sh.work / "denied").exists()
 
 
-def test_an_answer_from_elsewhere_ends_the_wait(sh: Shell) -> None:
+def test_an_answer_from_elsewhere_ends_the_wait(sh: CliShell) -> None:
     with terminal(sh, "run", "!bash touch elsewhere") as shown:
-        shown.until("'n and why': ")
+        shown.until("'n REASON': ")
         (asked,) = sh("approvals", "list", "--json").json["approvals"]
         assert asked["title"] == "touch elsewhere"
         sh.ok("approvals", "answer", asked["id"], "once")
-        shown.until("answered elsewhere")
+        shown.until("answered by another client")
         assert shown.end() == 0
     assert (sh.work / "elsewhere").exists()
     late = sh("approvals", "answer", asked["id"], "deny")
     assert (late.status, late.out) == (1, "")
 
 
-def test_ctrl_c_at_the_prompt_cancels_the_run(sh: Shell) -> None:
+def test_ctrl_c_at_the_prompt_cancels_the_run(sh: CliShell) -> None:
     with terminal(sh, "run", "!bash touch cancelled") as shown:
-        shown.until("'n and why': ")
+        shown.until("'n REASON': ")
         shown.type("\x03")
         assert shown.end() == 130
     assert not (sh.work / "cancelled").exists()
-    assert sh.ok("approvals", "list") == "nothing waits for an answer here"
+    assert sh.ok("approvals", "list") == "no approvals or questions are pending in this directory"
 
 
-def test_a_question_is_answered_by_its_number(sh: Shell) -> None:
+def test_a_question_is_answered_by_its_number(sh: CliShell) -> None:
     with terminal(sh, "run", "!ask which colour?") as shown:
-        shown.until("number, Ctrl-D for no answer: ")
+        shown.until("number, Ctrl-D to skip: ")
         shown.type("9\n")
-        shown.until("none of the choices")
+        shown.until("not one of the choices")
         shown.type("2\n")
         assert shown.end() == 0
     assert "blue" in shown.plain.partition("done: ")[2]
 
 
-def test_what_a_model_says_cannot_command_the_terminal(sh: Shell) -> None:
+def test_what_a_model_says_cannot_command_the_terminal(sh: CliShell) -> None:
     with terminal(sh, "run", "!say \x1b]0;owned\x07plain") as shown:
         assert shown.end() == 0
     assert "\x1b]0;" not in shown.seen
     assert "\\x1b]0;owned" in shown.seen
 
 
-def test_attach_follows_a_session_and_answers_for_it(sh: Shell) -> None:
+def test_attach_follows_a_session_and_answers_for_it(sh: CliShell) -> None:
     accepted = sh("run", "--detach", "--output", "json", "!gate attached").json["run"]
     with terminal(sh, "attach", accepted["session_id"], "--until-idle") as shown:
         shown.until("> !gate attached")
@@ -171,7 +171,7 @@ def test_attach_follows_a_session_and_answers_for_it(sh: Shell) -> None:
         assert shown.end() == 0
 
 
-def test_leaving_attach_cancels_nothing(sh: Shell) -> None:
+def test_leaving_attach_cancels_nothing(sh: CliShell) -> None:
     accepted = sh("run", "--detach", "--output", "json", "!gate left-alone").json["run"]
     with terminal(sh, "attach", accepted["session_id"]) as shown:
         shown.until("before the gate")

@@ -1,9 +1,9 @@
-"""The command line: what a person or a script types.
+"""The command line.
 
-A command's module is loaded when it is called, and nothing heavier than that: `holdfast run` reaches the server without
-an event loop. Text goes to stdout and everything else to stderr; every end has its exit status (`exits`), and no
-traceback reaches anybody who did not ask for one with ``--debug``. It talks to the server through `client` only, so it
-decides nothing about runs; two commands start one: `serve` and `demo`.
+`main` runs one command and returns its exit status. A command's module is imported when the command is called, and
+`holdfast run` reaches the server without an event loop. The agent's text goes to stdout and everything else to stderr.
+Errors are two lines, what is wrong and what to do; a traceback is printed only with ``--debug``. Commands use the HTTP
+client and decide nothing about runs; only `serve` and `demo` start a server process of their own.
 """
 
 from __future__ import annotations
@@ -14,105 +14,106 @@ import sys
 from collections.abc import Sequence
 
 from holdfast import __version__
-from holdfast.cli import standard_streams
+from holdfast.cli import screen
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in (words[: words.index("--")] if "--" in words else words)
-    standard_streams.open_what_is_closed()
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in (args[: args.index("--")] if "--" in args else args)
+    screen.prepare_standard_streams()
     try:
-        status = _left(words)
+        status = _run(args)
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        standard_streams.let_go(sys.stdout)
-        return 0  # whoever read had enough
-    except Exception as error:  # noqa: BLE001 - the one place where everything ends: a person gets two lines
+        screen.discard_output(sys.stdout)
+        return 0  # the reader closed the pipe
+    except Exception as error:  # noqa: BLE001 - the last handler: users get two lines instead of a traceback
         if debug:
             import traceback
 
             traceback.print_exc()
-        return _told(error)
+        return _report(error)
 
 
-def _left(words: list[str]) -> int:
+def _run(args: list[str]) -> int:
     try:
-        return _main(words)
-    except SystemExit as left:  # argparse has said all there is
-        return left.code if isinstance(left.code, int) else 0
+        return _run_with_options(args)
+    except SystemExit as exit_request:  # argparse has printed its message
+        return exit_request.code if isinstance(exit_request.code, int) else 0
 
 
-def _main(words: list[str]) -> int:
-    _refuse_what_is_no_text(words)
+def _run_with_options(args: list[str]) -> int:
+    _check_encoding(args)
     directory: str | None = None
-    while words and words[0].startswith("-"):
-        word = words.pop(0)
-        if word in ("-V", "--version"):
+    while args and args[0].startswith("-"):
+        option = args.pop(0)
+        if option in ("-V", "--version"):
             print(f"holdfast {__version__}")
             return 0
-        if word in ("-h", "--help"):
-            return _overview()
-        if word == "-C" and words:
-            directory = words.pop(0)
-        elif word != "--debug":
-            return _unknown(word, kind="option")
-    if not words:
-        standard_streams.say(
-            "The terminal interface comes with a later version; until then, this is what there is:\n\n"
-        )
-        return _overview()
-    return _command(words, directory)
+        if option in ("-h", "--help"):
+            return _print_overview()
+        if option == "-C" and args:
+            directory = args.pop(0)
+        elif option != "--debug":
+            return _report_unknown(option, kind="option")
+    if not args:
+        screen.write_stderr("The terminal interface comes with a later version. These are the commands:\n\n")
+        return _print_overview()
+    return _run_command(args, directory)
 
 
-def _refuse_what_is_no_text(words: list[str]) -> None:
-    """Arguments and variables may be any bytes; what is sent, stored and shown is text in UTF-8."""
-    from_env = {name: value for name, value in os.environ.items() if name.startswith("HOLDFAST_")}
-    for name, value in (*(("the argument", word) for word in words), *from_env.items()):
+def _check_encoding(args: list[str]) -> None:
+    """Arguments and variables may contain any bytes; everything sent, stored and printed is UTF-8."""
+    variables = {name: value for name, value in os.environ.items() if name.startswith("HOLDFAST_")}
+    for name, value in (*(("the argument", arg) for arg in args), *variables.items()):
         try:
             value.encode()
         except UnicodeEncodeError:
-            from holdfast.cli.error_messages import Problem
+            from holdfast.cli.exit_status import CommandError
 
             shown = ascii(os.fsencode(value))[1:]
-            raise Problem(f"{name} {shown} is not UTF-8 text", advice="give it in UTF-8", status=2) from None
+            raise CommandError(f"{name} {shown} is not UTF-8 text", advice="encode it as UTF-8", status=2) from None
 
 
-def _overview() -> int:
+def _print_overview() -> int:
     from holdfast.cli.command_table import overview
 
     sys.stdout.write(overview())
     return 0
 
 
-def _command(words: list[str], directory: str | None) -> int:
+def _run_command(args: list[str], directory: str | None) -> int:
     from holdfast.cli.command_table import all_commands
 
-    name, *rest = words
+    name, *rest = args
     command = all_commands().get(name)
     if name == "help":
-        return _command([rest[0], "--help"], directory) if rest else _overview()
+        return _run_command([rest[0], "--help"], directory) if rest else _print_overview()
     if command is None:
-        return _unknown(name, kind="command")
-    gc.disable()  # what is loaded now stays until the end: nothing of it is worth being looked at
-    _load_msgspec()
+        return _report_unknown(name, kind="command")
+    gc.disable()  # the modules imported now live until the process ends; collecting them costs time
+    _import_msgspec()
     from holdfast.cli.argument_parser import parse, parser_of
 
-    args = parse(parser_of(command), rest)
-    _go_to(args.directory or directory)
+    parsed = parse(parser_of(command), rest)
+    _change_directory(parsed.directory or directory)
     gc.freeze()
     gc.enable()
-    status = int(args.run(args))
+    status = int(parsed.run(parsed))
     gc.freeze()
     return status
 
 
-def _load_msgspec() -> None:
-    """Alone: it asks for typing_extensions, which takes longer to load than itself, and since Python 3.11 has nothing
-    for it that the standard library lacks."""
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions.
+
+    msgspec imports typing_extensions if it is installed. That takes longer than msgspec itself and adds nothing on
+    Python 3.11 and newer.
+    """
     if not {"msgspec", "typing_extensions"} & sys.modules.keys():
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]
         import msgspec  # noqa: F401
@@ -120,44 +121,44 @@ def _load_msgspec() -> None:
         del sys.modules["typing_extensions"]
 
 
-def _unknown(word: str, *, kind: str) -> int:
+def _report_unknown(name: str, *, kind: str) -> int:
     import difflib
 
     from holdfast.cli.command_table import all_commands
 
-    close = difflib.get_close_matches(word, all_commands(), n=1, cutoff=0.7)
+    close = difflib.get_close_matches(name, all_commands(), n=1, cutoff=0.7)
     advice = f"did you mean '{close[0]}'? " if close else ""
-    standard_streams.say(f"holdfast: there is no {kind} {word!r}\n          {advice}'holdfast --help' lists all\n")
+    screen.write_stderr(f"holdfast: unknown {kind} {name!r}\n          {advice}'holdfast --help' lists the commands\n")
     return 2
 
 
-def _go_to(directory: str | None) -> None:
+def _change_directory(directory: str | None) -> None:
     if directory is None:
         return
-    from holdfast.cli.error_messages import Problem
+    from holdfast.cli.exit_status import CommandError
 
     try:
         os.chdir(directory)
     except OSError as error:
-        what = f"cannot go to {directory!r}: {error.strerror}"
-        raise Problem(what, advice="-C needs a directory that exists", status=2) from None
+        message = f"cannot change to the directory {directory!r}: {error.strerror}"
+        raise CommandError(message, advice="give -C a directory that exists", status=2) from None
 
 
-def _told(error: Exception) -> int:
-    from holdfast.cli.error_messages import Problem, what_and_advice
-    from holdfast.cli.exit_status import Exit, exit_of_error
+def _report(error: Exception) -> int:
+    """Print an error as two lines; returns the exit status."""
+    from holdfast.cli.exit_status import CommandError, Exit, exit_of_error, message_and_advice
     from holdfast.errors import HoldfastError
 
-    if isinstance(error, OSError) and (why := standard_streams.failure_of_stdout(error)):
-        standard_streams.let_go(sys.stdout)
-        standard_streams.say(f"holdfast: cannot write to stdout: {why}\n")
+    if isinstance(error, OSError) and (reason := screen.stdout_failure(error)):
+        screen.discard_output(sys.stdout)
+        screen.write_stderr(f"holdfast: cannot write to stdout: {reason}\n")
         return Exit.FAILED
-    if isinstance(error, Problem):
-        what, advice, status = error.what, error.advice, error.status
+    if isinstance(error, CommandError):
+        message, advice, status = error.message, error.advice, error.status
     elif isinstance(error, HoldfastError):
-        (what, advice), status = what_and_advice(error), int(exit_of_error(error))
+        (message, advice), status = message_and_advice(error), int(exit_of_error(error))
     else:
-        what, advice = f"an unexpected {type(error).__name__}: {error}", "--debug shows where; please report it"
-        status = int(Exit.FAILED)
-    standard_streams.say(f"holdfast: {what}\n          {advice}\n")
+        message = f"unexpected {type(error).__name__}: {error}"
+        advice, status = "run it again with --debug to see where; please report it", int(Exit.FAILED)
+    screen.write_stderr(f"holdfast: {message}\n          {advice}\n")
     return status

@@ -1,4 +1,4 @@
-"""Approvals and questions at the prompt. Whoever answers first wins; an answer from elsewhere ends the wait here."""
+"""Ask the user for approvals and answers. The first answer counts; an answer by another client ends the wait here."""
 
 from __future__ import annotations
 
@@ -14,59 +14,66 @@ from holdfast.schema.approvals import Approval, ApprovalDecision, Question, Ques
 
 T = TypeVar("T")
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _ANSWERS: dict[str, ApprovalDecision] = {"y": "once", "s": "session", "a": "always", "n": "deny"}
-_MOST_DIFF_LINES = 60
+_MAX_DIFF_LINES = 60
 
 
 class AnsweredElsewhere(Exception):
-    """Nobody waits for the answer any more."""
+    """The request was closed, or answered by another client."""
 
 
 class ApprovalPrompt:
-    """Puts what the agent asks to the person at the terminal."""
+    """Asks the user at the terminal."""
 
     def __init__(self, client: SyncClient, screen: Screen, *, source: TextIO | None = None) -> None:
         self._client = client
         self._screen = screen
         self._source = source or sys.stdin
-        self._has_ended = False
+        self._input_ended = False
 
-    def approval(self, asked: Approval) -> None:
+    def ask(self, request: Approval | Question) -> None:
+        match request:
+            case Approval():
+                self._ask_approval(request)
+            case Question():
+                self._ask_question(request)
+
+    def _ask_approval(self, asked: Approval) -> None:
         approval = self._still_open(lambda: self._client.approval(asked.id))
         if approval is None:
             return
         self._show_approval(approval)
-        self._forget_what_was_typed()
+        self._discard_typed_ahead()
         try:
             decision, feedback = self._decision(lambda: self._client.approval(approval.id).state == "open")
             self._client.answer_approval(approval.id, decision, feedback=feedback)
-            self._screen.note(f"  {_said(decision, approval)}")
+            self._screen.note(f"  {_describe(decision, approval)}")
         except (AnsweredElsewhere, Conflict, Gone, NotFound):
-            self._screen.note("  answered elsewhere")
+            self._screen.note("  answered by another client")
 
-    def question(self, asked: Question) -> None:
+    def _ask_question(self, asked: Question) -> None:
         question = self._still_open(lambda: self._client.question(asked.id))
         if question is None:
             return
-        self._forget_what_was_typed()
+        self._discard_typed_ahead()
         try:
             answers = self._answers(question)
             self._client.answer_question(question.id, answers)
         except (AnsweredElsewhere, Conflict, Gone, NotFound):
-            self._screen.note("  answered elsewhere")
+            self._screen.note("  answered by another client")
         except BadRequest as error:
             self._screen.warn(f"  {error.message}")
             self._client.answer_question(question.id, None)
 
-    def _forget_what_was_typed(self) -> None:
-        """Keys that were pressed before the question was there are no answer to it."""
+    def _discard_typed_ahead(self) -> None:
+        """Keys pressed before the question was shown are not an answer to it."""
         import termios
 
         try:
             termios.tcflush(self._source, termios.TCIFLUSH)
         except (termios.error, ValueError):
-            pass  # no terminal: nothing is typed ahead
+            pass  # not a terminal
 
     def _still_open(self, get: Callable[[], T]) -> T | None:
         try:
@@ -78,23 +85,23 @@ class ApprovalPrompt:
     def _show_approval(self, approval: Approval) -> None:
         style = self._screen.style
         self._screen.status(None)
-        self._screen.warn(f"{style.warm('?')} {approval.tool}: {style.bold(plain(approval.title))}")
+        self._screen.warn(f"{style.warn('?')} {approval.tool}: {style.bold(plain(approval.title))}")
         if approval.why:
             self._screen.warn(f"  {style.dim(one_line(approval.why))}")
         diff = approval.display.get("diff")
         if isinstance(diff, str) and diff:
             lines = plain(diff).splitlines()
-            for line in lines[:_MOST_DIFF_LINES]:
-                self._screen.warn("  " + coloured(line, self._screen))
-            if len(lines) > _MOST_DIFF_LINES:
-                self._screen.warn(f"  … {len(lines) - _MOST_DIFF_LINES} more lines")
+            for line in lines[:_MAX_DIFF_LINES]:
+                self._screen.warn("  " + style.diff_line(line))
+            if len(lines) > _MAX_DIFF_LINES:
+                self._screen.warn(f"  … {len(lines) - _MAX_DIFF_LINES} more lines")
         if approval.patterns:
-            self._screen.warn(f"  {style.dim('always would save: ' + ', '.join(map(one_line, approval.patterns)))}")
+            self._screen.warn(f"  {style.dim('always would allow: ' + ', '.join(map(one_line, approval.patterns)))}")
 
     def _decision(self, is_open: Callable[[], bool]) -> tuple[ApprovalDecision, str]:
-        ask = "  [y] once  [s] this session  [a] always  [n] no, or 'n and why': "
+        prompt = "  [y] once  [s] this session  [a] always  [n] no, or 'n REASON': "
         while True:
-            line = self._line(ask, is_open)
+            line = self._read_line(prompt, is_open)
             if line is None:
                 return "deny", ""
             word, _, rest = line.strip().partition(" ")
@@ -114,46 +121,46 @@ class ApprovalPrompt:
 
     def _answer(self, item: QuestionItem, is_open: Callable[[], bool]) -> list[str] | None:
         self._screen.status(None)
-        self._screen.warn(f"{self._screen.style.warm('?')} {self._screen.style.bold(plain(item.text))}")
+        self._screen.warn(f"{self._screen.style.warn('?')} {self._screen.style.bold(plain(item.text))}")
         for number, option in enumerate(item.options, 1):
             self._screen.warn(f"  {number}  {plain(option)}")
         while True:
-            line = self._line(f"  {_HOW[item.kind]}: ", is_open)
+            line = self._read_line(f"  {_HINTS[item.kind]}: ", is_open)
             if line is None:
                 return None
-            chosen = chosen_of(item, line.strip())
+            chosen = parse_answer(item, line.strip())
             if chosen is not None:
                 return chosen
-            self._screen.warn("  that is none of the choices")
+            self._screen.warn("  not one of the choices")
 
-    def _line(self, prompt: str, is_open: Callable[[], bool]) -> str | None:
-        """A line from the person, ``None`` at the end of their input (Ctrl-D)."""
-        if self._has_ended:
+    def _read_line(self, prompt: str, is_open: Callable[[], bool]) -> str | None:
+        """A line that the user typed; ``None`` at the end of input (Ctrl-D)."""
+        if self._input_ended:
             return None
         self._screen.err.write(prompt)
         self._screen.err.flush()
-        while not select.select([self._source], [], [], _LOOK_SECONDS)[0]:
+        while not select.select([self._source], [], [], _CHECK_SECONDS)[0]:
             if not is_open():
                 self._screen.err.write("\n")
                 raise AnsweredElsewhere
         line = self._source.readline()
         if not line:
-            self._has_ended = True
+            self._input_ended = True
             self._screen.err.write("\n")
             return None
         return line
 
 
-_HOW = {
-    "yes_no": "y or n, Ctrl-D for no answer",
-    "single": "number, Ctrl-D for no answer",
-    "multiple": "numbers with commas, Ctrl-D for no answer",
-    "text": "your answer, Ctrl-D for none",
+_HINTS = {
+    "yes_no": "y or n, Ctrl-D to skip",
+    "single": "number, Ctrl-D to skip",
+    "multiple": "numbers separated by commas, Ctrl-D to skip",
+    "text": "your answer, Ctrl-D to skip",
 }
 
 
-def chosen_of(item: QuestionItem, line: str) -> list[str] | None:
-    """What was typed, as the answer it means; ``None`` if it means none. Pure."""
+def parse_answer(item: QuestionItem, line: str) -> list[str] | None:
+    """The answer that a typed line stands for; ``None`` if it is invalid. Pure."""
     match item.kind:
         case "yes_no":
             return {"y": ["yes"], "yes": ["yes"], "n": ["no"], "no": ["no"]}.get(line.lower())
@@ -171,22 +178,32 @@ def _option(item: QuestionItem, word: str) -> str | None:
     return word if word in item.options else None
 
 
-def _said(decision: ApprovalDecision, approval: Approval) -> str:
+def _describe(decision: ApprovalDecision, approval: Approval) -> str:
     match decision:
         case "once":
             return "allowed once"
         case "session":
             return "allowed for this session"
         case "always":
-            return f"allowed always: {', '.join(map(one_line, approval.patterns))}"
+            return f"always allowed: {', '.join(map(one_line, approval.patterns))}"
         case _:
             return "denied"
 
 
-def coloured(line: str, screen: Screen) -> str:
-    """A line of a diff."""
-    if line.startswith("+") and not line.startswith("+++"):
-        return screen.style.good(line)
-    if line.startswith("-") and not line.startswith("---"):
-        return screen.style.bad(line)
-    return screen.style.dim(line) if line.startswith(("@@", "---", "+++")) else line
+class ApprovalNotices:
+    """Prints how to answer, once per request, where the user cannot be asked."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._printed: set[str] = set()
+
+    def ask(self, request: Approval | Question) -> None:
+        if request.id in self._printed:
+            return
+        self._printed.add(request.id)
+        match request:
+            case Approval():
+                self._screen.note(f"? {request.tool}: {plain(request.title)}")
+                self._screen.note(f"  'holdfast approvals answer {request.id} once' allows it")
+            case Question():
+                self._screen.note(f"? {'; '.join(plain(item.text) for item in request.items)}")

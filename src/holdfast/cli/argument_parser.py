@@ -1,4 +1,4 @@
-"""Parsers that explain themselves: examples in the help, and mistakes in two lines."""
+"""Argument parsers with examples in their help and errors of two lines."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
-from holdfast.cli.command_table import Command
+from holdfast.cli.command_table import CliCommand
 from holdfast.cli.exit_status import Exit
-from holdfast.cli.standard_streams import say
+from holdfast.cli.screen import write_stderr
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Knows the width without the module that argparse would load for it, with every parser that is made."""
+    """Finds the width without `shutil`, which argparse would import for every parser."""
 
     def __init__(self, prog: str) -> None:
         try:
@@ -30,29 +30,29 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, **_: object) -> None:
         super().__init__(prog=prog, formatter_class=_Formatter, allow_abbrev=False)
-        self.words: str | None = None
-        """The argument that takes all words; options may stand between them."""
+        self.words_argument: str | None = None
+        """The argument that collects all words; options may stand between them."""
 
     def explain(self, description: str, *, examples: Sequence[tuple[str, str]] = ()) -> None:
-        """What the command does, and how it is typed."""
+        """Set the description and the examples, each a command line and its meaning."""
         self.description = description
         width = max((len(line) for line, _ in examples), default=0)
         shown = [f"  {line:<{width}}  {meaning}".rstrip() for line, meaning in examples]
         self.epilog = "\n".join(["examples:", *shown]) if shown else None
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        """A help that cannot be written is no success; argparse would keep that to itself."""
+        """Raise if the help cannot be written; argparse ignores that."""
         if file is not None:
             file.write(message)
 
     def error(self, message: str) -> NoReturn:
-        say(f"{self.prog}: {message}\n{' ' * len(self.prog)}  '{self.prog} --help' shows how it is used\n")
+        write_stderr(f"{self.prog}: {message}\n{' ' * len(self.prog)}  '{self.prog} --help' shows the usage\n")
         raise SystemExit(Exit.USAGE)
 
 
-def parser_of(command: Command) -> Parser:
-    """Loads the command's module."""
-    module, _, function = command.home.partition(":")
+def parser_of(command: CliCommand) -> Parser:
+    """The parser of a command. Imports the command's module."""
+    module, _, function = command.configure.partition(":")
     parser = Parser(f"holdfast {command.name}")
     configure: Callable[[Parser], None] = getattr(import_module(f"holdfast.cli.commands.{module}"), function)
     configure(parser)
@@ -65,30 +65,36 @@ def _add_common(parser: Parser, *, default: str | None) -> None:
     parser.add_argument("-C", dest="directory", metavar="DIR", default=default, help=argparse.SUPPRESS)
 
 
-def family(parser: Parser, *, dest: str = "action") -> Callable[[str, str], Parser]:
-    """For commands that have commands: makes one, with its own help."""
+def add_subcommands(parser: Parser, *, dest: str = "action") -> Callable[[str, str], Parser]:
+    """Returns a function that adds a subcommand with its own help."""
     actions = parser.add_subparsers(dest=dest, required=True, metavar="COMMAND", parser_class=Parser)
 
     def make(name: str, summary: str) -> Parser:
         made = actions.add_parser(name, help=summary)
         made.description = summary[:1].upper() + summary[1:] + "."
-        _add_common(made, default=argparse.SUPPRESS)  # what was said before the inner command holds
+        _add_common(made, default=argparse.SUPPRESS)  # keep the value given before the subcommand
         return made
 
     return make
 
 
+def add_session_argument(parser: Parser) -> None:
+    parser.add_argument(
+        "session", type=identifier, nargs="?", metavar="SESSION", help="the last one of this directory by default"
+    )
+
+
 def parse(parser: Parser, given: Sequence[str]) -> argparse.Namespace:
-    if parser.words is None:
+    if parser.words_argument is None:
         return parser.parse_args(given)
     end = given.index("--") if "--" in given else len(given)
     args = parser.parse_intermixed_args(given[:end])
-    getattr(args, parser.words).extend(given[end + 1 :])
+    getattr(args, parser.words_argument).extend(given[end + 1 :])
     return args
 
 
-def seconds(text: str) -> float:
-    """``90``, ``90s``, ``5m``, ``1h``: for options that are times."""
+def time_span(text: str) -> float:
+    """Parse ``90``, ``90s``, ``5m`` or ``1h``."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
     try:
@@ -96,29 +102,27 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 31_536_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90, 90s, 5m or 1h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 90, 90s, 5m or 1h")
     return value
 
 
 def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
-def an_id(text: str) -> str:
-    """An id as the server has them: what cannot be one is not asked for."""
-    plain = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-")
-    if not 0 < len(text) <= 128 or not set(text) <= plain or text[0] in "_.:-":
-        raise argparse.ArgumentTypeError(f"{text!r} is no id; ids are letters, digits and _ . : -")
+def identifier(text: str) -> str:
+    """An id in the form that the server accepts; others are refused without a request."""
+    allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-")
+    if not 0 < len(text) <= 128 or not set(text) <= allowed or text[0] in "_.:-":
+        raise argparse.ArgumentTypeError(f"{text!r} is not an id; ids consist of letters, digits and _ . : -")
     return text
 
 
-def place(text: str) -> int:
+def queue_position(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no place in a queue; 1 is the next to begin, 2 the one after it …"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a position in a queue; 1 starts next, 2 after it, and so on")
     return int(text)
 
 
@@ -128,5 +132,5 @@ def dollars(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount of dollars; write 0.50")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of dollars; write 0.50")
     return value

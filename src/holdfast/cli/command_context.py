@@ -1,20 +1,23 @@
-"""Where a command works: this directory, its workspace, and a client of the server that has it."""
+"""What most commands need: a client of the server, and the workspace of the current directory."""
 
 from __future__ import annotations
 
 import os
-from types import TracebackType
+from collections.abc import Mapping
 from typing import Self
 
-from holdfast.cli.error_messages import Problem
-from holdfast.cli.exit_status import Exit
+from holdfast.cli.exit_status import CommandError, Exit
+from holdfast.cli.screen import Screen
 from holdfast.client.local_server import open_sync_client
+from holdfast.client.server_address import address_from_env
 from holdfast.client.sync_client import SyncClient
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.schema.api.response_bodies import ModelsView
 from holdfast.schema.sessions import Session, WorkspaceView
 
 
 class CommandContext:
-    """The server is found or started when this is made, the workspace opened when it is first asked for."""
+    """Finds or starts the server at once, and opens the workspace when it is first used."""
 
     def __init__(self, *, start: bool = True) -> None:
         self._start = start
@@ -28,25 +31,25 @@ class CommandContext:
         return self._workspace
 
     def last_session(self) -> Session | None:
-        """The top-level session of this directory that was prompted last."""
+        """The top-level session of this directory with the latest prompt."""
         found = self.client.sessions(self.workspace.id, limit=1).items
         return found[0] if found else None
 
-    def session_id(self, given: str | None) -> str:
-        """The session that is meant: the one named, or the last one here."""
-        if given:
-            return given
+    def session_id(self, name: str | None) -> str:
+        """The named session, or the last one of this directory."""
+        if name:
+            return name
         found = self.last_session()
         if found is None:
-            raise Problem(
-                f"there is no session in {directory()!r} yet",
-                advice="'holdfast run PROMPT' begins one; name another directory with -C",
+            raise CommandError(
+                f"the directory {directory()!r} has no session yet",
+                advice="'holdfast run PROMPT' starts one; -C DIR selects another directory",
                 status=Exit.FAILED,
             )
         return found.id
 
     def reopen(self) -> None:
-        """After a server that said that it stops: the next one."""
+        """Connect to the successor of a server that is stopping."""
         self.client.close()
         self.client = open_sync_client(os.environ, name="cli", start=self._start)
         self._workspace = None
@@ -57,10 +60,36 @@ class CommandContext:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
+
+    def models(self) -> ModelsView | None:
+        """The models of the workspace; ``None`` if the server cannot list them."""
+        try:
+            return self.client.models(workspace_id=self.workspace.id)
+        except HoldfastError:
+            return None
+
+    def restart_with_new_keys(self, screen: Screen) -> bool:
+        """Restart the local server if it was started without an API key that is set in this environment."""
+        missing = unseen_keys(self.models(), os.environ)
+        if not missing or address_from_env(os.environ) is not None:
+            return False
+        names = ", ".join(missing)
+        try:
+            self.client.stop_server(if_idle=True)
+        except Conflict:
+            screen.warn(f"the server was started without {names} and is busy; run 'holdfast stop' to restart it")
+            return False
+        screen.note(f"the server was started without {names}; restarting it")
+        self.reopen()
+        return True
+
+
+def unseen_keys(models: ModelsView | None, env: Mapping[str, str]) -> list[str]:
+    """API key variables that are set in ``env`` but not in the server's environment. Pure."""
+    providers = models.providers if models else ()
+    return [name for provider in providers for name in provider.missing_variables if env.get(name)]
 
 
 def directory() -> str:
@@ -68,13 +97,13 @@ def directory() -> str:
         found = os.getcwd()
         found.encode()
     except UnicodeEncodeError:
-        raise Problem(
-            f"the name of the directory that you are in is not UTF-8: {ascii(os.getcwdb())[1:]}",
-            advice="rename it, or go to another one",
+        raise CommandError(
+            f"the name of the current directory is not UTF-8: {ascii(os.getcwdb())[1:]}",
+            advice="rename it, or change to another directory",
             status=Exit.USAGE,
         ) from None
     except FileNotFoundError:
-        raise Problem(
-            "the directory that you are in does not exist any more", advice="go to another one", status=Exit.USAGE
+        raise CommandError(
+            "the current directory does not exist any more", advice="change to another directory", status=Exit.USAGE
         ) from None
     return found

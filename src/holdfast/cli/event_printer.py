@@ -1,52 +1,58 @@
-"""Events as a person follows them: the agent's text as it grows, one line per tool call, what is being waited for."""
+"""Print the events of a session: the agent's text as it grows, one line per tool call, and the current activity."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
-from holdfast.cli.printed_text import PrintedText, Write
 from holdfast.cli.screen import Screen, one_line, plain
 from holdfast.client.transcript import Transcript
 from holdfast.schema.events import (
+    ApprovalResolved,
     Delta,
     Event,
     JobFinished,
     MessageCreated,
     MessageFinished,
     MessageUpdated,
+    RunFinished,
     RunProgress,
     RunRetrying,
+    RunStarted,
     Snapshot,
 )
-from holdfast.schema.messages import Message, Notice, Shell, Text, ToolCall, ToolResult
-from holdfast.schema.runs import Now
+from holdfast.schema.messages import Message, Notice, Shell, Text, ToolCall, ToolResult, text_of
+from holdfast.schema.runs import Now, Run
 
 _MAIN_ARGUMENTS = ("command", "path", "pattern", "url", "query", "title", "job")
 _PHASES = {
     "starting": "starting",
     "first_token": "first token",
     "streaming": "answering",
-    "approval": "waiting for your word",
+    "approval": "waiting for your approval",
     "question": "waiting for your answer",
     "compacting": "summarizing the conversation",
     "stopping": "stopping",
-    "store": "the database cannot be written; trying again",
+    "store": "the database cannot be written; retrying",
 }
 
 
-def words_for(now: Now) -> str:
+def describe_activity(now: Now) -> str:
     """What an active run is doing."""
     if now.phase == "tool":
         return one_line(now.what) or "working"
     if now.phase == "retry":
         return f"retry {now.what}"
-    words = _PHASES.get(now.phase, now.phase)
-    return f"{words}: {one_line(now.what)}" if now.what and now.phase in ("approval", "question") else words
+    text = _PHASES.get(now.phase, now.phase)
+    return f"{text}: {one_line(now.what)}" if now.what and now.phase in ("approval", "question") else text
 
 
 class EventPrinter:
-    """Tells one session, or within it the runs in ``runs``. With ``text=False``, only what goes to stderr."""
+    """Prints one session, or only the runs in ``runs``. With ``text=False``, only what goes to stderr.
+
+    Without ``runs`` it also prints the prompts, and how runs ended and approvals were decided.
+    """
 
     def __init__(
         self, screen: Screen, *, session_id: str, runs: Collection[str] | None = None, text: bool = True
@@ -55,144 +61,237 @@ class EventPrinter:
         self._session_id = session_id
         self._runs = None if runs is None else set(runs)
         self._text = text
-        self._said: dict[tuple[str, int], PrintedText] = {}
+        self._parts: dict[tuple[str, int], PrintedText] = {}
         self._calls: dict[str, ToolCall] = {}
-        self._told: set[str] = set()
-        self._speaking: str | None = None
+        self._printed: set[str] = set()
+        self._current_message: str | None = None
 
-    def also(self, run_id: str) -> None:
-        """From now on this run's words belong to what is told (a steer joined it)."""
+    def add_run(self, run_id: str) -> None:
+        """Print this run too, because a steer has joined it."""
         if self._runs is not None:
             self._runs.add(run_id)
 
-    def tell(self, event: Event, transcript: Transcript) -> None:
+    def print_event(self, event: Event, transcript: Transcript) -> None:
         match event:
             case Delta(of="text"):
-                self._delta(event, transcript)
+                self._print_delta(event, transcript)
             case Snapshot():
-                self._snapshot(event, transcript)
+                self._print_snapshot(event, transcript)
             case MessageCreated() | MessageUpdated():
-                self._message(event.message)
+                self._print_message(event.message)
             case MessageFinished():
-                self._message(event.message)
-                if self._speaking == event.message.id:
-                    self._screen.block()  # its last line is whole: what comes now may be shown below it
-            case RunProgress() if self._is_told(event.run_id):
-                if event.now.phase != "retry":  # told with its time by the event of the retry itself
-                    self._screen.status(words_for(event.now))
-            case RunRetrying() if self._is_told(event.run_id):
-                self._screen.note(f"{event.cause}: {one_line(event.message)}; again in {event.wait:.0f} s")
+                self._print_message(event.message)
+                if self._current_message == event.message.id:
+                    self._screen.block()  # the next output starts below this message
+            case RunProgress() if self._includes_run(event.run_id):
+                if event.now.phase != "retry":  # RunRetrying shows it with a countdown
+                    self._screen.status(describe_activity(event.now))
+            case RunRetrying() if self._includes_run(event.run_id):
+                self._screen.note(f"{event.cause}: {one_line(event.message)}; retrying in {event.wait:.0f} s")
                 self._screen.status(f"{event.cause}, retry", seconds=event.wait)
             case JobFinished() if event.session_id == self._session_id:
                 self._screen.note(f"background job ended: {one_line(event.job.command)}")
+            case _ if self._runs is None:
+                self._print_session_event(event)
             case _:
                 pass
 
-    def catch_up(self, messages: Iterable[Message]) -> None:
-        """Messages as they are stored, where events may have been missed."""
+    def print_messages(self, messages: Iterable[Message]) -> None:
+        """Print stored messages, as far as they were not printed before."""
         for message in messages:
-            self._message(message)
+            if self._runs is None and message.role == "user" and (text := text_of(message.parts)):
+                self._print_prompt(message.run_id, text)
+            self._print_message(message)
 
-    def known(self, messages: Iterable[Message]) -> None:
-        """Messages that need not be told."""
+    def skip_messages(self, messages: Iterable[Message]) -> None:
+        """Treat messages as printed."""
         for message in messages:
-            self._note_calls(message)
-            self._told.update(part.call_id for part in message.parts if isinstance(part, ToolResult))
-            self._told.update(f"{message.id}.{n}" for n, part in enumerate(message.parts) if isinstance(part, Notice))
+            self._remember_calls(message)
+            if message.role == "user":
+                self._printed.add(message.run_id)
+            self._printed.update(part.call_id for part in message.parts if isinstance(part, ToolResult))
+            self._printed.update(
+                f"{message.id}.{number}" for number, part in enumerate(message.parts) if isinstance(part, Notice)
+            )
             for number, part in enumerate(message.parts):
                 if isinstance(part, Text):
-                    self._said.setdefault((message.id, number), PrintedText()).end_at(part.text)
+                    self._part(message.id, number).end_at(part.text)
 
-    def _is_told(self, run_id: str) -> bool:
+    def _part(self, message_id: str, number: int) -> PrintedText:
+        return self._parts.setdefault((message_id, number), PrintedText())
+
+    def _includes_run(self, run_id: str) -> bool:
         return self._runs is None or run_id in self._runs
 
-    def _is_ours(self, message: Message | None) -> bool:
-        return message is not None and message.session_id == self._session_id and self._is_told(message.run_id)
+    def _includes(self, message: Message) -> bool:
+        return message.session_id == self._session_id and self._includes_run(message.run_id)
 
-    def _delta(self, event: Delta, transcript: Transcript) -> None:
-        message = transcript.messages.get(event.message_id)
-        if message is None or message.role != "assistant" or not self._is_ours(message):
+    def _has_text_of(self, message_id: str, transcript: Transcript) -> bool:
+        message = transcript.messages.get(message_id)
+        return message is not None and message.role == "assistant" and self._includes(message)
+
+    def _print_delta(self, event: Delta, transcript: Transcript) -> None:
+        if not self._has_text_of(event.message_id, transcript):
             return
-        said = self._said.setdefault((event.message_id, event.part), PrintedText())
-        if said.continues(offset=event.offset, attempt=event.attempt):
-            self._write(event.message_id, said.add(event.text))
+        printed = self._part(event.message_id, event.part)
+        if printed.continues(offset=event.offset, attempt=event.attempt):
+            self._write(event.message_id, printed.add(event.text))
             return
         for part in transcript.open_parts(event.message_id):
             if part.part == event.part:
-                self._write(event.message_id, said.grow_to(part.text, attempt=part.attempt))
+                self._write(event.message_id, printed.grow_to(part.text, attempt=part.attempt))
 
-    def _snapshot(self, event: Snapshot, transcript: Transcript) -> None:
-        message = transcript.messages.get(event.message_id)
-        if message is None or message.role != "assistant" or not self._is_ours(message):
+    def _print_snapshot(self, event: Snapshot, transcript: Transcript) -> None:
+        if not self._has_text_of(event.message_id, transcript):
             return
         for part in event.parts:
             if part.of == "text":
-                said = self._said.setdefault((event.message_id, part.part), PrintedText())
-                self._write(event.message_id, said.grow_to(part.text, attempt=part.attempt))
+                printed = self._part(event.message_id, part.part)
+                self._write(event.message_id, printed.grow_to(part.text, attempt=part.attempt))
 
-    def _message(self, message: Message) -> None:
-        self._note_calls(message)
-        ours = self._is_ours(message)
-        if ours and message.role == "assistant":
-            for number, part in enumerate(message.parts):
-                if isinstance(part, Text):
-                    said = self._said.setdefault((message.id, number), PrintedText())
-                    self._write(message.id, said.end_at(part.text))
+    def _print_message(self, message: Message) -> None:
+        self._remember_calls(message)
+        included = self._includes(message)
+        is_subagent = message.session_id != self._session_id
+        for number, part in enumerate(message.parts):
+            if isinstance(part, Text) and included and message.role == "assistant":
+                self._write(message.id, self._part(message.id, number).end_at(part.text))
         for number, part in enumerate(message.parts):
             match part:
-                case ToolResult() if ours or message.session_id != self._session_id:
-                    self._result(part, inner=not ours)
-                case Notice() if ours:
-                    self._notice(f"{message.id}.{number}", part)
-                case Shell() if ours and part.exit_code is not None:
-                    self._shell(message.id, part)
+                case ToolResult() if included or is_subagent:
+                    self._print_result(part, indent=is_subagent)
+                case Notice() if included:
+                    self._note_once(f"{message.id}.{number}", plain(part.text))
+                case Shell() if included and part.exit_code is not None:
+                    self._note_once(message.id, f"$ {plain(part.command)}\n{plain(part.output.rstrip())}")
                 case _:
                     pass
 
-    def _note_calls(self, message: Message) -> None:
+    def _print_session_event(self, event: Event) -> None:
+        match event:
+            case RunStarted() if event.session_id == self._session_id and event.run.kind == "prompt":
+                self._print_prompt(event.run.id, event.run.prompt)
+            case RunFinished() if event.session_id == self._session_id:
+                self._print_run_end(event.run)
+            case ApprovalResolved() if event.approval.decision:
+                self._screen.note(f"  {event.approval.decision}, by {event.approval.answered_by or 'another client'}")
+            case _:
+                pass
+
+    def _print_prompt(self, run_id: str, text: str) -> None:
+        if run_id not in self._printed:
+            self._printed.add(run_id)
+            self._screen.block()
+            self._screen.end_text()
+            self._screen.note(self._screen.style.bold(f"> {plain(text)}"))
+
+    def _print_run_end(self, run: Run) -> None:
+        self._screen.status(None)
+        if run.state != "completed":
+            reason = run.error.message if run.error else run.reason
+            self._screen.note(self._screen.style.warn(f"{run.state}: {reason}"))
+
+    def _remember_calls(self, message: Message) -> None:
         self._calls.update((part.id, part) for part in message.parts if isinstance(part, ToolCall))
 
-    def _write(self, message_id: str, write: Write) -> None:
-        if not write.text or not self._text:
+    def _write(self, message_id: str, piece: PrintedPiece) -> None:
+        if not piece.text or not self._text:
             return
-        if write.anew:
-            self._screen.note("the model was asked again; what follows replaces the text before")
-        if write.anew or self._speaking != message_id:
+        if piece.replaces:
+            self._screen.note("the request to the model was repeated; the following text replaces the text above")
+        if piece.replaces or self._current_message != message_id:
             self._screen.block()
-            self._speaking = message_id
-        self._screen.text(write.text)
+            self._current_message = message_id
+        self._screen.text(piece.text)
 
-    def _notice(self, key: str, notice: Notice) -> None:
-        if key not in self._told:
-            self._told.add(key)
-            self._screen.note(plain(notice.text))
+    def _note_once(self, key: str, text: str) -> None:
+        if key not in self._printed:
+            self._printed.add(key)
+            self._screen.note(text)
 
-    def _shell(self, key: str, shell: Shell) -> None:
-        if key not in self._told:
-            self._told.add(key)
-            self._screen.note(f"$ {plain(shell.command)}\n{plain(shell.output.rstrip())}")
-
-    def _result(self, result: ToolResult, *, inner: bool) -> None:
-        if result.call_id in self._told:
-            return
-        self._told.add(result.call_id)
+    def _print_result(self, result: ToolResult, *, indent: bool) -> None:
         call = self._calls.get(result.call_id)
         style = self._screen.style
         mark = style.good("✓") if result.status == "ok" else style.bad("✗")
         title = title_with_target(call, result) if call else ""
         outcome = outcome_of(result)
         line = f"{mark} {result.name} {style.dim(title)}".rstrip() + (f"  {outcome}" if outcome else "")
-        self._screen.note(f"  {'  ' if inner else ''}{line}")
+        self._note_once(result.call_id, f"  {'  ' if indent else ''}{line}")
+
+
+class PrintedPiece(NamedTuple):
+    text: str
+    replaces: bool = False
+    """It replaces the text printed before instead of continuing it."""
+
+
+class PrintedText:
+    """How much of one message part was printed.
+
+    Printed text cannot be taken back. So this class decides what to print next: the rest of the known text, nothing
+    while a new attempt repeats the old one, or the whole text again once it differs. Pure.
+    """
+
+    __slots__ = ("_attempt", "_is_behind", "_length", "_pieces")
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._attempt = 0
+        self._is_behind = False
+        """Another attempt has begun and has not yet exceeded the printed text."""
+
+    @property
+    def text(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+    def continues(self, *, offset: int, attempt: int) -> bool:
+        """Whether text at this offset can be printed directly."""
+        return offset == self._length and attempt in (self._attempt, 0) and not self._is_behind
+
+    def add(self, text: str) -> PrintedPiece:
+        self._pieces.append(text)
+        self._length += len(text)
+        return PrintedPiece(text)
+
+    def grow_to(self, whole: str, *, attempt: int) -> PrintedPiece:
+        """The text of this attempt so far."""
+        if attempt > self._attempt:
+            self._is_behind = self._length > 0
+            self._attempt = attempt
+        printed = self.text
+        if whole.startswith(printed):
+            self._is_behind = False
+            return self.add(whole[len(printed) :])
+        if printed.startswith(whole):
+            return PrintedPiece("")
+        return self._replace(whole)
+
+    def end_at(self, whole: str) -> PrintedPiece:
+        """The part is complete; ``whole`` is the stored text."""
+        printed = self.text
+        if whole.startswith(printed):
+            self._is_behind = False
+            return self.add(whole[len(printed) :])
+        if printed.startswith(whole) and not self._is_behind:
+            return PrintedPiece("")  # after a crash the stored text may be shorter than the printed one
+        return self._replace(whole)
+
+    def _replace(self, whole: str) -> PrintedPiece:
+        self._pieces, self._length, self._is_behind = [whole], len(whole), False
+        return PrintedPiece(whole, replaces=True)
 
 
 def title_of(call: ToolCall) -> str:
-    """The argument that says most."""
+    """The main argument of a call."""
     found = (call.arguments.get(name) for name in _MAIN_ARGUMENTS)
     return next((one_line(value, most=100) for value in found if isinstance(value, str)), "")
 
 
 def title_with_target(call: ToolCall, result: ToolResult) -> str:
-    """With the file that was really meant, where the argument led elsewhere (a link, for example)."""
+    """The title, with the real file if the argument led elsewhere, for example by a symbolic link."""
     title, given, real = title_of(call), call.arguments.get("path"), _target_of(result)
     if real is None or not isinstance(given, str) or real in title.split():
         return title
@@ -212,7 +311,7 @@ def _target_of(result: ToolResult) -> str | None:
 
 
 def outcome_of(result: ToolResult) -> str:
-    """What came of a call, in a few words."""
+    """The outcome of a call in a few words."""
     if result.status in ("denied", "cancelled"):
         return f"{result.status}: {one_line(result.text, most=120)}" if result.status == "denied" else "cancelled"
     if result.status == "unknown":

@@ -1,29 +1,34 @@
-"""Numbers, times and lists as people read them. Pure."""
+"""Format values for output: numbers, times, tables, bars and JSON. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.schema.base import encode
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def thousands(number: int) -> str:
+def short_number(number: int) -> str:
     """``950``, ``1.2k``, ``3.4M``."""
-    for size, unit in ((1_000_000, "M"), (1_000, "k")):
-        if number >= size:
-            return f"{number / size:.1f}{unit}"
+    for limit, unit in ((1_000_000, "M"), (1_000, "k")):
+        if number >= limit:
+            return f"{number / limit:.1f}{unit}"
     return str(number)
 
 
-def size(number: int) -> str:
-    """Bytes."""
+def byte_size(number: int) -> str:
+    """``12 bytes``, ``2.0 kB``, ``5.0 MB``."""
     for power, unit in ((30, "GB"), (20, "MB"), (10, "kB")):
         if number >= 1 << power:
             return f"{number / (1 << power):.1f} {unit}"
     return f"{number} bytes"
 
 
-def span(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """``5 s``, ``3 min``, ``2 h``, ``4 days``."""
     for length, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= length * (2 if unit == "days" else 1):
@@ -32,7 +37,7 @@ def span(seconds: float) -> str:
 
 
 def ago(stamp: str, *, now: float) -> str:
-    """How long ago a time of ours (RFC 3339) was."""
+    """How long ago an RFC 3339 time was: ``just now``, ``3 min ago``."""
     from datetime import datetime
 
     try:
@@ -40,11 +45,11 @@ def ago(stamp: str, *, now: float) -> str:
     except ValueError:
         return ""
     passed = now - then
-    return "just now" if passed < 5 else f"{span(passed)} ago"
+    return "just now" if passed < 5 else f"{duration(passed)} ago"
 
 
 def table(rows: Sequence[Sequence[str]], *, gap: str = "  ", right: frozenset[int] = frozenset()) -> list[str]:
-    """Columns as wide as their widest cell; the last one is not filled up. ``right``: columns of numbers."""
+    """Lines with columns as wide as their widest cell. The columns in ``right`` are right-aligned."""
     if not rows:
         return []
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -59,10 +64,27 @@ def table(rows: Sequence[Sequence[str]], *, gap: str = "  ", right: frozenset[in
 
 
 def bar(share: float, *, width: int, fine: bool = True) -> str:
-    """A bar as long as ``share`` of ``width``; something that is there is never nothing."""
+    """A bar that fills ``share`` of ``width``; at least one character for any share above 0."""
     share = min(max(share, 0.0), 1.0)
     if not fine:
         return "#" * (max(round(share * width), 1) if share else 0)
     eighths = max(round(share * width * 8), 1) if share else 0
     full, rest = divmod(eighths, 8)
     return "█" * full + (_EIGHTHS[rest] if rest else "")
+
+
+def json_line(value: object) -> str:
+    return encode(value).decode()
+
+
+def json_text(value: object) -> str:
+    """Indented JSON."""
+    return msgspec.json.format(encode(value), indent=2).decode()
+
+
+def parse_json(text: str) -> Any:
+    """The value; ``None`` if the text is not JSON."""
+    try:
+        return msgspec.json.decode(text.strip())
+    except (msgspec.DecodeError, RecursionError):
+        return None

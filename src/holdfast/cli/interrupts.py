@@ -1,7 +1,8 @@
-"""Ctrl-C, SIGTERM and a time that is over, as one thing that happens between two steps of a command.
+"""Ctrl-C, SIGTERM and the end of ``--timeout`` as one exception.
 
-The first asks: it is raised where the command waits (`allowed`), never in the middle of something else. The second one
-leaves at once. A wrapper may pass on a Ctrl-C that the terminal has sent here as well: what comes together is one.
+The first signal raises `Interrupted`, but only inside `allowed`, never in the middle of other work. The second signal
+ends the process at once. Wrappers may pass on a Ctrl-C that the terminal has also sent to this process, so signals in
+quick succession count as one.
 """
 
 from __future__ import annotations
@@ -16,35 +17,37 @@ from typing import Literal, NoReturn, Self
 
 from holdfast.cli.exit_status import Exit
 
-_ASKING = (signal.SIGINT, signal.SIGTERM)
-_TOGETHER_SECONDS = 0.2
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SAME_SIGNAL_SECONDS = 0.2
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody wants this to end."""
+    """The user, or the end of the given time, interrupts the command."""
 
 
 class Interrupts:
+    """Handles the signals while it is entered."""
+
     def __init__(self, *, seconds: float | None = None) -> None:
-        """``seconds``: how long the command may take."""
+        """``seconds``: raise `Interrupted` after this time."""
         self._seconds = seconds
-        self._before: dict[signal.Signals, object] = {}
-        self._may_raise = False
-        self._asked_at = 0.0
+        self._previous: dict[signal.Signals, object] = {}
+        self._is_allowed = False
+        self._interrupted_at = 0.0
         self.cause: Literal["signal", "time"] | None = None
-        self.parting: str | None = None
-        """The line that is said by whoever leaves at once."""
+        self.exit_message: str | None = None
+        """Printed when the second signal ends the process."""
 
     def __enter__(self) -> Self:
-        for number in (*_ASKING, signal.SIGALRM):
-            self._before[number] = signal.signal(number, self._on_signal)
+        for number in (*_SIGNALS, signal.SIGALRM):
+            self._previous[number] = signal.signal(number, self._on_signal)
         if self._seconds is not None:
             signal.setitimer(signal.ITIMER_REAL, self._seconds)
         return self
 
     def __exit__(self, *error: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     @property
@@ -53,36 +56,36 @@ class Interrupts:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Whatever is waited for in here may be broken off."""
-        self._may_raise = True
+        """Raise `Interrupted` inside this block, also for a signal that came before it. Blocks cannot be nested."""
+        self._is_allowed = True
         try:
             if self.cause is not None:
                 raise Interrupted
             yield
         finally:
-            self._may_raise = False
+            self._is_allowed = False
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.cause is not None:
-            if number != signal.SIGALRM and time.monotonic() - self._asked_at >= _TOGETHER_SECONDS:
-                self._leave()
+            if number != signal.SIGALRM and time.monotonic() - self._interrupted_at >= _SAME_SIGNAL_SECONDS:
+                self._exit_now()
             return
         self.cause = "time" if number == signal.SIGALRM else "signal"
-        self._asked_at = time.monotonic() if self.cause == "signal" else float("-inf")
-        if self._may_raise:
-            self._may_raise = False
+        self._interrupted_at = time.monotonic() if self.cause == "signal" else float("-inf")
+        if self._is_allowed:
+            self._is_allowed = False
             raise Interrupted
 
-    def _leave(self) -> NoReturn:
+    def _exit_now(self) -> NoReturn:
         if os.isatty(2):
-            _say(b"\r\x1b[K")
-        if self.parting is not None:
-            _say(f"{self.parting}\n".encode())
+            _write_stderr(b"\r\x1b[K")
+        if self.exit_message is not None:
+            _write_stderr(f"{self.exit_message}\n".encode())
         os._exit(Exit.TIMED_OUT if self.timed_out else Exit.CANCELLED)
 
 
-def _say(words: bytes) -> None:
+def _write_stderr(text: bytes) -> None:
     try:
-        os.write(2, words)
+        os.write(2, text)
     except OSError:
-        pass  # nobody reads it any more
+        pass  # stderr is closed

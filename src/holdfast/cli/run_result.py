@@ -1,20 +1,24 @@
-"""The result record of `holdfast run` and `holdfast wait`: one JSON object, its schema versioned and in docs/cli.md."""
+"""How a run ended: as a JSON object for programs, and as lines for users.
+
+The object is versioned and described in docs/cli.md; fields are only added within a version.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
-import msgspec
-
-from holdfast.schema.base import Value, encode
-from holdfast.schema.runs import CoveredRun, EndReason, Run, RunDecision, RunError, RunState
+from holdfast.cli.exit_status import Exit, exit_of_run
+from holdfast.cli.formatting import short_number
+from holdfast.cli.screen import Screen, one_line
+from holdfast.schema.base import Value
+from holdfast.schema.runs import CoveredRun, EndReason, Receipt, Run, RunDecision, RunError, RunState
 from holdfast.schema.usage import Usage
 
 VERSION = 1
 
 
-class Used(Value, frozen=True):
-    """What it took, every number said."""
+class ResultUsage(Value, frozen=True):
+    """Tokens and cost. Zeros are written too."""
 
     input: int
     output: int
@@ -28,8 +32,8 @@ class Used(Value, frozen=True):
         return cls(usage.input, usage.output, usage.cache_read, usage.cache_write, usage.cost, usage.estimated)
 
 
-class Result(Value, frozen=True, kw_only=True, tag_field="kind", tag="result"):
-    """Fields are only ever added within a version."""
+class RunResult(Value, frozen=True, kw_only=True, tag_field="kind", tag="result"):
+    """The object that ``--output json`` prints."""
 
     version: int = VERSION
     run_id: str
@@ -38,32 +42,32 @@ class Result(Value, frozen=True, kw_only=True, tag_field="kind", tag="result"):
     reason: EndReason | None = None
     exit_code: int
     text: str = ""
-    """The last thing the agent said."""
+    """The agent's last message."""
     output: Any = None
-    """With ``--output-schema``: the text as the JSON it is."""
+    """With ``--output-schema``: the text, decoded as JSON."""
     error: RunError | None = None
     model: str | None = None
     steps: int = 0
-    usage: Used
+    usage: ResultUsage
     decision: RunDecision | None = None
-    """What was decided when the prompt was accepted."""
+    """What the server decided when it accepted the prompt."""
     created_at: str = ""
     started_at: str | None = None
     finished_at: str | None = None
     left_running: tuple[str, ...] = ()
     cancelled: tuple[CoveredRun, ...] = ()
-    """The receipt, where this command cancelled the run."""
+    """The receipt, if this command cancelled the run."""
 
 
-def result_of(
+def make_result(
     run: Run,
     *,
     exit_code: int,
     decision: RunDecision | None = None,
     output: Any = None,
     cancelled: tuple[CoveredRun, ...] = (),
-) -> Result:
-    return Result(
+) -> RunResult:
+    return RunResult(
         run_id=run.id,
         session_id=run.session_id,
         state=run.state,
@@ -74,7 +78,7 @@ def result_of(
         error=run.error,
         model=run.model,
         steps=run.steps,
-        usage=Used.of(run.usage),
+        usage=ResultUsage.of(run.usage),
         decision=decision,
         created_at=run.created_at,
         started_at=run.started_at,
@@ -84,18 +88,84 @@ def result_of(
     )
 
 
-def as_line(value: object) -> str:
-    return encode(value).decode()
+def unsent_run(run_id: str | None, *, session_id: str | None) -> Run:
+    """A run that was interrupted before it was sent."""
+    error = RunError("not_sent", "nothing was sent")
+    return Run(
+        id=run_id or "", session_id=session_id or "", seq=0, state="cancelled", reason="user_cancel", error=error
+    )
 
 
-def as_text(value: object) -> str:
-    """For people and for pipes that end in a file."""
-    return msgspec.json.format(encode(value), indent=2).decode()
+def print_failure(run: Run, screen: Screen) -> None:
+    """Why the run did not complete, on one line of stderr."""
+    if run.state != "completed":
+        screen.warn(f"{run.state}: {one_line(run.error.message if run.error else run.reason or '', most=500)}")
 
 
-def as_json(text: str) -> Any:
-    """What an answer by a schema says; ``None`` if it is no JSON."""
-    try:
-        return msgspec.json.decode(text.strip())
-    except (msgspec.DecodeError, RecursionError):
-        return None
+def print_end(run: Run, screen: Screen, *, cancelled: tuple[CoveredRun, ...]) -> None:
+    """Everything about the end of a run that goes to stderr: the receipt, the usage, the error and what to do."""
+    for covered in cancelled:
+        activity = f", was {covered.doing.what or covered.doing.phase}" if covered.doing else ""
+        screen.note(f"{covered.run_id}: {covered.ended_as or 'has not ended yet'}{one_line(activity)}")
+        for killed in covered.killed:
+            screen.note(f"  killed: {one_line(killed)}")
+    for job in run.left_running:
+        screen.note(f"still running in the background: {one_line(job)}")
+    if run.state == "completed" and screen.err_is_terminal:
+        screen.note(screen.style.dim(summary(run)))
+    if run.state == "completed" or (run.state == "cancelled" and cancelled):
+        return
+    message = f": {one_line(run.error.message, most=500)}" if run.error else ""
+    reason = f" ({run.reason})" if run.reason else ""
+    screen.warn(f"holdfast: the run {_ENDS.get(run.state, 'has not ended')}{reason}{message}")
+    screen.warn(f"          {advice_for(run)}")
+
+
+_ENDS = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
+_ADVICE = {
+    "denied": "allow it with --mode or with a rule: 'holdfast config set approvals.allow …'",
+    "limit_steps": "continue with: holdfast run --continue --max-steps N …",
+    "limit_time": "continue with: holdfast run --continue --timeout TIME …",
+    "limit_cost": "continue with: holdfast run --continue --max-cost DOLLARS …",
+    "loop": "rephrase the prompt: holdfast run --continue …",
+    "max_tokens": 'let the model continue: holdfast run --continue "go on"',
+    "auth": "'holdfast key set PROVIDER' stores a key; run 'holdfast stop' after a change of the environment",
+    "no_model": "'holdfast models' lists the available models",
+    "rate_limit": "wait, or use another model: 'holdfast models' lists them",
+    "server_stop": 'its text so far is kept; continue with: holdfast run --continue "go on"',
+    "server_crash": 'its text so far is kept; continue with: holdfast run --continue "go on"',
+    "user_cancel": "it was cancelled by another client",
+}
+
+
+def advice_for(run: Run) -> str:
+    if run.reason in _ADVICE:
+        return _ADVICE[run.reason]
+    if exit_of_run(run) is Exit.PROVIDER:
+        return "try again later, or use another model: 'holdfast models' lists them"
+    return f"'holdfast sessions show {run.session_id}' shows the conversation"
+
+
+def summary(run: Run) -> str:
+    """Session, steps, tokens and cost on one line."""
+    used = run.usage.input + run.usage.cache_read + run.usage.cache_write + run.usage.output
+    facts = [run.session_id, f"{run.steps} step{'s' * (run.steps != 1)}", f"{short_number(used)} tokens"]
+    if run.usage.cost:
+        facts.append(f"${run.usage.cost:.4f}")
+    return " · ".join(facts)
+
+
+def receipt_lines(receipt: Receipt) -> list[str]:
+    """A cancel receipt for users."""
+    if not receipt.runs:
+        return ["no runs were active or queued"]
+    lines = []
+    for covered in receipt.runs:
+        activity = f" ({covered.doing.what or covered.doing.phase})" if covered.doing else ""
+        end = covered.ended_as or "is still stopping"
+        lines.append(
+            f"{covered.run_id}  was {covered.was}{one_line(activity)}, {end}  {one_line(covered.prompt, most=60)}"
+        )
+        lines += [f"  killed: {one_line(name)}" for name in covered.killed]
+        lines += [f"  still running: {one_line(name)}" for name in covered.left_running]
+    return lines

@@ -1,38 +1,81 @@
-"""Who writes where: the agent's text to stdout, everything else to stderr, and a spinner where somebody looks.
+"""What is written where: the agent's text to stdout, everything else to stderr, a spinner on terminals.
 
-When both go to one terminal, their lines do not run into each other: a note begins on a line of its own, and the
-spinner shows only where the line is empty. What a model or a tool said cannot command the terminal.
+If stdout and stderr are the same terminal, a note starts on its own line, and the spinner is drawn only on an empty
+line. Control characters in the text of models and tools are escaped. The standard streams may be closed or full: closed
+ones are replaced, and a failed write ends no run.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TextIO
 
-from holdfast.cli.standard_streams import let_go
-
-_SHOWN_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EBADF, errno.EIO, errno.EDQUOT, errno.EFBIG})
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
     code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
-"""Also what turns the direction of text around: it makes a command look like another one."""
+"""Control characters, and characters that change the direction of text, which can disguise a command."""
 
-_PLAIN = str.maketrans({**_SHOWN_CONTROLS, ord("\n"): "\n", ord("\t"): "\t", ord("\r"): ""})
-_ONE_LINE = str.maketrans({**_SHOWN_CONTROLS, ord("\n"): " ", ord("\t"): " ", ord("\r"): ""})
+_PLAIN = str.maketrans({**_ESCAPED, ord("\n"): "\n", ord("\t"): "\t", ord("\r"): ""})
+_ONE_LINE = str.maketrans({**_ESCAPED, ord("\n"): " ", ord("\t"): " ", ord("\r"): ""})
+
+
+def prepare_standard_streams() -> None:
+    """Open closed streams on ``/dev/null`` before other files get their numbers; replace what cannot be encoded."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open for as long as the process lives
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def write_stderr(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        discard_output(sys.stderr)
+
+
+def discard_output(stream: TextIO) -> None:
+    """Send the stream's buffered output to ``/dev/null``; otherwise the interpreter reports it when it exits."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):
+        pass  # it is closed
+
+
+def stdout_failure(error: OSError) -> str | None:
+    """Why stdout cannot be written; ``None`` if the error has another cause."""
+    try:
+        sys.stdout.flush()
+    except OSError as again:
+        error = again
+    except ValueError:
+        return None
+    else:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            return None
+    return error.strerror or str(error)
 
 
 def plain(text: str) -> str:
-    """Text that moves no cursor and changes no title: controls are shown, not sent."""
+    """The text with control characters escaped, except newlines and tabs."""
     return text.translate(_PLAIN)
 
 
 def one_line(text: str, *, most: int = 200) -> str:
+    """The text on one line of at most ``most`` characters, with control characters escaped."""
     shown = text.translate(_ONE_LINE).strip()
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 class Style:
-    """Colours where they are wanted: a terminal, and nobody said NO_COLOR."""
+    """Colours, if the stream is a terminal and ``NO_COLOR`` is not set."""
 
     def __init__(self, stream: TextIO) -> None:
         self.on = is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
@@ -52,8 +95,15 @@ class Style:
     def bad(self, text: str) -> str:
         return self("31", text)
 
-    def warm(self, text: str) -> str:
+    def warn(self, text: str) -> str:
         return self("33", text)
+
+    def diff_line(self, line: str) -> str:
+        if line.startswith("+") and not line.startswith("+++"):
+            return self.good(line)
+        if line.startswith("-") and not line.startswith("---"):
+            return self.bad(line)
+        return self.dim(line) if line.startswith(("@@", "---", "+++")) else line
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -72,6 +122,8 @@ def can_show(stream: TextIO, text: str) -> bool:
 
 
 class Screen:
+    """Writes a command's output to stdout and stderr."""
+
     def __init__(self, *, quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
@@ -80,12 +132,12 @@ class Screen:
         self.err_is_terminal = is_terminal(self.err)
         self.style = Style(self.err)
         self.spinner = self._spinner()
-        self._mid_line = False
+        self._is_mid_line = False
         self._has_text = False
         self._new_block = False
-        self._reader_left = False
+        self._out_closed = False
         self.out_failed = False
-        """Something that was to be read could not be written: no success."""
+        """Output could not be written, so the command must not exit with 0."""
 
     def _spinner(self) -> Spinner | None:
         if not self.err_is_terminal or self.quiet or os.environ.get("TERM", "") == "dumb":
@@ -94,101 +146,101 @@ class Screen:
 
     @property
     def _shared(self) -> bool:
-        """Whether text and notes meet in one place."""
+        """Whether stdout and stderr end up in the same place."""
         return self.out is self.err or (self.out_is_terminal and self.err_is_terminal)
 
     def text(self, piece: str) -> None:
-        """The agent's words, as they come."""
+        """Write a piece of the agent's text to stdout."""
         if not piece:
             return
         shown = plain(piece) if self.out_is_terminal else piece
         if self._new_block and self._has_text:
-            shown = ("\n\n" if self._mid_line else "\n") + shown
+            shown = ("\n\n" if self._is_mid_line else "\n") + shown
         self._new_block = False
         self._write_out(shown)
         self._has_text = True
-        self._mid_line = not shown.endswith("\n")
+        self._is_mid_line = not shown.endswith("\n")
 
     def block(self) -> None:
-        """What is said next is another message: an empty line comes before it."""
+        """Start a new message: an empty line precedes the next text."""
         self._new_block = True
         self._end_line()
 
     def end_text(self) -> None:
-        """The last line of what was said is a whole one, wherever it goes."""
-        if self._mid_line:
+        """End the last line of the text."""
+        if self._is_mid_line:
             self._write_out("\n")
-            self._mid_line = False
+            self._is_mid_line = False
 
     def line(self, text: str) -> None:
-        """A whole line for stdout."""
+        """Write a line to stdout."""
         self._end_line()
         self._write_out(text + "\n")
 
     def note(self, text: str) -> None:
-        """For whoever looks; not when they asked for quiet."""
+        """Write a line to stderr, unless ``--quiet`` was given."""
         if not self.quiet:
             self.warn(text)
 
     def warn(self, text: str) -> None:
-        """For whoever looks, whatever they asked for."""
+        """Write a line to stderr."""
         self._end_line()
         self._hold_spinner()
         try:
             self.err.write(text + "\n")
             self.err.flush()
         except (OSError, ValueError):
-            pass  # nobody reads it any more
-        self._let_spinner()
+            pass  # stderr is closed
+        self._resume_spinner()
 
-    def status(self, words: str | None, *, seconds: float | None = None) -> None:
-        """What is going on, for the spinner; ``seconds``: how long that will take."""
+    def status(self, text: str | None, *, seconds: float | None = None) -> None:
+        """Show the current activity in the spinner, with a countdown if ``seconds`` is given."""
         if self.spinner is not None:
-            self.spinner.say(words, seconds=seconds)
+            self.spinner.show(text, seconds=seconds)
 
     def finish(self) -> None:
-        """The last line is a whole one, and nothing turns any more."""
+        """Stop the spinner and end the last line."""
         if self.spinner is not None:
             self.spinner.stop()
         self.end_text()
 
     def _end_line(self) -> None:
-        if self._mid_line and self._shared:
+        if self._is_mid_line and self._shared:
             self._write_out("\n")
-            self._mid_line = False
+            self._is_mid_line = False
 
     def _write_out(self, text: str) -> None:
-        if self._reader_left:
+        if self._out_closed:
             return
         self._hold_spinner()
         try:
             self.out.write(text)
             self.out.flush()
         except BrokenPipeError:
-            self._reader_left = True  # the run goes on, and its end is still told by the exit status
-            let_go(self.out)
+            self._out_closed = True  # the run continues, and the exit status still reports its end
+            discard_output(self.out)
         except OSError as error:
-            self._reader_left = self.out_failed = True
-            let_go(self.out)
+            self._out_closed = self.out_failed = True
+            discard_output(self.out)
             self.warn(f"holdfast: cannot write to stdout: {error.strerror or error}")
         if text.endswith("\n") or not self._shared:
-            self._let_spinner()
+            self._resume_spinner()
 
     def _hold_spinner(self) -> None:
         if self.spinner is not None:
             self.spinner.hold()
 
-    def _let_spinner(self) -> None:
+    def _resume_spinner(self) -> None:
         if self.spinner is not None:
-            self.spinner.let()
+            self.spinner.resume()
 
 
 class Spinner:
-    """One line on a terminal that says what is going on, and turns while it does. Drawn by a thread of its own."""
+    """One animated line on a terminal that shows the current activity. Drawn by its own thread."""
 
     _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
     _PLAIN_FRAMES = "|/-\\"
-    _SECONDS = 0.1
+    _FRAME_SECONDS = 0.1
     _SHOW_SECONDS_FROM = 3.0
 
     def __init__(self, stream: TextIO) -> None:
@@ -200,21 +252,21 @@ class Spinner:
         self._frames = self._FRAMES if can_show(stream, self._FRAMES) else self._PLAIN_FRAMES
         self._lock = threading.RLock()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._turn, name="spinner", daemon=True)
-        self._words: str | None = None
+        self._thread = threading.Thread(target=self._animate, name="spinner", daemon=True)
+        self._text: str | None = None
         self._since = 0.0
         self._until: float | None = None
         self._held = False
         self._drawn = False
         self._frame = 0
 
-    def say(self, words: str | None, *, seconds: float | None = None) -> None:
+    def show(self, text: str | None, *, seconds: float | None = None) -> None:
         with self._lock:
             now = self._clock()
-            if words != self._words:
-                self._words, self._since = words, now
+            if text != self._text:
+                self._text, self._since = text, now
             self._until = None if seconds is None else now + seconds
-            if words is None:
+            if text is None:
                 self._erase()
                 return
             if not self._thread.is_alive() and not self._stopped.is_set():
@@ -222,35 +274,35 @@ class Spinner:
             self._draw()
 
     def hold(self) -> None:
-        """Somebody writes: the line is taken away until `let`."""
+        """Erase the line until `resume`, while other output is written."""
         with self._lock:
             self._held = True
             self._erase()
 
-    def let(self) -> None:
+    def resume(self) -> None:
         with self._lock:
             self._held = False
 
     def stop(self) -> None:
         self._stopped.set()
         with self._lock:
-            self._words = None
+            self._text = None
             self._erase()
 
-    def _turn(self) -> None:
-        while not self._stopped.wait(self._SECONDS):
+    def _animate(self) -> None:
+        while not self._stopped.wait(self._FRAME_SECONDS):
             with self._lock:
                 self._frame += 1
                 self._draw()
 
     def _draw(self) -> None:
-        if self._held or self._words is None:
+        if self._held or self._text is None:
             return
-        line = f"{self._frames[self._frame % len(self._frames)]} {self._words}{self._time()}"
+        line = f"{self._frames[self._frame % len(self._frames)]} {self._text}{self._elapsed()}"
         self._send(f"\r\x1b[K\x1b[2m{line[: self._width()]}\x1b[0m")
         self._drawn = True
 
-    def _time(self) -> str:
+    def _elapsed(self) -> str:
         now = self._clock()
         if self._until is not None:
             return f" in {max(self._until - now, 0.0):.0f} s"
@@ -273,4 +325,4 @@ class Spinner:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._stopped.set()  # the terminal is gone
+            self._stopped.set()  # the terminal is closed

@@ -4,11 +4,11 @@ import signal
 from collections.abc import Iterator
 
 from dev.record_demo import COLUMNS, TARGET, text_of
-from tests.cli.shell import processes_of, shell
+from tests.cli.cli_shell import open_shell, processes_of
 
 
 def test_the_tour_mends_the_test_and_leaves_nothing_behind() -> None:
-    with shell(provider=False) as sh:
+    with open_shell(provider=False) as sh:
         told = sh.ok("demo")
         assert "AssertionError: slug('Hold  Fast!') is 'hold--fast'" in told
         assert told.index("AssertionError") < told.index("✓ edit slug.py") < told.index("+    return")
@@ -26,7 +26,7 @@ def _rows(told: str) -> Iterator[str]:
 
 
 def test_a_tour_that_is_left_leaves_nothing_behind_either() -> None:
-    with shell(provider=False) as sh:
+    with open_shell(provider=False) as sh:
         running = sh.start("demo")
         running.until("hold--fast")
         running.signal(signal.SIGINT)

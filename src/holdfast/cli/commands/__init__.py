@@ -1,1 +1,1 @@
-"""One file per command. Its `configure` function adds its arguments; it is imported when the command is called."""
+"""The commands, one file per command or group of related commands. A file is imported when its command is called."""

@@ -1,69 +1,57 @@
-"""`holdfast cancel`: one run, or what a session was asked until now."""
+"""`holdfast cancel`: cancel one run, or all runs of a session so far."""
 
 from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.argument_parser import Parser, an_id
+from holdfast.cli.argument_parser import Parser, identifier
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
-from holdfast.cli.run_result import as_text
-from holdfast.cli.screen import one_line
+from holdfast.cli.formatting import json_text
+from holdfast.cli.run_result import receipt_lines
 from holdfast.errors import NotFound
 from holdfast.schema.runs import Receipt
 
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "Cancel one run, or everything that a session was asked until now; what is asked later is not touched.\n"
-        "The receipt says how each run ended, and what was killed.",
+        "Cancel one run, or all runs of a session so far. Runs that are accepted later are not affected.\n"
+        "Prints how each run ended and which processes were killed.",
         examples=(
-            ("holdfast cancel", "everything in the session that was used last here"),
-            ("holdfast cancel --active", "only what runs; the queue goes on"),
+            ("holdfast cancel", "all runs of the last session of this directory"),
+            ("holdfast cancel --active", "only the active run; the queue continues"),
             ("holdfast cancel run_…", "one run"),
         ),
     )
     parser.add_argument(
-        "target", type=an_id, nargs="?", metavar="SESSION|RUN", help="the last session here, if none is named"
+        "target",
+        type=identifier,
+        nargs="?",
+        metavar="SESSION|RUN",
+        help="the last session of this directory by default",
     )
-    parser.add_argument("--active", action="store_true", help="of a session, only what runs now")
-    parser.add_argument("--json", action="store_true", help="the receipt as JSON")
+    parser.add_argument("--active", action="store_true", help="only the active run of the session")
+    parser.add_argument("--json", action="store_true", help="print the receipt as JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        receipt = _cancel(here, args.target, scope_active=args.active)
+    with CommandContext() as context:
+        receipt = _cancel(context, args.target, active_only=args.active)
     if args.json:
-        print(as_text(receipt))
+        print(json_text(receipt))
     else:
-        print("\n".join(lines_of(receipt)))
+        print("\n".join(receipt_lines(receipt)))
     return Exit.COMPLETED
 
 
-def _cancel(here: CommandContext, target: str | None, *, scope_active: bool) -> Receipt:
-    """An id of a run may be anything that its client chose, so a name that is no run's is tried as a session's."""
+def _cancel(context: CommandContext, target: str | None, *, active_only: bool) -> Receipt:
+    """Clients choose run ids freely, so an id that is not a run's is tried as a session's."""
     if target and not target.startswith("ses_"):
         try:
-            return here.client.cancel_run(target)
+            return context.client.cancel_run(target)
         except NotFound as error:
             if error.error_code != "run_not_found":
                 raise
-    session_id = here.session_id(target)
-    return here.client.cancel_session(session_id, scope="active" if scope_active else "session")
-
-
-def lines_of(receipt: Receipt) -> list[str]:
-    """The receipt as people read it."""
-    if not receipt.runs:
-        return ["nothing was running or waiting"]
-    lines = []
-    for covered in receipt.runs:
-        doing = f" ({covered.doing.what or covered.doing.phase})" if covered.doing else ""
-        end = covered.ended_as or "is still stopping"
-        lines.append(
-            f"{covered.run_id}  was {covered.was}{one_line(doing)}, {end}  {one_line(covered.prompt, most=60)}"
-        )
-        lines += [f"  killed: {one_line(name)}" for name in covered.killed]
-        lines += [f"  goes on: {one_line(name)}" for name in covered.left_running]
-    return lines
+    session_id = context.session_id(target)
+    return context.client.cancel_session(session_id, scope="active" if active_only else "session")

@@ -1,4 +1,4 @@
-"""`holdfast completion`: scripts for shells, made from the commands themselves."""
+"""`holdfast completion`: completion scripts, generated from the argument parsers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from holdfast.cli.command_table import all_commands
 from holdfast.cli.exit_status import Exit
 
 
-class Words(NamedTuple):
+class Completions(NamedTuple):
     """What can follow a command."""
 
     summary: str
     options: tuple[str, ...]
-    inner: tuple[str, ...]
+    values: tuple[str, ...]
     choices: dict[str, tuple[str, ...]]
-    """By option."""
+    """The choices of each option."""
 
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "Print a completion script.",
+        "Print a completion script for your shell.",
         examples=(
             ("holdfast completion bash > ~/.local/share/bash-completion/completions/holdfast", ""),
             ("holdfast completion zsh > ~/.zfunc/_holdfast", "with ~/.zfunc in $fpath"),
@@ -34,35 +34,35 @@ def configure(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    commands = {name: words_of(parser_of(command), command.summary) for name, command in all_commands().items()}
+    commands = {name: completions_of(parser_of(command), command.summary) for name, command in all_commands().items()}
     make = {"bash": bash, "zsh": zsh, "fish": fish}[args.shell]
     print(make(commands))
     return Exit.COMPLETED
 
 
-def words_of(parser: argparse.ArgumentParser, summary: str) -> Words:
+def completions_of(parser: argparse.ArgumentParser, summary: str) -> Completions:
     options: list[str] = []
-    inner: list[str] = []
+    values: list[str] = []
     choices: dict[str, tuple[str, ...]] = {}
-    for action in parser._actions:  # noqa: SLF001 - argparse offers no other way to ask
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
-            inner += list(action.choices)
+            values += list(action.choices)
         elif action.help is not argparse.SUPPRESS:
             options += [option for option in action.option_strings if option.startswith("--")]
             given = tuple(str(choice) for choice in action.choices or ())
             choices |= {option: given for option in action.option_strings if given and option.startswith("--")}
             if not action.option_strings:
-                inner += list(given)
-    return Words(summary, tuple(options), tuple(inner), choices)
+                values += list(given)
+    return Completions(summary, tuple(options), tuple(values), choices)
 
 
-def bash(commands: dict[str, Words]) -> str:
+def bash(commands: dict[str, Completions]) -> str:
     cases = []
-    for name, words in commands.items():
-        cases.append(f"    {name}) words='{' '.join((*words.inner, *words.options))}' ;;")
-    values = {option: " ".join(given) for words in commands.values() for option, given in words.choices.items()}
+    for name, found in commands.items():
+        cases.append(f"    {name}) words='{' '.join((*found.values, *found.options))}' ;;")
+    choices = {option: " ".join(given) for found in commands.values() for option, given in found.choices.items()}
     options = [
-        f"    {option}) COMPREPLY=($(compgen -W '{given}' -- \"$cur\")); return ;;" for option, given in values.items()
+        f"    {option}) COMPREPLY=($(compgen -W '{given}' -- \"$cur\")); return ;;" for option, given in choices.items()
     ]
     return "\n".join(
         [
@@ -82,11 +82,11 @@ def bash(commands: dict[str, Words]) -> str:
     )
 
 
-def zsh(commands: dict[str, Words]) -> str:
-    listed = [f"    '{name}:{words.summary}'" for name, words in commands.items()]
+def zsh(commands: dict[str, Completions]) -> str:
+    listed = [f"    {_quote(f'{name}:{found.summary}')}" for name, found in commands.items()]
     cases = [
-        f"      {name}) compadd -- {' '.join((*words.inner, *words.options))}; _files ;;"
-        for name, words in commands.items()
+        f"      {name}) compadd -- {' '.join((*found.values, *found.options))}; _files ;;"
+        for name, found in commands.items()
     ]
     return "\n".join(
         [
@@ -108,13 +108,18 @@ def zsh(commands: dict[str, Words]) -> str:
     )
 
 
-def fish(commands: dict[str, Words]) -> str:
+def fish(commands: dict[str, Completions]) -> str:
     lines = ["complete -c holdfast -f"]
-    for name, words in commands.items():
-        lines.append(f"complete -c holdfast -n __fish_use_subcommand -a {name} -d '{words.summary}'")
+    for name, found in commands.items():
+        lines.append(f"complete -c holdfast -n __fish_use_subcommand -a {name} -d {_quote(found.summary)}")
         within = f"-n '__fish_seen_subcommand_from {name}'"
-        lines += [f"complete -c holdfast {within} -a '{inner}'" for inner in words.inner]
-        for option in words.options:
-            given = f" -xa '{' '.join(words.choices[option])}'" if option in words.choices else ""
+        lines += [f"complete -c holdfast {within} -a '{value}'" for value in found.values]
+        for option in found.options:
+            given = f" -xa '{' '.join(found.choices[option])}'" if option in found.choices else ""
             lines.append(f"complete -c holdfast {within} -l {option.removeprefix('--')}{given}")
     return "\n".join(lines)
+
+
+def _quote(text: str) -> str:
+    """Single quotes in a form that bash, zsh and fish understand."""
+    return "'" + text.replace("'", "'\\''") + "'"

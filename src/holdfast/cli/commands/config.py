@@ -1,4 +1,4 @@
-"""`holdfast config`: read and change settings."""
+"""`holdfast config` and `trust`: read and change settings, and use those of a directory."""
 
 from __future__ import annotations
 
@@ -8,125 +8,141 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli.argument_parser import Parser, family
+from holdfast.cli.argument_parser import Parser, add_subcommands
 from holdfast.cli.command_context import CommandContext
-from holdfast.cli.error_messages import Problem
-from holdfast.cli.exit_status import Exit
-from holdfast.cli.formatting import table
-from holdfast.cli.run_result import as_text
+from holdfast.cli.exit_status import CommandError, Exit
+from holdfast.cli.formatting import json_text, table
 from holdfast.locations import Locations
 
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "Settings in effect here, where each comes from, and changing yours. docs/configuration.md lists them all.",
+        "Show the settings in effect in this directory and where each comes from, or change your own.\n"
+        "docs/configuration.md lists all settings.",
         examples=(
-            ("holdfast config get", "everything that somebody said, and where"),
+            ("holdfast config get", "all settings that differ from the defaults"),
             ("holdfast config get limits.max_steps", "one value"),
-            ("holdfast config set models.large openai/gpt-5", "in your own file, comments kept"),
+            ("holdfast config set models.large openai/gpt-5", "write to your settings file; comments are kept"),
             ("holdfast config set approvals.allow '[\"bash: pytest *\"]'", "a list"),
-            ("holdfast config set models.large --unset", "as if it was never said"),
+            ("holdfast config set models.large --unset", "return to the default"),
         ),
     )
-    make = family(parser)
-    got = make("get", "settings in effect, and where they come from")
+    add = add_subcommands(parser)
+    got = add("get", "show the settings in effect and where they come from")
     got.add_argument("key", nargs="?", metavar="KEY", help="a dotted key, such as limits.max_steps")
-    got.add_argument("--all", action="store_true", help="also what nobody changed")
-    got.add_argument("--json", action="store_true")
+    got.add_argument("--all", action="store_true", help="also settings at their defaults")
+    got.add_argument("--json", action="store_true", help="print JSON")
     got.set_defaults(run=get)
-    changed = make("set", "change a setting in your own file")
+    changed = add("set", "change a setting in your settings file")
     changed.add_argument("key", metavar="KEY")
     changed.add_argument("value", nargs="?", metavar="VALUE", help="a word, number, true, false or [list]")
     changed.add_argument("--unset", action="store_true", help="remove it")
     changed.set_defaults(run=change)
-    make("edit", "open your own file in an editor").set_defaults(run=edit)
-    make("path", "where your own file is").set_defaults(run=path)
-    make("schema", "JSON Schema of all settings, for editors").set_defaults(run=schema)
+    add("edit", "open your settings file in an editor").set_defaults(run=edit)
+    add("path", "print the path of your settings file").set_defaults(run=path)
+    add("schema", "print the JSON Schema of all settings, for editors").set_defaults(run=schema)
+
+
+def configure_trust(parser: Parser) -> None:
+    parser.explain(
+        "Use this directory's own configuration (.holdfast/). It is not read before you trust the directory.",
+        examples=(
+            ("holdfast trust", "trust this directory"),
+            ("holdfast trust --revoke", "stop trusting it"),
+        ),
+    )
+    parser.add_argument("--revoke", action="store_true", help="stop trusting this directory")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=trust)
 
 
 def get(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        found = here.client.config(here.workspace.id)
-        schema_of = here.client.config_schema() if args.key else {}
+    with CommandContext() as context:
+        found = context.client.config(context.workspace.id)
+        json_schema = context.client.config_schema() if args.key else {}
     for warning in found.warnings:
         print(f"holdfast: {warning}", file=sys.stderr)
     if args.key:
-        value = value_at(found.values, args.key, known=schema_of)
+        value = value_at(found.values, args.key, schema=json_schema)
         if value is None and not args.json:
             print("(not set)")
             return Exit.COMPLETED
-        print(as_text(value) if args.json or not isinstance(value, str) else value)
+        print(json_text(value) if args.json or not isinstance(value, str) else value)
     elif args.json:
-        print(as_text(found))
+        print(json_text(found))
     else:
         rows = [
-            (key, shown(value), found.origins.get(key, ""))
-            for key, value in flat(found.values)
+            (key, format_value(value), found.origins.get(key, ""))
+            for key, value in flatten(found.values)
             if args.all or found.origins.get(key, "default") not in ("default", "defaults", "")
         ]
-        print("\n".join(table(rows)) if rows else "everything is as it comes; --all shows it")
+        print("\n".join(table(rows)) if rows else "all settings are at their defaults; --all lists them")
         for file in found.untrusted:
-            print(f"not read, since this directory is not trusted: {file}; 'holdfast trust' changes that")
+            print(f"ignored, because this directory is not trusted: {file}; 'holdfast trust' changes that")
     return Exit.COMPLETED
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its dotted key."""
+def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All values by their dotted keys."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
-            yield from flat(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-def value_at(values: dict[str, Any], key: str, *, known: dict[str, Any]) -> Any:
-    """``None`` for what could be set and is not; ``known`` is the JSON Schema of all settings."""
+def value_at(values: dict[str, Any], key: str, *, schema: dict[str, Any]) -> Any:
+    """The value of a setting; ``None`` if it is not set. ``schema`` is the JSON Schema of all settings."""
     found: Any = values
     for step in key.split("."):
         if not isinstance(found, dict) or step not in found:
-            if is_known(known, key, root=known):
+            if is_setting(schema, key, root=schema):
                 return None
             raise _unknown(values, key)
         found = found[step]
     return found
 
 
-def is_known(schema: dict[str, Any], key: str, *, root: dict[str, Any]) -> bool:
-    """Whether a JSON Schema has a place for a dotted key; ``root`` has its definitions. Pure."""
+def is_setting(schema: dict[str, Any], key: str, *, root: dict[str, Any]) -> bool:
+    """Whether a JSON Schema allows a dotted key; ``root`` has its definitions. Pure."""
     if name := schema.get("$ref", "").removeprefix("#/$defs/"):
-        return is_known(root["$defs"][name], key, root=root)
-    if any(is_known(each, key, root=root) for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ()))):
+        return is_setting(root["$defs"][name], key, root=root)
+    if any(is_setting(each, key, root=root) for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ()))):
         return True
     step, _, rest = key.partition(".")
-    place = schema.get("properties", {}).get(step, schema.get("additionalProperties"))
-    return isinstance(place, dict) and (not rest or is_known(place, rest, root=root))
+    found = schema.get("properties", {}).get(step, schema.get("additionalProperties"))
+    return isinstance(found, dict) and (not rest or is_setting(found, rest, root=root))
 
 
-def _unknown(values: dict[str, Any], key: str) -> Problem:
+def _unknown(values: dict[str, Any], key: str) -> CommandError:
     import difflib
 
-    close = difflib.get_close_matches(key, [name for name, _ in flat(values)], n=1)
+    close = difflib.get_close_matches(key, [name for name, _ in flatten(values)], n=1)
     advice = f"did you mean {close[0]!r}?" if close else "'holdfast config get --all' lists them"
-    return Problem(f"there is no setting {key!r}", advice=advice, status=Exit.CONFIGURATION)
+    return CommandError(f"unknown setting {key!r}", advice=advice, status=Exit.CONFIGURATION)
 
 
-def shown(value: Any) -> str:
-    return value if isinstance(value, str) else as_text(value).replace("\n", " ")
+def format_value(value: Any) -> str:
+    return value if isinstance(value, str) else json_text(value).replace("\n", " ")
 
 
 def change(args: argparse.Namespace) -> int:
     if args.unset == (args.value is not None):
-        raise Problem("give a value, or --unset", advice="holdfast config set limits.max_steps 50", status=Exit.USAGE)
-    value = None if args.unset else read_value(args.value)
-    with CommandContext() as here:
-        found = here.client.change_config(here.workspace.id, {args.key: value})
-    now = dict(flat(found.values)).get(args.key)
-    print(f"{args.key} = {shown(now) if now is not None else '(not set)'}")
+        raise CommandError(
+            "give either a value or --unset",
+            advice="for example: holdfast config set limits.max_steps 50",
+            status=Exit.USAGE,
+        )
+    value = None if args.unset else parse_value(args.value)
+    with CommandContext() as context:
+        found = context.client.change_config(context.workspace.id, {args.key: value})
+    now = dict(flatten(found.values)).get(args.key)
+    print(f"{args.key} = {format_value(now) if now is not None else '(not set)'}")
     return Exit.COMPLETED
 
 
-def read_value(text: str) -> Any:
-    """As it would stand in the file; what is nothing else is a text."""
+def parse_value(text: str) -> Any:
+    """Parse a value as TOML; anything that is not TOML is a string."""
     import tomllib
 
     try:
@@ -146,16 +162,16 @@ def edit(args: argparse.Namespace) -> int:
     try:
         done = subprocess.run([*shlex.split(editor), str(locations.config_file)], check=False)
     except (OSError, ValueError) as error:
-        raise Problem(
-            f"cannot run the editor {editor!r}: {error}", advice="set EDITOR to one that you have", status=Exit.USAGE
+        raise CommandError(
+            f"cannot run the editor {editor!r}: {error}", advice="set EDITOR to an installed editor", status=Exit.USAGE
         ) from None
     if done.returncode:
-        raise Problem(
-            f"the editor left with status {done.returncode}", advice="nothing was checked", status=Exit.FAILED
+        raise CommandError(
+            f"the editor exited with status {done.returncode}", advice="the file was not checked", status=Exit.FAILED
         )
-    with CommandContext() as here:
-        here.client.models()  # reads the file as it is now, which a workspace does a moment later
-    print("the settings are fine")
+    with CommandContext() as context:
+        context.client.models()  # makes the server read the file at once
+    print("the settings are valid")
     return Exit.COMPLETED
 
 
@@ -165,6 +181,13 @@ def path(args: argparse.Namespace) -> int:
 
 
 def schema(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        print(as_text(here.client.config_schema()))
+    with CommandContext() as context:
+        print(json_text(context.client.config_schema()))
+    return Exit.COMPLETED
+
+
+def trust(args: argparse.Namespace) -> int:
+    with CommandContext() as context:
+        view = context.client.trust(context.workspace.id, trusted=not args.revoke)
+    print(json_text(view) if args.json else f"{view.path} is {'trusted' if view.trusted else 'not trusted'}")
     return Exit.COMPLETED

@@ -1,7 +1,7 @@
-"""`holdfast demo`: the offline tour. A real server, real tools, a real project; only the model follows a script.
+"""`holdfast demo`: an offline tour with a real server, real tools and a scripted model.
 
-Everything lives in one temporary directory, the server included; when the tour ends, however it ends, the server is
-stopped and the directory removed.
+Everything is in one temporary directory. When the tour ends, for whatever reason, its server is stopped and the
+directory is removed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.cli.approval_prompt import coloured
 from holdfast.cli.argument_parser import Parser
-from holdfast.cli.event_printer import EventPrinter
 from holdfast.cli.exit_status import Exit, exit_of_run
 from holdfast.cli.interrupts import Interrupted, Interrupts
-from holdfast.cli.run_watcher import RunWatcher
+from holdfast.cli.run_follower import RunFollower
 from holdfast.cli.screen import Screen, plain
 from holdfast.client.local_server import LocalServer
 from holdfast.client.sync_client import SyncClient
@@ -33,7 +31,7 @@ from holdfast.schema.sessions import WorkspaceView
 
 MODEL = "offline/demo"
 PROMPT = "test_slug.py fails. Find out why and fix it."
-_SECONDS = 60.0
+_MAX_SECONDS = 60.0
 _STOP_SECONDS = 25.0
 
 SLUG = '''\
@@ -62,25 +60,28 @@ print("3 titles, all fine")
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "The offline tour: a sample project in a temporary directory, a real server, real tools, and a model that\n"
-        "follows a script. It takes a few seconds, needs no key and no network, and leaves nothing behind."
+        "Show the agent at work on a sample project in a temporary directory, with a real server, real tools and a\n"
+        "scripted model. Takes a few seconds, needs no key and no network, and leaves no files.",
+        examples=(("holdfast demo", "watch it fix a failing test"),),
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    screen = Screen(err=sys.stdout)  # a show: what happens stands where it happened, also in a file
-    with Interrupts(seconds=_SECONDS) as interrupts:
+    screen = Screen(err=sys.stdout)  # notes and text in one stream, in their order
+    with Interrupts(seconds=_MAX_SECONDS) as interrupts:
         try:
-            return Tour(screen, interrupts).run()
+            return DemoTour(screen, interrupts).run()
         except Interrupted:
-            screen.note("\nleft; nothing stays behind")
+            screen.note("\ninterrupted; the temporary files are removed")
             return Exit.TIMED_OUT if interrupts.timed_out else Exit.CANCELLED
         finally:
             screen.finish()
 
 
-class Tour:
+class DemoTour:
+    """Runs the steps of the tour."""
+
     def __init__(self, screen: Screen, interrupts: Interrupts) -> None:
         self._screen = screen
         self._interrupts = interrupts
@@ -93,53 +94,54 @@ class Tour:
             (project / "slug.py").write_text(SLUG)
             (project / "test_slug.py").write_text(TEST)
             with self._interrupts.allowed():
-                self._say("A small project with a failing test:")
-                self._shell("cat slug.py", SLUG.rstrip())
-                self._shell("python3 test_slug.py", tested(project)[1])
+                self._print_heading("A small project with a failing test:")
+                self._print_command("cat slug.py", SLUG.rstrip())
+                self._print_command("python3 test_slug.py", run_test(project)[1])
                 self._screen.status("starting a server")
             with running_server(home, self._interrupts) as client:
-                return self._prompted(client, project)
+                return self._run_prompt(client, project)
 
-    def _prompted(self, client: SyncClient, project: Path) -> int:
+    def _run_prompt(self, client: SyncClient, project: Path) -> int:
         self._screen.status(None)
-        self._say("A real server runs. The agent is asked; its model follows a script, so no key and no network:")
+        self._print_heading("A real server is running. The model is scripted, so this needs no key and no network:")
         self._screen.line(self._style.bold(f'$ holdfast run --model {MODEL} --mode auto "{PROMPT}"'))
         with self._interrupts.allowed():
             workspace = client.open_workspace(str(project))
-        run = self._followed(client, workspace)
+        run = self._follow(client, workspace)
         with self._interrupts.allowed():
             self._screen.finish()
-            self._say("What it changed:")
-            self._shell("holdfast changes", self._diff(client, run))
-            passed, output = tested(project)
-            self._shell("python3 test_slug.py", output)
-        self._say("Undo would take it back; a second terminal could have watched, steered or cancelled it.")
-        self._say("Next: holdfast run --model offline/demo hello, or set a key and begin: holdfast doctor")
+            self._print_heading("What it changed:")
+            self._print_command("holdfast changes", self._diff(client, run))
+            passed, output = run_test(project)
+            self._print_command("python3 test_slug.py", output)
+        self._print_heading(
+            "'holdfast undo' would revert it. A second terminal could have watched, steered or cancelled the run."
+        )
+        self._print_heading("Next: holdfast run --model offline/demo hello, or run holdfast doctor and set a key.")
         return int(exit_of_run(run)) if run.state != "completed" or passed else Exit.FAILED
 
-    def _followed(self, client: SyncClient, workspace: WorkspaceView) -> Run:
+    def _follow(self, client: SyncClient, workspace: WorkspaceView) -> Run:
         request = RunRequest(prompt=PROMPT, model=MODEL, mode="auto", interactive=False)
         with self._interrupts.allowed():
             accepted = client.start_session(workspace.id, request)
-        teller = EventPrinter(self._screen, session_id=accepted.run.session_id, runs=[accepted.run.id])
-        watch = RunWatcher(client, accepted.run, screen=self._screen, teller=teller, interrupts=self._interrupts)
-        return watch.until_end(after=workspace.cursor)
+        follower = RunFollower(client, accepted.run, screen=self._screen, interrupts=self._interrupts)
+        return follower.until_end(after=workspace.cursor)
 
     def _diff(self, client: SyncClient, run: Run) -> str:
         found = client.changes(run.session_id).items
         lines = [line for change in found for line in plain(change.diff).splitlines()]
-        return "\n".join(coloured(line, self._screen) for line in lines)
+        return "\n".join(self._style.diff_line(line) for line in lines)
 
-    def _say(self, text: str) -> None:
+    def _print_heading(self, text: str) -> None:
         self._screen.line("\n" + self._style("36", text))
 
-    def _shell(self, command: str, output: str) -> None:
+    def _print_command(self, command: str, output: str) -> None:
         self._screen.line(self._style.bold(f"$ {command}"))
         self._screen.line(output)
 
 
-def tested(project: Path) -> tuple[bool, str]:
-    """Whether the sample's test passes, and the last line it prints."""
+def run_test(project: Path) -> tuple[bool, str]:
+    """Whether the sample's test passes, and the last line of its output."""
     done = subprocess.run(
         [sys.executable, "test_slug.py"], cwd=project, capture_output=True, text=True, check=False, timeout=30
     )
@@ -158,7 +160,7 @@ def temporary_home() -> Iterator[Path]:
 
 @contextmanager
 def running_server(home: Path, interrupts: Interrupts) -> Iterator[SyncClient]:
-    """A server process of its own on a private socket; it has ended when this has."""
+    """A server process on a private socket. It has ended when this context ends."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     env["HOLDFAST_HOME"] = str(home / "home")
     server = LocalServer(Locations.from_env(env), env=env)

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what is found, what is missing, what to do."""
+"""`holdfast doctor`: check the installation and say what to do."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from typing import Literal, NamedTuple
 
 from holdfast import __version__
 from holdfast.cli.argument_parser import Parser
-from holdfast.cli.command_context import CommandContext
+from holdfast.cli.command_context import CommandContext, unseen_keys
 from holdfast.cli.exit_status import Exit
-from holdfast.cli.formatting import size
-from holdfast.cli.no_model_help import unseen_variables
-from holdfast.cli.run_result import as_text
+from holdfast.cli.formatting import byte_size, json_text
 from holdfast.cli.screen import Style, can_show, is_terminal, one_line
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
 from holdfast.schema.api.response_bodies import ModelsView
 
-_LEAST_FREE = 200 << 20
+_MIN_FREE = 200 << 20
 _PROGRAMS = (
-    ("bash", "commands of the agent run in it", True),
-    ("git", "branches, diffs, history", False),
-    ("rg", "fast search; without it a slower one is used", False),
+    ("bash", "needed to run the agent's commands", True),
+    ("git", "needed for branches, diffs and history", False),
+    ("rg", "makes search faster", False),
 )
 
 
@@ -40,28 +38,29 @@ class Finding(NamedTuple):
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "What is found on this machine, what is missing, and what to do about it. Keys are never shown.\n"
-        "The status is 1 if something must be mended before work is possible."
+        "Check the installation and say what is missing and what to do. Keys are never printed.\n"
+        "Exits with 1 if something must be fixed before Holdfast can work.",
+        examples=(("holdfast doctor --json", "for a bug report"),),
     )
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     findings = list(examine())
     if args.json:
-        print(as_text([finding._asdict() for finding in findings]))
+        print(json_text([finding._asdict() for finding in findings]))
     else:
-        print("\n".join(lines_of(findings)))
+        print("\n".join(finding_lines(findings)))
     return Exit.FAILED if any(finding.state == "bad" for finding in findings) else Exit.COMPLETED
 
 
-def lines_of(findings: list[Finding]) -> list[str]:
+def finding_lines(findings: list[Finding]) -> list[str]:
     style = Style(sys.stdout)
     plain_marks = not can_show(sys.stdout, "✓")
     marks = {
         "good": style.good("ok" if plain_marks else "✓"),
-        "hint": style.warm("-" if plain_marks else "•"),
+        "hint": style.warn("-" if plain_marks else "•"),
         "bad": style.bad("!!" if plain_marks else "✗"),
     }
     lines, area = [], ""
@@ -84,59 +83,59 @@ def examine() -> Iterator[Finding]:
         return
     yield from _places(locations)
     try:
-        with CommandContext() as here:
-            yield from _server(here)
-            yield from _asked("configuration", lambda: _configuration(here))
-            yield from _asked("models", lambda: _models(here.client.models(workspace_id=here.workspace.id)))
+        with CommandContext() as context:
+            yield from _server(context)
+            yield from _check("configuration", lambda: _configuration(context))
+            yield from _check("models", lambda: _models(context.client.models(workspace_id=context.workspace.id)))
     except HoldfastError as error:
-        yield Finding("server", "bad", error.message, "'holdfast logs' shows what it said")
+        yield Finding("server", "bad", error.message, "'holdfast logs' shows its log")
     yield from _tools()
     yield _sandbox()
     yield from _terminal()
 
 
-def _asked(area: str, ask: Callable[[], list[Finding]]) -> list[Finding]:
-    """A broken configuration is a finding, not the end."""
+def _check(area: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+    """Report an error as a finding, and continue with the other checks."""
     try:
-        return ask()
+        return check()
     except HoldfastError as error:
         return [Finding(area, "bad", error.message, "'holdfast config edit' opens your file")]
 
 
 def _places(locations: Locations) -> Iterator[Finding]:
     config = locations.config_file
-    said = "is there" if config.exists() else "is not there; everything is as it comes"
-    yield Finding("places", "good", f"settings: {config} {said}")
+    note = "" if config.exists() else " does not exist; all settings are at their defaults"
+    yield Finding("places", "good", f"settings: {config}{note}")
     database = locations.database
     if database.exists():
-        yield Finding("places", "good", f"database: {database}, {size(database.stat().st_size)}")
+        yield Finding("places", "good", f"database: {database}, {byte_size(database.stat().st_size)}")
     else:
-        yield Finding("places", "good", f"database: {database}, made with the first run")
+        yield Finding("places", "good", f"database: {database}, created by the first run")
     base = next(parent for parent in (locations.data_dir, *locations.data_dir.parents) if parent.exists())
     if not os.access(base, os.W_OK):
-        yield Finding("places", "bad", f"{base} cannot be written", "mend its permissions, or set HOLDFAST_HOME")
+        yield Finding("places", "bad", f"{base} is not writable", "correct its permissions, or set HOLDFAST_HOME")
     free = shutil.disk_usage(base).free
-    if free < _LEAST_FREE:
-        yield Finding("places", "bad", f"only {size(free)} are free on the disk of {base}", "make room")
+    if free < _MIN_FREE:
+        yield Finding("places", "bad", f"only {byte_size(free)} are free on the disk of {base}", "free disk space")
 
 
-def _server(here: CommandContext) -> Iterator[Finding]:
-    info = here.client.server()
-    what = f"answers at {here.client.address}, version {info.version}, pid {info.pid}"
+def _server(context: CommandContext) -> Iterator[Finding]:
+    info = context.client.server()
+    what = f"running at {context.client.address}, version {info.version}, pid {info.pid}"
     if info.version != __version__:
-        advice = "it is used as it is; 'holdfast stop' lets the next command start this version"
+        advice = "its version differs; run 'holdfast stop', and the next command starts this version"
         yield Finding("server", "hint", what, advice)
     else:
         yield Finding("server", "good", what)
 
 
-def _configuration(here: CommandContext) -> list[Finding]:
-    found = here.client.config(here.workspace.id)
-    files = ", ".join(found.files) or "no file"
+def _configuration(context: CommandContext) -> list[Finding]:
+    found = context.client.config(context.workspace.id)
+    files = ", ".join(found.files) or "no files"
     findings = [Finding("configuration", "good", f"read: {files}")]
     findings += [Finding("configuration", "hint", warning) for warning in found.warnings]
     findings += [
-        Finding("configuration", "hint", f"not read: {file}", "'holdfast trust' lets this directory take part")
+        Finding("configuration", "hint", f"ignored: {file}", "'holdfast trust' enables this directory's configuration")
         for file in found.untrusted
     ]
     return findings
@@ -145,10 +144,10 @@ def _configuration(here: CommandContext) -> list[Finding]:
 def _models(found: ModelsView) -> list[Finding]:
     findings = []
     if found.large:
-        findings.append(Finding("models", "good", f"used when none is named: {found.large}"))
+        findings.append(Finding("models", "good", f"default model: {found.large}"))
     else:
         advice = "'holdfast key set PROVIDER', or start a local model server, or --model offline/demo"
-        findings.append(Finding("models", "bad", "no model can be used", advice))
+        findings.append(Finding("models", "bad", "no model is available", advice))
     for provider in found.providers:
         if provider.id == "offline":
             continue
@@ -156,12 +155,16 @@ def _models(found: ModelsView) -> list[Finding]:
         name = provider.name or provider.id
         if provider.active and provider.local:
             if count:
-                findings.append(Finding("models", "good", f"{name} answers here with {count} models"))
+                findings.append(Finding("models", "good", f"{name} is running with {count} models"))
         elif provider.active:
-            findings.append(Finding("models", "good", f"{name}: key from {provider.key or 'nowhere, none is needed'}"))
-    if unseen := unseen_variables(found, os.environ):
-        what = f"set here, but not where the server was started: {', '.join(unseen)}"
-        findings.append(Finding("models", "hint", what, "'holdfast stop' lets the next command start one that has it"))
+            findings.append(
+                Finding("models", "good", f"{name}: {f'key from {provider.key}' if provider.key else 'no key needed'}")
+            )
+    if unseen := unseen_keys(found, os.environ):
+        what = f"set here, but not in the server's environment: {', '.join(unseen)}"
+        findings.append(
+            Finding("models", "hint", what, "run 'holdfast stop', and the next command starts a server that has it")
+        )
     missing = [provider.id for provider in found.providers if not provider.active]
     if missing:
         findings.append(Finding("models", "hint", f"no key for: {', '.join(missing)}"))
@@ -169,8 +172,8 @@ def _models(found: ModelsView) -> list[Finding]:
 
 
 def _tools() -> Iterator[Finding]:
-    beside = str(Path(sys.executable).parent)
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), beside])
+    own_programs = str(Path(sys.executable).parent)
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), own_programs])
     for program, use, needed in _PROGRAMS:
         found = shutil.which(program, path=path)
         if found:
@@ -180,7 +183,7 @@ def _tools() -> Iterator[Finding]:
 
 
 def _sandbox() -> Finding:
-    """What can confine the agent's commands here; `server.sandbox` says whether it does."""
+    """What can isolate the agent's commands. The setting `server.sandbox` turns it on."""
     if found := shutil.which("bwrap"):
         return Finding("sandbox", "good", f"bubblewrap: {found}")
     try:
@@ -189,16 +192,16 @@ def _sandbox() -> Finding:
         modules = ""
     if "landlock" in modules:
         return Finding("sandbox", "good", "Landlock, built into this kernel")
-    return Finding("sandbox", "hint", "nothing was found to confine commands with", "install bubblewrap")
+    return Finding("sandbox", "hint", "commands cannot be isolated", "install bubblewrap")
 
 
 def _terminal() -> Iterator[Finding]:
     if not is_terminal(sys.stdout):
-        yield Finding("terminal", "good", "stdout is no terminal: plain text")
+        yield Finding("terminal", "good", "stdout is not a terminal: plain text")
         return
     columns, rows = shutil.get_terminal_size()
     what = f"{os.environ.get('TERM', 'unknown')}, {columns}×{rows}, {sys.stdout.encoding}"
     if can_show(sys.stdout, "✓█⠋"):
         yield Finding("terminal", "good", what)
     else:
-        yield Finding("terminal", "hint", what, "set LANG to a UTF-8 locale for better pictures")
+        yield Finding("terminal", "hint", what, "set LANG to a UTF-8 locale to see all characters")

@@ -1,16 +1,14 @@
-"""`holdfast key`: store, forget or try a provider's key. Never shown, never taken from the command line's words."""
+"""`holdfast key`: store, test or remove a provider's API key. Keys are never arguments and never printed."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from holdfast.cli.argument_parser import Parser, family
+from holdfast.cli.argument_parser import Parser, add_subcommands
 from holdfast.cli.command_context import CommandContext
-from holdfast.cli.error_messages import Problem
-from holdfast.cli.exit_status import Exit
-from holdfast.cli.no_model_help import renew_server
-from holdfast.cli.run_result import as_text
+from holdfast.cli.exit_status import CommandError, Exit
+from holdfast.cli.formatting import json_text
 from holdfast.cli.screen import Screen, is_terminal
 
 _SHORTEST = 4
@@ -19,49 +17,49 @@ _LONGEST = 4096
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "Store or try a provider's key. It is asked for, or read from a pipe; other users of this machine cannot see\n"
-        "it, and no command shows it.",
+        "Store, test or remove a provider's API key. The key is asked for or read from stdin. Other users of this\n"
+        "machine cannot read it, and no command prints it.",
         examples=(
-            ("holdfast key set anthropic", "asks for it"),
-            ("pass show openai | holdfast key set openai", "from a password manager"),
-            ("holdfast key test anthropic", "whether the provider takes it"),
+            ("holdfast key set anthropic", "ask for the key and store it"),
+            ("pass show openai | holdfast key set openai", "read it from a password manager"),
+            ("holdfast key test anthropic", "check that the provider accepts it"),
             ("holdfast key forget openai", "remove it"),
         ),
     )
-    make = family(parser)
-    stored = make("set", "store a provider's key")
+    add = add_subcommands(parser)
+    stored = add("set", "store a provider's key")
     stored.set_defaults(run=store)
-    forgotten = make("forget", "remove a provider's key")
+    forgotten = add("forget", "remove a provider's key")
     forgotten.set_defaults(run=forget)
-    tried = make("test", "ask the provider for one word")
-    tried.add_argument("--model", metavar="MODEL", help="with this model of the provider")
-    tried.add_argument("--json", action="store_true")
+    tried = add("test", "send a short request to the provider")
+    tried.add_argument("--model", metavar="MODEL", help="use this model of the provider")
+    tried.add_argument("--json", action="store_true", help="print JSON")
     tried.set_defaults(run=test)
     for each in (stored, forgotten, tried):
-        each.add_argument("provider", metavar="PROVIDER", help="such as anthropic, openai, gemini, openrouter")
+        each.add_argument("provider", metavar="PROVIDER", help="for example anthropic, openai, gemini, openrouter")
 
 
 def store(args: argparse.Namespace) -> int:
     key = _read(args.provider)
-    if wrong := wrong_with(key):
-        raise Problem(wrong, advice="paste the key when asked, or pipe it in", status=Exit.USAGE)
-    with CommandContext() as here:
-        here.client.set_key(args.provider, key)
-    print(f"stored; 'holdfast key test {args.provider}' tries it")
+    if wrong := key_problem(key):
+        raise CommandError(wrong, advice="paste the key when asked, or pipe it to this command", status=Exit.USAGE)
+    with CommandContext() as context:
+        context.client.set_key(args.provider, key)
+    print(f"stored; 'holdfast key test {args.provider}' tests it")
     return Exit.COMPLETED
 
 
-def wrong_with(key: str) -> str | None:
-    """Why this cannot be a key, without repeating it. Pure."""
+def key_problem(key: str) -> str | None:
+    """Why this cannot be a key. The message does not contain the key. Pure."""
     if not key:
         return "no key was given"
     if len(key.splitlines()) > 1:
-        return "what was given has several lines; a key is one"
+        return "the input has several lines; a key has one"
     if not key.isascii() or not key.isprintable() or " " in key:
-        return "what was given has characters that no key has: only letters, digits and signs of ASCII, no spaces"
+        return "the input has characters that no key has: a key is printable ASCII without spaces"
     if len(key) < _SHORTEST:
-        return f"what was given has {len(key)} characters, and is too short for a key"
-    return f"what was given is longer than {_LONGEST} characters" if len(key) > _LONGEST else None
+        return f"the input has {len(key)} characters and is too short for a key"
+    return f"the input is longer than {_LONGEST} characters" if len(key) > _LONGEST else None
 
 
 def _read(provider: str) -> str:
@@ -73,21 +71,25 @@ def _read(provider: str) -> str:
 
 
 def forget(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        here.client.set_key(args.provider, None)
-    print("forgotten")
+    with CommandContext() as context:
+        context.client.set_key(args.provider, None)
+    print("removed")
     return Exit.COMPLETED
 
 
 def test(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        renew_server(here, screen=Screen())
-        for provider in here.client.models(workspace_id=here.workspace.id).providers:
+    with CommandContext() as context:
+        context.restart_with_new_keys(Screen())
+        for provider in context.client.models(workspace_id=context.workspace.id).providers:
             if provider.id == args.provider and provider.missing:
-                raise Problem(provider.missing, advice=f"then 'holdfast key test {provider.id}' again", status=3)
-        tried = here.client.try_provider(args.provider, model=args.model)
+                raise CommandError(
+                    provider.missing,
+                    advice=f"then run 'holdfast key test {provider.id}' again",
+                    status=Exit.CONFIGURATION,
+                )
+        tried = context.client.try_provider(args.provider, model=args.model)
     if args.json:
-        print(as_text(tried))
+        print(json_text(tried))
     elif tried.ok:
         print(f"{tried.model} answered in {tried.seconds:.1f} s")
     else:

@@ -1,120 +1,119 @@
-"""`holdfast queue`, `pause` and `resume`: what waits in a session."""
+"""`holdfast queue`, `pause` and `resume`: the queued runs of a session."""
 
 from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.argument_parser import Parser, an_id, family, place
+from holdfast.cli.argument_parser import Parser, add_session_argument, add_subcommands, identifier, queue_position
 from holdfast.cli.command_context import CommandContext
-from holdfast.cli.commands.cancel import lines_of
 from holdfast.cli.exit_status import Exit
-from holdfast.cli.formatting import table
-from holdfast.cli.run_result import as_text
+from holdfast.cli.formatting import json_text, table
+from holdfast.cli.run_follower import PAUSES
+from holdfast.cli.run_result import receipt_lines
 from holdfast.cli.screen import one_line
 from holdfast.schema.runs import Queue, Run
-
-WHY = {
-    "user": "paused by a person",
-    "server_stop": "paused: the server was stopped",
-    "predecessor": "paused: the run before did not complete",
-}
 
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "Show and change what waits in a session.",
+        "List, edit, move and remove the queued runs of a session.",
         examples=(
-            ("holdfast queue list", "of the session that was used last here"),
-            ('holdfast queue edit run_… "do this instead"', "as long as it waits"),
-            ("holdfast queue move run_… 1", "to the front"),
-            ("holdfast queue remove run_…", "it never begins"),
+            ("holdfast queue list", "the last session of this directory"),
+            ('holdfast queue edit run_… "do this instead"', "change the prompt of a queued run"),
+            ("holdfast queue move run_… 1", "start it next"),
+            ("holdfast queue remove run_…", "remove it from the queue"),
         ),
     )
-    make = family(parser)
-    listed = make("list", "what runs and what waits")
-    listed.add_argument("session", type=an_id, nargs="?", metavar="SESSION")
-    listed.add_argument("--json", action="store_true")
+    add = add_subcommands(parser)
+    listed = add("list", "list active and queued runs")
+    add_session_argument(listed)
+    listed.add_argument("--json", action="store_true", help="print JSON")
     listed.set_defaults(run=show)
-    edited = make("edit", "another prompt for a run that waits")
-    edited.add_argument("run_id", type=an_id, metavar="RUN")
+    edited = add("edit", "change the prompt of a queued run")
+    edited.add_argument("run_id", type=identifier, metavar="RUN")
     edited.add_argument("prompt", nargs="+", metavar="PROMPT")
     edited.set_defaults(run=edit)
-    moved = make("move", "another place for a run that waits")
-    moved.add_argument("run_id", type=an_id, metavar="RUN")
-    moved.add_argument("position", type=place, metavar="POSITION", help="1 is the next to begin")
+    moved = add("move", "move a queued run")
+    moved.add_argument("run_id", type=identifier, metavar="RUN")
+    moved.add_argument("position", type=queue_position, metavar="POSITION", help="1 starts next")
     moved.set_defaults(run=move)
-    removed = make("remove", "take a run out of the queue")
-    removed.add_argument("run_id", type=an_id, metavar="RUN")
+    removed = add("remove", "remove a run from the queue")
+    removed.add_argument("run_id", type=identifier, metavar="RUN")
     removed.set_defaults(run=remove)
 
 
 def configure_pause(parser: Parser) -> None:
-    parser.explain("Hold a session's queue. What runs goes on; what waits does not begin.")
-    parser.add_argument("session", type=an_id, nargs="?", metavar="SESSION", help="the last one here, if none is named")
+    parser.explain(
+        "Pause a session's queue. The active run continues; queued runs do not start.",
+        examples=(("holdfast pause", "pause the last session of this directory"),),
+    )
+    add_session_argument(parser)
     parser.set_defaults(run=pause)
 
 
 def configure_resume(parser: Parser) -> None:
-    parser.explain("Let a session's queue go on.")
-    parser.add_argument("session", type=an_id, nargs="?", metavar="SESSION", help="the last one here, if none is named")
+    parser.explain(
+        "Resume a session's queue.", examples=(("holdfast resume", "resume the last session of this directory"),)
+    )
+    add_session_argument(parser)
     parser.set_defaults(run=resume)
 
 
 def show(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        session_id = here.session_id(args.session)
-        queue = here.client.session(session_id).queue
+    with CommandContext() as context:
+        session_id = context.session_id(args.session)
+        queue = context.client.session(session_id).queue
         if args.json:
-            print(as_text(queue))
+            print(json_text(queue))
             return Exit.COMPLETED
-        runs = [here.client.get_run(run_id) for run_id in _ids(queue)]
-    print("\n".join(lines_for(queue, runs)))
+        runs = [context.client.get_run(run_id) for run_id in _run_ids(queue)]
+    print("\n".join(queue_lines(queue, runs)))
     return Exit.COMPLETED
 
 
-def lines_for(queue: Queue, runs: list[Run]) -> list[str]:
+def queue_lines(queue: Queue, runs: list[Run]) -> list[str]:
     rows = [(run.id, run.state, one_line(run.prompt or run.kind, most=80)) for run in runs]
-    lines = table(rows) or ["nothing runs or waits"]
-    return [*lines, WHY[queue.paused]] if queue.paused else lines
+    lines = table(rows) or ["no run is active or queued"]
+    return [*lines, PAUSES[queue.paused]] if queue.paused else lines
 
 
-def _ids(queue: Queue) -> list[str]:
+def _run_ids(queue: Queue) -> list[str]:
     return [*([queue.active] if queue.active else []), *queue.waiting, *queue.run_ids]
 
 
 def edit(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        run = here.client.change_run(args.run_id, prompt=" ".join(args.prompt))
+    with CommandContext() as context:
+        run = context.client.change_run(args.run_id, prompt=" ".join(args.prompt))
     print(f"{run.id}  {one_line(run.prompt)}")
     return Exit.COMPLETED
 
 
 def move(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        run = here.client.change_run(args.run_id, position=args.position)
-        queue = here.client.session(run.session_id).queue
-        runs = [here.client.get_run(run_id) for run_id in _ids(queue)]
-    print("\n".join(lines_for(queue, runs)))
+    with CommandContext() as context:
+        run = context.client.change_run(args.run_id, position=args.position)
+        queue = context.client.session(run.session_id).queue
+        runs = [context.client.get_run(run_id) for run_id in _run_ids(queue)]
+    print("\n".join(queue_lines(queue, runs)))
     return Exit.COMPLETED
 
 
 def remove(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        receipt = here.client.cancel_run(args.run_id)
-    print("\n".join(lines_of(receipt)))
+    with CommandContext() as context:
+        receipt = context.client.cancel_run(args.run_id)
+    print("\n".join(receipt_lines(receipt)))
     return Exit.COMPLETED
 
 
 def pause(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        queue = here.client.pause(here.session_id(args.session))
-    print(WHY[queue.paused] if queue.paused else "not paused")
+    with CommandContext() as context:
+        queue = context.client.pause(context.session_id(args.session))
+    print(PAUSES[queue.paused] if queue.paused else "the queue is not paused")
     return Exit.COMPLETED
 
 
 def resume(args: argparse.Namespace) -> int:
-    with CommandContext() as here:
-        queue = here.client.resume(here.session_id(args.session))
-    waiting = len(queue.run_ids)
-    print(f"goes on; {waiting} run{'s' * (waiting != 1)} waiting" if not queue.paused else WHY[queue.paused])
+    with CommandContext() as context:
+        queue = context.client.resume(context.session_id(args.session))
+    queued = len(queue.run_ids)
+    print(PAUSES[queue.paused] if queue.paused else f"resumed; {queued} run{'s' * (queued != 1)} queued")
     return Exit.COMPLETED

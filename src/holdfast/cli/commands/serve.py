@@ -1,4 +1,4 @@
-"""`holdfast serve`: the server in the foreground. The only command besides `demo` that loads it."""
+"""`holdfast serve`: run the server in the foreground."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ import sys
 from pathlib import Path
 
 from holdfast.cli.argument_parser import Parser
-from holdfast.cli.error_messages import Problem
-from holdfast.cli.exit_status import Exit
+from holdfast.cli.exit_status import CommandError, Exit
+from holdfast.client.local_server import ALREADY_RUNNING
 from holdfast.locations import Locations
-
-ALREADY_RUNNING = 75
-"""Another server owns the database (`EX_TEMPFAIL`): whoever started this one uses that one."""
 
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "Run the server until it is stopped. Other commands start it by themselves when they need it; do it by hand\n"
-        "to watch it, or to listen on an address. It always listens on its own private socket as well.",
+        "Run the server in the foreground until it is stopped. Other commands start the server in the background when\n"
+        "they need it; run it yourself to watch it or to listen on TCP. It always listens on its private Unix socket.",
         examples=(
-            ("holdfast serve", "on the private socket"),
-            ("holdfast serve --listen 127.0.0.1:0", "also on a free port; prints the address and the token's file"),
-            ("HOLDFAST_SERVER=http://127.0.0.1:8787 HOLDFAST_TOKEN=… holdfast run …", "use it from elsewhere"),
+            ("holdfast serve", "listen on the private socket"),
+            (
+                "holdfast serve --listen 127.0.0.1:0",
+                "also listen on a free port; prints the address and the token file",
+            ),
+            ("HOLDFAST_SERVER=http://127.0.0.1:8787 HOLDFAST_TOKEN=… holdfast run …", "connect from another place"),
         ),
     )
-    parser.add_argument("--listen", metavar="HOST:PORT", help="also here; needs a token (HOLDFAST_TOKEN, or a new one)")
-    parser.add_argument("--token-file", metavar="FILE", help="where the token is, or is written to")
-    parser.add_argument("--allow-remote", action="store_true", help="let --listen be reached from other machines")
-    parser.add_argument("--idle-exit", action="store_true", help="leave when nobody has wanted anything for a while")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="also listen on TCP; clients need the token (HOLDFAST_TOKEN, or a new one)",
+    )
+    parser.add_argument("--token-file", metavar="FILE", help="file to read the token from, or to write a new one to")
+    parser.add_argument("--allow-remote", action="store_true", help="allow --listen on addresses other than loopback")
+    parser.add_argument("--idle-exit", action="store_true", help="exit after some time without clients and runs")
     parser.set_defaults(run=run)
 
 
@@ -59,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         if "option" not in error.detail:
             raise
-        advice = "'holdfast serve --help' shows how it is used"
-        raise Problem(error.message, advice=advice, status=Exit.USAGE) from None
+        advice = "'holdfast serve --help' shows the usage"
+        raise CommandError(error.message, advice=advice, status=Exit.USAGE) from None
     except StoreLocked as error:
         print(f"holdfast: {error.message}", file=sys.stderr)
         return ALREADY_RUNNING

@@ -1,4 +1,4 @@
-"""`holdfast status`, `stop` and `logs`: the server, from outside."""
+"""`holdfast status`, `stop`, `logs` and `backup`: manage the running server."""
 
 from __future__ import annotations
 
@@ -11,43 +11,54 @@ from pathlib import Path
 from typing import TextIO
 
 from holdfast.cli.argument_parser import Parser, count
-from holdfast.cli.error_messages import Problem
-from holdfast.cli.exit_status import Exit
-from holdfast.cli.formatting import span, table
-from holdfast.cli.run_result import as_text
+from holdfast.cli.command_context import CommandContext
+from holdfast.cli.exit_status import CommandError, Exit
+from holdfast.cli.formatting import byte_size, duration, json_text, table
 from holdfast.client.local_server import is_alive
 from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import ClientError, ServerStopping, Unreachable
 from holdfast.locations import Locations
 
-ANSWER_SECONDS = 5.0
+RESPONSE_SECONDS = 5.0
 _STOP_SECONDS = 40.0
-_LOOK_SECONDS = 0.25
+_CHECK_SECONDS = 0.25
 
 
 def configure_status(parser: Parser) -> None:
-    parser.explain("Whether a server runs, and what it does. Starts none. The status is 1 if none runs.")
-    parser.add_argument("--json", action="store_true")
+    parser.explain(
+        "Show whether a server is running and what it does. Does not start one. Exits with 1 if none is running.",
+        examples=(("holdfast status --json", "for scripts"),),
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=status)
 
 
 def configure_stop(parser: Parser) -> None:
     parser.explain(
-        "Stop the server. What runs is interrupted and says so, what waits is kept; nothing is lost.",
-        examples=(("holdfast stop --if-idle", "only if it has nothing to do"),),
+        "Stop the server. Active runs are interrupted and keep their text; queued runs stay queued.",
+        examples=(("holdfast stop --if-idle", "only if no run is active or queued"),),
     )
-    parser.add_argument("--if-idle", action="store_true", help="only if nothing runs or waits")
+    parser.add_argument("--if-idle", action="store_true", help="only if no run is active or queued")
     parser.set_defaults(run=stop)
 
 
 def configure_logs(parser: Parser) -> None:
-    parser.explain(
-        "What the server wrote to its log.", examples=(("holdfast logs -f", "and what it writes from now on"),)
-    )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
-    parser.add_argument("-n", "--lines", type=count, default=100, metavar="N", help="how many lines (100)")
+    parser.explain("Print the end of the server's log.", examples=(("holdfast logs -f", "keep printing new lines"),))
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
+    parser.add_argument("-n", "--lines", type=count, default=100, metavar="N", help="number of lines (100)")
     parser.set_defaults(run=logs)
+
+
+def configure_backup(parser: Parser) -> None:
+    parser.explain(
+        "Copy the database consistently while the server is running. To restore a copy: run 'holdfast stop', then put\n"
+        "the copy where 'holdfast doctor' shows the database.",
+        examples=(("holdfast backup ~/holdfast.db", "copy to a file that does not exist yet"),),
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="holdfast-DATE.db in this directory by default")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=backup)
 
 
 def status(args: argparse.Namespace) -> int:
@@ -59,10 +70,10 @@ def status(args: argparse.Namespace) -> int:
             return Exit.FAILED
         workspaces = [workspace for workspace in client.workspaces().items if workspace.open]
     if args.json:
-        print(as_text({"address": str(client.address), "server": info, "workspaces": workspaces}))
+        print(json_text({"address": str(client.address), "server": info, "workspaces": workspaces}))
         return Exit.COMPLETED
     state = "stopping" if info.stopping else "running"
-    print(f"{state} at {client.address}, version {info.version}, pid {info.pid}, up {span(info.uptime)}")
+    print(f"{state} at {client.address}, version {info.version}, pid {info.pid}, up {duration(info.uptime)}")
     print(f"{info.active_runs} active and {info.queued_runs} queued runs, {info.clients} clients")
     rows = [
         (
@@ -87,36 +98,36 @@ def stop(args: argparse.Namespace) -> int:
             print("no server is running")
             return Exit.COMPLETED
         except ServerStopping:
-            pid = 0  # somebody else was faster
+            pid = 0  # another client has stopped it
         _wait_until_gone(client, pid)
     print("stopped")
     return Exit.COMPLETED
 
 
 def _client() -> SyncClient:
-    """Of the server that is there now: nothing is started, nothing is waited for."""
+    """A client of the running server. It starts no server and does not retry."""
     named = address_from_env(os.environ)
     address = named or ServerAddress(path=str(Locations.from_env(os.environ).socket))
     token = os.environ.get("HOLDFAST_TOKEN") if named else None
-    return SyncClient(address, token=token, name="cli", retry_seconds=0.0, response_seconds=ANSWER_SECONDS)
+    return SyncClient(address, token=token, name="cli", retry_seconds=0.0, response_seconds=RESPONSE_SECONDS)
 
 
 def _wait_until_gone(client: SyncClient, pid: int) -> None:
-    """Nobody answers any more, and on this machine the process has ended too: its database is free."""
+    """Wait until the server is gone. On this machine its process must have ended too, so that the database is free."""
     until = time.monotonic() + _STOP_SECONDS
     is_local = client.address.path is not None and pid
     while time.monotonic() < until:
-        if not _answers(client) and not (is_local and is_alive(pid)):
+        if not _responds(client) and not (is_local and is_alive(pid)):
             return
         time.sleep(0.02)
-    raise Problem(
-        f"the server has not ended after {_STOP_SECONDS:.0f} s",
+    raise CommandError(
+        f"the server has not stopped after {_STOP_SECONDS:.0f} s",
         advice="'holdfast logs' shows what it waits for; 'holdfast status' shows its pid",
         status=Exit.FAILED,
     )
 
 
-def _answers(client: SyncClient) -> bool:
+def _responds(client: SyncClient) -> bool:
     try:
         client.health()
     except ClientError:
@@ -126,9 +137,9 @@ def _answers(client: SyncClient) -> bool:
 
 def logs(args: argparse.Namespace) -> int:
     if address_from_env(os.environ) is not None:
-        raise Problem(
-            "the server that HOLDFAST_SERVER names keeps its log where it runs",
-            advice="look there: 'holdfast logs' on that machine",
+        raise CommandError(
+            "HOLDFAST_SERVER is set, and the log of that server is on its own machine",
+            advice="run 'holdfast logs' on that machine",
             status=Exit.USAGE,
         )
     path = Locations.from_env(os.environ).logs_dir / "server.log"
@@ -136,11 +147,11 @@ def logs(args: argparse.Namespace) -> int:
         print(line)
     if args.follow:
         sys.stdout.flush()
-        for text in follow(path):
+        for text in follow_log(path):
             sys.stdout.write(text)
             sys.stdout.flush()
     elif not path.exists():
-        print(f"there is no log yet at {path}", file=sys.stderr)
+        print(f"no log exists yet at {path}", file=sys.stderr)
     return Exit.COMPLETED
 
 
@@ -154,31 +165,31 @@ def last_lines(path: Path, number: int) -> list[str]:
         return []
 
 
-def follow(path: Path) -> Iterator[str]:
-    """What is added from now on; a log that is rotated goes on in the new file."""
-    from_its_end = path.exists()
+def follow_log(path: Path) -> Iterator[str]:
+    """Text that is appended from now on, also after the log was rotated."""
+    start_at_end = path.exists()
     while True:
         try:
             with path.open("r", encoding="utf-8", errors="replace") as file:
-                if from_its_end:
+                if start_at_end:
                     file.seek(0, os.SEEK_END)
-                yield from _growth(file, path)
+                yield from _appended_text(file, path)
         except FileNotFoundError:
-            time.sleep(_LOOK_SECONDS)
-        from_its_end = False
+            time.sleep(_CHECK_SECONDS)
+        start_at_end = False
 
 
-def _growth(file: TextIO, path: Path) -> Iterator[str]:
-    """Until another file has taken its place."""
-    ours = os.fstat(file.fileno()).st_ino
+def _appended_text(file: TextIO, path: Path) -> Iterator[str]:
+    """Text appended to the file, until another file replaces it."""
+    inode = os.fstat(file.fileno()).st_ino
     while True:
-        replaced = _inode(path) not in (ours, None)
+        replaced = _inode(path) not in (inode, None)
         if text := file.read():
             yield text
         elif replaced:
             return
         else:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
 
 def _inode(path: Path) -> int | None:
@@ -186,3 +197,11 @@ def _inode(path: Path) -> int | None:
         return path.stat().st_ino
     except FileNotFoundError:
         return None
+
+
+def backup(args: argparse.Namespace) -> int:
+    path = os.path.abspath(args.file or time.strftime("holdfast-%Y%m%d-%H%M%S.db"))
+    with CommandContext() as context:
+        copy = context.client.backup(path)
+    print(json_text(copy) if args.json else f"{copy.path}  {byte_size(copy.size)}")
+    return Exit.COMPLETED

@@ -1,4 +1,4 @@
-"""`holdfast stats`: tokens, cost, runs and tools, with bars."""
+"""`holdfast stats`: tokens, cost, runs and tools, as bar charts."""
 
 from __future__ import annotations
 
@@ -11,36 +11,35 @@ from typing import NamedTuple
 from holdfast.cli.argument_parser import Parser, count
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
-from holdfast.cli.formatting import bar, table, thousands
-from holdfast.cli.run_result import as_text
+from holdfast.cli.formatting import bar, json_text, short_number, table
 from holdfast.cli.screen import Style, can_show, one_line
 from holdfast.schema.api.response_bodies import StatsView
 from holdfast.schema.usage import ToolRow, UsageRow
 
-_WIDTH = 28
-_MOST_ROWS = 12
+_BAR_WIDTH = 28
+_MAX_ROWS = 12
 
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "What was used: tokens, cost and runs by day and by model, and which tools worked.",
+        "Show tokens, cost and runs by day and by model, and how often tools were used and failed.",
         examples=(("holdfast stats --days 7", "the last week"),),
     )
-    parser.add_argument("--days", type=count, default=30, metavar="N", help="how many days, today included (30)")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--days", type=count, default=30, metavar="N", help="number of days, including today (30)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     today = datetime.now(UTC).date()
     since = today - timedelta(days=args.days - 1)
-    with CommandContext() as here:
-        found = here.client.stats(since=since.isoformat(), until=today.isoformat())
+    with CommandContext() as context:
+        found = context.client.stats(since=since.isoformat(), until=today.isoformat())
     if args.json:
-        print(as_text(found))
+        print(json_text(found))
     else:
-        picture = Picture(Style(sys.stdout), fine=can_show(sys.stdout, "█▏"))
-        print("\n".join(picture.draw(found, since=since, until=today)))
+        chart = StatsChart(Style(sys.stdout), fine=can_show(sys.stdout, "█▏"))
+        print("\n".join(chart.draw(found, since=since, until=today)))
     return Exit.COMPLETED
 
 
@@ -53,18 +52,18 @@ class _Sum(NamedTuple):
         return _Sum(self.tokens + row.usage.context, self.cost + row.usage.cost, self.runs + row.runs)
 
 
-class Picture:
-    """Bars that compare like with like: days with days, models with models, tools with tools."""
+class StatsChart:
+    """Draws bars by day, by model and by tool, each group to its own scale."""
 
     def __init__(self, style: Style, *, fine: bool) -> None:
         self._style = style
         self._fine = fine
 
     def draw(self, found: StatsView, *, since: date, until: date) -> list[str]:
-        total = _added(found.models)
+        total = _total(found.models)
         if not total.runs and not found.tools:
-            return [f"nothing was used from {since} to {until}"]
-        facts = (f"{total.runs} runs", f"{thousands(total.tokens)} tokens", f"${total.cost:.2f}")
+            return [f"no usage from {since} to {until}"]
+        facts = (f"{total.runs} runs", f"{short_number(total.tokens)} tokens", f"${total.cost:.2f}")
         lines = [self._style.bold(f"{since} – {until}  ") + " · ".join(facts)]
         lines += self._section("by day", self._days(found.models, since=since, until=until))
         lines += self._section("by model", self._models(found.models))
@@ -86,12 +85,12 @@ class Picture:
         for row in rows:
             sums[row.model] = sums.get(row.model, _Sum()).plus(row)
         ranked = sorted(sums.items(), key=lambda item: item[1].tokens, reverse=True)
-        return self._usage([(one_line(model, most=40), used) for model, used in ranked[:_MOST_ROWS]])
+        return self._usage([(one_line(model, most=40), used) for model, used in ranked[:_MAX_ROWS]])
 
     def _usage(self, sums: list[tuple[str, _Sum]]) -> list[str]:
         most = max((used.tokens for _, used in sums), default=0) or 1
         cells = [
-            (name, thousands(used.tokens), f"${used.cost:.2f}" if used.cost else "", _times(used.runs, "run"))
+            (name, short_number(used.tokens), f"${used.cost:.2f}" if used.cost else "", _count_text(used.runs, "run"))
             for name, used in sums
         ]
         bars = [self._bar(used.tokens / most, "36") for _, used in sums]
@@ -102,32 +101,32 @@ class Picture:
         for row in rows:
             before = calls.get(row.tool, (0, 0))
             calls[row.tool] = (before[0] + row.calls, before[1] + row.failed)
-        ranked = sorted(calls.items(), key=lambda item: item[1][0], reverse=True)[:_MOST_ROWS]
+        ranked = sorted(calls.items(), key=lambda item: item[1][0], reverse=True)[:_MAX_ROWS]
         most = max((used for _, (used, _) in ranked), default=0) or 1
         cells = [
-            (one_line(tool, most=30), _times(used, "call"), f"{failed} failed" if failed else "", "")
+            (one_line(tool, most=30), _count_text(used, "call"), f"{failed} failed" if failed else "", "")
             for tool, (used, failed) in ranked
         ]
         bars = [self._bar(used / most, "32") for _, (used, _) in ranked]
         return [f"  {line}" for line in self._with_bars(cells, bars)]
 
     def _with_bars(self, cells: list[tuple[str, str, str, str]], bars: list[str]) -> list[str]:
-        """The bar stands after the name; numbers line up behind it."""
+        """The bar follows the name; the numbers are aligned behind it."""
         names = table([(name, "|") for name, *_ in cells])
         rest = table([row[1:] for row in cells], right=frozenset({0, 1, 2}))
         return [f"{name[:-1]}{line}  {numbers}" for name, line, numbers in zip(names, bars, rest, strict=True)]
 
     def _bar(self, share: float, colour: str) -> str:
-        drawn = bar(share, width=_WIDTH, fine=self._fine)
-        return self._style(colour, drawn) + " " * (_WIDTH - len(drawn))
+        drawn = bar(share, width=_BAR_WIDTH, fine=self._fine)
+        return self._style(colour, drawn) + " " * (_BAR_WIDTH - len(drawn))
 
 
-def _added(rows: Iterable[UsageRow]) -> _Sum:
+def _total(rows: Iterable[UsageRow]) -> _Sum:
     total = _Sum()
     for row in rows:
         total = total.plus(row)
     return total
 
 
-def _times(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}" if number else ""

@@ -14,8 +14,8 @@ from typing import IO
 
 import pytest
 
-from holdfast.cli import main, run_watcher
-from tests.cli.shell import Shell, shell
+from holdfast.cli import main, run_follower
+from tests.cli.cli_shell import CliShell, open_shell
 from tests.client.stub import STREAM, Cut, Piece, Request, Stub, Wait, answer, chunk, error, frame
 
 RUN = {"id": "run_x", "session_id": "ses_1", "seq": 1, "state": "active"}
@@ -33,7 +33,7 @@ def _receipt(run_id: str) -> list[Piece]:
 
 
 @pytest.mark.promise("C1", "C4")
-def test_ctrl_c_cancels_this_run_and_only_this_one(sh: Shell) -> None:
+def test_ctrl_c_cancels_this_run_and_only_this_one(sh: CliShell) -> None:
     active = sh("run", "--detach", "--output", "json", "!gate only-this").json["run"]
     waiting = sh.start("run", "--session", active["session_id"], "--output", "jsonl", "!say never")
     waiting.until("queue.changed")
@@ -52,7 +52,7 @@ def test_ctrl_c_cancels_this_run_and_only_this_one(sh: Shell) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.promise("C3", "C5", "C7")
-def test_a_cancel_waits_for_the_receipt_and_prints_what_was_there(sh: Shell, number: int) -> None:
+def test_a_cancel_waits_for_the_receipt_and_prints_what_was_there(sh: CliShell, number: int) -> None:
     started = sh.work / f"started-{number}"
     running = sh.start("run", "--mode", "auto", f"!bash touch {started.name}; sleep 1000")
     running.until("I begin.")
@@ -65,7 +65,7 @@ def test_a_cancel_waits_for_the_receipt_and_prints_what_was_there(sh: Shell, num
     assert "sleep 1000" in done.err
 
 
-def test_a_cancel_before_the_answer_sends_the_same_run_again_and_cancels_that(sh: Shell) -> None:
+def test_a_cancel_before_the_answer_sends_the_same_run_again_and_cancels_that(sh: CliShell) -> None:
     posts: list[str] = []
     cancels: list[str] = []
     sent, over = threading.Event(), threading.Event()
@@ -97,7 +97,7 @@ def test_a_cancel_before_the_answer_sends_the_same_run_again_and_cancels_that(sh
     assert len({*posts, *cancels}) == 1
 
 
-def test_the_second_one_leaves_at_once(sh: Shell) -> None:
+def test_the_second_one_leaves_at_once(sh: CliShell) -> None:
     asked, over = threading.Event(), threading.Event()
 
     def respond(request: Request) -> Iterable[Piece]:
@@ -126,19 +126,19 @@ def test_the_second_one_leaves_at_once(sh: Shell) -> None:
     assert f"'holdfast wait {run_id}'" in done.err.splitlines()[-1]
 
 
-def test_two_that_come_together_are_one(sh: Shell) -> None:
+def test_two_that_come_together_are_one(sh: CliShell) -> None:
     running = sh.start("run", "!hang partial")
     running.until("partial")
     running.signal(signal.SIGINT)
     running.signal(signal.SIGTERM)
     done = running.end()
     assert (done.status, done.out) == (130, "partial\n")
-    assert "may still be going" not in done.err
+    assert "may still be active" not in done.err
     assert "cancelled" in done.err
 
 
 @pytest.mark.parametrize("given", ["stdin", "words"])
-def test_an_early_ctrl_c_still_prints_one_result(sh: Shell, given: str) -> None:
+def test_an_early_ctrl_c_still_prints_one_result(sh: CliShell, given: str) -> None:
     asked, over = threading.Event(), threading.Event()
 
     def respond(request: Request) -> Iterable[Piece]:
@@ -172,7 +172,7 @@ def _unread(pipe: IO[bytes]) -> bool:
 
 
 @pytest.mark.promise("R7")
-def test_another_runs_failure_never_ends_this_one(sh: Shell) -> None:
+def test_another_runs_failure_never_ends_this_one(sh: CliShell) -> None:
     first = sh("run", "--detach", "--output", "json", "!gate then-fail").json["run"]
     failing = sh("run", "--detach", "--output", "json", "--session", first["session_id"], "!status 400").json["run"]
     running = sh.start("run", "--session", first["session_id"], "!say mine")
@@ -182,7 +182,7 @@ def test_another_runs_failure_never_ends_this_one(sh: Shell) -> None:
     assert sh("wait", failing["id"]).status == 6
 
 
-def test_a_run_that_wants_success_before_it_does_not_wait_for_ever(sh: Shell) -> None:
+def test_a_run_that_wants_success_before_it_does_not_wait_for_ever(sh: CliShell) -> None:
     first = sh("run", "--detach", "--output", "json", "!gate no-success").json["run"]
     failing = sh("run", "--detach", "--output", "json", "--session", first["session_id"], "!status 400").json["run"]
     running = sh.start("run", "--session", first["session_id"], "--after", "success", "!say late")
@@ -196,16 +196,16 @@ def test_a_run_that_wants_success_before_it_does_not_wait_for_ever(sh: Shell) ->
 
 @pytest.mark.promise("W5", "W6")
 def test_a_stopped_server_interrupts_what_runs_and_keeps_what_waits() -> None:
-    with shell() as sh:
+    with open_shell() as sh:
         active = sh.start("run", "!hang partial")
         active.until("partial")
         waiting = sh.start("run", "--output", "jsonl", "--session", sh.last_session(), "!say later")
         waiting.until("queue.changed")
         accepted = json.loads(waiting.until("queue.changed").splitlines()[0])["run"]
-        asking, run_watcher = sh.start("wait", accepted["id"]), sh.start("attach", accepted["session_id"])
-        run_watcher.until("partial")
+        waiter, attached = sh.start("wait", accepted["id"]), sh.start("attach", accepted["session_id"])
+        attached.until("partial")
         sh.ok("stop")
-        first, second, third, fourth = active.end(), waiting.end(), asking.end(), run_watcher.end()
+        first, second, third, fourth = active.end(), waiting.end(), waiter.end(), attached.end()
         assert sh("status").out.startswith("no server is running")
         assert (first.status, first.out) == (7, "partial\n")
         assert [second.status, third.status, fourth.status] == [7, 7, 7]
@@ -219,13 +219,13 @@ def test_a_stopped_server_interrupts_what_runs_and_keeps_what_waits() -> None:
 
 
 @pytest.mark.promise("R5")
-def test_who_waits_for_a_paused_queue_is_told_why(sh: Shell) -> None:
+def test_who_waits_for_a_paused_queue_is_told_why(sh: CliShell) -> None:
     first = sh("run", "--detach", "--output", "json", "!gate paused").json["run"]
     sh.ok("pause", first["session_id"])
     queued = sh("run", "--detach", "--output", "json", "--session", first["session_id"], "!say at last").json["run"]
     done = sh("wait", queued["id"], "--timeout", "0.2s")
     assert done.status == 124
-    assert f"paused by a person; 'holdfast resume {first['session_id']}'" in done.err
+    assert f"paused by the user; 'holdfast resume {first['session_id']}'" in done.err
     sh.open("paused")
     sh.ok("resume", first["session_id"])
     assert sh.ok("wait", queued["id"]) == "at last"
@@ -233,7 +233,7 @@ def test_who_waits_for_a_paused_queue_is_told_why(sh: Shell) -> None:
 
 @pytest.mark.promise("R10", "W6")
 def test_a_queued_run_outlives_the_server_that_was_killed() -> None:
-    with shell() as sh:
+    with open_shell() as sh:
         active = sh.start("run", "!hang partial")
         active.until("partial")
         waiting = sh.start("run", "--output", "jsonl", "--session", sh.last_session(), "!say later")
@@ -248,7 +248,7 @@ def test_a_queued_run_outlives_the_server_that_was_killed() -> None:
 def test_a_server_that_never_comes_back_is_given_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run_watcher, "GIVE_UP_SECONDS", 0.3)
+    monkeypatch.setattr(run_follower, "GIVE_UP_SECONDS", 0.3)
 
     def respond(request: Request) -> Iterable[Piece]:
         if request.target == "/v1/workspaces":

@@ -165,7 +165,7 @@ class Running:
             return Done(self.process.returncode, self._out.decode(), err.read().decode())
 
 
-class Shell:
+class CliShell:
     def __init__(self, base: Path, provider: TestProvider | None, loop: asyncio.AbstractEventLoop | None) -> None:
         self.base = base
         self.work = base / "work"
@@ -242,11 +242,11 @@ class Shell:
 
 
 @contextmanager
-def shell(*, provider: bool = True) -> Iterator[Shell]:
+def open_shell(*, provider: bool = True) -> Iterator[CliShell]:
     """When it is left, its server has been stopped and nothing of it is there any more."""
     base = Path(tempfile.mkdtemp(prefix="hfc-"))
     with _provider() if provider else _nobody() as (found, loop):
-        made = Shell(base, found, loop)
+        made = CliShell(base, found, loop)
         if found is not None:
             made.locations.config_dir.mkdir(parents=True)
             made.locations.config_file.write_text(CONFIG.format(url=found.url()))
