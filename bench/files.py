@@ -25,7 +25,7 @@ from holdfast.store import open_store
 from holdfast.tools.edit import EditTool
 from holdfast.tools.grep import GrepTool
 from holdfast.tools.search.ripgrep import ripgrep_command
-from tests.store.building import new_session, new_workspace
+from tests.store.batches import new_session, new_workspace
 from tests.support.file_sessions import FileWorkspace
 
 _FILES = 400

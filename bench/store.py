@@ -31,7 +31,7 @@ from holdfast.schema.events import MessageCreated, RunAccepted
 from holdfast.schema.messages import Text
 from holdfast.store import Batch, LaneRow, SqliteStore, open_store
 from holdfast.store.writes import InsertRun, PutMessage, SetLane
-from tests.store.building import AT, a_message, a_run, new_session, new_workspace, says
+from tests.store.batches import AT, a_message, a_run, new_session, new_workspace, says
 
 SESSIONS = 40
 SUBSCRIBERS = 100

@@ -16,36 +16,36 @@ from holdfast.schema.events import JobFinished
 from holdfast.schema.sessions import Job
 from holdfast.store import Batch
 from holdfast.store.writes import PutJob
-from tests.support.server import saying, serving
+from tests.support.app_harness import open_app_harness, saying
 
 
 @pytest.mark.promise("W10")
 async def test_a_second_server_on_the_same_home_is_refused(tmp_path: Path) -> None:
-    async with serving(tmp_path):
+    async with open_app_harness(tmp_path):
         with pytest.raises(StoreLocked):
-            async with serving(tmp_path):
+            async with open_app_harness(tmp_path):
                 raise AssertionError("two servers on one database")
 
 
 async def test_jobs_of_a_server_that_is_gone_are_named_lost(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying("ok")) as desk:
+    async with open_app_harness(tmp_path, saying("ok")) as desk:
         run = await desk.run("go")
         job = Job("job_1", desk.workspace_id, run.session_id, run.id, "sleep 9")
         await desk.app.store.commit(Batch((PutJob(job),)))
-    async with serving(tmp_path) as desk:
+    async with open_app_harness(tmp_path) as desk:
         assert (await desk.app.store.job("job_1")).state == "lost"
         assert any(isinstance(event, JobFinished) for event in await desk.events())
 
 
 @pytest.mark.promise("W5")
 async def test_a_stop_interrupts_what_runs_and_holds_the_queue(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying((ScriptedText("half"), ScriptedWait()))) as desk:
+    async with open_app_harness(tmp_path, saying((ScriptedText("half"), ScriptedWait()))) as desk:
         active = await desk.start("first")
         queued = await desk.start("second", session_id=active.run.session_id)
         async for item in desk.app.hub.subscribe():
             if b"half" in item.body:
                 break
-    async with serving(tmp_path, saying("whole")) as desk:
+    async with open_app_harness(tmp_path, saying("whole")) as desk:
         ended = await desk.app.engine.get_run(active.run.id)
         assert (ended.state, ended.reason, ended.text) == ("interrupted", "server_stop", "half")
         assert (await desk.app.engine.queue(active.run.session_id)).paused == "server_stop"

@@ -32,7 +32,7 @@ def _as_if_in_holdfast(source: str, **names: object) -> Callable[[], object]:
 
 
 def test_a_connection_off_the_machine_is_refused_and_remembered(network_guard: NetworkGuard) -> None:
-    with socket.socket() as sock, pytest.raises(NetworkUseError, match="only talk to loopback"):
+    with socket.socket() as sock, pytest.raises(NetworkUseError, match="only connect to loopback"):
         sock.connect((_DOCUMENTATION_ADDRESS, 80))
     assert network_guard.take_uses() == [f"socket.connect {_DOCUMENTATION_ADDRESS!r}"]
 

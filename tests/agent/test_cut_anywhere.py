@@ -22,11 +22,11 @@ from holdfast.schema.sessions import Workspace
 from holdfast.schema.usage import Usage
 from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutWorkspace
-from tests.support.cutting import CutLedger, Cutter, CutTurns
 from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
+from tests.support.eventful_run import check_record, check_results, eventful_model
+from tests.support.interruption import InterruptedStore, InterruptedTurns, Interrupter
 from tests.support.log_consistency import check_log_matches_tables
-from tests.support.story import check_record, check_results, story_model
-from tests.support.turning import turn_limits
+from tests.support.real_turns import turn_limits
 from tests.support.wire_rules import check_every_wire
 
 Stop = Literal["cancel", "server", "time"]
@@ -41,14 +41,14 @@ EXPECTED: dict[Stop, tuple[str, str, str]] = {
 class Shop:
     """Many runs of the same script, each in a session of its own on one ledger."""
 
-    def __init__(self, ledger: CutLedger, directory: Path) -> None:
+    def __init__(self, ledger: InterruptedStore, directory: Path) -> None:
         self.ledger = ledger
         self.directory = directory
         self.sessions = 0
         self.house: EngineHarness = self._house()
 
     def _house(self) -> EngineHarness:
-        turns = CutTurns(self.ledger, story_model(), self.directory)  # type: ignore[arg-type]
+        turns = InterruptedTurns(self.ledger, eventful_model(), self.directory)  # type: ignore[arg-type]
         turns.limits = turn_limits(max_steps=20, max_seconds=60)
         turns.approver.asking.add("alone")
         for gate in ("approval:z", "z"):
@@ -56,8 +56,8 @@ class Shop:
         return EngineHarness(self.directory, self.ledger, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
 
     @property
-    def turns(self) -> CutTurns:
-        assert isinstance(self.house.turns, CutTurns)
+    def turns(self) -> InterruptedTurns:
+        assert isinstance(self.house.turns, InterruptedTurns)
         return self.house.turns
 
     async def open(self) -> None:
@@ -69,21 +69,21 @@ class Shop:
         self.house = self._house()
         await self.open()
 
-    async def run(self, at: int | None, stop: Stop = "cancel") -> tuple[Run, Cutter]:
+    async def run(self, at: int | None, stop: Stop = "cancel") -> tuple[Run, Interrupter]:
         self.sessions += 1
         session_id = await self.house.session(f"ses_{self.sessions}")
         acts = {"cancel": self._cancel, "server": self._stop_server, "time": self._time_runs_out}
-        cutter = Cutter(at, acts[stop])
-        self.turns.model = story_model()
-        self.ledger.cutter = self.turns.cutter = cutter
-        self.turns.totals.told = Usage()
+        interrupter = Interrupter(at, acts[stop])
+        self.turns.model = eventful_model()
+        self.ledger.interrupter = self.turns.interrupter = interrupter
+        self.turns.totals.reported = Usage()
         self.turns.clock.limits.clear()
         accepted = await self.house.accept("work", session_id=session_id)
         await asyncio.wait_for(self.house.engine._state.end_waiters.expect(accepted.run.id), 20)
-        if cutter.acting is not None:
-            await cutter.acting
-        self.ledger.cutter = self.turns.cutter = Cutter()
-        return await self.house.engine.get_run(accepted.run.id), cutter
+        if interrupter.acting is not None:
+            await interrupter.acting
+        self.ledger.interrupter = self.turns.interrupter = Interrupter()
+        return await self.house.engine.get_run(accepted.run.id), interrupter
 
     async def _cancel(self) -> None:
         self.receipt = await self.house.engine.cancel_session(f"ses_{self.sessions}")
@@ -95,7 +95,7 @@ class Shop:
         try:
             self.turns.clock.run_out(0)
         except (IndexError, RuntimeError):  # not begun, or over: its time cannot run out here
-            self.turns.cutter.release()
+            self.turns.interrupter.release()
 
     async def close(self) -> None:
         await self.house.close()
@@ -105,7 +105,7 @@ class Shop:
 async def shop(directory: Path) -> AsyncIterator[Shop]:
     store = await open_store(directory / "holdfast.db")
     await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(directory))),)))
-    opened = Shop(CutLedger(store), directory)
+    opened = Shop(InterruptedStore(store), directory)
     await opened.open()
     try:
         yield opened
@@ -129,7 +129,7 @@ async def check(shop: Shop, run: Run, stop: Stop, *, where: str | None) -> None:
     assert all(count == 1 for tool in house.turns.tools.values() for count in tool.ran.values()), "a tool ran twice"  # type: ignore[attr-defined]
     assert shop.turns.totals.open_streams == 0
     assert not (await house.store.open_approvals()).items
-    told = shop.turns.totals.told
+    told = shop.turns.totals.reported
     if not run.usage.estimated:
         assert run.usage.input <= told.input, "something was counted twice"
     if not cut:
@@ -138,7 +138,7 @@ async def check(shop: Shop, run: Run, stop: Stop, *, where: str | None) -> None:
 
 async def check_next(shop: Shop, run: Run) -> None:
     """The session takes the next prompt, and what is sent is right for every wire."""
-    model = shop.turns.model = story_model()
+    model = shop.turns.model = eventful_model()
     again = await shop.house.ended(await shop.house.accept("the next prompt", session_id=run.session_id))
     assert (again.state, again.text) == ("completed", "fine")
     check_every_wire(model.requests[-1])
@@ -147,20 +147,20 @@ async def check_next(shop: Shop, run: Run) -> None:
 async def cut_at_each(directory: Path, stop: Stop, *, every: int, offset: int = 0) -> tuple[int, Counter[str]]:
     ends: Counter[str] = Counter()
     async with shop(directory) as opened:
-        whole, cutter = await opened.run(None)
+        whole, interrupter = await opened.run(None)
         await check(opened, whole, stop, where=None)
-        places = len(cutter.places)
+        places = len(interrupter.points)
         for at in range(offset, places, every):
             try:
-                run, cutter = await opened.run(at, stop)
-                await check(opened, run, stop, where=cutter.where)
+                run, interrupter = await opened.run(at, stop)
+                await check(opened, run, stop, where=interrupter.where)
                 if stop == "server":
                     await opened.reopened()
                 await check_next(opened, run)
                 await opened.house.quiet()
                 assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("tool:")]
             except BaseException as error:
-                error.add_note(f"{stop} at {at} of {places}: {cutter.where!r}")
+                error.add_note(f"{stop} at {at} of {places}: {interrupter.where!r}")
                 raise
             ends[run.state] += 1
         await check_log_matches_tables(opened.house.store)

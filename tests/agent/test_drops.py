@@ -25,7 +25,7 @@ from holdfast.schema.messages import Finish, Reasoning, Text, ToolCall, ToolResu
 from holdfast.testing import WIRES, Answer, Call, ReceivedRequest, Say, TestProvider, Think, WireName, text
 from holdfast.testing.provider_wires import events
 from tests.support.log_consistency import check_log_matches_tables
-from tests.support.turning import TurnHouse, turning
+from tests.support.real_turns import TurnHarness, open_turns
 
 ASKING = Answer(
     (
@@ -56,19 +56,19 @@ class Dropper:
 
 
 @asynccontextmanager
-async def dropping(directory: Path, wire: WireName) -> AsyncIterator[tuple[TurnHouse, Dropper]]:
+async def dropping(directory: Path, wire: WireName) -> AsyncIterator[tuple[TurnHarness, Dropper]]:
     dropper, transport = Dropper(), HttpTransport(network=NetworkSettings())
     async with TestProvider(dropper) as provider:
         info = ModelInfo("test/m", reasoning=("high",))
         limits = StallLimits(120, 90)
         url = provider.url(wire)
         model = HttpModel(info, wire=load_wire(wire), base_url=url, transport=transport, limits=limits)
-        async with turning(directory, model) as house:
+        async with open_turns(directory, model) as house:
             yield house, dropper
         await transport.aclose()
 
 
-async def drop_after(house: TurnHouse, dropper: Dropper, k: int) -> bool:
+async def drop_after(house: TurnHarness, dropper: Dropper, k: int) -> bool:
     """One run whose first answer is cut after k bytes; whether it had to be asked again."""
     session_id = await house.session(f"ses_k{k}")
     house.tools["echo"].ran.clear()

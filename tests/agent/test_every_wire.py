@@ -27,7 +27,7 @@ from holdfast.schema.messages import (
     ToolResult,
 )
 from holdfast.testing import WIRES, WireName
-from tests.support.flavours import signature, thought
+from tests.support.vendor_models import call_data, reasoning_data
 from tests.support.wire_rules import check_every_wire, origin
 
 PIXEL = File("a.png", "image/png", data="aGk=")
@@ -40,7 +40,7 @@ provider_ids = st.sampled_from([None, "", "call_1", "call_1", "toolu 2", "ö", "
 @st.composite
 def reasoning(draw: Any) -> Reasoning:
     wire: WireName = draw(st.sampled_from(WIRES))
-    opaque = draw(st.none() | marks.map(lambda mark: thought(wire, mark)))
+    opaque = draw(st.none() | marks.map(lambda mark: reasoning_data(wire, mark)))
     return Reasoning(draw(texts), wire=draw(st.sampled_from([origin(wire), f"{wire}:other/model"])), opaque=opaque)
 
 
@@ -53,7 +53,7 @@ def call(draw: Any) -> ToolCall:
         draw(st.sampled_from([{}, {"a": "ż"}])),
         malformed=draw(st.sampled_from([None, None, "{not json"])),
         provider_id=draw(provider_ids),
-        opaque=draw(st.none() | marks.map(lambda mark: signature(wire, mark))),
+        opaque=draw(st.none() | marks.map(lambda mark: call_data(wire, mark))),
         wire=origin(wire),
     )
 

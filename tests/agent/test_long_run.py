@@ -28,7 +28,7 @@ from holdfast.store import Batch, Committed, Store, open_store
 from holdfast.testing import WIRES, Answer, Call, Say, WireName
 from holdfast.testing.provider_wires import events
 from tests.support.engine_harness import LONG_LIMITS, WORKSPACE
-from tests.support.turning import turn_limits, turning
+from tests.support.real_turns import open_turns, turn_limits
 
 STEPS = 400
 EARLY, LATE = range(20, 30), range(380, 390)
@@ -145,7 +145,7 @@ async def test_the_four_hundredth_step_costs_what_the_twentieth_costs(tmp_path: 
         limits=StallLimits(120, 90),
     )
     store: Any = Counting(await open_store(tmp_path / "holdfast.db"), stage)
-    async with turning(tmp_path, model, store=store) as house:
+    async with open_turns(tmp_path, model, store=store) as house:
         house.hub.close()
         house.hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=64))
         house.engine = Engine(store, house.hub, house.turns, ids=Ids(), limits=LONG_LIMITS)

@@ -12,10 +12,10 @@ from holdfast.agent.protocol import Turn
 from holdfast.models.model_script import ModelScript, RuleCondition, ScriptedCall, ScriptedText, ScriptRule
 from holdfast.schema.runs import Run
 from holdfast.schema.sessions import Session
-from tests.support.cutting import Cutter, around_turn
+from tests.support.app_harness import AppHarness, open_app_harness
+from tests.support.eventful_run import check_record
+from tests.support.interruption import Interrupter, interrupt_turn
 from tests.support.log_consistency import check_log_matches_tables
-from tests.support.server import Desk, serving
-from tests.support.story import check_record
 
 
 class CutFactory:
@@ -23,34 +23,34 @@ class CutFactory:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self.cutter = Cutter()
+        self.interrupter = Interrupter()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def turn(self, run: Run, session: Session) -> Turn:
-        return around_turn(self._inner.turn(run, session), self.cutter)
+        return interrupt_turn(self._inner.turn(run, session), self.interrupter)
 
 
-def add_barriers(desk: Desk, factory: CutFactory) -> None:
+def add_barriers(desk: AppHarness, factory: CutFactory) -> None:
     """Around everything that `bash` waits for; what starts a process is not interrupted, only overtaken."""
     bash: Any = desk.app.workspaces._rooms.require(desk.workspace_id).tools.get("bash")
     plan, run, start = bash.plan, bash.run, bash._start
 
     async def cut_plan(*args: Any) -> Any:
-        await factory.cutter.hold("before plan")
+        await factory.interrupter.hold("before plan")
         return await plan(*args)
 
     async def cut_run(*args: Any) -> Any:
-        await factory.cutter.hold("before run")
+        await factory.interrupter.hold("before run")
         output = await run(*args)
-        await factory.cutter.let_by("after run")
+        await factory.interrupter.pass_by("after run")
         return output
 
     async def cut_start(*args: Any) -> Any:
-        await factory.cutter.let_by("before start")
+        await factory.interrupter.pass_by("before start")
         command = await start(*args)
-        await factory.cutter.let_by("after start")
+        await factory.interrupter.pass_by("after start")
         return command
 
     bash.plan, bash.run, bash._start = cut_plan, cut_run, cut_start
@@ -71,7 +71,7 @@ def processes(mark: str) -> list[str]:
     return found
 
 
-async def cut(desk: Desk, factory: CutFactory, at: int | None) -> list[str]:
+async def cut(desk: AppHarness, factory: CutFactory, at: int | None) -> list[str]:
     """One run that is cancelled at a place, or when its last command runs; the places up to there."""
     mark = f"31415.{at or 0}0009"
 
@@ -80,19 +80,19 @@ async def cut(desk: Desk, factory: CutFactory, at: int | None) -> list[str]:
         assert [line.ended_as for line in receipt.runs] == ["cancelled"], receipt
         assert not processes(mark), f"the receipt came before the end of {processes(mark)}"
 
-    cutter = factory.cutter = Cutter(at, cancel)
-    places = cutter.places
+    interrupter = factory.interrupter = Interrupter(at, cancel)
+    places = interrupter.points
     accepted = await desk.start(mark, mode="auto")
     if at is None:
         async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
             if b"ready" in item.body and b'"of":"output"' in item.body:
                 break
         assert processes(mark)
-        places = list(cutter.places)
+        places = list(interrupter.points)
         await cancel()
     run = await desk.ended(accepted)
-    if cutter.acting is not None:
-        await cutter.acting
+    if interrupter.acting is not None:
+        await interrupter.acting
     assert run.state == "cancelled"
     check_record(await desk.messages(run.session_id), "cancelled", own=run.session_id)
     return places
@@ -110,7 +110,7 @@ async def test_wherever_a_cancel_comes_no_process_outlives_it(tmp_path: Path, ev
             ScriptRule((ScriptedCall("bash", {"command": hanging}),), RuleCondition(step=1)),
         )
     )
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         factory = CutFactory(desk.app.engine._state.turns)
         desk.app.engine._state.turns = factory
         add_barriers(desk, factory)

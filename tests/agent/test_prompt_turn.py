@@ -38,7 +38,7 @@ from holdfast.schema.runs import Run
 from holdfast.schema.usage import Usage
 from holdfast.tools.protocol import ToolContext as ToolContext
 from holdfast.tools.protocol import ToolOutput
-from tests.support.turning import Echo, TurnHouse, Word, turn_limits, turning
+from tests.support.real_turns import Echo, TurnHarness, Word, open_turns, turn_limits
 
 Answers = str | ScriptAction | tuple[ScriptAction, ...]
 
@@ -56,12 +56,12 @@ def finish(message: Message) -> Finish:
     return message.parts[-1]
 
 
-async def one_run(house: TurnHouse, prompt: str = "do it") -> Run:
+async def one_run(house: TurnHarness, prompt: str = "do it") -> Run:
     return await house.ended(await house.accept(prompt))
 
 
 async def test_a_prompt_is_answered_and_stored(tmp_path: Path) -> None:
-    async with turning(tmp_path, model("hello there")) as house:
+    async with open_turns(tmp_path, model("hello there")) as house:
         run = await one_run(house)
         assert (run.state, run.reason, run.text, run.steps) == ("completed", "end_turn", "hello there", 1)
         user, assistant = await house.messages()
@@ -82,7 +82,7 @@ async def test_tools_run_and_their_results_go_back_to_the_model(tmp_path: Path) 
         ),
         "done",
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         run = await one_run(house)
         assert (run.state, run.text, run.steps) == ("completed", "done", 2)
         _, asked, answered, last = await house.messages()
@@ -95,7 +95,7 @@ async def test_tools_run_and_their_results_go_back_to_the_model(tmp_path: Path) 
 
 
 async def test_the_last_message_update_comes_before_the_end(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "done")) as house:
+    async with open_turns(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "done")) as house:
         await one_run(house)
         kinds = [type(event) for event in await house.events("ses_1")]
         assert kinds.index(RunStarted) < kinds.index(MessageFinished)
@@ -113,7 +113,7 @@ async def test_errors_of_tools_are_results_and_the_run_goes_on(tmp_path: Path) -
         ),
         "I see",
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         run = await one_run(house)
         assert run.state == "completed"
         said = [result.text for result in results(await house.messages())]
@@ -126,7 +126,7 @@ async def test_errors_of_tools_are_results_and_the_run_goes_on(tmp_path: Path) -
 
 
 async def test_a_denied_call_is_told_to_the_model_with_the_reason(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "fine, another way")) as house:
+    async with open_turns(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "fine, another way")) as house:
         house.turns.approver.denied.add("echo")
         run = await one_run(house)
         (result,) = results(await house.messages())
@@ -136,7 +136,7 @@ async def test_a_denied_call_is_told_to_the_model_with_the_reason(tmp_path: Path
 
 
 async def test_a_run_nobody_can_answer_that_gives_up_after_a_denial_says_so(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "I could not")) as house:
+    async with open_turns(tmp_path, model((ScriptedCall("echo", {"word": "a"}),), "I could not")) as house:
         house.turns.approver.denied.add("echo")
         run = await house.ended(await house.accept("go", interactive=False))
         assert (run.state, run.reason, run.text) == ("failed", "denied", "I could not")
@@ -151,7 +151,7 @@ async def test_parallel_calls_run_side_by_side_and_others_wait_for_all_before_th
         ),
         "ok",
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         accepted = await house.accept()
         await house.gates.arrived("x")
         await house.gates.arrived("y")
@@ -167,7 +167,7 @@ async def test_parallel_calls_run_side_by_side_and_others_wait_for_all_before_th
 @pytest.mark.promise("R6")
 async def test_steers_join_at_the_boundary_and_stay_in_the_turn(tmp_path: Path) -> None:
     brain = model((ScriptedCall("gated", {"word": "x"}),), (ScriptedCall("echo", {"word": "b"}),), "both done")
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         host = await house.accept("first")
         await house.gates.arrived("x")
         steer = await house.accept("second", delivery="steer")
@@ -186,7 +186,7 @@ async def test_steers_join_at_the_boundary_and_stay_in_the_turn(tmp_path: Path) 
 @pytest.mark.promise("R6")
 async def test_a_steer_that_comes_as_the_turn_ends_goes_on_in_that_turn(tmp_path: Path) -> None:
     brain = model((ScriptedText("nearly"), ScriptedWait("end")), "and more")
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         host = await house.accept("first")
         await brain.barrier("end").reached.wait()
         steer = await house.accept("second", delivery="steer")
@@ -202,7 +202,7 @@ async def test_a_steer_that_comes_as_the_turn_ends_goes_on_in_that_turn(tmp_path
 @pytest.mark.promise("C5", "C6", "R7", "R8")
 async def test_a_cancel_in_mid_stream_keeps_the_text_and_the_history_valid(tmp_path: Path) -> None:
     brain = model((ScriptedText("half an "), ScriptedWait("mid"), ScriptedText("answer")), "next answer")
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         accepted = await house.accept("first")
         await brain.barrier("mid").reached.wait()
         receipt = await house.engine.cancel_session("ses_1")
@@ -227,7 +227,7 @@ async def test_a_cancel_reaches_every_tool_and_the_receipt_says_what_was_killed(
         ),
         "next",
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         await house.accept("first")
         await house.gates.arrived("k")
         await house.gates.arrived("g")
@@ -246,7 +246,7 @@ async def test_a_cancel_reaches_every_tool_and_the_receipt_says_what_was_killed(
 
 @pytest.mark.promise("C8")
 async def test_a_cancel_reaches_an_approval_that_is_waited_for(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "a"}),))) as house:
+    async with open_turns(tmp_path, model((ScriptedCall("echo", {"word": "a"}),))) as house:
         house.turns.approver.asking.add("echo")
         accepted = await house.accept()
         await house.gates.arrived("approval:a")
@@ -265,7 +265,7 @@ async def test_a_failed_attempts_text_is_replaced_and_the_retry_is_told(tmp_path
         (ScriptedText("second try"), ScriptedFailure("network", retry_after=0.0)),
         "third try",
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         run = await one_run(house)
         assert (run.state, run.text) == ("completed", "third try")
         _, assistant = await house.messages()
@@ -283,14 +283,14 @@ async def test_a_retry_never_runs_a_tool_again(tmp_path: Path) -> None:
         (ScriptedText("x"), ScriptedFailure("network", retry_after=0.0)),
         "done",
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         assert (await one_run(house)).state == "completed"
         assert sum(house.tools["echo"].ran.values()) == 1
 
 
 @pytest.mark.promise("C8", "R13")
 async def test_a_cancel_ends_the_wait_for_a_retry(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((ScriptedFailure("overloaded", retry_after=300.0),))) as house:
+    async with open_turns(tmp_path, model((ScriptedFailure("overloaded", retry_after=300.0),))) as house:
         house.turns.pause = asyncio.sleep
         accepted = await house.accept()
         await house.until(lambda: (house.engine.with_live_state(accepted.run).now or accepted.run.now) is not None)
@@ -300,7 +300,7 @@ async def test_a_cancel_ends_the_wait_for_a_retry(tmp_path: Path) -> None:
 
 
 async def test_an_error_not_worth_a_retry_ends_the_run_with_its_reason(tmp_path: Path) -> None:
-    async with turning(
+    async with open_turns(
         tmp_path, model((ScriptedText("partial"), ScriptedFailure("auth", "bad key")), "later")
     ) as house:
         run = await one_run(house)
@@ -315,7 +315,7 @@ async def test_an_error_not_worth_a_retry_ends_the_run_with_its_reason(tmp_path:
 @pytest.mark.promise("R12")
 async def test_limits_end_a_run_in_the_open(tmp_path: Path) -> None:
     call = (ScriptedCall("echo", {"word": "a"}), ScriptedUsage(Usage(input=1, output=1)))
-    async with turning(tmp_path, model(*[call] * 5)) as house:
+    async with open_turns(tmp_path, model(*[call] * 5)) as house:
         house.turns.limits = turn_limits(max_steps=2)
         run = await one_run(house)
         assert (run.state, run.reason, run.steps) == ("failed", "limit_steps", 2)
@@ -326,7 +326,7 @@ async def test_limits_end_a_run_in_the_open(tmp_path: Path) -> None:
 
 @pytest.mark.promise("R12")
 async def test_a_time_limit_stops_what_runs_and_names_itself(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((ScriptedCall("killed", {"word": "k"}),))) as house:
+    async with open_turns(tmp_path, model((ScriptedCall("killed", {"word": "k"}),))) as house:
         house.turns.limits = turn_limits(max_steps=5, max_seconds=60)
         accepted = await house.accept()
         await house.gates.arrived("k")
@@ -340,14 +340,14 @@ async def test_a_time_limit_stops_what_runs_and_names_itself(tmp_path: Path) -> 
 
 @pytest.mark.promise("R12")
 async def test_a_loop_is_noticed(tmp_path: Path) -> None:
-    async with turning(tmp_path, model(*[(ScriptedCall("echo", {"word": "same"}),)] * 20)) as house:
+    async with open_turns(tmp_path, model(*[(ScriptedCall("echo", {"word": "same"}),)] * 20)) as house:
         run = await one_run(house)
         assert (run.state, run.reason) == ("failed", "loop")
         assert run.steps == 5
 
 
 async def test_a_refusal_and_a_cut_off_answer_are_failures_with_their_reason(tmp_path: Path) -> None:
-    async with turning(
+    async with open_turns(
         tmp_path,
         model((ScriptedText("no"), ScriptedStop("refused", "policy")), (ScriptedText("x"), ScriptedStop("max_tokens"))),
     ) as house:
@@ -365,7 +365,7 @@ async def test_the_conversation_is_compacted_before_the_window_is_full(tmp_path:
         "went on",
         context_window=100_000,
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         run = await one_run(house)
         assert (run.state, run.text, run.steps) == ("completed", "went on", 2)
         stored = await house.messages()
@@ -385,7 +385,7 @@ def brain_usage(message: Message) -> int:
 @pytest.mark.promise("R12")
 async def test_a_provider_that_says_the_window_is_full_gets_a_shorter_conversation(tmp_path: Path) -> None:
     brain = model((ScriptedFailure("context"),), "the summary", "fits now")
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         run = await one_run(house)
         assert (run.state, run.text) == ("completed", "fits now")
         assert "the summary" in text_of(brain.requests[2].messages[0].parts)
@@ -393,14 +393,14 @@ async def test_a_provider_that_says_the_window_is_full_gets_a_shorter_conversati
 
 @pytest.mark.promise("R12")
 async def test_a_window_that_is_too_small_for_anything_ends_the_run(tmp_path: Path) -> None:
-    async with turning(tmp_path, model(*[(ScriptedFailure("context"),)] * 10)) as house:
+    async with open_turns(tmp_path, model(*[(ScriptedFailure("context"),)] * 10)) as house:
         run = await one_run(house)
         assert (run.state, run.reason) == ("failed", "context")
 
 
 async def test_compact_is_a_run_of_its_own(tmp_path: Path) -> None:
     brain = model("an answer", "the summary", "after")
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         nothing = await house.ended(await house.accept("", kind="compact"))
         assert "nothing to compact" in nothing.text
         await one_run(house)
@@ -412,7 +412,7 @@ async def test_compact_is_a_run_of_its_own(tmp_path: Path) -> None:
 
 async def test_the_head_stays_and_changes_are_told_with_the_next_prompt(tmp_path: Path) -> None:
     brain = model("one", "two", "three")
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         await one_run(house, "first")
         await one_run(house, "second")
         house.turns.context_gatherer.branch = "topic"
@@ -428,7 +428,7 @@ async def test_the_head_stays_and_changes_are_told_with_the_next_prompt(tmp_path
 
 
 async def test_the_session_is_named_by_its_first_words_at_once(tmp_path: Path) -> None:
-    async with turning(tmp_path, model("ok", "ok")) as house:
+    async with open_turns(tmp_path, model("ok", "ok")) as house:
         await one_run(house, "Please mend the broken test in the parser module today")
         assert (await house.store.session("ses_1")).title == "Please mend the broken test in the parser"
         assert [words for _, words in house.turns.titler.asked] == [
@@ -439,7 +439,7 @@ async def test_the_session_is_named_by_its_first_words_at_once(tmp_path: Path) -
 
 
 async def test_secrets_do_not_leave_through_results(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((ScriptedCall("echo", {"word": "s3cret"}),), "ok")) as house:
+    async with open_turns(tmp_path, model((ScriptedCall("echo", {"word": "s3cret"}),), "ok")) as house:
         await one_run(house)
         (result,) = results(await house.messages())
         assert result.text == "echo [redacted]"
@@ -448,7 +448,7 @@ async def test_secrets_do_not_leave_through_results(tmp_path: Path) -> None:
 @pytest.mark.promise("C3", "C8")
 async def test_a_sub_agent_is_a_child_run_and_is_cancelled_with_its_parent(tmp_path: Path) -> None:
     brain = model((ScriptedCall("child", {"word": "look"}),), (ScriptedText("looking"), ScriptedWait("child")))
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         await house.accept("first")
         await brain.barrier("child").reached.wait()
         (asked,) = [m for m in await house.messages() if any(isinstance(p, ToolCall) for p in m.parts)]
@@ -463,7 +463,7 @@ async def test_a_sub_agent_is_a_child_run_and_is_cancelled_with_its_parent(tmp_p
 
 async def test_a_sub_agents_answer_comes_back_as_the_result(tmp_path: Path) -> None:
     brain = model((ScriptedCall("child", {"word": "look"}),), "found it", "thanks")
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         run = await one_run(house)
         assert run.text == "thanks"
         (result,) = results(await house.messages())
@@ -474,7 +474,7 @@ async def test_a_sub_agents_answer_comes_back_as_the_result(tmp_path: Path) -> N
 async def test_settings_of_one_run_are_not_seen_by_the_next(tmp_path: Path) -> None:
     schema = {"type": "object"}
     brain = model("{}", "plain")
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         await house.ended(await house.accept("first", output_schema=schema))
         await one_run(house)
         assert [request.output_schema for request in brain.requests] == [schema, None]
@@ -487,7 +487,7 @@ async def test_a_stream_without_an_end_is_a_network_failure(tmp_path: Path) -> N
                 if type(delta).__name__ == "TextDelta":
                     yield delta
 
-    async with turning(tmp_path, Cut()) as house:
+    async with open_turns(tmp_path, Cut()) as house:
         run = await one_run(house)
         assert (run.state, run.reason) == ("failed", "network")
         assert [event.cause for event in await house.events() if isinstance(event, RunRetrying)] == ["network"] * 6
@@ -501,7 +501,7 @@ async def test_where_a_limit_forbids_another_step_waiting_steers_go_to_the_queue
         (ScriptedText("last"), ScriptedWait("end")),
         "own again",
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         house.turns.limits = turn_limits(max_steps=1)
         host = await house.accept("first")
         await house.gates.arrived("x")
@@ -529,7 +529,7 @@ async def test_a_steer_that_joins_after_a_summary_brings_nothing_old_back(tmp_pa
         "all done",
         context_window=100_000,
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         await one_run(house, "an old prompt")
         host = await house.accept("the present prompt")
         await house.gates.arrived("x")
@@ -551,7 +551,7 @@ async def test_what_is_waited_for_is_told_while_calls_come_and_go(tmp_path: Path
         ),
         "ok",
     )
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         house.turns.approver.asking.add("echo")
         accepted = await house.accept()
 
@@ -589,7 +589,7 @@ async def test_secrets_do_not_leave_through_errors_displays_or_progress(tmp_path
         async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
             raise NotFound("there is no s3cret here")
 
-    async with turning(
+    async with open_turns(
         tmp_path, model((ScriptedCall("leaking", {"word": "s3cret"}), ScriptedCall("failing")), "ok")
     ) as house:
         house.tools["leaking"], house.tools["failing"] = Leaking(house.gates), Failing(house.gates)
@@ -619,7 +619,7 @@ async def test_what_failed_and_cut_off_attempts_cost_is_counted(tmp_path: Path) 
         answers=((ScriptedText("x"), ScriptedFailure("overloaded")), (ScriptedText("half"), ScriptedWait("mid")))
     )
     brain = Telling(script, info=ModelInfo("offline/test"))
-    async with turning(tmp_path, brain) as house:
+    async with open_turns(tmp_path, brain) as house:
         accepted = await house.accept()
         await brain.barrier("mid").reached.wait()
         await house.engine.cancel_session("ses_1")
@@ -628,7 +628,7 @@ async def test_what_failed_and_cut_off_attempts_cost_is_counted(tmp_path: Path) 
         assert (await house.store.session("ses_1")).usage == Usage(input=200)
     silent = model((ScriptedText("half an answer"), ScriptedWait("mid")))
     (tmp_path / "other").mkdir()
-    async with turning(tmp_path / "other", silent) as house:
+    async with open_turns(tmp_path / "other", silent) as house:
         accepted = await house.accept()
         await silent.barrier("mid").reached.wait()
         await house.engine.cancel_session("ses_1")
@@ -638,14 +638,14 @@ async def test_what_failed_and_cut_off_attempts_cost_is_counted(tmp_path: Path) 
 
 
 async def test_an_answer_that_says_it_calls_tools_but_calls_none_is_the_end(tmp_path: Path) -> None:
-    async with turning(tmp_path, model((ScriptedText("hm"), ScriptedStop("tool_use")))) as house:
+    async with open_turns(tmp_path, model((ScriptedText("hm"), ScriptedStop("tool_use")))) as house:
         run = await one_run(house)
         assert (run.state, run.reason) == ("completed", "end_turn")
         assert finish((await house.messages())[-1]).reason == "end_turn"
 
 
 async def test_calls_of_an_answer_that_was_refused_are_answered_as_not_run(tmp_path: Path) -> None:
-    async with turning(
+    async with open_turns(
         tmp_path, model((ScriptedCall("echo", {"word": "a"}), ScriptedStop("refused", "policy")), "next")
     ) as house:
         run = await one_run(house)
@@ -671,7 +671,7 @@ async def test_a_provider_that_tells_no_usage_is_estimated_and_compacted_in_time
             (ScriptedText("went on"),),
         )
     )
-    async with turning(tmp_path, Silent(script, info=ModelInfo("offline/test", context_window=50_000))) as house:
+    async with open_turns(tmp_path, Silent(script, info=ModelInfo("offline/test", context_window=50_000))) as house:
         run = await one_run(house)
         assert (run.state, run.text, run.usage.estimated) == ("completed", "went on", True)
         assert any(isinstance(part, Summary) for message in await house.messages() for part in message.parts)

@@ -33,11 +33,11 @@ from holdfast.services.session_service import SessionService
 from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutWorkspace
 from holdfast.testing import WIRES
-from tests.support.cutting import CutLedger, Cutter, CutTurns
 from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
-from tests.support.flavours import Flavoured
+from tests.support.interruption import InterruptedStore, InterruptedTurns, Interrupter
 from tests.support.log_consistency import check_log_matches_tables
-from tests.support.turning import turn_limits
+from tests.support.real_turns import turn_limits
+from tests.support.vendor_models import VendorModel
 from tests.support.wire_rules import check_every_wire
 
 IMAGE = File("a.png", "image/png", data="aGk=")
@@ -55,14 +55,14 @@ class World:
         self.log: list[str] = []
         self.checked = 0
         self.house: EngineHarness
-        self.ledger: CutLedger
+        self.ledger: InterruptedStore
 
     async def open(self, database: str) -> None:
         store = await open_store(self.directory / database)
         if not await store.workspaces():
             await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(self.directory))),)))
-        self.ledger = CutLedger(store)
-        turns = CutTurns(self.ledger, self._model(()), self.directory)  # type: ignore[arg-type]
+        self.ledger = InterruptedStore(store)
+        turns = InterruptedTurns(self.ledger, self._model(()), self.directory)  # type: ignore[arg-type]
         turns.limits = turn_limits(max_steps=6, max_seconds=60)
         turns.gates.open("z")
         self.house = EngineHarness(self.directory, self.ledger, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
@@ -70,8 +70,8 @@ class World:
         await self.house.engine.open_workspace(WORKSPACE)
 
     @property
-    def turns(self) -> CutTurns:
-        assert isinstance(self.house.turns, CutTurns)
+    def turns(self) -> InterruptedTurns:
+        assert isinstance(self.house.turns, InterruptedTurns)
         return self.house.turns
 
     async def live(self, deeds: int) -> None:
@@ -88,10 +88,10 @@ class World:
         finally:
             await self.house.close()
 
-    def _model(self, answers: tuple[tuple[ScriptAction, ...], ...]) -> Flavoured:
-        return Flavoured(self.chance.choice(WIRES), answers, window=100_000)
+    def _model(self, answers: tuple[tuple[ScriptAction, ...], ...]) -> VendorModel:
+        return VendorModel(self.chance.choice(WIRES), answers, window=100_000)
 
-    def _script(self) -> Flavoured:
+    def _script(self) -> VendorModel:
         """A few answers, of which any may go wrong; when they are used up, the model repeats what it heard."""
         return self._model(tuple(self._answer() for _ in range(self.chance.randint(1, 4))))
 
@@ -126,10 +126,10 @@ class World:
 
     async def prompt(self, act: Callable[[], Awaitable[Any]] | None = None, **fields: Any) -> None:
         """One run to its end; with an act at some place of it. Every request it makes is checked."""
-        cutter = Cutter(self.chance.randrange(PLACES), act) if act else Cutter()
-        self.turns.cutter = cutter
+        interrupter = Interrupter(self.chance.randrange(PLACES), act) if act else Interrupter()
+        self.turns.interrupter = interrupter
         if act in (self._cancel_now, self._crash_now):
-            self.ledger.cutter = cutter
+            self.ledger.interrupter = interrupter
         model = self.turns.model = self._script()
         self.turns.clock.limits.clear()
         if "kind" not in fields:
@@ -139,9 +139,9 @@ class World:
         accepted = await house.accept(words, session_id=self.session_id, **fields)
         over = house.engine._state.end_waiters.expect(accepted.run.id)
         await asyncio.wait_for(over, 20)
-        if cutter.acting is not None:
-            await cutter.acting
-        self.turns.cutter = self.ledger.cutter = Cutter()
+        if interrupter.acting is not None:
+            await interrupter.acting
+        self.turns.interrupter = self.ledger.interrupter = Interrupter()
         await self._settled()
         for request in model.requests:
             check_every_wire(request)
@@ -166,14 +166,14 @@ class World:
         try:
             self.turns.clock.run_out(0)
         except (IndexError, RuntimeError):
-            self.turns.cutter.release()
+            self.turns.interrupter.release()
 
     async def steered(self) -> None:
         await self.prompt(self._steer)
 
     async def _steer(self) -> None:
         await self.house.accept("and this too", session_id=self.session_id, delivery="steer")
-        self.turns.cutter.release()
+        self.turns.interrupter.release()
 
     async def crashed(self) -> None:
         """The ledger as it was at some moment is all that the next server has."""

@@ -18,9 +18,9 @@ from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.messages import ToolCall
 from holdfast.store import Batch, Committed, open_store
 from tests.support.engine_harness import ControlledStore
+from tests.support.eventful_run import check_record, eventful_model, finish
 from tests.support.log_consistency import check_log_matches_tables
-from tests.support.story import check_record, finish, story_model
-from tests.support.turning import TurnHouse, turn_limits, turning
+from tests.support.real_turns import TurnHarness, open_turns, turn_limits
 
 
 class Refusing(ControlledStore):
@@ -77,16 +77,16 @@ def watch(tool: Any, store: Any, ran: list[str]) -> None:
     tool.act = watched
 
 
-def is_stuck(house: TurnHouse) -> bool:
+def is_stuck(house: TurnHarness) -> bool:
     """Whether the end of the run, or of its sub-agent, cannot be written, as everyone can see."""
     shown = [house.engine.with_live_state(driver.run).now for driver in house.engine._state.active_runs.values()]
     return any(now is not None and now.phase == "store" for now in shown)
 
 
-async def refuse_from(house: TurnHouse, ledger: Refusing, n: int | None) -> str:
+async def refuse_from(house: TurnHarness, ledger: Refusing, n: int | None) -> str:
     session_id = f"ses_n{n}"
     await house.session(session_id)
-    model = house.turns.model = Witness(story_model(), ledger)
+    model = house.turns.model = Witness(eventful_model(), ledger)
     accepted = await house.accept("work", session_id=session_id)
     ledger.begin(n)
     if n is not None:
@@ -102,7 +102,7 @@ async def refuse_from(house: TurnHouse, ledger: Refusing, n: int | None) -> str:
         assert run.error is not None
         assert run.error.code == "store_unwritable"
     check_record(await house.messages(session_id), "completed" if run.state == "completed" else "error", own=session_id)
-    model = house.turns.model = Witness(story_model(), ledger)
+    model = house.turns.model = Witness(eventful_model(), ledger)
     again = await house.ended(await house.accept("the next prompt", session_id=session_id))
     assert (again.state, again.text) == ("completed", "fine")
     return run.state
@@ -113,7 +113,7 @@ async def refuse_from(house: TurnHouse, ledger: Refusing, n: int | None) -> str:
 async def test_nothing_moves_that_is_not_written(tmp_path: Path, every: int) -> None:
     ledger: Any = Refusing(await open_store(tmp_path / "holdfast.db"))
     ran: list[str] = []
-    async with turning(tmp_path, story_model(), store=ledger) as house:
+    async with open_turns(tmp_path, eventful_model(), store=ledger) as house:
         house.turns.limits = turn_limits(max_steps=20)
         for tool in house.tools.values():
             watch(tool, ledger, ran)

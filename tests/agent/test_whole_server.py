@@ -35,8 +35,8 @@ from holdfast.testing import (
     WireName,
     text,
 )
+from tests.support.app_harness import AppHarness, open_app_harness
 from tests.support.log_consistency import check_log_matches_tables
-from tests.support.server import Desk, serving
 from tests.support.wire_rules import check_anthropic, check_chat, check_gemini, check_responses
 
 each_wire = pytest.mark.parametrize("wire", WIRES)
@@ -54,9 +54,9 @@ def config(provider: TestProvider, *wires: WireName) -> str:
 
 
 @asynccontextmanager
-async def server(directory: Path, *wires: WireName) -> AsyncIterator[tuple[Desk, TestProvider]]:
+async def server(directory: Path, *wires: WireName) -> AsyncIterator[tuple[AppHarness, TestProvider]]:
     async with TestProvider(fallback=text("that is all")) as provider:
-        async with serving(directory, config=config(provider, *(wires or WIRES))) as desk:
+        async with open_app_harness(directory, config=config(provider, *(wires or WIRES))) as desk:
             yield desk, provider
             await check_log_matches_tables(desk.app.store)
         for received in provider.requests:
@@ -100,7 +100,7 @@ def results(messages: tuple[Message, ...]) -> list[ToolResult]:
     return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
 
 
-async def shown(desk: Desk, words: bytes, *, of: bytes) -> None:
+async def shown(desk: AppHarness, words: bytes, *, of: bytes) -> None:
     """Until everyone who watches has seen these words."""
     async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
         if item.kind in ("delta", "snapshot") and words in item.body and b'"of":"%b"' % of in item.body:

@@ -14,7 +14,7 @@ from holdfast.schema.approvals import Approval, ApprovalDecision, QuestionItem
 from holdfast.schema.events import ApprovalRequested, ApprovalResolved, QuestionAsked, QuestionResolved
 from holdfast.store import Store, open_store
 from tests.approvals.approval_server import ApprovalServer, SavedRules, approval
-from tests.store.building import new_session, new_workspace
+from tests.store.batches import new_session, new_workspace
 from tests.support.engine_harness import WORKSPACE, crashed_harness, open_harness
 from tests.support.scripted_turns import ScriptedTurns, TurnActions
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.events import Hub
 from holdfast.store import SqliteStore, open_store
-from tests.store.building import new_session, new_workspace
+from tests.store.batches import new_session, new_workspace
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from holdfast.schema.events import MessageFinished, MessageUpdated
 from holdfast.schema.messages import Finish, Part, Text
 from holdfast.store import Batch, SqliteStore, open_store
 from holdfast.store.writes import PutMessage
-from tests.events.reading import Reader
-from tests.store.building import AT, a_message, new_session, new_workspace
+from tests.events.stream_readers import Reader
+from tests.store.batches import AT, a_message, new_session, new_workspace
 
 READERS = 3
 

@@ -19,8 +19,8 @@ from holdfast.schema.sessions import Client
 from holdfast.store import Batch, SqliteStore, open_store
 from holdfast.store.sqlite import event_log
 from holdfast.store.writes import DeleteSession, PutMessage
-from tests.events.reading import Reader, pending, seen
-from tests.store.building import AT, a_message, a_run, accept, end, new_session, new_workspace, says
+from tests.events.stream_readers import Reader, pending, seen
+from tests.store.batches import AT, a_message, a_run, accept, end, new_session, new_workspace, says
 
 OLD, LATER = "2026-01-01T00:00:00.000Z", "2027-01-01T00:00:00.000Z"
 

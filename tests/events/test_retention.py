@@ -7,9 +7,9 @@ from holdfast.ids import rfc3339
 from holdfast.schema.events import ConfigChanged
 from holdfast.store import Batch, SqliteStore, StoredResponse
 from holdfast.store.writes import PutResponse
-from tests.events.reading import pending, seen
-from tests.store.building import a_run, accept, end
-from tests.store.faults import failing
+from tests.events.stream_readers import pending, seen
+from tests.store.batches import a_run, accept, end
+from tests.store.faulty_database import failing
 
 DAY = 86400.0
 

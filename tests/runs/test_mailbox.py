@@ -81,7 +81,7 @@ async def test_an_end_that_cannot_be_written_keeps_the_run_stopping_until_it_can
     shown = await harness.engine.get_run(accepted.run.id)
     assert shown.state == "stopping"
     assert shown.now is not None
-    assert (shown.now.phase, shown.now.what) == ("store", "the ledger cannot be written: disk full")
+    assert (shown.now.phase, shown.now.what) == ("store", "the database cannot be written: disk full")
     assert (await harness.engine.get_run(queued.run.id)).state == "queued"
     assert await ends(harness) == []
     ledger.refusing = None

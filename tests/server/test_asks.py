@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import Answer, Call, Say, calls
-from tests.support.served import Served, answering, served
+from tests.support.running_server import RunningServer, answering, run_server
 
 ASKING = calls(Call("bash", {"command": "touch made"}))
 QUESTION = calls(Call("ask", {"questions": [{"text": "Which?", "kind": "single", "options": ["a", "b"]}]}))
 
 
-async def asked(house: Served, what: str, session_id: str) -> str:
+async def asked(house: RunningServer, what: str, session_id: str) -> str:
     """The id of the open approval or question of a session, listed as a late joiner would find it."""
     kind = {"approvals": "approval.requested", "questions": "question.asked"}[what]
     async with house.http.stream(f"/v1/workspaces/{house.workspace_id}/events") as stream:
@@ -27,7 +27,7 @@ async def asked(house: Served, what: str, session_id: str) -> str:
 
 @pytest.mark.promise("W4", "W7")
 async def test_of_two_answers_the_first_wins_and_the_other_is_told_who_won(home: Path) -> None:
-    async with served(home, answering(ASKING)) as house:
+    async with run_server(home, answering(ASKING)) as house:
         session_id = await house.session()
         run = await house.prompt(session_id)
         approval_id = await asked(house, "approvals", session_id)
@@ -53,7 +53,7 @@ async def test_of_two_answers_the_first_wins_and_the_other_is_told_who_won(home:
 
 @pytest.mark.promise("W4", "C8")
 async def test_an_open_approval_is_closed_by_a_cancel_and_holds_up_no_other_session(home: Path) -> None:
-    async with served(home, answering(ASKING)) as house:
+    async with run_server(home, answering(ASKING)) as house:
         first, second = await house.session(), await house.session()
         run = await house.prompt(first)
         approval_id = await asked(house, "approvals", first)
@@ -70,7 +70,7 @@ async def test_an_open_approval_is_closed_by_a_cancel_and_holds_up_no_other_sess
 
 @pytest.mark.promise("W4")
 async def test_a_question_is_answered_by_its_options_or_dismissed(home: Path) -> None:
-    async with served(home, answering(QUESTION, Answer(pieces=(Say("thanks"),)), QUESTION)) as house:
+    async with run_server(home, answering(QUESTION, Answer(pieces=(Say("thanks"),)), QUESTION)) as house:
         for body in ({"answers": [["b"]]}, {"dismiss": True}):
             session_id = await house.session()
             run = await house.prompt(session_id)
@@ -85,7 +85,7 @@ async def test_a_question_is_answered_by_its_options_or_dismissed(home: Path) ->
 
 @pytest.mark.promise("W9")
 async def test_an_answer_that_was_not_offered_is_refused_and_changes_nothing(home: Path) -> None:
-    async with served(home, answering(ASKING)) as house:
+    async with run_server(home, answering(ASKING)) as house:
         session_id = await house.session()
         await house.prompt(session_id)
         target = f"/v1/approvals/{await asked(house, 'approvals', session_id)}"
@@ -98,7 +98,7 @@ async def test_an_answer_that_was_not_offered_is_refused_and_changes_nothing(hom
 
 @pytest.mark.promise("W4")
 async def test_what_is_allowed_for_the_session_is_listed_and_can_be_taken_back(home: Path) -> None:
-    async with served(home, answering(ASKING)) as house:
+    async with run_server(home, answering(ASKING)) as house:
         session_id = await house.session()
         run = await house.prompt(session_id)
         target = f"/v1/approvals/{await asked(house, 'approvals', session_id)}"
@@ -115,7 +115,7 @@ async def test_what_is_allowed_for_the_session_is_listed_and_can_be_taken_back(h
 @pytest.mark.promise("W2", "W3")
 async def test_a_background_job_is_listed_killed_and_dies_with_its_workspace_only(home: Path) -> None:
     start = calls(Call("bash", {"command": "sleep 1000", "background": True}))
-    async with served(home, answering(start, Answer(pieces=(Say("ok"),)), start)) as house:
+    async with run_server(home, answering(start, Answer(pieces=(Say("ok"),)), start)) as house:
         elsewhere = home / "elsewhere"
         elsewhere.mkdir()
         other = await house.open(elsewhere)

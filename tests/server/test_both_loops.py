@@ -10,7 +10,7 @@ import uvloop
 
 from holdfast.server import ServerLimits, loop_factory
 from holdfast.testing import Answer, Gate, Say
-from tests.support.served import answering, served, until
+from tests.support.running_server import answering, run_server, until
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -34,7 +34,7 @@ def test_uvloop_is_used_where_it_is() -> None:
 def test_a_run_is_accepted_streamed_cancelled_and_read(run: Run, home: Path) -> None:
     async def story() -> None:
         answer = Answer(pieces=(Say("begun "), Gate("never")))
-        async with served(home, answering(answer)) as house:
+        async with run_server(home, answering(answer)) as house:
             for http in (house.http, house.tcp):
                 async with http.stream("/v1/events") as stream:
                     await stream.data()
@@ -56,7 +56,7 @@ def test_a_run_is_accepted_streamed_cancelled_and_read(run: Run, home: Path) -> 
 def test_readers_that_leave_or_stall_are_noticed_and_a_stop_ends_all(run: Run, home: Path) -> None:
     async def story() -> None:
         long = "x" * 300_000
-        async with served(home, answering(Answer(pieces=(Say(long, chunk=500),)))) as house:
+        async with run_server(home, answering(Answer(pieces=(Say(long, chunk=500),)))) as house:
             leaving = await house.http.open_stream("/v1/events")
             stalled = await house.tcp.open_stream("/v1/events")
             await leaving.close()
@@ -73,7 +73,7 @@ def test_readers_that_leave_or_stall_are_noticed_and_a_stop_ends_all(run: Run, h
 def test_slow_and_large_requests_are_refused(run: Run, home: Path) -> None:
     async def story() -> None:
         limits = ServerLimits(head_bytes=4096, head_seconds=0.05, body_seconds=0.05)
-        async with served(home, limits=limits) as house:
+        async with run_server(home, limits=limits) as house:
             for http in (house.http, house.tcp):
                 assert (await http.raw(b"GET /v1/he")).startswith(b"HTTP/1.1 408 ")
                 assert (await http.raw(b"GET / HTTP/1.1\r\nA: " + b"b" * 5000)).startswith(b"HTTP/1.1 431 ")

@@ -9,12 +9,12 @@ import pytest
 from holdfast.errors import ConfigError
 from holdfast.server import checked_token, token_from_file
 from holdfast.server.http.application import ENDPOINTS
-from tests.support.served import TOKEN, served
+from tests.support.running_server import TOKEN, run_server
 
 
 @pytest.mark.promise("W8")
 async def test_over_tcp_no_route_but_health_answers_without_the_token(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         before = house.app.store.last_number
         for endpoint in ENDPOINTS:
             path = endpoint.path.replace("{", "").replace("}", "")
@@ -33,7 +33,7 @@ async def test_over_tcp_no_route_but_health_answers_without_the_token(home: Path
 
 @pytest.mark.promise("W8")
 async def test_a_name_that_others_can_point_at_us_is_refused(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         for host, status in (
             *(
                 ("localhost", 200),
@@ -52,7 +52,7 @@ async def test_a_name_that_others_can_point_at_us_is_refused(home: Path) -> None
 
 @pytest.mark.promise("W8")
 async def test_a_page_of_another_site_is_refused_also_on_the_socket(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         foreign = ("https://localhost", "http://localhost:81", "http://evil.example", "null", "")
         for http in (house.http, house.tcp):
             for origin in ("http://localhost", "http://LOCALHOST"):

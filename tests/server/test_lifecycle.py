@@ -8,7 +8,7 @@ import pytest
 from holdfast.runs import EngineLimits
 from holdfast.server import ServerLimits
 from holdfast.testing import Answer, Call, Gate, Hang, Say, calls
-from tests.support.served import answering, hold_stop, served, until
+from tests.support.running_server import answering, hold_stop, run_server, until
 
 HANGING = Answer(pieces=(Say("begun "), Hang()))
 HELD = Answer(pieces=(Gate("go"), Say("done")))
@@ -18,7 +18,7 @@ HELD = Answer(pieces=(Gate("go"), Say("done")))
 async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_hang(home: Path) -> None:
     tool = calls(Call("bash", {"command": "sleep 1000"}))
     engine_limits = EngineLimits(unfinished_runs=256, subagent_depth=2, stop_seconds=3, shutdown_seconds=6)
-    async with served(home, answering(HANGING, tool), engine_limits=engine_limits) as house:
+    async with run_server(home, answering(HANGING, tool), engine_limits=engine_limits) as house:
         hanging, busy = await house.session(), await house.session()
         model_run = (await house.prompt(hanging))["run"]["id"]
         queued = (await house.prompt(hanging))["run"]["id"]
@@ -48,7 +48,7 @@ async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_
             await house.tcp.get("/v1/health")
         with pytest.raises(FileNotFoundError):
             await house.http.get("/v1/health")
-    async with served(home) as house:
+    async with run_server(home) as house:
         view = (await house.http.get(f"/v1/sessions/{hanging}")).ok()
         assert (view["queue"]["run_ids"], view["queue"]["paused"]) == ([queued], "server_stop")
         (await house.http.post(f"/v1/sessions/{hanging}/resume")).ok()
@@ -58,7 +58,7 @@ async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_
 @pytest.mark.promise("W5")
 async def test_a_handler_that_hangs_is_cut_off_with_a_503_and_a_stop_asked_twice_does_not_wait(home: Path) -> None:
     limits = ServerLimits(stop_seconds=0.05)
-    async with served(home, answering(HANGING), limits=limits) as house:
+    async with run_server(home, answering(HANGING), limits=limits) as house:
         run = await house.prompt(await house.session())
         await house.provider.wait_for_requests(1)
         stuck = asyncio.Event()
@@ -77,12 +77,12 @@ async def test_a_handler_that_hangs_is_cut_off_with_a_503_and_a_stop_asked_twice
         assert (answer.status, answer.code) == (503, "stopping")
         await house.serving
         del house.app.engine.stop  # type: ignore[misc]
-    async with served(home) as house:
+    async with run_server(home) as house:
         assert (await house.ended(run["run"]["id"]))["state"] == "interrupted"
 
 
 async def test_while_it_stops_health_says_so_and_nothing_new_begins(home: Path) -> None:
-    async with served(home, answering(HANGING)) as house:
+    async with run_server(home, answering(HANGING)) as house:
         held = hold_stop(house)
         session_id = await house.session()
         house.stop()
@@ -99,7 +99,7 @@ async def test_while_it_stops_health_says_so_and_nothing_new_begins(home: Path) 
 
 
 async def test_a_busy_server_is_not_stopped_if_idle_and_an_idle_one_is(home: Path) -> None:
-    async with served(home, answering(HELD)) as house:
+    async with run_server(home, answering(HELD)) as house:
         run = await house.prompt(await house.session())
         refused = await house.http.post("/v1/server/stop", {"if_idle": True})
         assert (refused.status, refused.code) == (409, "server_busy")
@@ -112,7 +112,7 @@ async def test_a_busy_server_is_not_stopped_if_idle_and_an_idle_one_is(home: Pat
 
 @pytest.mark.promise("W2")
 async def test_a_server_leaves_when_nobody_is_there_and_nothing_is_left_to_do(home: Path) -> None:
-    async with served(home, answering(HELD), linger=0.02, idle_exit=True) as house:
+    async with run_server(home, answering(HELD), linger=0.02, idle_exit=True) as house:
         house.workspace_id = await house.open()
         run = await house.prompt(await house.session())
         await house.provider.wait_for_requests(1)
@@ -126,7 +126,7 @@ async def test_a_server_leaves_when_nobody_is_there_and_nothing_is_left_to_do(ho
 
 @pytest.mark.promise("W2")
 async def test_a_server_stays_while_somebody_watches_and_unloads_what_nobody_watches(home: Path) -> None:
-    async with served(home, linger=0.02, idle_exit=True) as house:
+    async with run_server(home, linger=0.02, idle_exit=True) as house:
         watched = await house.open()
         house.workspace_id = watched
         elsewhere = home / "elsewhere"
@@ -143,7 +143,7 @@ async def test_a_server_stays_while_somebody_watches_and_unloads_what_nobody_wat
 
 
 async def test_a_health_check_keeps_nobody_awake(home: Path) -> None:
-    async with served(home, linger=0.05, idle_exit=True) as house:
+    async with run_server(home, linger=0.05, idle_exit=True) as house:
         await house.watcher.close()
         while not house.serving.done():
             try:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from holdfast.server.http.application import ENDPOINTS
 from holdfast.server.http.endpoint import Endpoint
-from tests.support.background import Background, background
-from tests.support.served import Served
+from tests.support.background_server import BackgroundServer, serve_in_background
+from tests.support.running_server import RunningServer
 
 NOT_TRIED = ("/v1/server/stop", "/v1/server/backup", "/v1/providers/{provider}/test")
 """They would end the test, write wherever a made-up path leads, and leave the machine."""
@@ -39,8 +39,8 @@ values = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Background]:
-    with tempfile.TemporaryDirectory(prefix="hf-") as directory, background(Path(directory)) as found:
+def server() -> Iterator[BackgroundServer]:
+    with tempfile.TemporaryDirectory(prefix="hf-") as directory, serve_in_background(Path(directory)) as found:
         yield found
 
 
@@ -85,13 +85,13 @@ def _headers(draw: st.DrawFn) -> dict[str, str]:
     return draw(st.dictionaries(names, text.map(str.strip), max_size=2))
 
 
-async def _session(house: Served) -> str:
+async def _session(house: RunningServer) -> str:
     """The newest one; another when that was deleted."""
     page = await house.app.store.sessions(house.workspace_id, limit=1, archived=None)
     return page.items[0].id if page.items else await house.session()
 
 
-async def _quiet(house: Served) -> bool:
+async def _quiet(house: RunningServer) -> bool:
     """Whether nothing of earlier requests goes on; a run that hangs is not waited for."""
     for _ in range(5_000):
         if not house.app.workspaces.is_busy:
@@ -104,7 +104,7 @@ async def _quiet(house: Served) -> bool:
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(request=requests())
 def test_nothing_that_is_sent_is_answered_as_our_fault(
-    server: Background, request: tuple[Endpoint, str, bytes | None, dict[str, str]]
+    server: BackgroundServer, request: tuple[Endpoint, str, bytes | None, dict[str, str]]
 ) -> None:
     endpoint, target, body, headers = request
     house = server.house

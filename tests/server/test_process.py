@@ -13,8 +13,8 @@ import pytest
 
 from holdfast.locations import Locations
 from holdfast.testing import Answer, Hang, Say, TestProvider, text
-from tests.support.http import Http
-from tests.support.served import CONFIG, KEY, answering
+from tests.support.http_client import HttpClient
+from tests.support.running_server import CONFIG, KEY, answering
 
 PROGRAM = """
 import asyncio, os, sys
@@ -35,7 +35,7 @@ class Process:
     def __init__(self, home: Path) -> None:
         environment = {**os.environ, "HOLDFAST_HOME": str(home / "home")}
         self.locations = Locations.from_env(environment)
-        self.http = Http(str(self.locations.socket), client="test/1 cli_test")
+        self.http = HttpClient(str(self.locations.socket), client="test/1 cli_test")
         self._environment = environment
         self.child: asyncio.subprocess.Process
 
@@ -67,7 +67,7 @@ async def process(home: Path, provider: TestProvider) -> AsyncIterator[Process]:
                 await made.child.wait()
 
 
-async def prompt(http: Http, home: Path) -> tuple[str, str]:
+async def prompt(http: HttpClient, home: Path) -> tuple[str, str]:
     workspace = await http.post("/v1/workspaces", {"path": str(home / "work")})
     made = (await http.post(f"/v1/workspaces/{workspace.json()['id']}/runs", {"prompt": "go"})).ok(202)
     return made["run"]["session_id"], made["run"]["id"]

@@ -15,8 +15,8 @@ from holdfast.schema.events import KnownDurable, KnownLive
 from holdfast.server.http.application import ENDPOINTS
 from holdfast.server.http.endpoint import Endpoint
 from holdfast.testing import Answer, Call, Hang, Say, calls
-from tests.support.http import Http
-from tests.support.served import answering, served
+from tests.support.http_client import HttpClient
+from tests.support.running_server import answering, run_server
 
 DOC = Path(__file__).parents[2] / "docs" / "protocol.md"
 TEXT = DOC.read_text()
@@ -81,7 +81,7 @@ def _leaves(*bases: type[errors.HoldfastError]) -> Iterator[type[errors.Holdfast
 class Reader:
     """Executes the document's examples in their order. Ids like ``ses_1`` become what the server gave."""
 
-    def __init__(self, http: Http, directory: str) -> None:
+    def __init__(self, http: HttpClient, directory: str) -> None:
         self._http = http
         self._known: dict[str, str] = {DIRECTORY: directory}
         self._cursor = ""
@@ -150,7 +150,7 @@ async def test_every_example_is_true(home: Path) -> None:
     script = answering(Answer(pieces=(Say("Hello to you."),)), hanging, asking)
     blocks = _BLOCK.findall(TEXT)
     assert len(blocks) > 20
-    async with served(home, script) as house:
+    async with run_server(home, script) as house:
         reader = Reader(house.http, str(house.work))
         for kind, text in blocks:
             await reader.take(kind, text)

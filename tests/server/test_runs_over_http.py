@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from holdfast.testing import Answer, Gate, Hang, Say, text
-from tests.support.served import Served, answering, hold_stop, served, until
+from tests.support.running_server import RunningServer, answering, hold_stop, run_server, until
 
 HELD = Answer(pieces=(Say("begun "), Gate("go"), Say("and done")))
 HANGING = Answer(pieces=(Say("begun "), Hang()))
 
 
-async def streaming(house: Served, run_id: str) -> dict[str, Any]:
+async def streaming(house: RunningServer, run_id: str) -> dict[str, Any]:
     """The run, when its model has begun to answer."""
     async with house.http.stream(f"/v1/workspaces/{house.workspace_id}/events") as stream:
         while True:
@@ -25,7 +25,7 @@ async def streaming(house: Served, run_id: str) -> dict[str, Any]:
 
 @pytest.mark.promise("R1", "R2")
 async def test_what_is_answered_is_in_the_ledger_and_says_what_was_decided(home: Path) -> None:
-    async with served(home, answering(HELD)) as house:
+    async with run_server(home, answering(HELD)) as house:
         session_id = await house.session()
         first = await house.prompt(session_id, run_id="run_a")
         assert (first["decision"], first["position"]) == ("started", None)
@@ -43,7 +43,7 @@ async def test_what_is_answered_is_in_the_ledger_and_says_what_was_decided(home:
 
 @pytest.mark.promise("R3")
 async def test_the_same_id_is_the_same_run_however_its_body_was_written(home: Path) -> None:
-    async with served(home, answering(HELD)) as house:
+    async with run_server(home, answering(HELD)) as house:
         session_id, other_id = await house.session(), await house.session()
         target = f"/v1/sessions/{session_id}/runs"
         body = b'{"run_id": "r", "prompt": "hi", "output_schema": {"a": 1, "b": 2}}'
@@ -67,7 +67,7 @@ async def test_the_same_id_is_the_same_run_however_its_body_was_written(home: Pa
 
 @pytest.mark.promise("R3")
 async def test_a_known_run_is_answered_also_while_the_server_stops(home: Path) -> None:
-    async with served(home, answering(HANGING)) as house:
+    async with run_server(home, answering(HANGING)) as house:
         session_id = await house.session()
         body = {"run_id": "r", "prompt": "hi"}
         (await house.http.post(f"/v1/sessions/{session_id}/runs", body)).ok(202)
@@ -84,7 +84,7 @@ async def test_a_known_run_is_answered_also_while_the_server_stops(home: Path) -
 
 @pytest.mark.promise("R9", "R10")
 async def test_a_run_whose_caller_left_at_once_goes_on_and_its_end_can_be_read(home: Path) -> None:
-    async with served(home, answering(HELD)) as house:
+    async with run_server(home, answering(HELD)) as house:
         session_id = await house.session()
         _, writer = await house.http.connect()
         body = b'{"prompt": "hi", "run_id": "r"}'
@@ -102,7 +102,7 @@ async def test_a_run_whose_caller_left_at_once_goes_on_and_its_end_can_be_read(h
 
 
 async def test_a_waiter_that_leaves_is_let_go(home: Path) -> None:
-    async with served(home, answering(HELD)) as house:
+    async with run_server(home, answering(HELD)) as house:
         run = await house.prompt(await house.session())
         reader, writer = await house.http.connect()
         writer.write(house.http.head("GET", f"/v1/runs/{run['run']['id']}?wait=600", {}))
@@ -115,7 +115,7 @@ async def test_a_waiter_that_leaves_is_let_go(home: Path) -> None:
 
 @pytest.mark.promise("C2")
 async def test_an_idle_cancel_changes_nothing(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         assert (await house.http.post(f"/v1/sessions/{session_id}/cancel")).ok()["runs"] == []
         run = await house.prompt(session_id)
@@ -124,7 +124,7 @@ async def test_an_idle_cancel_changes_nothing(home: Path) -> None:
 
 @pytest.mark.promise("C1", "C3", "C9", "C10")
 async def test_a_cancel_by_one_client_is_a_cancelled_end_for_the_other_and_no_error(home: Path) -> None:
-    async with served(home, answering(HANGING)) as house:
+    async with run_server(home, answering(HANGING)) as house:
         session_id = await house.session()
         run = await house.prompt(session_id, "do it")
         queued = await house.prompt(session_id, "then that")
@@ -150,7 +150,7 @@ async def test_a_cancel_by_one_client_is_a_cancelled_end_for_the_other_and_no_er
 
 @pytest.mark.promise("C4")
 async def test_a_cancel_can_be_of_the_active_run_of_one_run_or_of_all(home: Path) -> None:
-    async with served(home, answering(HANGING, text("second"))) as house:
+    async with run_server(home, answering(HANGING, text("second"))) as house:
         session_id = await house.session()
         active, second, third = [(await house.prompt(session_id))["run"]["id"] for _ in range(3)]
         await streaming(house, active)
@@ -165,7 +165,7 @@ async def test_a_cancel_can_be_of_the_active_run_of_one_run_or_of_all(home: Path
 
 @pytest.mark.promise("C4", "R6")
 async def test_a_joined_run_is_cancelled_with_its_host_only(home: Path) -> None:
-    async with served(home, answering(HELD, HANGING)) as house:
+    async with run_server(home, answering(HELD, HANGING)) as house:
         session_id = await house.session()
         host = (await house.prompt(session_id))["run"]["id"]
         await streaming(house, host)
@@ -182,7 +182,7 @@ async def test_a_joined_run_is_cancelled_with_its_host_only(home: Path) -> None:
 
 @pytest.mark.promise("R5")
 async def test_a_paused_queue_can_be_edited_moved_and_goes_on_when_resumed(home: Path) -> None:
-    async with served(home, answering(HANGING)) as house:
+    async with run_server(home, answering(HANGING)) as house:
         session_id = await house.session()
         active, first, second = [(await house.prompt(session_id, word))["run"]["id"] for word in ("a", "b", "c")]
         await streaming(house, active)
@@ -207,7 +207,7 @@ async def test_a_paused_queue_can_be_edited_moved_and_goes_on_when_resumed(home:
 
 
 async def test_a_session_and_its_first_run_are_made_together(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         target = f"/v1/workspaces/{house.workspace_id}/runs"
         made = (await house.http.post(target, {"prompt": "hi", "title": "Mine", "run_id": "r"})).ok(202)
         again = (await house.http.post(target, {"prompt": "hi", "title": "Mine", "run_id": "r"})).ok(202)
@@ -222,7 +222,7 @@ async def test_a_session_and_its_first_run_are_made_together(home: Path) -> None
 
 @pytest.mark.promise("W2", "R3")
 async def test_a_prompt_opens_a_workspace_that_was_closed(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         closed = (await house.http.send("DELETE", f"/v1/workspaces/{house.workspace_id}")).ok()
         assert closed["open"] is False
@@ -233,7 +233,7 @@ async def test_a_prompt_opens_a_workspace_that_was_closed(home: Path) -> None:
 
 @pytest.mark.promise("W2", "W9")
 async def test_a_queue_is_held_changed_and_released_after_its_workspace_was_closed(home: Path) -> None:
-    async with served(home, answering(HANGING)) as house:
+    async with run_server(home, answering(HANGING)) as house:
         session_id = await house.session()
         active, queued = [(await house.prompt(session_id))["run"]["id"] for _ in range(2)]
         await streaming(house, active)
@@ -253,7 +253,7 @@ async def test_a_queue_is_held_changed_and_released_after_its_workspace_was_clos
 
 @pytest.mark.promise("W9")
 async def test_a_prompt_that_cannot_be_run_stores_nothing(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         before = house.app.store.last_number
         file = {"name": "a", "media_type": "text/plain"}
@@ -272,7 +272,7 @@ async def test_a_prompt_that_cannot_be_run_stores_nothing(home: Path) -> None:
 
 
 async def test_an_attached_text_is_a_prompt_and_half_a_pair_is_mended(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         attached = {"type": "file", "name": "a.txt", "media_type": "text/plain", "text": "words"}
         run = await house.prompt(session_id, "", attachments=[attached])
@@ -283,7 +283,7 @@ async def test_an_attached_text_is_a_prompt_and_half_a_pair_is_mended(home: Path
 
 
 async def test_shell_compact_undo_and_redo_go_through_the_lane(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         for what, body in (("shell", {"command": "echo out"}), ("undo", None), ("redo", {}), ("compact", {})):
             accepted = (await house.http.post(f"/v1/sessions/{session_id}/{what}", body)).ok(202)

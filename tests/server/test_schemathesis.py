@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.background import background
-from tests.support.served import TOKEN, Served
+from tests.support.background_server import serve_in_background
+from tests.support.running_server import TOKEN, RunningServer
 
 HERE = Path(__file__).parent / "schemathesis"
 PROGRAM = os.environ.get("HOLDFAST_TEST_SCHEMATHESIS", str(Path(__file__).parents[2] / ".venv-e2e/bin/schemathesis"))
@@ -19,7 +19,7 @@ NOT_TRIED = r"/events$|/server/stop$|/providers/[^/]+/test$"
 """Streams do not end, a stop would end the test, and trying a provider would leave the machine."""
 
 
-async def something_there(house: Served) -> dict[str, str]:
+async def something_there(house: RunningServer) -> dict[str, str]:
     """Ids that lead somewhere."""
     session_id = await house.session()
     run = await house.prompt(session_id)
@@ -32,7 +32,7 @@ async def something_there(house: Served) -> dict[str, str]:
 @pytest.mark.promise("W9")
 @pytest.mark.skipif(not os.path.exists(PROGRAM), reason=f"{PROGRAM} is made by `make stress`")
 def test_schemathesis_finds_nothing(home: Path) -> None:
-    with background(home) as server:
+    with serve_in_background(home) as server:
         command = [
             *(PROGRAM, "--config-file", str(HERE / "schemathesis.toml"), "run"),
             f"http://127.0.0.1:{server.port}/v1/openapi.json",

@@ -10,8 +10,8 @@ import pytest
 from holdfast.config import Redactor
 from holdfast.server import ServerParts, logging_to
 from holdfast.testing import Answer, Call, Fail, Say, calls
-from tests.support.http import Stream
-from tests.support.served import KEY, answering, served
+from tests.support.http_client import Stream
+from tests.support.running_server import KEY, answering, run_server
 
 ENV_KEY = "sk-from-the-environment-9876543210"
 STORED_KEY = "sk-stored-over-http-5555555555"
@@ -66,7 +66,7 @@ async def test_planted_secrets_are_in_no_answer_event_log_or_file(home: Path, ke
     secrets = (KEY, ENV_KEY, STORED_KEY)
     told: list[bytes] = []
     environment = {"ANTHROPIC_API_KEY": ENV_KEY}
-    async with served(home, answering(prying, spoken, failing, broken), env=environment) as house:
+    async with run_server(home, answering(prying, spoken, failing, broken), env=environment) as house:
         keyring.append(house.parts)
         key = await house.http.send("PUT", "/v1/providers/openai/key", {"key": STORED_KEY})
         assert key.ok() == {"provider": "openai", "stored": True}

@@ -8,12 +8,12 @@ import pytest
 from holdfast.store import Batch, CallOutput
 from holdfast.store.writes import PutCallOutput
 from holdfast.testing import Answer, Call, Say, calls
-from tests.support.served import answering, served
+from tests.support.running_server import answering, run_server
 
 
 @pytest.mark.promise("W1")
 async def test_one_directory_is_one_workspace_whatever_it_is_called(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         link = home / "link"
         link.symlink_to(house.work)
         for path in (house.work, link, house.work / ".." / "work", Path(f"{house.work}/")):
@@ -32,7 +32,7 @@ async def test_one_directory_is_one_workspace_whatever_it_is_called(home: Path) 
 
 @pytest.mark.promise("W1")
 async def test_opening_runs_nothing_of_the_directory_and_trust_is_given_and_taken_back(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         project = house.work / ".holdfast"
         project.mkdir()
         (project / "config.toml").write_text('[limits]\nmax_steps = 7\n[mcp.evil]\ncommand = ["touch", "/tmp/evil"]\n')
@@ -49,7 +49,7 @@ async def test_opening_runs_nothing_of_the_directory_and_trust_is_given_and_take
 
 
 async def test_sessions_are_listed_found_named_archived_forked_and_deleted(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         first, second = await house.session(title="Red"), await house.session(title="Blue")
         await house.ended((await house.prompt(first, "a question"))["run"]["id"])
         target = f"/v1/workspaces/{house.workspace_id}/sessions"
@@ -78,7 +78,7 @@ async def test_sessions_are_listed_found_named_archived_forked_and_deleted(home:
 
 @pytest.mark.promise("E7")
 async def test_messages_come_in_pages_from_either_end_with_their_cursor(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         for number in range(3):
             await house.ended((await house.prompt(session_id, f"number {number}"))["run"]["id"])
@@ -103,7 +103,7 @@ async def test_messages_come_in_pages_from_either_end_with_their_cursor(home: Pa
 
 async def test_changes_exports_files_search_and_statistics_can_be_read(home: Path) -> None:
     writing = calls(Call("write", {"path": "new.txt", "content": "one\n"}))
-    async with served(home, answering(writing, Answer(pieces=(Say("done"),)))) as house:
+    async with run_server(home, answering(writing, Answer(pieces=(Say("done"),)))) as house:
         session_id = await house.session(title="Work")
         await house.ended((await house.prompt(session_id, "write", mode="auto"))["run"]["id"])
         (change,) = (await house.http.get(f"/v1/sessions/{session_id}/changes")).ok()["items"]
@@ -124,7 +124,7 @@ async def test_changes_exports_files_search_and_statistics_can_be_read(home: Pat
 
 
 async def test_the_whole_output_of_a_call_is_read_whole_or_in_part(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         path = home / "output.txt"
         whole = "".join(f"{number}\n" for number in range(100_000)).encode()
@@ -150,7 +150,7 @@ async def test_the_whole_output_of_a_call_is_read_whole_or_in_part(home: Path) -
 
 
 async def test_settings_are_changed_all_or_none_and_everyone_is_told(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         target = f"/v1/workspaces/{house.workspace_id}/config"
         async with house.http.stream("/v1/events") as stream:
             await stream.data()
@@ -166,7 +166,7 @@ async def test_settings_are_changed_all_or_none_and_everyone_is_told(home: Path)
 
 @pytest.mark.promise("W8")
 async def test_models_are_listed_and_keys_go_in_but_never_out(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         before = (await house.http.get("/v1/models")).ok()
         anthropic = next(provider for provider in before["providers"] if provider["id"] == "anthropic")
         assert not anthropic["active"]
@@ -187,7 +187,7 @@ async def test_models_are_listed_and_keys_go_in_but_never_out(home: Path) -> Non
 
 @pytest.mark.promise("W10")
 async def test_a_backup_is_made_while_everything_goes_on_and_never_over_a_file(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         path = home / "copy.db"
         made = (await house.http.post("/v1/server/backup", {"path": str(path)})).ok()

@@ -8,21 +8,21 @@ import pytest
 from holdfast.schema.events import read_event
 from holdfast.server import ServerLimits
 from holdfast.testing import Answer, Call, Gate, Hang, Say, Think
-from tests.support.http import Refused
-from tests.support.served import Served, answering, served, until
+from tests.support.http_client import Refused
+from tests.support.running_server import RunningServer, answering, run_server, until
 
 WORDS = "".join(f"word {number} ünï😀 " for number in range(200))
 SLOW = Answer(pieces=(Think("hmm"), Say(WORDS[:1000]), Gate("go"), Say(WORDS[1000:])))
 
 
-def events(house: Served, **query: str) -> str:
+def events(house: RunningServer, **query: str) -> str:
     shown = "&".join(f"{name}={value}" for name, value in query.items())
     return f"/v1/workspaces/{house.workspace_id}/events" + (f"?{shown}" if shown else "")
 
 
 @pytest.mark.promise("E2", "E6", "E7")
 async def test_a_stream_begins_with_hello_and_goes_on_from_the_cursor_of_an_answer(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         cursor = (await house.http.get(f"/v1/workspaces/{house.workspace_id}")).ok()["cursor"]
         first = await house.session(title="one")
         listed = (await house.http.get(f"/v1/workspaces/{house.workspace_id}/sessions")).ok()
@@ -49,7 +49,7 @@ async def test_a_stream_begins_with_hello_and_goes_on_from_the_cursor_of_an_answ
 
 @pytest.mark.promise("E2")
 async def test_the_header_wins_over_the_parameter_and_what_no_log_gave_is_a_reset(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         start = house.app.hub.cursor
         made = await house.session()
         async with house.http.stream(events(house, after="nonsense"), Last_Event_ID=start) as stream:
@@ -68,7 +68,7 @@ async def test_the_header_wins_over_the_parameter_and_what_no_log_gave_is_a_rese
 
 @pytest.mark.promise("E8", "E2")
 async def test_a_pruned_cursor_is_a_reset_and_an_unfinished_run_keeps_its_events(home: Path) -> None:
-    async with served(home, answering(SLOW)) as house:
+    async with run_server(home, answering(SLOW)) as house:
         start = house.app.hub.cursor
         session_id = await house.session()
         run = await house.prompt(session_id)
@@ -85,7 +85,7 @@ async def test_a_pruned_cursor_is_a_reset_and_an_unfinished_run_keeps_its_events
 
 @pytest.mark.promise("E3", "E5")
 async def test_who_comes_late_gets_the_open_text_and_then_what_continues_it(home: Path) -> None:
-    async with served(home, answering(SLOW)) as house:
+    async with run_server(home, answering(SLOW)) as house:
         session_id = await house.session()
         async with house.http.stream(events(house)) as early:
             await house.prompt(session_id)
@@ -112,7 +112,7 @@ async def test_who_comes_late_gets_the_open_text_and_then_what_continues_it(home
 
 @pytest.mark.promise("E2")
 async def test_a_filtered_stream_shows_one_session_and_its_cursor_still_advances(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         mine, other = await house.session(), await house.session()
         async with house.http.stream(events(house, session=mine)) as stream:
             await stream.data()
@@ -125,7 +125,7 @@ async def test_a_filtered_stream_shows_one_session_and_its_cursor_still_advances
 
 
 async def test_unknown_sessions_and_sessions_of_elsewhere_are_refused(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         elsewhere = home / "elsewhere"
         elsewhere.mkdir()
         mine = await house.session()
@@ -146,7 +146,7 @@ async def test_unknown_sessions_and_sessions_of_elsewhere_are_refused(home: Path
 
 @pytest.mark.promise("W7")
 async def test_everyone_sees_who_comes_and_goes_and_which_session_they_look_at(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         async with house.http.stream(events(house)) as watching:
             await watching.data()
@@ -173,7 +173,7 @@ async def test_everyone_sees_who_comes_and_goes_and_which_session_they_look_at(h
 async def test_a_reader_that_does_not_read_holds_up_nobody_and_misses_nothing(home: Path) -> None:
     long = "".join(f"{number:07d} " for number in range(60_000))
     answer = Answer(pieces=(Say(long, chunk=400), Say("end")))
-    async with served(home, answering(answer)) as house:
+    async with run_server(home, answering(answer)) as house:
         session_id = await house.session()
         stalled = await house.http.open_stream(events(house))
         async with house.http.stream(events(house)) as reading:
@@ -191,7 +191,7 @@ async def test_a_reader_that_does_not_read_holds_up_nobody_and_misses_nothing(ho
 
 
 async def test_streams_are_bounded_and_one_that_ended_makes_room(home: Path) -> None:
-    async with served(home, limits=ServerLimits(streams=2)) as house:
+    async with run_server(home, limits=ServerLimits(streams=2)) as house:
         first, second = [await house.http.open_stream(events(house)) for _ in range(2)]
         with pytest.raises(Refused) as refused:
             await house.tcp.open_stream("/v1/events")
@@ -206,14 +206,14 @@ async def test_streams_are_bounded_and_one_that_ended_makes_room(home: Path) -> 
 
 
 async def test_asking_only_for_the_head_of_a_stream_opens_none(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         answer = await house.http.send("HEAD", "/v1/events")
         assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
         assert house.parts.presence.streams == 0
 
 
 async def test_the_stream_of_all_workspaces_shows_all(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         elsewhere = home / "elsewhere"
         elsewhere.mkdir()
         other = await house.open(elsewhere)
@@ -229,7 +229,7 @@ async def test_the_stream_of_all_workspaces_shows_all(home: Path) -> None:
 @pytest.mark.promise("W8", "E5")
 async def test_neither_events_nor_answers_have_the_system_prompt_or_what_belongs_to_providers(home: Path) -> None:
     thinking = Answer(pieces=(Think("hmm", opaque="sig-secret"), Call("ls", {"path": "."})))
-    async with served(home, answering(thinking)) as house:
+    async with run_server(home, answering(thinking)) as house:
         session_id = await house.session()
         start = house.app.hub.cursor
         run = await house.prompt(session_id)
@@ -251,7 +251,7 @@ async def test_neither_events_nor_answers_have_the_system_prompt_or_what_belongs
 
 
 async def test_streams_end_when_the_server_stops_and_say_how_the_run_ended(home: Path) -> None:
-    async with served(home, answering(Answer(pieces=(Say("begun"), Hang())))) as house:
+    async with run_server(home, answering(Answer(pieces=(Say("begun"), Hang())))) as house:
         session_id = await house.session()
         stream = await house.http.open_stream(events(house))
         await house.prompt(session_id)

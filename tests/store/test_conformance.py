@@ -25,7 +25,7 @@ from holdfast.schema.sessions import Job, Todo, Workspace
 from holdfast.schema.usage import ToolRow, Usage, UsageRow
 from holdfast.store import Batch, CallOutput, FileSnapshot, LaneRow, LoggedEvent, Store, StoredResponse, apply_run_write
 from holdfast.store import writes as w
-from tests.store.building import AT, DONE, a_message, a_run, accept, end, new_session, new_workspace, says
+from tests.store.batches import AT, DONE, a_message, a_run, accept, end, new_session, new_workspace, says
 
 Reopen = Callable[[], Awaitable[Store]]
 

@@ -17,8 +17,8 @@ from holdfast.errors import BadRequest, StoreDamaged, StoreLocked, StoreNewer, S
 from holdfast.store import SqliteStore, open_store
 from holdfast.store.sqlite import database_file
 from holdfast.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS
-from tests.store.building import new_session, new_workspace, says
-from tests.store.faults import Faults, disk_error, small_disk
+from tests.store.batches import new_session, new_workspace, says
+from tests.store.faulty_database import Faults, disk_error, small_disk
 
 OpenSqlite = Callable[..., Awaitable[SqliteStore]]
 ROOT = Path(__file__).parents[2]

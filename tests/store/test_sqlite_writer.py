@@ -14,8 +14,8 @@ import pytest
 from holdfast.errors import StoreConflict, StoreUnwritable
 from holdfast.store import Batch, SqliteStore, open_store
 from holdfast.store.sqlite import database_threads
-from tests.store.building import a_run, accept, end, new_session, new_workspace, says
-from tests.store.faults import Faults, disk_error, failing, small_disk
+from tests.store.batches import a_run, accept, end, new_session, new_workspace, says
+from tests.store.faulty_database import Faults, disk_error, failing, small_disk
 
 OpenSqlite = Callable[..., Awaitable[SqliteStore]]
 
@@ -305,7 +305,7 @@ _CHILD = """
 import asyncio, sys
 from pathlib import Path
 from holdfast.store import open_store
-from tests.store.building import a_run, accept, new_session, new_workspace
+from tests.store.batches import a_run, accept, new_session, new_workspace
 
 async def main():
     store = await open_store(Path(sys.argv[1]))

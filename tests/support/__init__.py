@@ -1,1 +1,1 @@
-"""What tests of several packages share. Nothing here knows a package's internals."""
+"""Helpers that tests of several packages share."""

@@ -1,7 +1,7 @@
-"""Blocking calls that Holdfast makes on a running event loop fail the tests.
+"""Fails tests in which Holdfast makes a blocking call on a running event loop.
 
-Only calls with a frame of `holdfast` on the stack count: a test may write a file, the code under test may not, unless
-it does so in a thread. The list of exemptions is short, and each has its reason.
+Only calls with a frame of `holdfast` on the stack count: a test may write a file, but the code under test may do so
+only in a thread.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class Exemption:
 
 
 EXEMPTIONS: tuple[Exemption, ...] = (
-    Exemption("os.stat", "asyncio/unix_events.py", "create_unix_connection", "asyncio looks at the socket's path once"),
+    Exemption("os.stat", "asyncio/unix_events.py", "create_unix_connection", "asyncio checks the socket's path once"),
     Exemption("os.unlink", "asyncio/unix_events.py", "create_unix_server", "asyncio removes a stale socket once"),
 )
 

@@ -1,4 +1,4 @@
-"""A ledger on a real file, its hub and an engine with scripted turns, as a server would have them."""
+"""A store in a real file, its hub, and an engine with scripted turns."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -31,7 +31,7 @@ LONG_LIMITS = replace(
 
 
 class ControlledStore:
-    """A `Store` in front of another one, with a place to stand between a commit and its answer."""
+    """A `Store` in front of another one. Tests can delay or refuse its commits."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class ControlledStore:
         """While not set, commits wait."""
         self.open.set()
         self.refuse_held = False
-        """Whether those that wait now are refused when they may go on."""
+        """Whether waiting commits are refused when they continue."""
         self.committed = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -56,17 +56,17 @@ class ControlledStore:
             await self.open.wait()
             if self.refuse_held:
                 self.refused += 1
-                raise StoreUnwritable("the ledger cannot be written: disk full")
+                raise StoreUnwritable("the database cannot be written: disk full")
         committed = await self._store.commit(batch)
         self.committed += 1
         return committed
 
     def refuse(self) -> None:
-        self.refusing = StoreUnwritable("the ledger cannot be written: disk full")
+        self.refusing = StoreUnwritable("the database cannot be written: disk full")
 
 
 class EngineHarness:
-    """One server's life: `open` it, and open it again on the same file for the next."""
+    """Store, hub and engine of one server."""
 
     def __init__(self, path: Path, store: Store, *, turns: ScriptedTurns, limits: EngineLimits) -> None:
         self.path = path
@@ -99,12 +99,12 @@ class EngineHarness:
         return [read_event(event.body) for event in page.events]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Lets the loop turn until something is so that nobody is told of; the test's time-out is the bound."""
-        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+        """Wait until the condition holds. The test's time-out is the limit."""
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
 
     async def quiet(self) -> None:
-        """Until the engine has no task and nobody waits any more."""
+        """Wait until the engine has no tasks and no waiters."""
         state = self.engine._state
         await self.until(lambda: not state.tasks and not state.end_waiters)
 
@@ -139,7 +139,7 @@ async def open_harness(
 
 @asynccontextmanager
 async def crashed_harness(path: Path, turns: ScriptedTurns) -> AsyncIterator[EngineHarness]:
-    """A server that is gone at the end of the block without a word: its ledger is what it was at that moment."""
+    """A server that crashes at the end of the block: `path` then has the database of that moment."""
     live = path.with_name("live.db")
     async with open_harness(live, turns=turns) as harness:
         await harness.session()

@@ -1,4 +1,4 @@
-"""An environment in which a test can touch neither the user's home nor the user's accounts."""
+"""An environment in which tests cannot use the user's home or accounts."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ _PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
 
 
 def isolated_environment(home: Path) -> dict[str, str]:
-    """What every test adds to its environment: its own home, and a git that knows nobody's settings."""
+    """Return the variables of every test: its own home, and git without user settings."""
     return {
         "HOME": str(home),
         "HOLDFAST_HOME": str(home / "holdfast"),
@@ -22,10 +22,10 @@ def isolated_environment(home: Path) -> dict[str, str]:
 
 
 def leaks_into_tests(name: str) -> bool:
-    """Whether a variable of the outer environment would change what a test does.
+    """Whether a variable of the outer environment would change the result of a test.
 
-    Keys and tokens, our own settings, the user's data locations, and proxies (a loopback request must stay one).
-    `HOLDFAST_TEST_*` is for choosing what the tests run against, and stays.
+    These are keys and tokens, settings of Holdfast, data locations of the user, and proxies. `HOLDFAST_TEST_*` selects
+    what the tests run against, and is kept.
     """
     upper = name.upper()
     if upper.startswith("HOLDFAST_"):

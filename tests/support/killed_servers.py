@@ -1,8 +1,8 @@
-"""Servers that are killed: each life is a forked process that ends itself with SIGKILL at a chosen point.
+"""Servers that are killed: each is a forked process that sends itself SIGKILL at a chosen point.
 
-Run as a program it is a nursery: it imports everything once, reads one plan per line, forks a life for it, and says how
-that life ended. What a life was told (answers, event numbers, tools that ran) it writes to a journal before it goes on,
-as a client on the other side of a socket would know it.
+As a program, this module imports everything once, reads one plan per line, forks a server for it, and prints its exit
+status. A server writes what its clients learn (responses, event numbers, tools that ran) to a journal before it
+continues.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ class KillPlan:
     directory: str
     seed: int
     when: str
-    """``before`` or ``after`` the n-th commit, at the n-th ``statement``, or behind the n-th ``answer`` to a client."""
+    """``before`` or ``after`` the n-th commit, at the n-th ``statement``, or after the n-th ``answer`` to a client."""
     nth: int
 
 
 class Journal:
-    """What the world outside knows. One write per line, in the kernel before the next thing happens."""
+    """What the clients know. Each line is one write, in the kernel before the server continues."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -58,7 +58,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
 
 
 class Executioner:
-    """Counts commits, statements and answers, and kills this process at the one it was told."""
+    """Counts commits, statements and answers, and kills this process at the planned one."""
 
     def __init__(self, plan: KillPlan) -> None:
         self._plan = plan
@@ -88,10 +88,10 @@ class Executioner:
 
 
 def scripted_turns_with_journal(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
-    """Turns that talk, use tools, delegate and dawdle; ``hurry``: they do not wait to be cancelled."""
+    """Turns that stream text, use tools, start sub-agents and wait. With ``hurry`` they wait only briefly."""
     turns = ScriptedTurns()
 
-    async def dawdle(rounds: int) -> None:
+    async def wait_rounds(rounds: int) -> None:
         for _ in range(rounds):
             await asyncio.sleep(0)
 
@@ -106,14 +106,14 @@ def scripted_turns_with_journal(journal: Journal, *, hurry: bool = False) -> Scr
             await turn.say(word)
             said += word
             journal.write(said=turn.run.id, text=said)
-            await dawdle(3)
+            await wait_rounds(3)
         return await ends(turn)
 
     async def tools(turn: TurnActions) -> Ending | None:
         for step in range(3):
             (call,) = await turn.call("bash")
             journal.write(tool=f"{turn.run.id}/{step}", call=call.id)
-            await dawdle(2)
+            await wait_rounds(2)
             crossing = await turn.handle.boundary(messages=[turn.results([call])])
             if not isinstance(crossing, GoOn):
                 return None
@@ -122,7 +122,7 @@ def scripted_turns_with_journal(journal: Journal, *, hurry: bool = False) -> Scr
     async def slow(turn: TurnActions) -> Ending | None:
         await turn.say("Wait")
         journal.write(said=turn.run.id, text="Wait")
-        await dawdle(2 if hurry else 60)
+        await wait_rounds(2 if hurry else 60)
         return await ends(turn)
 
     async def delegate(turn: TurnActions) -> Ending | None:
@@ -135,7 +135,7 @@ def scripted_turns_with_journal(journal: Journal, *, hurry: bool = False) -> Scr
 
 
 class Client:
-    """Somebody who prompts, steers and cancels one session, and writes down what it is told."""
+    """A client that prompts, steers and cancels in one session, and records the responses."""
 
     def __init__(
         self, engine: Engine, session_id: str, *, journal: Journal, chance: random.Random, told: Callable[[], None]
@@ -188,12 +188,12 @@ class Client:
         )
 
 
-async def life(plan: KillPlan) -> None:
+async def run_server(plan: KillPlan) -> None:
     directory = Path(plan.directory)
     journal = Journal(directory / "journal")
-    executioner = Executioner(plan)
+    kill_switch = Executioner(plan)
     chance = random.Random(plan.seed)
-    store = await open_store(directory / "holdfast.db", connect=executioner.connect)
+    store = await open_store(directory / "holdfast.db", connect=kill_switch.connect)
     store.listen(lambda events: journal.write(numbers=[[event.number, event.kind] for event in events]))
     made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
     await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
@@ -207,7 +207,7 @@ async def life(plan: KillPlan) -> None:
     await engine.open_workspace(WORKSPACE)
 
     def told() -> None:
-        executioner.reach("answer")
+        kill_switch.reach("answer")
 
     clients = [
         Client(engine, session_id, journal=journal, chance=random.Random(chance.random()), told=told)
@@ -218,11 +218,11 @@ async def life(plan: KillPlan) -> None:
         await engine.wait_run(run.id, timeout=20)
     await engine.stop()
     await store.close()
-    journal.write(seen=executioner._seen)
+    journal.write(seen=kill_switch._seen)
 
 
 class ServerProcesses:
-    """The other side: makes lives and waits for their deaths."""
+    """Starts servers in a separate process and waits for their ends."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -244,13 +244,13 @@ class ServerProcesses:
         await self._process.wait()
 
     async def lived(self, plan: KillPlan) -> bool:
-        """Whether the life came to its own end, instead of being killed."""
+        """Return whether the server ended by itself, and was not killed."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asdict(plan)).encode() + b"\n")
         status = int(await self._process.stdout.readline())
-        assert status in (0, signal.SIGKILL), f"a life ended with {status}, by neither its end nor the kill"
+        assert status in (0, signal.SIGKILL), f"the server ended with status {status}"
         return status == 0
 
 
@@ -259,7 +259,7 @@ def nursery() -> None:
         plan = KillPlan(**json.loads(line))
         child = os.fork()
         if child == 0:
-            asyncio.run(life(plan))
+            asyncio.run(run_server(plan))
             os._exit(0)
         _, status = os.waitpid(child, 0)
         print(status, flush=True)

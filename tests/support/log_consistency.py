@@ -1,4 +1,4 @@
-"""Whether the event log and the tables tell the same story, and whether that story keeps the promises."""
+"""Checks that the event log and the tables agree, and that both keep the promises."""
 
 from collections import defaultdict
 
@@ -11,26 +11,26 @@ from holdfast.schema.messages import Message, public_parts
 from holdfast.schema.runs import END_STATES, Queue, Run
 from holdfast.store import Store
 
-_AS_TOLD = (
+_FIELDS = (
     *("id", "session_id", "seq", "kind", "state", "reason", "rank", "delivery", "after", "prompt", "attachments"),
     *("client", "host_run_id", "parent_run_id", "started_at", "finished_at", "text", "message_id", "error"),
 )
 
 
 class LoggedState:
-    """What the log tells, event by event."""
+    """The state that the events of the log describe."""
 
     def __init__(self) -> None:
         self.runs: dict[str, Run] = {}
         self.messages: dict[str, tuple[Message, bool]] = {}
-        """With whether it was told as finished."""
+        """Each message, and whether it was finished."""
         self.queues: dict[str, Queue] = {}
         self.deleted: set[str] = set()
         self.started: defaultdict[str, int] = defaultdict(int)
         self.ended: defaultdict[str, int] = defaultdict(int)
         self._last = 0
 
-    def tell(self, number: int, event: ev.Event) -> None:
+    def apply(self, number: int, event: ev.Event) -> None:
         assert number > self._last, f"E1: number {number} after {self._last}"
         self._last = number
         match event:
@@ -91,8 +91,8 @@ class LoggedState:
             del self.runs[run.id]
 
 
-async def told_story(store: Store) -> LoggedState:
-    story = LoggedState()
+async def read_logged_state(store: Store) -> LoggedState:
+    replay = LoggedState()
     deleted = set()
     page = await store.events_after(0, upto=store.last_number, limit=1_000_000, max_bytes=1 << 40)
     events = [(logged.number, ev.read_event(logged.body)) for logged in page.events]
@@ -101,41 +101,41 @@ async def told_story(store: Store) -> LoggedState:
             deleted.add(event.session_id)
     for number, event in events:
         if getattr(event, "session_id", None) not in deleted:
-            story.tell(number, event)
-    story.deleted = deleted
-    return story
+            replay.apply(number, event)
+    replay.deleted = deleted
+    return replay
 
 
 async def check_log_matches_tables(store: Store) -> LoggedState:
-    """Raises where the tables say something else than the log, or either breaks a promise."""
-    story = await told_story(store)
-    for session_id in {run.session_id for run in story.runs.values()} - story.deleted:
+    """Raise if the tables and the log differ, or either breaks a promise."""
+    replay = await read_logged_state(store)
+    for session_id in {run.session_id for run in replay.runs.values()} - replay.deleted:
         try:
-            await _check_session(store, story, session_id)
+            await _check_session(store, replay, session_id)
         except Gone:
             continue  # deleted between the two reads
-    for run_id, run in story.runs.items():
-        assert story.ended[run_id] == (run.state in END_STATES), f"R7: {run_id} has {story.ended[run_id]} ends"
-        assert story.started[run_id] <= 1, f"R7: {run_id} was started {story.started[run_id]} times"
-    return story
+    for run_id, run in replay.runs.items():
+        assert replay.ended[run_id] == (run.state in END_STATES), f"R7: {run_id} has {replay.ended[run_id]} ends"
+        assert replay.started[run_id] <= 1, f"R7: {run_id} was started {replay.started[run_id]} times"
+    return replay
 
 
-async def _check_session(store: Store, story: LoggedState, session_id: str) -> None:
+async def _check_session(store: Store, replay: LoggedState, session_id: str) -> None:
     rows = {run.id: run for run in (await store.runs(session_id, limit=10_000)).items}
     for run_id, row in rows.items():
-        heard = story.runs[run_id]
-        for field in _AS_TOLD:
-            stored, said = getattr(run_in_event(row), field), getattr(heard, field)
-            assert stored == said, f"the log says {field} of {run_id} is {said!r}, the table says {stored!r}"
-    assert {run.id for run in story.runs.values() if run.session_id == session_id} == rows.keys()
+        logged_run = replay.runs[run_id]
+        for field in _FIELDS:
+            stored, logged = getattr(run_in_event(row), field), getattr(logged_run, field)
+            assert stored == logged, f"the log says {field} of {run_id} is {logged!r}, the table says {stored!r}"
+    assert {run.id for run in replay.runs.values() if run.session_id == session_id} == rows.keys()
     lane = lane_of(await store.lane(session_id))
     assert sum(run.state in ("active", "stopping") for run in lane.runs) <= 1, "R4: two runs have the turn"
-    shown, said_queue = lane.view(session_id), story.queues.get(session_id, Queue(session_id))
-    assert (shown.run_ids, shown.waiting) == (said_queue.run_ids, said_queue.waiting)
+    shown, logged_queue = lane.view(session_id), replay.queues.get(session_id, Queue(session_id))
+    assert (shown.run_ids, shown.waiting) == (logged_queue.run_ids, logged_queue.waiting)
     if lane.lifecycle == "open":
-        assert shown.paused == said_queue.paused
+        assert shown.paused == logged_queue.paused
     for message in (await store.messages(session_id, limit=10_000)).items:
-        assert message.id in story.messages, f"message {message.id} is stored, but was never told"
-        heard_message, finished = story.messages[message.id]
+        assert message.id in replay.messages, f"message {message.id} is stored but has no event"
+        logged_message, finished = replay.messages[message.id]
         if finished:
-            assert heard_message == replace(message, parts=public_parts(message.parts))
+            assert logged_message == replace(message, parts=public_parts(message.parts))

@@ -1,8 +1,8 @@
-"""The network is off but for loopback and Unix sockets.
+"""Blocks the network except loopback and Unix sockets.
 
-An audit hook sees every connection that Python's sockets make, whichever library asked. uvloop connects in C
-without telling the interpreter, so its one way out is wrapped. A use is refused and remembered: code under test that
-swallows the refusal still fails its test.
+An audit hook sees every connection of Python's sockets, whichever library opens it. uvloop connects in C, without audit
+events, so its connect function is wrapped. A use is refused and recorded: a test fails even if the code under test
+ignores the error.
 """
 
 import ipaddress
@@ -18,22 +18,22 @@ _LOCAL_NAMES = frozenset({"", "localhost", "localhost.localdomain", "ip6-localho
 
 
 class NetworkUseError(Exception):
-    """A test reached for an address that is not on this machine."""
+    """A test used an address that is not on this machine."""
 
 
 class NetworkGuard:
-    """Refuses and remembers every use of an address other than loopback."""
+    """Refuses and records every use of an address other than loopback."""
 
     def __init__(self) -> None:
         self.uses: list[str] = []
 
     def install(self) -> None:
-        """Watch this process from here on; an audit hook cannot be taken out again."""
+        """Guard this process from now on; an audit hook cannot be removed."""
         sys.addaudithook(self._audit)
         uvloop.Loop.create_connection = self._wrap(uvloop.Loop.create_connection)
 
     def take_uses(self) -> list[str]:
-        """What was refused since the last call."""
+        """Return what was refused since the last call."""
         uses, self.uses = self.uses, []
         return uses
 
@@ -41,7 +41,7 @@ class NetworkGuard:
         if not is_local(host):
             use = f"{what} {host!r}"
             self.uses.append(use)
-            raise NetworkUseError(f"{use}: tests may only talk to loopback; serve what you need in the test")
+            raise NetworkUseError(f"{use}: tests may only connect to loopback; start the server in the test")
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event in _CONNECTING:
@@ -60,7 +60,7 @@ class NetworkGuard:
 
 
 def is_local(host: object) -> bool:
-    """Whether a host, as given to a socket or a resolver, can only mean this machine."""
+    """Whether a host name or address can only be this machine."""
     if host is None:
         return True
     name = host.decode("ascii", "replace") if isinstance(host, bytes | bytearray) else str(host)

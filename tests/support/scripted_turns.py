@@ -1,4 +1,4 @@
-"""Turns that do what a test says, with places where they wait for it."""
+"""Turns that follow a test's script, with gates where they wait for the test."""
 
 import asyncio
 from collections import defaultdict
@@ -20,7 +20,7 @@ COMPLETED = Outcome("completed", "end_turn")
 
 
 class Gates:
-    """Named places: a turn stops at one, the test sees that it is there and lets it go on."""
+    """Named gates. A turn waits at one; the test sees its arrival and opens it."""
 
     def __init__(self) -> None:
         self._arrived: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -41,7 +41,7 @@ class Gates:
 
 
 class TurnActions:
-    """A turn's hands: what a real turn would store, in the order in which it would."""
+    """The actions of a turn. It stores what a real turn stores, in the same order."""
 
     def __init__(self, handle: TurnHandle, gates: Gates) -> None:
         self.handle = handle
@@ -64,7 +64,7 @@ class TurnActions:
         )
 
     async def say(self, text: str) -> None:
-        """Streams and persists partial text, as it must be half a second later at the latest."""
+        """Stream text and store it."""
         if self.message is None:
             self.message = self.new_message()
             await self.handle.commit(
@@ -77,7 +77,7 @@ class TurnActions:
         await self.handle.commit([PutMessage(self.message)])
 
     async def call(self, *names: str) -> list[ToolCall]:
-        """Asks for tools: their calls are stored before anything runs."""
+        """Store calls of tools, before anything runs."""
         calls = [ToolCall(id=self.handle.new_id("call"), name=name) for name in names]
         message = self.message or self.new_message()
         message = replace(message, parts=(*message.parts, *calls, Finish("tool_use")))
@@ -95,7 +95,7 @@ class TurnActions:
         return self.new_message(*parts, role="tool")
 
     async def tool(self, name: str, effect: Callable[[], object] | None = None) -> BoundaryAnswer:
-        """A step with one call, from its row to the boundary behind it."""
+        """Run a step with one call, including its boundary."""
         calls = await self.call(name)
         if effect is not None:
             effect()
@@ -107,7 +107,7 @@ class TurnActions:
         return replace(message, parts=(*message.parts, Finish(reason)))
 
     async def finish(self, text: str = "", outcome: Outcome = COMPLETED) -> BoundaryAnswer:
-        """A last step: ends the run unless somebody joins."""
+        """Run a last step: it ends the run unless a steer joins."""
         if text:
             await self.say(text)
         message = self.closed()
@@ -125,7 +125,7 @@ Script: TypeAlias = Callable[[TurnActions], Awaitable[Ending | None]]
 
 
 async def answer_prompt(turn: TurnActions) -> Ending | None:
-    """Answers with its prompt, and once more after each boundary at which steers join."""
+    """Answer with the prompt, and again after each boundary at which steers join."""
     text = f"you said {turn.run.prompt}"
     while True:
         match await turn.finish(text):
@@ -153,7 +153,7 @@ class ScriptedTurn:
 
 
 class ScriptedTurns:
-    """A `TurnFactory`: the script with the prompt's first word as its name, or `answer`."""
+    """A `TurnFactory`. The first word of the prompt names the script; the default is `answer`."""
 
     def __init__(self) -> None:
         self.gates = Gates()
@@ -162,9 +162,9 @@ class ScriptedTurns:
         self.refusal: HoldfastError | None = None
         self.broken: Exception | None = None
         self.started: list[str] = []
-        """Ids of runs whose turns began, in that order."""
+        """Ids of the runs whose turns started, in that order."""
         self.running: defaultdict[str, list[str]] = defaultdict(list)
-        """By session: whose turns are running now."""
+        """The runs whose turns are running, by session."""
 
     def on(self, word: str) -> Callable[[Script], Script]:
         def remember(script: Script) -> Script:

@@ -1,4 +1,4 @@
-"""The same signal state for every test run, however it was started."""
+"""The same signal handlers for every test run, however it was started."""
 
 import signal
 

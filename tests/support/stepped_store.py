@@ -1,4 +1,4 @@
-"""A loop that a test drives: everything that waits, waits at a barrier, and the test chooses which one opens."""
+"""Barriers that a test opens one by one, and a store that waits at them."""
 
 import asyncio
 import inspect
@@ -8,7 +8,7 @@ from holdfast.errors import StoreUnwritable
 from holdfast.store import Batch, Committed, SqliteStore
 
 _ROUNDS = 30
-"""Turns of the loop after which what can go on without a barrier has done so."""
+"""Iterations of the event loop after which everything waits at a barrier."""
 
 
 class Stepper:
@@ -29,20 +29,20 @@ class Stepper:
     def names(self) -> list[str]:
         return list(self.waiting.values())
 
-    def open(self, place: int) -> None:
-        future = list(self.waiting)[place]
+    def open(self, index: int) -> None:
+        future = list(self.waiting)[index]
         del self.waiting[future]
         future.set_result(None)
 
     def set_free(self) -> None:
-        """No barrier holds from here on."""
+        """Open all barriers, now and later."""
         self.free = True
         while self.waiting:
             self.open(0)
 
 
 class SteppedStore:
-    """A `Store` with a barrier before each call, and behind each commit before its caller knows."""
+    """A `Store` with a barrier before each call, and after each commit before its caller continues."""
 
     def __init__(self, store: SqliteStore, stepper: Stepper) -> None:
         self.store = store
@@ -61,7 +61,7 @@ class SteppedStore:
         await self._stepper.barrier("commit")
         if self.refuses:
             self.refuses -= 1
-            raise StoreUnwritable("the ledger cannot be written: disk full")
+            raise StoreUnwritable("the database cannot be written: disk full")
         committed: Committed = await self._busy(self.store.commit(batch))
         await self._stepper.barrier("committed")
         return committed
@@ -84,7 +84,7 @@ class SteppedStore:
                 self._idle.set()
 
     async def settled(self) -> None:
-        """Until everything that can go on has come to a barrier."""
+        """Wait until everything waits at a barrier."""
         quiet = 0
         while quiet < _ROUNDS:
             await asyncio.sleep(0)

@@ -1,6 +1,6 @@
-"""What each provider demands of a request, written down independently of how requests are made.
+"""The rules of each provider for a request, written independently of the code that builds requests.
 
-Each checker reads a body as its provider would and raises where that provider would refuse it.
+Each function checks a body and raises if the provider would refuse it.
 """
 
 import json
@@ -37,7 +37,7 @@ def origin(wire: WireName) -> str:
 
 
 def check_every_wire(request: ModelRequest, *, images: bool = True) -> None:
-    """The request is one that every provider takes."""
+    """Check that every provider accepts the request."""
     for wire in WIRES:
         check_wire(wire, request, target(wire, images=images))
     short = target("openai-chat", images=images, host="api.mistral.ai")
@@ -64,7 +64,7 @@ def check_wire(wire: WireName, request: ModelRequest, asked: Target, *, ids: re.
 
 
 def check_no_foreign_data(request: ModelRequest, sent: str, asked: Target) -> None:
-    """What only another provider or model can read stays away."""
+    """Check that opaque data of another provider or model is not sent."""
     own, foreign = set(), set()
     for message in request.messages:
         for part in message.parts:

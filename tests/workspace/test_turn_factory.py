@@ -29,7 +29,7 @@ from holdfast.schema.events import (
 from holdfast.schema.messages import Message, Notice, Shell, ToolResult
 from holdfast.schema.runs import Limits
 from holdfast.schema.sessions import Todo
-from tests.support.server import saying, serving
+from tests.support.app_harness import open_app_harness, saying
 
 
 def results(messages: tuple[Message, ...]) -> list[ToolResult]:
@@ -37,7 +37,7 @@ def results(messages: tuple[Message, ...]) -> list[ToolResult]:
 
 
 async def test_the_demo_mends_its_test_and_undo_takes_it_back(tmp_path: Path) -> None:
-    async with serving(tmp_path) as desk:
+    async with open_app_harness(tmp_path) as desk:
         source = "def slug(kept):\n    return '-'.join(kept.split(\" \"))\n"
         (desk.directory / "slug.py").write_text(source)
         (desk.directory / "test_slug.py").write_text("from slug import slug\nassert slug('a  b') == 'a-b'\n")
@@ -62,7 +62,7 @@ async def test_the_demo_mends_its_test_and_undo_takes_it_back(tmp_path: Path) ->
 @pytest.mark.promise("W4")
 async def test_a_command_that_is_not_known_to_be_harmless_is_asked_and_the_first_answer_wins(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(ApprovalRequested)).approval
         assert (asked.title, asked.tool, asked.state) == ("touch made", "bash", "open")
@@ -84,7 +84,7 @@ async def test_a_command_that_is_not_known_to_be_harmless_is_asked_and_the_first
 
 async def test_an_answer_for_the_session_is_remembered_and_one_for_always_is_saved(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(ApprovalRequested)).approval
         with pytest.raises(BadRequest, match="not offered"):
@@ -109,7 +109,7 @@ async def test_an_answer_for_the_session_is_remembered_and_one_for_always_is_sav
 
 async def test_a_run_nobody_can_answer_never_waits(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "I could not")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         run = await desk.run("go", interactive=False)
         assert (run.state, run.reason) == ("failed", "denied")
         (result,) = results(await desk.messages(run.session_id))
@@ -119,7 +119,7 @@ async def test_a_run_nobody_can_answer_never_waits(tmp_path: Path) -> None:
 
 async def test_a_configured_deny_holds_in_every_mode(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "ok")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         await desk.app.configuring.change({"approvals.deny": ["bash: touch *"]})
         run = await desk.run("go", mode="auto")
         (result,) = results(await desk.messages(run.session_id))
@@ -130,7 +130,7 @@ async def test_a_configured_deny_holds_in_every_mode(tmp_path: Path) -> None:
 @pytest.mark.promise("C8", "W4")
 async def test_a_cancel_closes_an_open_approval_with_an_event(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(ApprovalRequested)).approval
         await desk.app.engine.cancel_session(accepted.run.session_id)
@@ -142,7 +142,7 @@ async def test_a_cancel_closes_an_open_approval_with_an_event(tmp_path: Path) ->
 
 async def test_questions_are_put_to_a_person_and_answered(tmp_path: Path) -> None:
     question = {"questions": [{"text": "Which?", "kind": "single", "options": ["a", "b"]}]}
-    async with serving(tmp_path, saying((ScriptedCall("ask", question),), "thanks")) as desk:
+    async with open_app_harness(tmp_path, saying((ScriptedCall("ask", question),), "thanks")) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(QuestionAsked)).question
         with pytest.raises(BadRequest):
@@ -155,14 +155,14 @@ async def test_questions_are_put_to_a_person_and_answered(tmp_path: Path) -> Non
 
 async def test_todos_are_stored_and_told(tmp_path: Path) -> None:
     todos = {"todos": [{"text": "first", "status": "in_progress"}, {"text": "second"}]}
-    async with serving(tmp_path, saying((ScriptedCall("todos", todos),), "ok")) as desk:
+    async with open_app_harness(tmp_path, saying((ScriptedCall("todos", todos),), "ok")) as desk:
         run = await desk.run("go")
         assert await desk.app.store.todos(run.session_id) == (Todo("first", "in_progress"), Todo("second"))
         assert any(isinstance(event, TodoChanged) for event in await desk.events())
 
 
 async def test_a_persons_own_command_is_recorded_and_needs_no_approval(tmp_path: Path) -> None:
-    async with serving(tmp_path) as desk:
+    async with open_app_harness(tmp_path) as desk:
         first = await desk.run("hello")
         run = await desk.run("", session_id=first.session_id, kind="shell", arguments={"command": "echo hi; exit 3"})
         assert run.state == "completed"
@@ -176,7 +176,7 @@ async def test_a_persons_own_command_is_recorded_and_needs_no_approval(tmp_path:
 
 async def test_a_background_job_outlives_its_run_and_not_its_workspace(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "echo started; sleep 1000", "background": True}),), "it runs")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         run = await desk.run("go", mode="auto")
         (job,) = (await desk.app.store.jobs(workspace_id=desk.workspace_id, running=True)).items
         assert run.left_running == (f"{job.id} echo started; sleep 1000",)
@@ -190,7 +190,7 @@ async def test_a_background_job_outlives_its_run_and_not_its_workspace(tmp_path:
 @pytest.mark.promise("C7")
 async def test_a_cancel_kills_a_running_command_and_says_so(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "echo ready; sleep 1000"}),), "done")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         accepted = await desk.start("go", mode="auto")
         async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
             if item.kind in ("delta", "snapshot") and b"ready" in item.body and b'"of":"output"' in item.body:
@@ -205,7 +205,7 @@ async def test_a_cancel_kills_a_running_command_and_says_so(tmp_path: Path) -> N
 
 async def test_files_an_agent_writes_are_told_with_their_diff(tmp_path: Path) -> None:
     script = saying((ScriptedCall("write", {"path": "a/b.txt", "content": "hello\n"}),), "ok")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         await desk.run("go", mode="accept_edits")
         assert (desk.directory / "a/b.txt").read_text() == "hello\n"
         (event,) = [event for event in await desk.events() if isinstance(event, FileChanged)]
@@ -213,7 +213,7 @@ async def test_files_an_agent_writes_are_told_with_their_diff(tmp_path: Path) ->
 
 
 async def test_a_title_is_found_in_the_background(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying("ok")) as desk:
+    async with open_app_harness(tmp_path, saying("ok")) as desk:
         run = await desk.run("please do something long and complicated with the parser")
         async for _ in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
             if (await desk.app.store.session(run.session_id)).title == "A title":
@@ -225,14 +225,14 @@ async def test_a_title_is_found_in_the_background(tmp_path: Path) -> None:
 @pytest.mark.promise("R11")
 async def test_limits_of_a_run_are_its_own(tmp_path: Path) -> None:
     script = saying(*[(ScriptedCall("ls", {}),)] * 3, "done")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         short = await desk.run("go", limits=Limits(max_steps=1))
         assert (short.state, short.reason) == ("failed", "limit_steps")
         assert (await desk.run("go")).state == "completed"
 
 
 async def test_a_model_that_cannot_be_used_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
-    async with serving(tmp_path) as desk:
+    async with open_app_harness(tmp_path) as desk:
         with pytest.raises(NoModel):
             await desk.start("go", model="nobody/nothing")
         with pytest.raises(NoModel):
@@ -244,7 +244,7 @@ async def test_a_model_that_cannot_be_used_is_refused_before_anything_is_stored(
 
 async def test_sub_agents_only_read_and_their_answer_comes_back(tmp_path: Path) -> None:
     script = saying((ScriptedCall("agent", {"title": "look", "prompt": "find the file"}),), "thanks")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         run = await desk.run("go")
         assert run.state == "completed"
         (child,) = (await desk.app.store.sessions(desk.workspace_id, limit=9, parent_id=run.session_id)).items
@@ -257,7 +257,7 @@ async def test_sub_agents_only_read_and_their_answer_comes_back(tmp_path: Path) 
 
 @pytest.mark.promise("W1")
 async def test_a_directory_is_one_workspace_however_it_is_reached(tmp_path: Path) -> None:
-    async with serving(tmp_path) as desk:
+    async with open_app_harness(tmp_path) as desk:
         (tmp_path / "link").symlink_to(desk.directory)
         again, new = await desk.app.workspaces.open(str(tmp_path / "link"))
         assert (again.id, new) == (desk.workspace_id, False)
@@ -268,7 +268,7 @@ async def test_a_directory_is_one_workspace_however_it_is_reached(tmp_path: Path
 
 @pytest.mark.promise("W2", "W3")
 async def test_an_idle_workspace_is_unloaded_and_a_busy_one_is_not(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying((ScriptedText("x"), ScriptedWait()))) as desk:
+    async with open_app_harness(tmp_path, saying((ScriptedText("x"), ScriptedWait()))) as desk:
         (tmp_path / "other").mkdir()
         other, _ = await desk.app.workspaces.open(str(tmp_path / "other"))
         accepted = await desk.start("go")
@@ -280,7 +280,7 @@ async def test_an_idle_workspace_is_unloaded_and_a_busy_one_is_not(tmp_path: Pat
 
 
 async def test_a_fork_has_the_messages_up_to_one_and_lives_on_its_own(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying("answer")) as desk:
+    async with open_app_harness(tmp_path, saying("answer")) as desk:
         first = await desk.run("one")
         await desk.run("two", session_id=first.session_id)
         source = await desk.messages(first.session_id)
@@ -295,7 +295,7 @@ async def test_a_fork_has_the_messages_up_to_one_and_lives_on_its_own(tmp_path: 
 
 
 async def test_a_session_is_exported_as_markdown(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying((ScriptedText("I look"), ScriptedCall("ls", {})), "done")) as desk:
+    async with open_app_harness(tmp_path, saying((ScriptedText("I look"), ScriptedCall("ls", {})), "done")) as desk:
         run = await desk.run("what is there?")
         text = await desk.app.sessions.export_markdown(run.session_id)
         for words in ("## User", "what is there?", "## Assistant", "I look", "`ls`", "done"):
@@ -304,7 +304,7 @@ async def test_a_session_is_exported_as_markdown(tmp_path: Path) -> None:
 
 
 async def test_files_are_found_by_fuzzy_name(tmp_path: Path) -> None:
-    async with serving(tmp_path) as desk:
+    async with open_app_harness(tmp_path) as desk:
         for name in ("src/parser.py", "src/lexer.py", "tests/test_parser.py", "README.md"):
             path = desk.directory / name
             path.parent.mkdir(exist_ok=True)
@@ -330,7 +330,7 @@ async def test_undo_covers_what_a_sub_agent_wrote(tmp_path: Path) -> None:
             ScriptRule(do=(ScriptedText("done"),)),
         )
     )
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         await desk.app.configuring.change({"agents.hand.tools": ["write"], "agents.hand.description": "writes"})
         run = await desk.run("go", mode="accept_edits")
         assert (desk.directory / "c.txt").read_text() == "child"
@@ -347,7 +347,7 @@ async def test_undo_to_a_message_takes_back_everything_since(tmp_path: Path) -> 
     script = saying(
         (ScriptedCall("bash", {"command": "true"}), ScriptedCall("write", {"path": "{prompt}", "content": "x"})), "ok"
     )
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         first = await desk.run("a.txt", mode="auto")
         await desk.run("b.txt", mode="auto", session_id=first.session_id)
         await desk.run("c.txt", mode="auto", session_id=first.session_id)
@@ -360,7 +360,7 @@ async def test_undo_to_a_message_takes_back_everything_since(tmp_path: Path) -> 
 
 
 async def test_a_rule_that_cannot_be_read_is_told_before_anything_runs(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying("ok")) as desk:
+    async with open_app_harness(tmp_path, saying("ok")) as desk:
         await desk.app.configuring.change({"approvals.allow": ["bash: 'unclosed"]})
         with pytest.raises(ConfigError, match="unclosed"):
             await desk.start("go")
@@ -370,7 +370,7 @@ async def test_a_rule_that_cannot_be_read_is_told_before_anything_runs(tmp_path:
 async def test_a_secret_in_a_command_is_never_shown_nor_offered_to_be_saved(tmp_path: Path) -> None:
     planted = "sk-ant-planted-0123456789abcdef"
     script = saying((ScriptedCall("bash", {"command": f"touch {planted}"}),), "done")
-    async with serving(tmp_path, script, env={"ANTHROPIC_API_KEY": planted}) as desk:
+    async with open_app_harness(tmp_path, script, env={"ANTHROPIC_API_KEY": planted}) as desk:
         accepted = await desk.start("go")
         asked = (await desk.until(ApprovalRequested)).approval
         assert planted not in repr((asked.title, asked.why, asked.patterns))
@@ -381,7 +381,7 @@ async def test_a_secret_in_a_command_is_never_shown_nor_offered_to_be_saved(tmp_
 
 async def test_redo_takes_the_last_undo_back_and_a_new_write_ends_older_ones(tmp_path: Path) -> None:
     script = saying((ScriptedCall("write", {"path": "{prompt}", "content": "x"}),), "ok")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         session = (await desk.run("f.txt", mode="accept_edits")).session_id
 
         async def again(kind: str) -> str:
@@ -396,7 +396,9 @@ async def test_redo_takes_the_last_undo_back_and_a_new_write_ends_older_ones(tmp
 
 
 async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying((ScriptedCall("write", {"path": "a.txt", "content": "x"}),), "ok")) as desk:
+    async with open_app_harness(
+        tmp_path, saying((ScriptedCall("write", {"path": "a.txt", "content": "x"}),), "ok")
+    ) as desk:
         session = (await desk.run("go", mode="accept_edits")).session_id
         (desk.directory / "a.txt").unlink()
         assert "Already undone" in (await desk.run("", session_id=session, kind="undo")).text
@@ -405,7 +407,7 @@ async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_pa
 
 
 async def test_a_workspace_whose_directory_is_gone_takes_no_prompts(tmp_path: Path) -> None:
-    async with serving(tmp_path, saying("ok")) as desk:
+    async with open_app_harness(tmp_path, saying("ok")) as desk:
         desk.directory.rmdir()
         with pytest.raises(BadRequest, match="does not exist"):
             await desk.start("go")
@@ -414,7 +416,7 @@ async def test_a_workspace_whose_directory_is_gone_takes_no_prompts(tmp_path: Pa
 
 async def test_the_output_of_every_call_can_be_found_and_the_run_names_its_model(tmp_path: Path) -> None:
     script = saying((ScriptedCall("ls", {}), ScriptedCall("bash", {"command": "seq 1 20000"})), "done")
-    async with serving(tmp_path, script) as desk:
+    async with open_app_harness(tmp_path, script) as desk:
         await desk.app.configuring.change({"models.large": "offline/demo"})
         run = await desk.run("go", mode="auto", model=None)
         assert run.model == "offline/demo"

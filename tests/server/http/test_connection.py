@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.server import ServerLimits
 from holdfast.server.routes.runs import PROMPT_BYTES
-from tests.support.http import read_answer
-from tests.support.served import served
+from tests.support.http_client import read_answer
+from tests.support.running_server import run_server
 
 QUICK = ServerLimits(head_bytes=4096, head_seconds=0.05, body_seconds=0.05)
 """Bounds that a test reaches; what is asserted is that they are reached, not when."""
@@ -22,7 +22,7 @@ def code(raw: bytes) -> str:
 
 @pytest.mark.promise("W9")
 async def test_what_is_no_http_gets_a_400_in_our_shape(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         for sent in (
             b"nonsense\r\n\r\n",
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -39,7 +39,7 @@ async def test_what_is_no_http_gets_a_400_in_our_shape(home: Path) -> None:
 
 async def test_a_head_that_is_too_large_is_refused_whether_it_ends_or_not(home: Path) -> None:
     limits = msgspec.structs.replace(QUICK, head_seconds=60)
-    async with served(home, limits=limits) as house:
+    async with run_server(home, limits=limits) as house:
         for head in (
             b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 5000 + b"\r\n\r\n",
             b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
@@ -55,19 +55,19 @@ async def test_a_head_that_is_too_large_is_refused_whether_it_ends_or_not(home: 
     "begun", [b"GET /v1/health HT", b"POST /v1/workspaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"]
 )
 async def test_a_request_that_does_not_arrive_is_ended(home: Path, begun: bytes) -> None:
-    async with served(home, limits=QUICK) as house:
+    async with run_server(home, limits=QUICK) as house:
         answer = await house.http.raw(begun)
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert code(answer) == "too_slow"
 
 
 async def test_a_connection_that_says_nothing_is_closed_without_a_word(home: Path) -> None:
-    async with served(home, limits=QUICK) as house:
+    async with run_server(home, limits=QUICK) as house:
         assert await house.http.raw(b"") == b""
 
 
 async def test_an_answer_that_takes_long_is_not_a_slow_request(home: Path) -> None:
-    async with served(home, limits=QUICK) as house, house.http.stream("/v1/events") as stream:
+    async with run_server(home, limits=QUICK) as house, house.http.stream("/v1/events") as stream:
         await stream.data()
         run = await house.prompt(await house.session())
         await house.ended(run["run"]["id"])
@@ -76,7 +76,7 @@ async def test_an_answer_that_takes_long_is_not_a_slow_request(home: Path) -> No
 
 
 async def test_requests_one_after_the_other_and_ahead_of_their_answers_share_a_connection(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         reader, writer = await house.http.connect()
         one = house.http.head("GET", "/v1/health", {})
         for _ in range(2):
@@ -89,7 +89,7 @@ async def test_requests_one_after_the_other_and_ahead_of_their_answers_share_a_c
 
 @pytest.mark.promise("W9")
 async def test_a_body_that_is_too_large_is_refused_with_or_without_a_length(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         session_id = await house.session()
         target = f"/v1/sessions/{session_id}/cancel"
         over = b'{"scope": "' + b"x" * 300_000 + b'"}'
@@ -105,7 +105,7 @@ async def test_a_body_that_is_too_large_is_refused_with_or_without_a_length(home
 
 
 async def test_a_large_prompt_is_taken(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         text = "x" * (2 << 20)
         attached = {"name": "a", "media_type": "text/plain", "text": text}
         run = await house.prompt(await house.session(), attachments=[attached])
@@ -115,7 +115,7 @@ async def test_a_large_prompt_is_taken(home: Path) -> None:
 
 @pytest.mark.promise("W9")
 async def test_unknown_addresses_and_methods_are_told_in_our_shape(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         for path in ("/", "/v1", "/v1/", "/v1/health/", "/v2/health", "/v1/sessions//runs", "/%ff", "/v1/runs/a%2Fb"):
             answer = await house.http.get(path)
             assert (answer.status, answer.code) == (404, "not_found"), path
@@ -128,7 +128,7 @@ async def test_unknown_addresses_and_methods_are_told_in_our_shape(home: Path) -
 
 
 async def test_a_caller_who_leaves_in_mid_body_changes_nothing(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         _, writer = await house.http.connect()
         writer.write(house.http.head("POST", "/v1/workspaces", {"Content-Length": "100"}) + b'{"path"')
         await writer.drain()

@@ -9,7 +9,7 @@ from holdfast.errors import BadRequest, Conflict, ServerStopping, TooMany
 from holdfast.server.http.idempotency import Answers, read_key, request_hash
 from holdfast.server.http.responses import Reply
 from tests.support.engine_harness import EngineHarness, open_harness
-from tests.support.served import served
+from tests.support.running_server import run_server
 
 
 class Work:
@@ -117,7 +117,7 @@ def test_a_key_that_cannot_be_one_is_refused(key: bytes) -> None:
 
 
 async def test_a_session_made_twice_with_one_key_is_one_session(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         target = f"/v1/workspaces/{house.workspace_id}/sessions"
         made = await asyncio.gather(
             *(house.http.post(target, {"title": "t"}, Idempotency_Key="key-1") for _ in range(5))
@@ -133,7 +133,7 @@ async def test_a_session_made_twice_with_one_key_is_one_session(home: Path) -> N
 
 @pytest.mark.promise("R3")
 async def test_a_key_names_the_run_that_it_made(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         target = f"/v1/sessions/{await house.session()}/runs"
         for key in ("run-key", "not/an/id"):
             first, second = await asyncio.gather(

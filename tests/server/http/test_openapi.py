@@ -7,7 +7,7 @@ import msgspec
 
 from holdfast.server.http.application import ENDPOINTS
 from holdfast.server.http.openapi import describe
-from tests.support.served import served
+from tests.support.running_server import run_server
 
 DESCRIPTION = describe(ENDPOINTS, version="1.2.3")
 
@@ -58,7 +58,7 @@ def test_what_one_answer_gives_others_can_be_asked_with() -> None:
 
 
 async def test_the_server_hands_it_out(home: Path) -> None:
-    async with served(home) as house:
+    async with run_server(home) as house:
         answer = (await house.http.get("/v1/openapi.json")).ok()
         assert answer["paths"].keys() == DESCRIPTION["paths"].keys()
         assert answer["openapi"] == "3.1.0"

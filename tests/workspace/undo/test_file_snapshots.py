@@ -8,7 +8,7 @@ from holdfast.schema.base import encode
 from holdfast.store import Batch, open_store
 from holdfast.tools.files.file_access import ABSENT, content_hash
 from holdfast.workspace.undo.file_snapshots import SessionFiles
-from tests.store.building import new_session, new_workspace
+from tests.store.batches import new_session, new_workspace
 from tests.support.file_sessions import AT, FileWorkspace
 
 

@@ -1,4 +1,4 @@
-"""A plain HTTP client for tests, one connection per request, that knows nothing of Holdfast but its error shape."""
+"""A plain HTTP client for tests: one connection per request, without code of Holdfast's clients."""
 
 import asyncio
 import json
@@ -21,18 +21,18 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> str:
-        """Of an error."""
+        """The error code."""
         code: str = self.json()["error"]["code"]
         return code
 
     def ok(self, status: int = 200) -> Any:
-        """The value, if it was answered with this status."""
+        """Check the status and return the JSON value."""
         assert self.status == status, f"{self.status}: {self.body[:2000]!r}"
         return self.json()
 
 
 class Stream:
-    """An open event stream; the first event is read with it."""
+    """An open event stream."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: dict[str, str]) -> None:
         self._reader = reader
@@ -43,7 +43,7 @@ class Stream:
         self.last_id = ""
 
     async def next(self) -> SseEvent | None:
-        """``None`` at the end of the stream."""
+        """Return the next event, or ``None`` at the end of the stream."""
         while not self._waiting:
             size = int(await self._reader.readline() or b"0", 16)
             if size == 0:
@@ -61,14 +61,14 @@ class Stream:
         return found
 
     async def until(self, kind: str) -> dict[str, Any]:
-        """The data of the next event of a kind."""
+        """Return the data of the next event of this kind."""
         while True:
             data = await self.data()
             if data["kind"] == kind:
                 return data
 
     async def rest(self) -> list[dict[str, Any]]:
-        """Everything until the stream ends."""
+        """Return the data of all events until the stream ends."""
         found = []
         while (event := await self.next()) is not None:
             found.append(json.loads(event.data))
@@ -86,8 +86,8 @@ class Stream:
             pass
 
 
-class Http:
-    """Speaks to a Unix socket's path, or to a host and port."""
+class HttpClient:
+    """Connects to a Unix socket or to a host and port."""
 
     def __init__(self, address: str | tuple[str, int], *, token: str | None = None, client: str | None = None) -> None:
         self._address = address
@@ -114,7 +114,7 @@ class Http:
         return f"{method} {target} HTTP/1.1\r\n{shown}\r\n".encode("latin-1")
 
     async def raw(self, sent: bytes) -> bytes:
-        """These bytes, and everything that comes back until the server closes."""
+        """Send bytes and return everything until the server closes the connection."""
         reader, writer = await self.connect()
         try:
             writer.write(sent)

@@ -1,4 +1,4 @@
-"""A whole server on real sockets, in this process: real ledger, hub, engine and workspaces, a provider on loopback."""
+"""A whole server on real sockets in this process, with a provider on loopback."""
 
 import asyncio
 import os
@@ -12,8 +12,8 @@ from holdfast.locations import Locations
 from holdfast.runs import EngineLimits
 from holdfast.server import ServerLimits, ServerParts, TcpAddress, listen_tcp, listen_unix, serve
 from holdfast.testing import Answer, ReceivedRequest, TestProvider, text
-from tests.support.http import Http, Stream
-from tests.support.server import PATIENT
+from tests.support.engine_harness import LONG_LIMITS
+from tests.support.http_client import HttpClient, Stream
 
 TOKEN = "a-token-that-tests-use"
 
@@ -31,7 +31,7 @@ KEY = "sk-planted-secret-0123456789"
 
 
 def answering(*answers: Answer) -> TestProvider:
-    """A provider that gives these answers to runs, in order; titles are answered apart."""
+    """Return a provider that answers runs with these answers, in order. Requests for a title get their own."""
     waiting = list(answers)
 
     def respond(received: ReceivedRequest) -> Answer:
@@ -42,11 +42,11 @@ def answering(*answers: Answer) -> TestProvider:
     return TestProvider(respond)
 
 
-class Served:
-    """A running server, what it is made of, and a client to it."""
+class RunningServer:
+    """A running server, its parts, and clients for it."""
 
     def __init__(
-        self, app: App, parts: ServerParts, *, unix: Http, tcp: Http, provider: TestProvider, work: Path
+        self, app: App, parts: ServerParts, *, unix: HttpClient, tcp: HttpClient, provider: TestProvider, work: Path
     ) -> None:
         self.app = app
         self.parts = parts
@@ -57,7 +57,7 @@ class Served:
         self.workspace_id = ""
         self.serving: asyncio.Task[None]
         self.watcher: Stream
-        """With `idle_exit`: an open stream of all events. The server stays, and unloads nothing, until it is closed."""
+        """With `idle_exit`: an open stream of all events, which keeps the server up and its workspaces loaded."""
 
     async def open(self, path: Path | None = None) -> str:
         answer = await self.http.post("/v1/workspaces", {"path": str(path or self.work)})
@@ -84,18 +84,18 @@ class Served:
 
 
 @asynccontextmanager
-async def served(
+async def run_server(
     directory: Path,
     provider: TestProvider | None = None,
     *,
-    engine_limits: EngineLimits = PATIENT,
+    engine_limits: EngineLimits = LONG_LIMITS,
     limits: ServerLimits | None = None,
     heartbeat: str = "10s",
     linger: float = 600.0,
     idle_exit: bool = False,
     env: Mapping[str, str] | None = None,
-) -> AsyncIterator[Served]:
-    """With a workspace open at ``directory/work``. A stop that the test asks for has ended when this has."""
+) -> AsyncIterator[RunningServer]:
+    """Run a server with a workspace open at ``directory/work``. At the end it has stopped."""
     work = directory / "work"
     work.mkdir(exist_ok=True)
     environment = {**os.environ, "HOLDFAST_HOME": str(directory / "home"), **(env or {})}
@@ -110,17 +110,17 @@ async def served(
             tcp = listen_tcp(TcpAddress("127.0.0.1", 0), token=TOKEN)
             ready = asyncio.Event()
             starting = ExitStack()
-            starting.enter_context(parts.life.request())  # it does not leave before the test has begun
+            starting.enter_context(parts.life.request())  # the server must not exit before the test begins
             task = asyncio.create_task(
                 serve(parts, [unix, tcp], linger=linger, idle_exit=idle_exit, ready=ready.set), name="serve"
             )
             try:
                 await ready.wait()
-                house = Served(
+                house = RunningServer(
                     app,
                     parts,
-                    unix=Http(str(locations.socket), client="test/1 cli_test"),
-                    tcp=Http(("127.0.0.1", tcp.port), token=TOKEN),
+                    unix=HttpClient(str(locations.socket), client="test/1 cli_test"),
+                    tcp=HttpClient(("127.0.0.1", tcp.port), token=TOKEN),
                     provider=provider,
                     work=work,
                 )
@@ -136,8 +136,8 @@ async def served(
                 await task
 
 
-def hold_stop(house: Served) -> asyncio.Event:
-    """From now on a stop of the server waits for this event, when its runs have stopped."""
+def hold_stop(house: RunningServer) -> asyncio.Event:
+    """Make a stop of the server wait for the returned event, after its runs have stopped."""
     held, stop_runs = asyncio.Event(), house.app.engine.stop
 
     async def stop_later() -> None:
@@ -149,7 +149,7 @@ def hold_stop(house: Served) -> asyncio.Event:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Until the loop has done what makes it so; the test's own time-out is the bound."""
+    """Wait until the condition holds. The test's time-out is the limit."""
     while not holds():
         await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.001))])
 

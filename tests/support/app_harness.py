@@ -1,4 +1,4 @@
-"""One whole server without its sockets: real ledger, real tools, the scripted model or a provider on loopback."""
+"""A whole server without sockets: a real store, real tools, and the scripted model or a provider on loopback."""
 
 import asyncio
 import os
@@ -14,12 +14,11 @@ from holdfast.runs import EngineLimits
 from holdfast.schema.events import Event, read_event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest
+from tests.support.engine_harness import LONG_LIMITS
 
-PATIENT = EngineLimits(unfinished_runs=256, subagent_depth=2, stop_seconds=20, receipt_seconds=20, shutdown_seconds=20)
 
-
-class Desk:
-    """An open app with one workspace, and short words for what tests do with it."""
+class AppHarness:
+    """An open app with one workspace, and shortcuts for tests."""
 
     def __init__(self, app: App, directory: Path, workspace_id: str) -> None:
         self.app = app
@@ -50,16 +49,16 @@ class Desk:
         return [read_event(event.body) for event in page.events]
 
     async def until(self, kind: type[Any]) -> Any:
-        """The next event of this kind, from the beginning of the log on."""
+        """Return the first event of this kind in the log; wait for it if necessary."""
         async for item in self.app.hub.subscribe(after=f"{self.app.store.log_id}.0"):
             event = read_event(item.body)
             if isinstance(event, kind):
                 return event
-        raise AssertionError(f"no {kind.__name__} came")
+        raise AssertionError(f"there was no {kind.__name__}")
 
 
 def saying(*answers: str | ScriptAction | tuple[ScriptAction, ...], **fields: Any) -> ModelScript:
-    """A script that gives these answers to each prompt, step by step; titles are answered apart."""
+    """Return a script that answers each prompt with these answers, one per step. Requests for a title get their own."""
     acts = tuple(
         (ScriptedText(answer),) if isinstance(answer, str) else answer if isinstance(answer, tuple) else (answer,)
         for answer in answers
@@ -70,15 +69,15 @@ def saying(*answers: str | ScriptAction | tuple[ScriptAction, ...], **fields: An
 
 
 @asynccontextmanager
-async def serving(
+async def open_app_harness(
     directory: Path,
     script: ModelScript | None = None,
     *,
     env: Mapping[str, str] | None = None,
     config: str = "",
-    limits: EngineLimits = PATIENT,
-) -> AsyncIterator[Desk]:
-    """A server whose ``offline/demo`` says this script, with one workspace open (not trusted)."""
+    limits: EngineLimits = LONG_LIMITS,
+) -> AsyncIterator[AppHarness]:
+    """Open a server with one untrusted workspace. Its model ``offline/demo`` follows the script."""
     home, work = directory / "home", directory / "work"
     work.mkdir(exist_ok=True)
     environment = {**os.environ, "HOLDFAST_HOME": str(home), **(env or {})}
@@ -89,4 +88,4 @@ async def serving(
         locations.config_file.write_text(config)
     async with open_app(locations, environment, scripts=scripts, limits=limits) as app:
         view, _ = await app.workspaces.open(str(work))
-        yield Desk(app, work, view.id)
+        yield AppHarness(app, work, view.id)

@@ -1,4 +1,4 @@
-"""A scripted model that leaves in a session what a real one would: the opaque data and call ids of its vendor."""
+"""Scripted models whose messages have the opaque data and call ids of a real vendor."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -10,8 +10,8 @@ from holdfast.testing import WireName
 from tests.support.wire_rules import origin
 
 
-def thought(wire: WireName, mark: str) -> dict[str, Any]:
-    """What a vendor wants back with its model's reasoning; ``mark`` can be found in a request."""
+def reasoning_data(wire: WireName, mark: str) -> dict[str, Any]:
+    """Return the opaque data that a vendor sends with reasoning. ``mark`` can be found in a request."""
     match wire:
         case "openai-chat":
             return {"details": [{"type": "reasoning.encrypted", "data": mark}]}
@@ -23,8 +23,8 @@ def thought(wire: WireName, mark: str) -> dict[str, Any]:
             return {"signature": mark}
 
 
-def signature(wire: WireName, mark: str) -> dict[str, Any] | None:
-    """What a vendor wants back with a call."""
+def call_data(wire: WireName, mark: str) -> dict[str, Any] | None:
+    """Return the opaque data that a vendor sends with a call."""
     match wire:
         case "openai-chat":
             return {"extra_content": {"google": {"thought_signature": mark}}}
@@ -34,8 +34,8 @@ def signature(wire: WireName, mark: str) -> dict[str, Any] | None:
             return None
 
 
-class Flavoured(ScriptedModel):
-    """Says a script as a model of this vendor. Its calls have the ids that vendors give: short, odd, and repeated."""
+class VendorModel(ScriptedModel):
+    """Follows a script as a model of this vendor. Its call ids are short, odd and repeated."""
 
     def __init__(self, wire: WireName, answers: tuple[tuple[ScriptAction, ...], ...], *, window: int = 0) -> None:
         super().__init__(ModelScript(answers=answers), info=ModelInfo(f"{wire}/m", context_window=window, images=True))
@@ -48,11 +48,11 @@ class Flavoured(ScriptedModel):
             mark = f"mark-{self.wire}-{self._number}"
             match delta:
                 case ReasoningEnd(opaque) if opaque is not None:
-                    yield ReasoningEnd(thought(self.wire, mark), origin(self.wire))
+                    yield ReasoningEnd(reasoning_data(self.wire, mark), origin(self.wire))
                 case CallStart(index, name):
                     yield CallStart(index, name, ("call 1/ä", f"fc_{index}", None)[self._number % 3])
                 case CallEnd(index):
-                    opaque = signature(self.wire, mark)
+                    opaque = call_data(self.wire, mark)
                     yield CallEnd(index, opaque, origin(self.wire) if opaque else "")
                 case _:
                     yield delta

@@ -1,4 +1,4 @@
-"""Real turns on a real ledger: the scripted model for a brain, and a few small tools whose effects can be counted."""
+"""Real turns on a real store, with the scripted model and small tools that count their calls."""
 
 import asyncio
 from collections import Counter
@@ -44,7 +44,7 @@ class _TestTool:
         self.gates = gates
         self.ran: Counter[str] = Counter()
         self.said: dict[str, str] = {}
-        """What came back, by call."""
+        """The output by call."""
 
     async def plan(self, arguments: Word, context: ToolContext) -> ToolPlan:
         return ToolPlan(Subject(tool=self.name, effect="none", title=arguments.word))
@@ -60,7 +60,7 @@ class _TestTool:
 
 
 class Echo(_TestTool):
-    """Says its word again."""
+    """Returns its word."""
 
     name = "echo"
 
@@ -70,7 +70,7 @@ class Echo(_TestTool):
 
 
 class Gated(_TestTool):
-    """Waits at the gate named by its word."""
+    """Waits at the gate with the name of its word."""
 
     name = "gated"
 
@@ -80,14 +80,14 @@ class Gated(_TestTool):
 
 
 class Alone(Gated):
-    """The same, but never beside another."""
+    """A gated tool that never runs in parallel."""
 
     name = "alone"
     parallel = False
 
 
 class Killed(_TestTool):
-    """Cancelled, it answers with what it killed, as tools with processes do."""
+    """On a cancel it reports what it killed, as tools with processes do."""
 
     name = "killed"
 
@@ -139,7 +139,7 @@ class TestToolbox:
 
 
 class TestApprover:
-    """Permits everything but what it is told to deny; a gate can hold a call as a person would."""
+    """Permits all calls except those in `denied`. Calls in `asking` wait at a gate, as for an approval."""
 
     __test__ = False
 
@@ -167,7 +167,7 @@ class TestToolContexts:
         return text.replace("s3cret", "[redacted]")
 
     def context(self, handle: TurnHandle, call: ToolCall, *, emit: Any, progress: Any, on_subagent: Any) -> ToolContext:
-        nobody: Any = None
+        unused: Any = None
         return ToolContext(
             workspace=self._directory,
             session_id=handle.run.session_id,
@@ -181,12 +181,12 @@ class TestToolContexts:
             interactive=handle.run.interactive,
             emit=emit,
             redact=self.redact,
-            new_id=nobody,
+            new_id=unused,
             now=handle.now,
-            files=nobody,
-            jobs=nobody,
-            asker=nobody,
-            todos=nobody,
+            files=unused,
+            jobs=unused,
+            asker=unused,
+            todos=unused,
             subagents=_TestSubagents(handle, on_subagent),
         )
 
@@ -224,11 +224,11 @@ class TestTitler:
 
 
 class Clock:
-    """Time limits that pass when a test says so."""
+    """Time limits that expire when a test says so."""
 
     def __init__(self) -> None:
         self.limits: list[asyncio.Timeout] = []
-        """Of the turns that began, in that order."""
+        """The limits of the turns, in the order of their start."""
 
     def __call__(self, seconds: float | None) -> asyncio.Timeout:
         self.limits.append(asyncio.timeout(None))
@@ -249,12 +249,12 @@ def turn_limits(*, max_steps: int, max_seconds: float = 0.0) -> TurnLimits:
 
 
 async def at_once(seconds: float) -> None:
-    """A wait before a retry that takes no time, but lets others go on."""
+    """Wait no time before a retry, but let other tasks run."""
     await asyncio.sleep(0)
 
 
 class RealTurns(ScriptedTurns):
-    """Makes real turns; implements `TurnFactory`."""
+    """A `TurnFactory` of real turns."""
 
     def __init__(self, store: Store, model: Model, directory: Path) -> None:
         super().__init__()
@@ -294,7 +294,7 @@ class RealTurns(ScriptedTurns):
         )
 
 
-class TurnHouse(EngineHarness):
+class TurnHarness(EngineHarness):
     turns: RealTurns
 
     @property
@@ -303,12 +303,12 @@ class TurnHouse(EngineHarness):
 
 
 @asynccontextmanager
-async def turning(directory: Path, model: Model, *, store: Store | None = None) -> AsyncIterator[TurnHouse]:
-    """An open workspace with one session, ``ses_1``, whose turns ask this model."""
+async def open_turns(directory: Path, model: Model, *, store: Store | None = None) -> AsyncIterator[TurnHarness]:
+    """Open a workspace with one session, ``ses_1``, whose turns use this model."""
     ledger = store or await open_store(directory / "holdfast.db")
     if not await ledger.workspaces():
         await ledger.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(directory))),)))
-    house = TurnHouse(directory, ledger, turns=RealTurns(ledger, model, directory), limits=LONG_LIMITS)
+    house = TurnHarness(directory, ledger, turns=RealTurns(ledger, model, directory), limits=LONG_LIMITS)
     await house.engine.open_workspace(WORKSPACE)
     try:
         await house.session()

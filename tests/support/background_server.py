@@ -1,4 +1,4 @@
-"""The served house in a thread, for tests that are not asynchronous: properties, schemathesis."""
+"""A running server in a thread, for tests that are not asynchronous (properties, schemathesis)."""
 
 import asyncio
 import http.client
@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.testing import TestProvider
-from tests.support.served import TOKEN, Served, served
+from tests.support.running_server import TOKEN, RunningServer, run_server
 
 T = TypeVar("T")
 
 
-class Background:
-    """A server that answers while the test does something else."""
+class BackgroundServer:
+    """A server that runs in another thread."""
 
-    def __init__(self, house: Served, loop: asyncio.AbstractEventLoop, port: int) -> None:
+    def __init__(self, house: RunningServer, loop: asyncio.AbstractEventLoop, port: int) -> None:
         self.house = house
         self.port = port
         self._loop = loop
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """On the server's loop."""
+        """Run a coroutine on the server's event loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def send(
@@ -42,13 +42,15 @@ class Background:
 
 
 @contextmanager
-def background(directory: Path, provider: Callable[[], TestProvider] | None = None) -> Iterator[Background]:
-    found: list[Background] = []
+def serve_in_background(
+    directory: Path, provider: Callable[[], TestProvider] | None = None
+) -> Iterator[BackgroundServer]:
+    found: list[BackgroundServer] = []
     ready, stop = threading.Event(), threading.Event()
 
     async def live() -> None:
-        async with served(directory, provider() if provider else None) as house:
-            found.append(Background(house, asyncio.get_running_loop(), house.tcp.port))
+        async with run_server(directory, provider() if provider else None) as house:
+            found.append(BackgroundServer(house, asyncio.get_running_loop(), house.tcp.port))
             ready.set()
             await asyncio.to_thread(stop.wait)
 

@@ -1,6 +1,6 @@
-"""One run in which everything happens that can happen in a run, and what must hold of any run's record.
+"""A script of a run that uses every feature, and checks of a run's messages.
 
-It thinks, calls tools side by side, waits for an approval, is retried, gets a summary and asks a sub-agent.
+The run has reasoning, parallel tool calls, an approval, a retry, a summary and a sub-agent.
 """
 
 from collections import Counter
@@ -48,8 +48,8 @@ SCRIPT = ModelScript(
 )
 
 
-def story_model() -> ScriptedModel:
-    """Says the story to the prompt ``work``, and ``fine`` to ``the next prompt``."""
+def eventful_model() -> ScriptedModel:
+    """Return a model that follows the script for the prompt ``work``, and answers ``fine`` to ``the next prompt``."""
     return ScriptedModel(SCRIPT, info=ModelInfo("offline/test", context_window=100_000))
 
 
@@ -62,11 +62,11 @@ def finish(message: Message) -> str:
 
 
 def check_results(messages: tuple[Message, ...], tools: dict[str, Any], where: str | None) -> None:
-    """What a tool said is kept, and what never ran is told as such."""
+    """Check that the output of a tool is kept, and that a call that never ran says so."""
     for result in results(messages):
         tool = tools[result.name]
         if where in (f"before {result.name}.run", f"after {result.name}.run"):
-            continue  # held in the tool's own hands
+            continue  # interrupted inside the tool
         if not tool.ran[result.call_id]:
             assert (result.status, result.text) == ("cancelled", NOT_RUN)
         elif result.call_id in tool.said:
