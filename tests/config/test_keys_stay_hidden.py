@@ -1,4 +1,4 @@
-"""A planted key appears in nothing that is shown: no repr, no message, no plain form, no schema, no log."""
+"""No repr, message, plain value or log line contains a configured key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.config import (
     Secret,
     SecretStore,
     load_config,
-    plain,
+    plain_values,
 )
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
@@ -57,7 +57,7 @@ def test_no_display_of_a_configuration_contains_the_key(locations: Locations) ->
     config = load(locations, EVERYWHERE)
     catalogue = Catalogue(config.settings, env={"OPENAI_API_KEY": PLANTED}, stored={"gemini"})
     shown = [
-        *(repr(config), str(config), repr(config.settings), str(plain(config.settings)), str(config.warnings)),
+        *(repr(config), str(config), repr(config.settings), str(plain_values(config.settings)), str(config.warnings)),
         *(repr(catalogue.providers()), repr(catalogue.models()), repr(catalogue.large()), str(config.origins)),
         *(str(config.get(key)) for key in ("providers", "mcp", "network", "web_search")),
     ]
@@ -74,7 +74,7 @@ async def test_all_output_is_redacted_once_the_configuration_is_loaded(locations
     text = f"{EVERYWHERE} stored-9876543210 from-the-environment"
     assert ring.redactor.redact(text).count("[redacted]") == EVERYWHERE.count(PLANTED) + 2
     assert PLANTED not in ring.redactor.redact(text)
-    assert PLANTED not in repr(ring.known_secrets())
+    assert PLANTED not in repr(ring.redactor)
 
 
 @pytest.mark.parametrize(

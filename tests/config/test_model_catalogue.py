@@ -1,4 +1,4 @@
-"""Which models there are, what is known of them, and which one is chosen."""
+"""The available models, their properties, and the choice among them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.config import (
-    PROVIDERS,
-    Catalogue,
-    CatalogueModel,
-    CataloguePrice,
-    ResolvedModel,
-    Settings,
-    resolve_model,
-    search_key,
-)
-from holdfast.config.provider_catalogue import CatalogueProvider
+from holdfast.config import Catalogue, ResolvedModel, Settings, search_key
+from holdfast.config.provider_catalogue import PROVIDERS, CatalogueModel, CataloguePrice, CatalogueProvider
 from holdfast.config.secrets import configured_secrets, secret_variables
 from holdfast.config.setting_types import Secret, Url
 from holdfast.config.setting_validation import decode
@@ -81,7 +72,7 @@ def test_the_catalogue_covers_the_main_providers() -> None:
 
 
 def test_a_built_in_model_needs_only_its_key() -> None:
-    model = resolve_model("anthropic/claude-sonnet-5-5", Settings(), env=KEY)
+    model = Catalogue(Settings(), env=KEY).resolve("anthropic/claude-sonnet-5-5")
     assert model.key is not None
     shown = msgspec.structs.replace(model, key=None)
     assert model.key.to_config() == "env:ANTHROPIC_API_KEY"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.model_catalogue import Catalogue, resolve_model
+from holdfast.config.model_catalogue import Catalogue
 from holdfast.config.secrets import Keyring, SecretStore
 from holdfast.config.setting_types import Headers, KeySource, ProxyUrl, Url
 from holdfast.config.settings import (
@@ -72,7 +72,7 @@ async def collect(model: Model) -> dict[str, Any]:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_request_is_sent_as_configured(wire: str, models: ModelFactory) -> None:
     async with TestProvider([text("hello")]) as provider:
-        resolved = resolve_model("local/qwen", settings(wire, provider.url(wire)), env={"LOCAL_KEY": "x"})  # type: ignore[arg-type]
+        resolved = Catalogue(settings(wire, provider.url(wire)), env={"LOCAL_KEY": "x"}).resolve("local/qwen")  # type: ignore[arg-type]
         assert (await collect(models.open(resolved, limits=LIMITS)))["text"] == "hello"
         [received] = provider.requests
     assert received.wire == wire
@@ -83,7 +83,8 @@ async def test_request_is_sent_as_configured(wire: str, models: ModelFactory) ->
 
 
 def test_model_info_has_the_configured_properties() -> None:
-    info = model_info(resolve_model("local/qwen", settings("anthropic", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"}))
+    catalogue = Catalogue(settings("anthropic", "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"})
+    info = model_info(catalogue.resolve("local/qwen"))
     assert (info.name, info.context_window, info.max_output) == ("local/qwen", 1000, 100)
     assert info.images
     assert info.reasoning == ("low",)
@@ -100,14 +101,14 @@ def test_every_model_of_the_catalogue_can_be_opened(models: ModelFactory) -> Non
 
 
 async def test_offline_model_needs_no_key_and_no_network(models: ModelFactory) -> None:
-    resolved = resolve_model("offline/demo", Settings(), env={})
+    resolved = Catalogue(Settings(), env={}).resolve("offline/demo")
     assert (await collect(models.open(resolved, limits=LIMITS)))["text"] == "scripted"
 
 
 async def test_models_of_one_provider_share_its_connections(models: ModelFactory) -> None:
     first, second = (
         models.open(
-            resolve_model("local/qwen", settings(wire, "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"}), limits=LIMITS
+            Catalogue(settings(wire, "http://127.0.0.1:1"), env={"LOCAL_KEY": "x"}).resolve("local/qwen"), limits=LIMITS
         )
         for wire in ("anthropic", "gemini")
     )

@@ -22,21 +22,8 @@ _EXACT: Final = frozenset({"config", "eval", "filter-branch", "submodule", "bise
 """Subcommands that can run any program. A rule with a wildcard for them would allow anything."""
 _CHECKERS: Final = frozenset(
     {
-        *(
-            "pytest",
-            "ruff",
-            "mypy",
-            "black",
-            "isort",
-            "flake8",
-            "pylint",
-            "pyright",
-            "eslint",
-            "prettier",
-            "tsc",
-            "jest",
-        ),
-        *("vitest", "gofmt", "rustfmt", "shellcheck", "mkdir", "touch"),
+        *("pytest", "ruff", "mypy", "black", "isort", "flake8", "pylint", "pyright", "eslint", "prettier", "tsc"),
+        *("jest", "vitest", "gofmt", "rustfmt", "shellcheck", "mkdir", "touch"),
     }
 )
 """Programs that do the same thing with any arguments."""

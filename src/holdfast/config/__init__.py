@@ -15,27 +15,19 @@ Reading and writing files blocks; code on the event loop calls it in a thread. `
 imported here, because few commands need them.
 """
 
-from holdfast.config.config_layers import Config, Origin, load_config, plain, project_files
-from holdfast.config.model_catalogue import ActiveProvider, Catalogue, ResolvedModel, resolve_model, search_key
-from holdfast.config.provider_catalogue import PROVIDERS, CatalogueModel, CataloguePrice, CatalogueProvider
+from holdfast.config.config_layers import Config, load_config, plain_values, project_files
+from holdfast.config.model_catalogue import ActiveProvider, Catalogue, ResolvedModel, search_key
 from holdfast.config.redaction import Redactor, StreamRedactor
-from holdfast.config.secrets import Keyring, SecretStore, configured_secrets, find_source, secret_variables
-from holdfast.config.setting_types import Duration, KeySource, Secret, format_duration, parse_duration
+from holdfast.config.secrets import Keyring, SecretStore, secret_variables
+from holdfast.config.setting_types import Secret
 from holdfast.config.settings import Settings
 from holdfast.config.trust import TrustStore
 
 __all__ = [
-    "PROVIDERS",
     "ActiveProvider",
     "Catalogue",
-    "CatalogueModel",
-    "CataloguePrice",
-    "CatalogueProvider",
     "Config",
-    "Duration",
-    "KeySource",
     "Keyring",
-    "Origin",
     "Redactor",
     "ResolvedModel",
     "Secret",
@@ -43,14 +35,9 @@ __all__ = [
     "Settings",
     "StreamRedactor",
     "TrustStore",
-    "configured_secrets",
-    "find_source",
-    "format_duration",
     "load_config",
-    "parse_duration",
-    "plain",
+    "plain_values",
     "project_files",
-    "resolve_model",
     "search_key",
     "secret_variables",
 ]

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config.config_files import exclusive, problem_with, read_text, write_bytes
-from holdfast.config.config_layers import Layer, LayerKind, check_layer, checked_key, join, layer_from_text, nested
-from holdfast.config.setting_validation import decode
+from holdfast.config.config_layers import Layer, LayerKind, check_layer, checked_key, join, layer_from_text
 from holdfast.config.settings import Settings
 from holdfast.config.toml_document import KeyPath, TomlError, format_key, parse_toml
 
@@ -31,20 +30,6 @@ def edit_config(path: Path, changes: Mapping[str, Any], *, kind: LayerKind = "us
             join([layer])
         if edited != text:
             write_bytes(path, edited.encode())
-
-
-def value_from_text(key: str, text: str) -> Any:
-    """Read a value from a command line: as TOML if it is valid for the key, else as plain text."""
-    path = checked_key(key)
-    candidates: list[Any] = [text]
-    try:
-        candidates.insert(0, parse_toml(f"value = {text}")["value"])
-    except TomlError:
-        pass
-    for value in candidates:
-        if not decode(nested(path, value))[1]:
-            return value
-    return candidates[-1]
 
 
 def _edited(text: str, edits: Mapping[KeyPath, Any], *, path: Path) -> str:

@@ -26,7 +26,7 @@ from holdfast.files import repository_root
 from holdfast.locations import Locations
 
 LayerKind = Literal["default", "user", "extra", "project", "environment", "flag"]
-FILE_KINDS: frozenset[LayerKind] = frozenset({"user", "extra", "project"})
+_FILE_KINDS: frozenset[LayerKind] = frozenset({"user", "extra", "project"})
 
 _MAX_PROBLEMS = 20
 _OWN_VARIABLES: Mapping[str, KeyPath] = {
@@ -96,7 +96,7 @@ class Config(msgspec.Struct, frozen=True):
                     found = found[part]
                 case _:
                     raise ConfigError(f"{key!r} is not set; run 'holdfast config get' to list all settings")
-        return plain(found)
+        return plain_values(found)
 
     def origin(self, key: str) -> Origin:
         """Where a value came from; for a table, the highest layer that sets a key in it."""
@@ -120,14 +120,14 @@ def load_config(
 
     `flags` are values by dotted key. `ConfigError` names file, line and key of every problem.
     """
-    in_project, untrusted = project_layers(workspace, trusted=trusted) if workspace else ([], ())
+    in_project, untrusted = _project_layers(workspace, trusted=trusted) if workspace else ([], ())
     layers = [
-        *common_variables(env),
-        file_layer(locations.config_file, kind="user"),
-        extra_layer(env),
+        *_common_variables(env),
+        _file_layer(locations.config_file, kind="user"),
+        _extra_layer(env),
         *in_project,
-        *own_variables(env),
-        *flag_layers(flags or {}),
+        *_own_variables(env),
+        *_flag_layers(flags or {}),
     ]
     return join([layer for layer in layers if layer], untrusted=untrusted)
 
@@ -146,7 +146,7 @@ def join(layers: Sequence[Layer], *, untrusted: tuple[Path, ...] = ()) -> Config
         user = user if layer.kind == "project" else settings
         _record(origins, layer)
     _raise_problems(check_settings(settings), layers)
-    files = tuple(Path(layer.source) for layer in layers if layer.kind in FILE_KINDS)
+    files = tuple(Path(layer.source) for layer in layers if layer.kind in _FILE_KINDS)
     return Config(settings, origins, files, untrusted, tuple(warnings))
 
 
@@ -190,25 +190,25 @@ def _raise_problems(problems: Sequence[SettingProblem], layers: Sequence[Layer])
     for problem in problems[:_MAX_PROBLEMS]:
         origin = _origin_of(problem.key, layers)
         lines.append(f"{origin.place}: {problem}" if origin.place else str(problem))
-        file = origin.source if origin.layer in FILE_KINDS else None
+        file = origin.source if origin.layer in _FILE_KINDS else None
         details.append({"file": file, "line": origin.line, "key": format_key(problem.key), "message": problem.message})
     if len(problems) > _MAX_PROBLEMS:
         lines.append(f"and {len(problems) - _MAX_PROBLEMS} more")
     raise ConfigError("\n".join(lines), detail={**details[0], "problems": details})
 
 
-def plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
     """Convert settings to plain values for display: durations as text, secrets hidden, unset keys omitted."""
     match value:
         case Leaf():
             return value.to_config()
         case msgspec.Struct():
             found = ((name, getattr(value, name)) for name in value.__struct_fields__)
-            return {name: plain(item) for name, item in found if item is not None}
+            return {name: plain_values(item) for name, item in found if item is not None}
         case dict():
-            return {name: plain(item) for name, item in value.items()}
+            return {name: plain_values(item) for name, item in value.items()}
         case list() | tuple():
-            return [plain(item) for item in value]
+            return [plain_values(item) for item in value]
     return value
 
 
@@ -261,19 +261,19 @@ def layer_from_text(text: str, *, kind: LayerKind, path: Path) -> Layer:
     return Layer(kind, str(path), data, text=text)
 
 
-def file_layer(path: Path, *, kind: LayerKind) -> Layer | None:
+def _file_layer(path: Path, *, kind: LayerKind) -> Layer | None:
     """Read a file as a layer; `None` if it does not exist."""
     text = read_text(path)
     return None if text is None else layer_from_text(text, kind=kind, path=path)
 
 
-def extra_layer(env: Mapping[str, str]) -> Layer | None:
+def _extra_layer(env: Mapping[str, str]) -> Layer | None:
     """Read the file that ``HOLDFAST_CONFIG`` names. That file must exist."""
     named = env.get("HOLDFAST_CONFIG")
     if not named:
         return None
     path = Path(os.path.abspath(named))
-    if layer := file_layer(path, kind="extra"):
+    if layer := _file_layer(path, kind="extra"):
         return layer
     raise problem_with(path, "does not exist, but HOLDFAST_CONFIG names it")
 
@@ -287,36 +287,36 @@ def project_files(workspace: Path) -> tuple[Path, ...]:
     return tuple(file for file in files if os.path.lexists(file))
 
 
-def project_layers(workspace: Path, *, trusted: Callable[[Path], bool]) -> tuple[list[Layer], tuple[Path, ...]]:
+def _project_layers(workspace: Path, *, trusted: Callable[[Path], bool]) -> tuple[list[Layer], tuple[Path, ...]]:
     """Read the project files of trusted directories. Returns their layers, and the files that were not read."""
     layers = []
     untrusted = []
     for path in project_files(workspace):
         if not trusted(path.parent.parent):
             untrusted.append(path)
-        elif layer := file_layer(path, kind="project"):
+        elif layer := _file_layer(path, kind="project"):
             layers.append(layer)
     return layers, tuple(untrusted)
 
 
-def common_variables(env: Mapping[str, str]) -> Iterator[Layer]:
+def _common_variables(env: Mapping[str, str]) -> Iterator[Layer]:
     """Read the proxy and certificate variables that many programs use. Configuration files override them."""
     for path, names in _COMMON_VARIABLES.items():
         if name := next((name for name in names if env.get(name)), None):
             value = _common_value(path[-1], env[name].strip())
-            yield Layer("environment", name, nested(path, value))
+            yield Layer("environment", name, _nested(path, value))
 
 
-def own_variables(env: Mapping[str, str]) -> Iterator[Layer]:
+def _own_variables(env: Mapping[str, str]) -> Iterator[Layer]:
     for name, path in _OWN_VARIABLES.items():
         if value := env.get(name, "").strip():
-            yield Layer("environment", name, nested(path, value))
+            yield Layer("environment", name, _nested(path, value))
 
 
-def flag_layers(flags: Mapping[str, Any]) -> Iterator[Layer]:
+def _flag_layers(flags: Mapping[str, Any]) -> Iterator[Layer]:
     """Read the values given on the command line, by dotted key."""
     for key, value in flags.items():
-        yield Layer("flag", key, nested(checked_key(key), value))
+        yield Layer("flag", key, _nested(checked_key(key), value))
 
 
 def _common_value(key: str, text: str) -> Any:
@@ -334,7 +334,7 @@ def checked_key(key: str) -> KeyPath:
         raise ConfigError(str(error), detail={"key": key}) from None
 
 
-def nested(path: KeyPath, value: Any) -> dict[str, Any]:
+def _nested(path: KeyPath, value: Any) -> dict[str, Any]:
     """A document with this one value."""
     for part in reversed(path):
         value = {part: value}

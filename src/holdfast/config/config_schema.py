@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from holdfast.config.config_layers import plain
+from holdfast.config.config_layers import plain_values
 from holdfast.config.setting_types import Duration, KeySource, Leaf, Url
 from holdfast.config.setting_validation import SettingField, fields_of, is_table, table_in
 from holdfast.config.settings import Settings, Table
@@ -80,7 +80,7 @@ def _field_schema(field: SettingField, definitions: dict[str, Any]) -> dict[str,
         if "anyOf" in schema:
             [schema] = [option for option in schema["anyOf"] if option != {"type": "null"}]
     if field.default is not None and field.default is not msgspec.NODEFAULT:
-        schema = {**schema, "default": plain(field.default)}
+        schema = {**schema, "default": plain_values(field.default)}
     return {**schema, **described}
 
 
@@ -118,7 +118,7 @@ def _kind(kind: Any) -> str:
 def _default(field: SettingField) -> str:
     if field.default is None or field.default is msgspec.NODEFAULT:
         return ""
-    return msgspec.json.encode(plain(field.default)).decode()
+    return msgspec.json.encode(plain_values(field.default)).decode()
 
 
 def _document(table: Any) -> str:

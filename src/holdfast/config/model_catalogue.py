@@ -6,7 +6,6 @@ and passes them in.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -221,13 +220,6 @@ class Catalogue:
             f"model {name!r} is not configured; known: {', '.join(named) or 'none'}{more}",
             detail={"model": name, "known": known},
         )
-
-
-def resolve_model(
-    name: str, settings: Settings, *, env: Mapping[str, str] | None = None, stored: Collection[str] = ()
-) -> ResolvedModel:
-    """Find one model of a configuration; use `Catalogue` for more than one."""
-    return Catalogue(settings, env=os.environ if env is None else env, stored=stored).resolve(name)
 
 
 def search_key(settings: Settings, *, env: Mapping[str, str], stored: Collection[str] = ()) -> KeySource | None:

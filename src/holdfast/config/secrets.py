@@ -86,9 +86,6 @@ class Keyring:
         """Redacts the secrets known now. Read it again for each piece of work: more may become known."""
         return self._redactor
 
-    def known_secrets(self) -> frozenset[Secret]:
-        return self._known
-
     def remember(self, secrets: Iterable[Secret]) -> None:
         """Redact these secrets from now on."""
         known = self._known.union(secret for secret in secrets if secret)

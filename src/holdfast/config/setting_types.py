@@ -58,13 +58,8 @@ class Duration(float, Leaf):
         return format_duration(self)
 
 
-def parse_duration(text: str) -> Duration:
-    """Parse a text such as ``"1h30m"`` into seconds. `ValueError` if it is not a duration."""
-    return Duration.from_config(text)
-
-
 def format_duration(seconds: float) -> str:
-    """The shortest text that `parse_duration` reads as the same seconds, to the millisecond."""
+    """The shortest text that `Duration` reads as the same seconds, to the millisecond."""
     left = round(seconds * 1_000)
     parts = []
     for unit in ("d", "h", "m", "s", "ms"):

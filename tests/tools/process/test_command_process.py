@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from holdfast.config import PROVIDERS
+from holdfast.config.provider_catalogue import PROVIDERS
 from holdfast.errors import ToolError
 from holdfast.tools.process import command_process
 from holdfast.tools.process.command_process import KILL_SECONDS, NON_INTERACTIVE, CommandLauncher, child_environment

@@ -73,19 +73,9 @@ def _inner_commands(rest: Argv) -> tuple[tuple[Argv, ...], tuple[str, ...]]:
 GIT_READS: Final = frozenset(
     {
         *("status", "log", "diff", "show", "blame", "annotate", "shortlog", "whatchanged", "rev-parse", "rev-list"),
-        *(
-            "ls-files",
-            "ls-tree",
-            "cat-file",
-            "describe",
-            "merge-base",
-            "name-rev",
-            "for-each-ref",
-            "show-ref",
-            "cherry",
-        ),
-        *("diff-tree", "diff-index", "diff-files", "count-objects", "check-ignore", "check-attr", "grep", "version"),
-        *("range-diff", "show-branch", "cherry"),
+        *("ls-files", "ls-tree", "cat-file", "describe", "merge-base", "name-rev", "for-each-ref", "show-ref"),
+        *("cherry", "diff-tree", "diff-index", "diff-files", "count-objects", "check-ignore", "check-attr", "grep"),
+        *("version", "range-diff", "show-branch"),
     }
 )
 _LIST_WORDS: Final[dict[str, re.Pattern[str]]] = {

@@ -40,15 +40,15 @@ class LineJudge:
         """The deny rule that applies to a part of the line, or all permissions that the line needs."""
         if denied := self._denied():
             return denied
-        needs = [Permission(why, "unclear") for why in self._line.unclear]
-        needs += [Permission(why, "plain") for why in self._line.cautions]
+        permissions = [Permission(why, "unclear") for why in self._line.unclear]
+        permissions += [Permission(why, "plain") for why in self._line.cautions]
         for command in self._line.commands:
-            needs += self._command(command)
+            permissions += self._command_permissions(command)
         for redirect in self._line.redirects:
-            needs += self._redirect(redirect)
+            permissions += self._redirect_permissions(redirect)
         for arg in self._line.globs:
-            needs += self._reads_outside((arg,), None)
-        return tuple(dict.fromkeys(needs))
+            permissions += self._outside_permissions((arg,), None)
+        return tuple(dict.fromkeys(permissions))
 
     def _possible_directories(self, cwd: str) -> tuple[str, ...]:
         """Every directory in which a command of the line may run."""
@@ -86,19 +86,22 @@ class LineJudge:
                 found += [(path, "view") for arg in reads.files for path in self._paths(arg) or ()]
         return found
 
-    def _command(self, command: Command) -> list[Permission]:
-        needs = [
+    def _command_permissions(self, command: Command) -> list[Permission]:
+        permissions = [
             Permission(f"{_display(command.argv)} may be denied by the rule {rule.text!r}", "always")
             for rule in self._rules.deny
             if _denies_command(rule, command) == "maybe"
         ]
         for target in command.directories:
-            needs += self._reads_outside((target,), command)
+            permissions += self._outside_permissions((target,), command)
         reads = only_reads(command, trusted=self._trusted)
-        return needs + (self._reads_outside(reads.files, command) if reads else self._runs(command))
+        return permissions + (
+            self._outside_permissions(reads.files, command) if reads else self._run_permissions(command)
+        )
 
-    def _reads_outside(self, files: tuple[Arg, ...], command: Command | None) -> list[Permission]:
-        needs = []
+    def _outside_permissions(self, files: tuple[Arg, ...], command: Command | None) -> list[Permission]:
+        """The permissions to read files outside the workspace, or files that are unknown."""
+        permissions = []
         for arg in files:
             paths = self._paths(arg)
             if paths is None:
@@ -110,17 +113,17 @@ class LineJudge:
             at = _positions_of(arg, command) if command else frozenset[int]()
             rule = command_rule(command.argv, named=at) if command and at else None
             use = CommandUse(command.argv, at) if command and at and paths is not None else None
-            needs.append(Permission(why, "outside", use, changes=False, rule=rule if use else None))
-        return needs
+            permissions.append(Permission(why, "outside", use, changes=False, rule=rule if use else None))
+        return permissions
 
-    def _runs(self, command: Command) -> list[Permission]:
+    def _run_permissions(self, command: Command) -> list[Permission]:
         """A command that may do anything needs a rule. The rule must name every file outside the workspace."""
         use = self._command_use(command, [assign for assign in command.assigns if changes_programs(assign.name)])
         if len(use.words) - len(command.argv) < len(command.assigns):
             use = replace(use, with_all_variables=self._command_use(command, list(command.assigns)))
-        needs = [need for arg in command.argv[1:] for need in self._may_change(arg)]
+        permissions = [permission for arg in command.argv[1:] for permission in self._change_permissions(arg)]
         rule = command_rule(use.words, named=use.outside)
-        return [*needs, Permission(_display(use.words), "plain", use, rule=rule)]
+        return [*permissions, Permission(_display(use.words), "plain", use, rule=rule)]
 
     def _command_use(self, command: Command, assigns: list[Assign]) -> CommandUse:
         set_words = tuple(Arg(f"{assign.name}={assign.value.text}", assign.value.kind) for assign in assigns)
@@ -128,35 +131,41 @@ class LineJudge:
         outside = {
             at
             for at, arg in enumerate(words)
-            for path in self._may_touch(arg, program=at == len(set_words))
+            for path in self._possible_files(arg, program=at == len(set_words))
             if not self._workspace.contains(path)
         }
         return CommandUse(words, frozenset(outside))
 
-    def _may_change(self, arg: Arg) -> list[Permission]:
-        needs = [need for path in self._may_touch(arg, program=False) for need in self._may_write(path)]
+    def _change_permissions(self, arg: Arg) -> list[Permission]:
+        """The permissions for the protected or denied files that a word of a command may name."""
+        permissions = [
+            permission
+            for path in self._possible_files(arg, program=False)
+            for permission in self._write_permissions(path)
+        ]
         if arg.kind == "glob" and (what := self._workspace.why_glob_protected(arg)):
-            needs.append(Permission(f"{arg.text!r} may match {what}", "always"))
-        return needs
+            permissions.append(Permission(f"{arg.text!r} may match {what}", "always"))
+        return permissions
 
-    def _may_touch(self, arg: Arg, *, program: bool) -> list[str]:
+    def _possible_files(self, arg: Arg, *, program: bool) -> list[str]:
+        """The files that a word may name. ``program``: the word is the program; without a slash it is not a path."""
         if program and "/" not in arg.text:
             return []
         args = [arg, *option_values(arg)] if arg.literal and arg.text.startswith("-") else [arg]
         return [path for each in args for path in self._paths(each) or ()]
 
-    def _may_write(self, path: str) -> list[Permission]:
-        needs = []
+    def _write_permissions(self, path: str) -> list[Permission]:
+        permissions = []
         if what := self._workspace.why_protected(path):
-            needs.append(Permission(f"{self._workspace.display(path)} is {what}", "always"))
-        needs += [
+            permissions.append(Permission(f"{self._workspace.display(path)} is {what}", "always"))
+        permissions += [
             Permission(f"{self._workspace.display(path)} may be denied by the rule {rule.text!r}", "always")
             for rule in self._rules.deny
             if denies_file(rule, tool="write", access="write", path=path, workspace=self._workspace)
         ]
-        return needs
+        return permissions
 
-    def _redirect(self, redirect: Redirect) -> list[Permission]:
+    def _redirect_permissions(self, redirect: Redirect) -> list[Permission]:
         if redirect.target.literal and is_stream(redirect.target.text):
             return []
         paths = self._paths(redirect.target)
@@ -164,18 +173,18 @@ class LineJudge:
         if paths is None:
             level: Level = "unclear" if redirect.writes else "outside"
             return [Permission(f"it {verb} a file that is not known before it runs", level, changes=redirect.writes)]
-        needs: list[Permission] = []
+        permissions: list[Permission] = []
         for path in paths:
             inside, shown = self._workspace.contains(path), self._workspace.display(path)
             if redirect.writes and (what := self._workspace.why_protected(path)):
-                needs.append(Permission(f"{verb} {shown}, which is {what}", "always"))
+                permissions.append(Permission(f"{verb} {shown}, which is {what}", "always"))
             elif redirect.writes or not self._workspace.may_read(path):
                 access: FileAccess = "write" if redirect.writes else "view"
                 why = f"{verb} {shown}" + ("" if inside else ", which is outside the workspace")
                 use = FileUse(access, access, path)
                 level = "edit" if inside else "outside"
-                needs.append(Permission(why, level, use, changes=redirect.writes, rule=file_rule(access, shown)))
-        return needs
+                permissions.append(Permission(why, level, use, changes=redirect.writes, rule=file_rule(access, shown)))
+        return permissions
 
     def _paths(self, arg: Arg) -> tuple[str, ...] | None:
         """Every file that a word may name, in any of the line's directories."""

@@ -50,20 +50,8 @@ _NESTING_NODES: Final = frozenset(
 _SHELL_STATE_COMMANDS: Final = frozenset(
     {
         *("source", ".", "alias", "unalias", "trap", "enable", "shopt", "hash", "bind", "complete", "compgen"),
-        *(
-            "compopt",
-            "fc",
-            "history",
-            "mapfile",
-            "readarray",
-            "let",
-            "read",
-            "local",
-            "getopts",
-            "ulimit",
-            "wait",
-            "exec",
-        ),
+        *("compopt", "fc", "history", "mapfile", "readarray", "let", "read", "local", "getopts", "ulimit", "wait"),
+        "exec",
     }
 )
 _ARITHMETIC_TESTS: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
@@ -111,7 +99,7 @@ class StatementReader(WordReader):
         )
 
     def _script(self, text: str, assigns: tuple[Assign, ...]) -> None:
-        """StatementReader a script. ``assigns`` apply to every command in it."""
+        """Visit a script. ``assigns`` apply to every command in it."""
         if problem := why_unreadable(text):
             self._mark_unclear(problem)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast.config import ActiveProvider, Catalogue, Config, ResolvedModel, plain
+from holdfast.config import ActiveProvider, Catalogue, Config, ResolvedModel, plain_values
 from holdfast.config.config_schema import config_schema
 from holdfast.errors import ConfigError, NoModel, NotFound
 from holdfast.schema.api.request_bodies import (
@@ -107,7 +107,7 @@ def _provider(provider: ActiveProvider) -> ProviderView:
         local=provider.local,
         missing=provider.missing,
         missing_variables=provider.missing_variables,
-        key=str(plain(provider.key)) if provider.key is not None else "",
+        key=str(plain_values(provider.key)) if provider.key is not None else "",
     )
 
 
@@ -133,7 +133,7 @@ def _default(catalogue: Catalogue, *, small: bool) -> str | None:
 
 def _config(config: Config) -> ConfigView:
     return ConfigView(
-        values=plain(config.settings),
+        values=plain_values(config.settings),
         origins={".".join(path): str(origin) for path, origin in config.origins.items()},
         files=tuple(str(path) for path in config.files),
         untrusted=tuple(str(path) for path in config.untrusted),
