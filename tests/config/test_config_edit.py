@@ -125,14 +125,6 @@ def test_a_file_that_is_broken_already_is_named_and_untouched(file: Path) -> Non
     assert file.read_text() == "not toml at all"
 
 
-def test_an_edit_of_a_project_file_obeys_the_rules_for_projects(file: Path) -> None:
-    file.write_text("")
-    with pytest.raises(ConfigError, match="a project cannot name a key"):
-        edit_config(file, {"providers.anthropic.api_key": PLANTED}, kind="project")
-    edit_config(file, {"approvals.allow": ["ls"]}, kind="project")
-    assert tomllib.loads(file.read_text()) == {"approvals": {"allow": ["ls"]}}
-
-
 def test_a_link_stays_a_link_and_permissions_stay(file: Path, tmp_path: Path) -> None:
     file.chmod(0o644)
     link = tmp_path / "link.toml"

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.config import Config, load_config, project_files
+from holdfast.config import Config, load_config, plain_values, project_files
 from holdfast.config.config_layers import Origin, merge
+from holdfast.config.toml_document import parse_key
 from holdfast.errors import ConfigError
 from holdfast.locations import Locations
 
@@ -51,6 +52,17 @@ def load(locations: Locations, **options: Any) -> Config:
     return load_config(locations, **options)
 
 
+def value_of(config: Config, key: str) -> Any:
+    found = plain_values(config.settings)
+    for part in parse_key(key):
+        found = found[part]
+    return found
+
+
+def origin_of(config: Config, key: str) -> Origin:
+    return config.origins.get(parse_key(key), Origin())
+
+
 def everything(directory: Path) -> bool:
     return True
 
@@ -68,7 +80,7 @@ def test_without_a_file_the_defaults_apply(locations: Locations) -> None:
     assert config.settings.limits.first_token == 120
     assert config.settings.server.keep_events == 7 * 86_400
     assert config.settings.approvals.mode == "ask"
-    assert config.origin("limits.max_steps") == Origin("default")
+    assert origin_of(config, "limits.max_steps") == Origin("default")
     assert config.files == ()
 
 
@@ -87,7 +99,7 @@ def test_each_layer_overrides_the_one_below_and_every_value_has_an_origin(
         flags={"limits.max_cost": 1.5},
     )
     found = {
-        key: (config.get(key), config.origin(key))
+        key: (value_of(config, key), origin_of(config, key))
         for key in (
             *("models.small", "models.large", "limits.max_steps", "limits.tool_parallel", "limits.agent_depth"),
             *("limits.max_cost", "limits.max_time"),
@@ -103,7 +115,7 @@ def test_each_layer_overrides_the_one_below_and_every_value_has_an_origin(
         "limits.max_time": ("0s", Origin("default")),
     }
     assert config.files == (user, extra, outer, inner)
-    assert str(config.origin("models.small")) == f"user ({user}:3)"
+    assert str(origin_of(config, "models.small")) == f"user ({user}:3)"
 
 
 def test_tables_merge_and_lists_replace(locations: Locations, tmp_path: Path) -> None:
@@ -177,7 +189,7 @@ def test_files_override_the_common_proxy_and_certificate_variables(locations: Lo
     write(locations.config_file, 'network.proxy = "http://mine:2"\n')
     config = load(locations, env=env)
     assert config.settings.network.proxy == "http://mine:2"
-    assert config.origin("network.ca_file") == Origin("environment", "SSL_CERT_FILE")
+    assert origin_of(config, "network.ca_file") == Origin("environment", "SSL_CERT_FILE")
 
 
 @pytest.mark.parametrize(
@@ -331,20 +343,15 @@ def test_a_literal_key_of_the_user_is_used_with_a_warning_that_does_not_show_it(
     [warning] = config.warnings
     assert f"{locations.config_file}:3: providers.anthropic.api_key is a key in plain text" in warning
     assert "holdfast key set anthropic" in warning
-    assert PLANTED not in f"{config!r} {warning} {config.get('providers')} {config.settings!r}"
-    assert config.get("providers.anthropic.api_key") == "(hidden)"
+    assert PLANTED not in f"{config!r} {warning} {value_of(config, 'providers')} {config.settings!r}"
+    assert value_of(config, "providers.anthropic.api_key") == "(hidden)"
 
 
-def test_get_returns_a_value_by_its_key(locations: Locations) -> None:
+def test_plain_values_are_text_and_numbers(locations: Locations) -> None:
     write(locations.config_file, '[providers.openai.models."gpt-5.5"]\nname = "Five"\n')
     config = load(locations)
-    assert config.get('providers.openai.models."gpt-5.5".name') == "Five"
-    assert config.get("limits")["first_token"] == "2m"
-    assert config.origin("providers.openai").layer == "user"
-    with pytest.raises(ConfigError, match=r"'limits\.nothing' is not set"):
-        config.get("limits.nothing")
-    with pytest.raises(ConfigError, match="is not set"):
-        config.get("limits.max_steps.more")
+    assert value_of(config, 'providers.openai.models."gpt-5.5".name') == "Five"
+    assert value_of(config, "limits")["first_token"] == "2m"
 
 
 def test_project_files_are_found_through_a_link_and_below_a_git_file(tmp_path: Path) -> None:

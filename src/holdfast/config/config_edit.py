@@ -11,23 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config.config_files import exclusive, problem_with, read_text, write_bytes
-from holdfast.config.config_layers import Layer, LayerKind, check_layer, checked_key, join, layer_from_text
-from holdfast.config.settings import Settings
+from holdfast.config.config_layers import Layer, checked_key, join, layer_from_text
 from holdfast.config.toml_document import KeyPath, TomlError, format_key, parse_toml
 
 
-def edit_config(path: Path, changes: Mapping[str, Any], *, kind: LayerKind = "user") -> None:
-    """Set values by dotted key, or remove them with ``None``; all or none. Blocks: call it in a thread."""
+def edit_config(path: Path, changes: Mapping[str, Any]) -> None:
+    """Change the user's own file: set values by dotted key, or remove them with ``None``; all or none.
+
+    Blocks: call it in a thread.
+    """
     edits = {checked_key(key): value for key, value in changes.items()}
     with exclusive(path):
         text = read_text(path) or ""
-        layer_from_text(text, kind=kind, path=path)
+        layer_from_text(text, kind="user", path=path)
         edited = _edited(text, edits, path=path)
-        layer = Layer(kind, str(path), layer_from_text(edited, kind=kind, path=path).data)
-        if kind == "project":
-            check_layer(layer, user=Settings())
-        else:
-            join([layer])
+        data = layer_from_text(edited, kind="user", path=path).data
+        join([Layer("user", str(path), data)])  # without lines: they would be those of the new text
         if edited != text:
             write_bytes(path, edited.encode())
 

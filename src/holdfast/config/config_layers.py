@@ -85,28 +85,6 @@ class Config(msgspec.Struct, frozen=True):
     """Project files that were not read because their directory is not trusted."""
     warnings: tuple[str, ...] = ()
 
-    def get(self, key: str) -> Any:
-        """Return a value by its dotted key as plain data, secrets hidden. `ConfigError` if unknown."""
-        found: Any = self.settings
-        for part in checked_key(key):
-            match found:
-                case msgspec.Struct() if part in found.__struct_fields__:
-                    found = getattr(found, part)
-                case dict() if part in found:
-                    found = found[part]
-                case _:
-                    raise ConfigError(f"{key!r} is not set; run 'holdfast config get' to list all settings")
-        return plain_values(found)
-
-    def origin(self, key: str) -> Origin:
-        """Where a value came from; for a table, the highest layer that sets a key in it."""
-        path = checked_key(key)
-        for size in range(len(path), 0, -1):
-            if found := self.origins.get(path[:size]):
-                return found
-        inside = [origin for found_path, origin in self.origins.items() if found_path[: len(path)] == path]
-        return inside[-1] if inside else Origin()
-
 
 def load_config(
     locations: Locations,
@@ -139,7 +117,7 @@ def join(layers: Sequence[Layer], *, untrusted: tuple[Path, ...] = ()) -> Config
     origins: dict[KeyPath, Origin] = {}
     warnings: list[str] = []
     for layer in layers:
-        warnings += check_layer(layer, user=user)
+        warnings += _check_layer(layer, user=user)
         data = merge(data, _with_denies_added(layer.data, data) if layer.kind == "project" else layer.data)
         settings, problems = decode(data)
         _raise_problems(problems, layers)
@@ -150,7 +128,7 @@ def join(layers: Sequence[Layer], *, untrusted: tuple[Path, ...] = ()) -> Config
     return Config(settings, origins, files, untrusted, tuple(warnings))
 
 
-def check_layer(layer: Layer, *, user: Settings) -> list[str]:
+def _check_layer(layer: Layer, *, user: Settings) -> list[str]:
     """Validate one layer by itself. `ConfigError` for its problems; returns its warnings.
 
     `user`: the settings of the user's lower layers.
