@@ -1,6 +1,6 @@
-"""A shell with Holdfast in it: real processes, a real server in a home of its own, a provider on loopback.
+"""Run the command line in real processes, with a real server in a temporary home and a test provider on loopback.
 
-What the provider answers is written into the prompt: ``!say hello``, ``!bash touch x``, ``!hang``, ``!status 400`` …
+The prompt contains the provider's answer: ``!say hello``, ``!bash touch x``, ``!hang``, ``!status 400`` …
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _ORDER = re.compile(r"!(\w+) ?([^\n]*)")
 
 
 def respond(received: ReceivedRequest) -> Answer:
-    """The answer that the last prompt asks for."""
+    """The answer that the last prompt specifies."""
     messages = received.body["messages"]
     if "Give this coding task a title" in json.dumps(received.body.get("system", messages[0])):
         return text("A title")
@@ -116,7 +116,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Running:
-    """A process that has not ended; its stdout is read as it comes."""
+    """A process that has not ended."""
 
     def __init__(self, process: subprocess.Popen[bytes], err: IO[bytes]) -> None:
         self.process = process
@@ -124,7 +124,7 @@ class Running:
         self._out = b""
 
     def until(self, words: str) -> str:
-        """Everything on stdout up to and with these words."""
+        """Read stdout until it contains the text; returns everything read so far."""
         assert self.process.stdout is not None
         while words.encode() not in self._out:
             piece = os.read(self.process.stdout.fileno(), 65536)
@@ -136,7 +136,7 @@ class Running:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """End it, if it has not ended."""
+        """Kill the process if it has not ended."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(30)
@@ -144,8 +144,8 @@ class Running:
             if pipe is not None:
                 pipe.close()
 
-    def leave(self) -> Done:
-        """As a reader that has had enough; then its end."""
+    def close_pipe(self) -> Done:
+        """Close the pipe from its stdout, then wait for its end."""
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.process.wait(30)
@@ -173,7 +173,7 @@ class CliShell:
         self.provider = provider
         self._loop = loop
         kept = {name: value for name, value in os.environ.items() if not leaks_into_tests(name)}
-        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # many processes: each would compile everything again
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise each process compiles everything again
         self.env = {**kept, **isolated_environment(base), "TERM": "xterm", "TMPDIR": str(base / "tmp")}
         (base / "tmp").mkdir()
         self.locations = Locations.from_env(self.env)
@@ -201,7 +201,7 @@ class CliShell:
         return running
 
     def kill_left(self) -> None:
-        """End what a failed test did not wait for, so that the next test does not fail as well."""
+        """Kill processes that a failed test did not wait for."""
         for running in self._started:
             running.kill()
         self._started.clear()
@@ -243,9 +243,9 @@ class CliShell:
 
 @contextmanager
 def open_shell(*, provider: bool = True) -> Iterator[CliShell]:
-    """When it is left, its server has been stopped and nothing of it is there any more."""
+    """On exit the server is stopped, its files are removed, and no process may be left."""
     base = Path(tempfile.mkdtemp(prefix="hfc-"))
-    with _provider() if provider else _nobody() as (found, loop):
+    with _provider() if provider else _no_provider() as (found, loop):
         made = CliShell(base, found, loop)
         if found is not None:
             made.locations.config_dir.mkdir(parents=True)
@@ -261,7 +261,7 @@ def open_shell(*, provider: bool = True) -> Iterator[CliShell]:
 
 
 @contextmanager
-def _nobody() -> Iterator[tuple[None, None]]:
+def _no_provider() -> Iterator[tuple[None, None]]:
     yield None, None
 
 
@@ -286,7 +286,7 @@ def _provider() -> Iterator[tuple[TestProvider, asyncio.AbstractEventLoop]]:
 
 
 def processes_of(base: Path) -> list[str]:
-    """Processes whose environment names this home, besides this one."""
+    """Other processes whose environment has this home."""
     found = []
     mark = f"HOLDFAST_HOME={base}".encode()
     for entry in Path("/proc").iterdir():
@@ -295,5 +295,5 @@ def processes_of(base: Path) -> list[str]:
                 if mark in (entry / "environ").read_bytes():
                     found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
             except OSError:
-                continue  # it has gone, or is another user's
+                continue  # it has ended, or belongs to another user
     return found

@@ -1,4 +1,4 @@
-"""One server for all tests of a module: starting one takes longer than most of them."""
+"""One server for all tests of a module, because starting one takes longer than most tests."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the documents say of the command line is what the code does."""
+"""The documents about the command line match the code."""
 
 import re
 from pathlib import Path
@@ -17,11 +17,11 @@ def _first_cells(heading: str) -> list[str]:
     return re.findall(r"^\| (?!-|status |field |variable )(.*?) \|", section, re.MULTILINE)
 
 
-def test_every_exit_status_has_its_row() -> None:
+def test_the_docs_list_every_exit_status() -> None:
     assert [int(cell) for cell in _first_cells("Exit statuses")] == [int(status) for status in Exit]
 
 
-def test_every_field_of_the_result_has_its_row() -> None:
+def test_the_docs_list_every_field_of_the_result() -> None:
     named = [name for cell in _first_cells("What programs read") for name in re.findall(r"`(\w+)`", cell)]
     assert named == ["kind", *RunResult.__struct_fields__]
     assert f"| `version` | {VERSION} |" in _CLI
@@ -34,10 +34,10 @@ def test_the_readme_names_every_command() -> None:
     assert set(re.findall(r"`(?:holdfast )?([a-z]+)(?: PROMPT…)?`", table)) == set(all_commands())
 
 
-def test_the_readme_points_only_at_what_exists() -> None:
+def test_the_links_of_the_readme_exist() -> None:
     assert [target for target in re.findall(r"\]\(([^)]+)\)", _README) if not (_ROOT / target).exists()] == []
 
 
-def test_every_command_that_is_advised_exists() -> None:
+def test_every_command_named_in_an_advice_exists() -> None:
     advised = {name for text in ADVICE.values() for name in re.findall(r"'holdfast ([a-z]+)", text)}
     assert advised - set(all_commands()) == set()

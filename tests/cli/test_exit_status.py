@@ -1,16 +1,23 @@
-"""Every way a run can end has its exit status, and each status is seen once from outside."""
+"""Every end of a run and every error has its exit status and its advice."""
 
 import itertools
 import os
 import signal
+import tempfile
+import threading
 from typing import get_args
 
 import pytest
 
-from holdfast.cli.exit_status import Exit, exit_of_error, exit_of_run
+from holdfast.cli import main
+from holdfast.cli.commands import server
+from holdfast.cli.exit_status import Exit, exit_of_error, exit_of_run, message_and_advice
+from holdfast.client import local_server
 from holdfast.errors import BadRequest, ConfigError, Conflict, ModelAuth, NoModel, StartFailed, Unreachable
+from holdfast.locations import Locations
 from holdfast.schema.runs import EndReason, EndState, Run, UnfinishedState
 from tests.cli.cli_shell import CliShell, open_shell
+from tests.client.stub_server import StubServer, Wait
 
 BY_REASON = {
     "auth": 3,
@@ -33,23 +40,23 @@ def _run(state: str, reason: str | None = None) -> Run:
 
 
 @pytest.mark.parametrize("reason", get_args(EndReason))
-def test_a_failed_run_leaves_with_the_status_of_its_reason(reason: EndReason) -> None:
+def test_a_failed_run_exits_with_the_status_of_its_reason(reason: EndReason) -> None:
     assert exit_of_run(_run("failed", reason)) == BY_REASON.get(reason, 1)
 
 
-def test_only_a_run_that_completed_is_a_success() -> None:
+def test_only_a_completed_run_exits_with_0() -> None:
     states = itertools.chain(get_args(EndState), get_args(UnfinishedState))
     assert [state for state in states if exit_of_run(_run(state)) == 0] == ["completed"]
 
 
-def test_time_that_was_given_and_ran_out_has_its_own_status() -> None:
+def test_a_run_ended_by_timeout_exits_with_124() -> None:
     assert exit_of_run(_run("failed", "limit_time"), timed_out=True) == 124
     assert exit_of_run(_run("cancelled"), timed_out=True) == 124
     assert exit_of_run(_run("cancelled")) == 130
     assert exit_of_run(_run("completed"), timed_out=True) == 0
 
 
-def test_errors_say_whose_turn_it_is() -> None:
+def test_errors_have_exit_statuses() -> None:
     assert exit_of_error(BadRequest("x")) is Exit.USAGE
     assert exit_of_error(NoModel("x")) is exit_of_error(ConfigError("x")) is Exit.CONFIGURATION
     assert exit_of_error(ModelAuth("x")) is Exit.CONFIGURATION
@@ -76,21 +83,21 @@ def test_errors_say_whose_turn_it_is() -> None:
         (("--timeout", "0.5s", "!hang"), 124, "out of time"),
     ],
 )
-def test_each_status_once(sh: CliShell, words: tuple[str, ...], status: int, said: str) -> None:
+def test_each_exit_status_of_run(sh: CliShell, words: tuple[str, ...], status: int, said: str) -> None:
     done = sh("run", *words)
     assert done.status == status, done
     assert said in done.err
     assert not (sh.work / "made").exists()
 
 
-def test_cancelled_is_130(sh: CliShell) -> None:
+def test_a_cancelled_run_exits_with_130(sh: CliShell) -> None:
     running = sh.start("run", "!hang partial")
     running.until("partial")
     running.signal(signal.SIGINT)
     assert running.end().status == 130
 
 
-def test_a_server_that_is_killed_is_7() -> None:
+def test_a_killed_server_exits_with_7() -> None:
     with open_shell() as sh:
         running = sh.start("run", "!hang partial")
         running.until("partial")
@@ -100,9 +107,39 @@ def test_a_server_that_is_killed_is_7() -> None:
         assert "interrupted" in done.err
 
 
-def test_a_configuration_that_cannot_be_read_is_3() -> None:
+def test_an_invalid_configuration_exits_with_3() -> None:
     with open_shell() as sh:
         sh.locations.config_file.write_text("[limits]\nmax_stepz = 3\n")
         done = sh("run", "hello")
         assert done.status == 3
         assert "max_steps" in done.err
+
+
+@pytest.mark.parametrize("words", [["status"], ["stop"], ["run", "hello"], ["wait", "run_1"]])
+def test_an_unresponsive_server_is_reported_with_its_process(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "RESPONSE_SECONDS", 0.05)
+    monkeypatch.setattr(local_server, "_PROBE_SECONDS", 0.05)
+    go_on = threading.Event()
+    with tempfile.TemporaryDirectory(prefix="hfc-") as home, open(os.devnull) as nothing:
+        monkeypatch.setenv("HOLDFAST_HOME", home)
+        monkeypatch.setattr("sys.stdin", nothing)
+        locations = Locations.from_env(os.environ)
+        locations.prepare()
+        with StubServer(lambda request: [Wait(go_on)], path=locations.socket):
+            assert main(words) == 7
+            go_on.set()
+    said = capsys.readouterr()
+    what, advice = said.err.splitlines()
+    assert "not answered" in what
+    assert f"process {os.getpid()}" in what
+    assert f"'kill -9 {os.getpid()}'" in advice
+
+
+def test_only_errors_in_a_settings_file_advise_to_edit_it() -> None:
+    assert (
+        "config edit"
+        in message_and_advice(ConfigError("unknown key 'modles'", detail={"file": "/home/u/config.toml"}))[1]
+    )
+    assert "config edit" not in message_and_advice(ConfigError("HOLDFAST_HOME must be an absolute path, got 'x'"))[1]

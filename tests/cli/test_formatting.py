@@ -1,4 +1,4 @@
-"""Numbers, times and lists as people read them."""
+"""Formatted numbers, times, tables and bars."""
 
 import pytest
 from hypothesis import given
@@ -33,13 +33,13 @@ def test_how_long_ago() -> None:
     assert ago("", now=0.0) == ""
 
 
-def test_columns_line_up_and_no_line_ends_in_blanks() -> None:
+def test_table_columns_are_aligned_without_trailing_spaces() -> None:
     assert table([("a", "1", "x"), ("bbb", "22", "")], right=frozenset({1})) == ["a     1  x", "bbb  22"]
     assert table([]) == []
 
 
 @given(share=st.floats(min_value=-1, max_value=2, allow_nan=False), fine=st.booleans())
-def test_a_bar_fits_and_is_never_nothing_for_something(share: float, fine: bool) -> None:
+def test_a_bar_fits_its_width_and_is_empty_only_for_zero(share: float, fine: bool) -> None:
     drawn = bar(share, width=10, fine=fine)
     assert len(drawn) <= 10
     assert bool(drawn) == (share > 0)

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, and servers that go away in the middle."""
+"""Ctrl-C, SIGTERM, and servers that stop or die during a run."""
 
 import array
 import fcntl
@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.cli import main, run_follower
 from tests.cli.cli_shell import CliShell, open_shell
-from tests.client.stub import STREAM, Cut, Piece, Request, Stub, Wait, answer, chunk, error, frame
+from tests.client.stub_server import STREAM, Cut, Piece, Request, StubServer, Wait, answer, chunk, error, frame
 
 RUN = {"id": "run_x", "session_id": "ses_1", "seq": 1, "state": "active"}
 WORKSPACE = {"id": "wsp_1", "path": "/w", "cursor": "a.0"}
@@ -33,7 +33,7 @@ def _receipt(run_id: str) -> list[Piece]:
 
 
 @pytest.mark.promise("C1", "C4")
-def test_ctrl_c_cancels_this_run_and_only_this_one(sh: CliShell) -> None:
+def test_ctrl_c_cancels_only_this_run(sh: CliShell) -> None:
     active = sh("run", "--detach", "--output", "json", "!gate only-this").json["run"]
     waiting = sh.start("run", "--session", active["session_id"], "--output", "jsonl", "!say never")
     waiting.until("queue.changed")
@@ -52,7 +52,7 @@ def test_ctrl_c_cancels_this_run_and_only_this_one(sh: CliShell) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.promise("C3", "C5", "C7")
-def test_a_cancel_waits_for_the_receipt_and_prints_what_was_there(sh: CliShell, number: int) -> None:
+def test_a_cancel_waits_for_the_receipt_and_keeps_the_printed_text(sh: CliShell, number: int) -> None:
     started = sh.work / f"started-{number}"
     running = sh.start("run", "--mode", "auto", f"!bash touch {started.name}; sleep 1000")
     running.until("I begin.")
@@ -65,7 +65,7 @@ def test_a_cancel_waits_for_the_receipt_and_prints_what_was_there(sh: CliShell, 
     assert "sleep 1000" in done.err
 
 
-def test_a_cancel_before_the_answer_sends_the_same_run_again_and_cancels_that(sh: CliShell) -> None:
+def test_ctrl_c_before_acceptance_sends_the_run_again_and_cancels_it(sh: CliShell) -> None:
     posts: list[str] = []
     cancels: list[str] = []
     sent, over = threading.Event(), threading.Event()
@@ -86,7 +86,7 @@ def test_a_cancel_before_the_answer_sends_the_same_run_again_and_cancels_that(sh
             return answer({**RUN, "id": posts[0], "state": "cancelled", "reason": "user_cancel"})
         return answer({"items": [], "cursor": "a.1"})
 
-    with Stub(respond) as stub:
+    with StubServer(respond) as stub:
         running = sh.start("run", "hello", env={"HOLDFAST_SERVER": str(stub.address)})
         assert sent.wait(30)
         running.signal(signal.SIGINT)
@@ -97,7 +97,7 @@ def test_a_cancel_before_the_answer_sends_the_same_run_again_and_cancels_that(sh
     assert len({*posts, *cancels}) == 1
 
 
-def test_the_second_one_leaves_at_once(sh: CliShell) -> None:
+def test_a_second_ctrl_c_exits_at_once(sh: CliShell) -> None:
     asked, over = threading.Event(), threading.Event()
 
     def respond(request: Request) -> Iterable[Piece]:
@@ -110,7 +110,7 @@ def test_the_second_one_leaves_at_once(sh: CliShell) -> None:
             return _accepted(request)
         return [STREAM, chunk(frame(HELLO)), Wait(over)]
 
-    with Stub(respond) as stub:
+    with StubServer(respond) as stub:
         running = sh.start("run", "--output", "jsonl", "hello", env={"HOLDFAST_SERVER": str(stub.address)})
         while not any("/events" in request.target for request in list(stub.requests)):
             pass
@@ -126,7 +126,7 @@ def test_the_second_one_leaves_at_once(sh: CliShell) -> None:
     assert f"'holdfast wait {run_id}'" in done.err.splitlines()[-1]
 
 
-def test_two_that_come_together_are_one(sh: CliShell) -> None:
+def test_two_signals_in_quick_succession_count_as_one(sh: CliShell) -> None:
     running = sh.start("run", "!hang partial")
     running.until("partial")
     running.signal(signal.SIGINT)
@@ -145,7 +145,7 @@ def test_an_early_ctrl_c_still_prints_one_result(sh: CliShell, given: str) -> No
         asked.set()
         return [Wait(over), Cut()]
 
-    with Stub(respond) as stub:
+    with StubServer(respond) as stub:
         words = ["run", "--output", "json", *(["hello"] if given == "words" else [])]
         running = sh.start(*words, stdin=subprocess.PIPE, env={"HOLDFAST_SERVER": str(stub.address)})
         assert running.process.stdin is not None
@@ -172,7 +172,7 @@ def _unread(pipe: IO[bytes]) -> bool:
 
 
 @pytest.mark.promise("R7")
-def test_another_runs_failure_never_ends_this_one(sh: CliShell) -> None:
+def test_the_failure_of_another_run_does_not_end_this_one(sh: CliShell) -> None:
     first = sh("run", "--detach", "--output", "json", "!gate then-fail").json["run"]
     failing = sh("run", "--detach", "--output", "json", "--session", first["session_id"], "!status 400").json["run"]
     running = sh.start("run", "--session", first["session_id"], "!say mine")
@@ -182,7 +182,7 @@ def test_another_runs_failure_never_ends_this_one(sh: CliShell) -> None:
     assert sh("wait", failing["id"]).status == 6
 
 
-def test_a_run_that_wants_success_before_it_does_not_wait_for_ever(sh: CliShell) -> None:
+def test_a_run_after_a_failed_predecessor_does_not_wait_for_ever(sh: CliShell) -> None:
     first = sh("run", "--detach", "--output", "json", "!gate no-success").json["run"]
     failing = sh("run", "--detach", "--output", "json", "--session", first["session_id"], "!status 400").json["run"]
     running = sh.start("run", "--session", first["session_id"], "--after", "success", "!say late")
@@ -195,7 +195,7 @@ def test_a_run_that_wants_success_before_it_does_not_wait_for_ever(sh: CliShell)
 
 
 @pytest.mark.promise("W5", "W6")
-def test_a_stopped_server_interrupts_what_runs_and_keeps_what_waits() -> None:
+def test_a_stopped_server_interrupts_active_runs_and_keeps_queued_ones() -> None:
     with open_shell() as sh:
         active = sh.start("run", "!hang partial")
         active.until("partial")
@@ -219,7 +219,7 @@ def test_a_stopped_server_interrupts_what_runs_and_keeps_what_waits() -> None:
 
 
 @pytest.mark.promise("R5")
-def test_who_waits_for_a_paused_queue_is_told_why(sh: CliShell) -> None:
+def test_wait_prints_why_the_queue_is_paused(sh: CliShell) -> None:
     first = sh("run", "--detach", "--output", "json", "!gate paused").json["run"]
     sh.ok("pause", first["session_id"])
     queued = sh("run", "--detach", "--output", "json", "--session", first["session_id"], "!say at last").json["run"]
@@ -245,7 +245,7 @@ def test_a_queued_run_outlives_the_server_that_was_killed() -> None:
         assert json.loads(done.out.splitlines()[-1])["text"] == "later"
 
 
-def test_a_server_that_never_comes_back_is_given_up(
+def test_run_gives_up_if_the_server_stays_gone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_follower, "GIVE_UP_SECONDS", 0.3)
@@ -257,7 +257,7 @@ def test_a_server_that_never_comes_back_is_given_up(
             return _accepted(request)
         return error(503, "stopping")
 
-    with Stub(respond) as stub, open(os.devnull) as nothing:
+    with StubServer(respond) as stub, open(os.devnull) as nothing:
         monkeypatch.setenv("HOLDFAST_SERVER", str(stub.address))
         monkeypatch.setattr("sys.stdin", nothing)
         assert main(["run", "hello"]) == 7

@@ -1,4 +1,4 @@
-"""A shell loop leaves nothing behind: no process, no socket, no lock that is held."""
+"""After a shell loop no process, socket or held lock is left."""
 
 import fcntl
 import subprocess
@@ -12,7 +12,7 @@ from tests.cli.cli_shell import CliShell, open_shell, processes_of
 
 
 def _loop(sh: CliShell, count: int) -> list[str]:
-    """A loop as somebody would type it; what it printed."""
+    """Run a loop as a user would type it; returns its output."""
     program = (
         f'for n in $(seq {count}); do "{sys.executable}" -m holdfast run --quiet "!say $n" || echo "failed $?"; done'
     )
@@ -44,21 +44,21 @@ def _check(sh: CliShell, count: int) -> None:
     assert list((sh.base / "tmp").iterdir()) == []
 
 
-def test_ten_runs_in_a_shell_loop_leave_nothing_behind() -> None:
+def test_ten_runs_in_a_shell_loop_leave_no_process_or_file() -> None:
     with open_shell() as sh:
         _check(sh, 10)
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(600)
-def test_a_hundred_runs_in_a_shell_loop_leave_nothing_behind() -> None:
+def test_a_hundred_runs_in_a_shell_loop_leave_no_process_or_file() -> None:
     with open_shell() as sh:
         began = time.monotonic()
         _check(sh, 100)
         print(f"100 runs in {time.monotonic() - began:.1f} s, nothing left behind")
 
 
-def test_runs_side_by_side_find_one_server() -> None:
+def test_concurrent_runs_share_one_server() -> None:
     with open_shell() as sh:
         started = [sh.start("run", f"!say {number}") for number in range(6)]
         assert [running.end().out for running in started] == [f"{number}\n" for number in range(6)]

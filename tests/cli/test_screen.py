@@ -1,17 +1,16 @@
-"""Who writes where, and that nothing that was said commands the terminal."""
+"""What goes to stdout and stderr, escaped control characters, and streams that are closed or full."""
 
 import io
+import subprocess
+import sys
 
 import pytest
 
-from holdfast.cli.approval_prompt import parse_answer
-from holdfast.cli.event_printer import title_with_target
 from holdfast.cli.screen import Screen, one_line, plain
-from holdfast.schema.approvals import QuestionItem
-from holdfast.schema.messages import ToolCall, ToolResult
+from tests.cli.cli_shell import CliShell
 
 
-def test_messages_in_a_pipe_are_divided_by_an_empty_line() -> None:
+def test_messages_in_a_pipe_are_separated_by_an_empty_line() -> None:
     out, err = io.StringIO(), io.StringIO()
     screen = Screen(out=out, err=err)
     screen.block()
@@ -26,7 +25,7 @@ def test_messages_in_a_pipe_are_divided_by_an_empty_line() -> None:
     assert err.getvalue() == "a tool ran\n"
 
 
-def test_in_one_place_a_note_begins_on_a_line_of_its_own() -> None:
+def test_a_note_starts_on_its_own_line_if_both_streams_are_one() -> None:
     out = io.StringIO()
     screen = Screen(out=out, err=out)
     screen.text("one")
@@ -37,7 +36,7 @@ def test_in_one_place_a_note_begins_on_a_line_of_its_own() -> None:
     assert out.getvalue() == "one\na tool ran\n\ntwo\n"
 
 
-def test_quiet_is_quiet_but_for_warnings() -> None:
+def test_quiet_suppresses_notes_but_not_warnings() -> None:
     err = io.StringIO()
     screen = Screen(quiet=True, out=io.StringIO(), err=err)
     screen.note("not this")
@@ -45,37 +44,18 @@ def test_quiet_is_quiet_but_for_warnings() -> None:
     assert err.getvalue() == "but this\n"
 
 
-def test_controls_are_shown_and_not_sent() -> None:
+def test_control_characters_are_escaped() -> None:
     assert plain("a\x1b[2Jb\tc\r\nd\x9b") == "a\\x1b[2Jb\tc\nd\\x9b"
     assert one_line("two\nlines\x07") == "two lines\\x07"
     assert one_line("long " * 50, most=10) == "long long…"
 
 
-@pytest.mark.parametrize(
-    ("item", "line", "chosen"),
-    [
-        (QuestionItem("?", "yes_no"), "Y", ["yes"]),
-        (QuestionItem("?", "yes_no"), "perhaps", None),
-        (QuestionItem("?", "single", ("red", "blue")), "2", ["blue"]),
-        (QuestionItem("?", "single", ("red", "blue")), "red", ["red"]),
-        (QuestionItem("?", "single", ("red", "blue")), "3", None),
-        (QuestionItem("?", "multiple", ("red", "blue")), "1, 2", ["red", "blue"]),
-        (QuestionItem("?", "multiple", ("red", "blue")), "1,9", None),
-        (QuestionItem("?", "multiple", ("red", "blue")), "", None),
-        (QuestionItem("?", "text"), "as I say", ["as I say"]),
-        (QuestionItem("?", "text"), "", None),
-    ],
-)
-def test_what_was_typed_is_the_answer_it_means(item: QuestionItem, line: str, chosen: list[str] | None) -> None:
-    assert parse_answer(item, line) == chosen
-
-
-def test_what_turns_text_around_is_shown() -> None:
+def test_text_direction_characters_are_escaped() -> None:
     assert plain("a\u202eb\u2066c\u2069") == "a\\u202eb\\u2066c\\u2069"
     assert one_line("\u202arm\u202c") == "\\u202arm\\u202c"
 
 
-def test_text_that_ends_before_a_note_elsewhere_ends_its_line() -> None:
+def test_end_text_ends_the_last_line() -> None:
     out = io.StringIO()
     screen = Screen(out=out, err=io.StringIO())
     screen.text("one")
@@ -86,19 +66,34 @@ def test_text_that_ends_before_a_note_elsewhere_ends_its_line() -> None:
     assert out.getvalue() == "one\n\ntwo"
 
 
-@pytest.mark.parametrize(
-    ("given", "display", "shown"),
-    [
-        ("c.txt", {"files": [{"path": "/etc/hosts"}]}, "c.txt → /etc/hosts"),
-        ("c.txt", {"path": "d/e.txt"}, "c.txt → d/e.txt"),
-        ("./c.txt", {"path": "c.txt"}, "./c.txt"),
-        ("/w/c.txt", {"path": "c.txt"}, "/w/c.txt"),
-        ("c.txt", {"files": [{"path": "c.txt"}]}, "c.txt"),
-        ("c.txt", {}, "c.txt"),
-    ],
-)
-def test_a_file_tool_that_was_led_elsewhere_names_the_real_file(
-    given: str, display: dict[str, object], shown: str
-) -> None:
-    call = ToolCall("call_1", "write", {"path": given})
-    assert title_with_target(call, ToolResult("call_1", "write", "ok", display=display)) == shown
+def _bash(sh: CliShell, words: str, *, before: str = "") -> subprocess.CompletedProcess[str]:
+    program = f'{before} "{sys.executable}" -m holdfast {words}'
+    done = subprocess.run(
+        ["bash", "-c", program],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=sh.env,
+        cwd=sh.work,
+    )
+    assert "Traceback" not in done.stderr
+    assert "unexpected" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize("words", ["run '!say fine'", "run --help", "--help", "--version", "sessions list"])
+def test_a_full_stdout_prints_one_error_line_and_exits_with_1(sh: CliShell, words: str) -> None:
+    done = _bash(sh, f"{words} >/dev/full")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "holdfast: cannot write to stdout: No space left on device"
+
+
+@pytest.mark.parametrize("words", ["run '!say fine'", "--help", "nonsense"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_a_closed_stream_is_not_an_error(sh: CliShell, words: str, closed: str) -> None:
+    done = _bash(sh, f"{words} {closed}")
+    assert done.returncode == (2 if words == "nonsense" else 0)
+    if closed in ("<&-", "2>&-") and words.startswith("run '"):
+        assert done.stdout == "fine\n"

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees and answers, through a real pseudo-terminal."""
+"""Output and prompts on a pseudo-terminal."""
 
 import os
 import pty
@@ -22,7 +22,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Terminal:
-    """A process with a terminal of its own for stdin, stdout and stderr."""
+    """A process whose stdin, stdout and stderr are a pseudo-terminal."""
 
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process = process
@@ -30,7 +30,7 @@ class Terminal:
         self.seen = ""
 
     def until(self, words: str) -> str:
-        """Everything shown so far, once these words were; escape sequences taken out."""
+        """Wait for the text; returns everything shown so far, without escape sequences."""
         while words not in self.plain:
             ready, _, _ = select.select([self._master], [], [], 30)
             assert ready, f"never said {words!r}: {self.plain!r}"
@@ -81,7 +81,7 @@ def terminal(sh: CliShell, *words: str) -> Iterator[Terminal]:
         os.close(master)
 
 
-def test_a_spinner_says_what_is_going_on(sh: CliShell) -> None:
+def test_the_spinner_shows_the_current_activity(sh: CliShell) -> None:
     with terminal(sh, "run", "--mode", "auto", "!bash sleep 0.3; echo done") as shown:
         shown.until("bash: sleep 0.3; echo done")
         assert shown.end() == 0
@@ -92,7 +92,7 @@ def test_a_spinner_says_what_is_going_on(sh: CliShell) -> None:
     assert shown.seen.rstrip().endswith("\x1b[0m")
 
 
-def test_a_retry_is_counted_down(sh: CliShell) -> None:
+def test_the_spinner_counts_down_to_a_retry(sh: CliShell) -> None:
     with terminal(sh, "run", "!retry at a terminal") as shown:
         shown.until("rate_limit, retry in ")
         assert shown.end() == 0
@@ -122,7 +122,7 @@ def test_a_denial_tells_the_agent_why(sh: CliShell) -> None:
     assert not (sh.work / "denied").exists()
 
 
-def test_an_answer_from_elsewhere_ends_the_wait(sh: CliShell) -> None:
+def test_an_answer_by_another_client_ends_the_prompt(sh: CliShell) -> None:
     with terminal(sh, "run", "!bash touch elsewhere") as shown:
         shown.until("'n REASON': ")
         (asked,) = sh("approvals", "list", "--json").json["approvals"]
@@ -154,14 +154,14 @@ def test_a_question_is_answered_by_its_number(sh: CliShell) -> None:
     assert "blue" in shown.plain.partition("done: ")[2]
 
 
-def test_what_a_model_says_cannot_command_the_terminal(sh: CliShell) -> None:
+def test_control_characters_of_the_model_do_not_reach_the_terminal(sh: CliShell) -> None:
     with terminal(sh, "run", "!say \x1b]0;owned\x07plain") as shown:
         assert shown.end() == 0
     assert "\x1b]0;" not in shown.seen
     assert "\\x1b]0;owned" in shown.seen
 
 
-def test_attach_follows_a_session_and_answers_for_it(sh: CliShell) -> None:
+def test_attach_follows_a_session_live(sh: CliShell) -> None:
     accepted = sh("run", "--detach", "--output", "json", "!gate attached").json["run"]
     with terminal(sh, "attach", accepted["session_id"], "--until-idle") as shown:
         shown.until("> !gate attached")
@@ -171,7 +171,7 @@ def test_attach_follows_a_session_and_answers_for_it(sh: CliShell) -> None:
         assert shown.end() == 0
 
 
-def test_leaving_attach_cancels_nothing(sh: CliShell) -> None:
+def test_ctrl_c_in_attach_cancels_nothing(sh: CliShell) -> None:
     accepted = sh("run", "--detach", "--output", "json", "!gate left-alone").json["run"]
     with terminal(sh, "attach", accepted["session_id"]) as shown:
         shown.until("before the gate")

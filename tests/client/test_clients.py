@@ -1,4 +1,4 @@
-"""Both clients: calls with their answers and errors, lost answers, waiting for ends."""
+"""Both clients: responses, errors, retries, and waiting for runs."""
 
 import threading
 from types import NoneType
@@ -13,17 +13,17 @@ from holdfast.schema.api.response_bodies import Health, PageView
 from holdfast.schema.base import to_builtins
 from holdfast.schema.messages import Message, Text
 from holdfast.schema.runs import Accepted, Receipt, Run, RunRequest
-from tests.client.both import Open, both
-from tests.client.stub import Cut, Piece, Request, Stub, Wait, answer, error, one_after_another
+from tests.client.both_clients import Open, both
+from tests.client.stub_server import Cut, Piece, Request, StubServer, Wait, answer, error, one_after_another
 
 RUN = Run(id="run_1", session_id="ses_1", seq=1, state="active")
 HEALTH = Health("1.0", "b1")
 
 
 @both
-async def test_a_call_is_answered_with_its_type(open_client: Open) -> None:
+async def test_a_call_returns_its_response_type(open_client: Open) -> None:
     accepted = Accepted(RUN, "queued", 2)
-    with Stub(one_after_another(answer(HEALTH), answer(accepted, status=202), answer(Receipt(4)))) as stub:
+    with StubServer(one_after_another(answer(HEALTH), answer(accepted, status=202), answer(Receipt(4)))) as stub:
         client = open_client(stub.address, name="test")
         assert await client.health() == HEALTH
         assert await client.start_run("ses_1", RunRequest(prompt="hello")) == accepted
@@ -41,8 +41,8 @@ async def test_a_call_is_answered_with_its_type(open_client: Open) -> None:
 
 @both
 @pytest.mark.promise("W7")
-async def test_each_request_names_the_client_and_brings_its_token(open_client: Open) -> None:
-    with Stub(lambda request: answer(HEALTH)) as stub:
+async def test_each_request_has_the_client_name_and_the_token(open_client: Open) -> None:
+    with StubServer(lambda request: answer(HEALTH)) as stub:
         client = open_client(stub.address, name="test", token="secret-token")
         await client.health()
         await client.health()
@@ -55,8 +55,8 @@ async def test_each_request_names_the_client_and_brings_its_token(open_client: O
 
 
 @both
-async def test_any_route_can_be_asked_with_the_type_of_its_answer(open_client: Open) -> None:
-    with Stub(one_after_another(answer({"a": 1}), answer(b"", status=204), answer(b"plain"))) as stub:
+async def test_any_route_can_be_called(open_client: Open) -> None:
+    with StubServer(one_after_another(answer({"a": 1}), answer(b"", status=204), answer(b"plain"))) as stub:
         client = open_client(stub.address)
         put = api_call("PUT", "/v1/x", {"key": None}, returns=dict[str, int], query={"q": "a b"})
         assert await client.send(put) == {"a": 1}
@@ -80,8 +80,8 @@ async def test_any_route_can_be_asked_with_the_type_of_its_answer(open_client: O
         (answer(b"<html>", status=404), NotHoldfast),
     ],
 )
-async def test_a_refusal_is_raised_as_the_error_it_is(open_client: Open, pieces: list[Piece], leaf: type) -> None:
-    with Stub(lambda request: pieces) as stub:
+async def test_an_error_response_is_raised_as_its_class(open_client: Open, pieces: list[Piece], leaf: type) -> None:
+    with StubServer(lambda request: pieces) as stub:
         client = open_client(stub.address)
         with pytest.raises(leaf):
             await client.get_run("run_1")
@@ -91,9 +91,9 @@ async def test_a_refusal_is_raised_as_the_error_it_is(open_client: Open, pieces:
 
 @both
 @pytest.mark.promise("R3")
-async def test_a_lost_answer_is_asked_for_again_with_the_same_id(open_client: Open) -> None:
+async def test_a_run_is_sent_again_with_the_same_id_when_its_response_is_lost(open_client: Open) -> None:
     accepted = answer(Accepted(RUN, "started"), status=202)
-    with Stub(one_after_another([Cut()], [b"HTTP/1.1 202 Acc", Cut()], accepted)) as stub:
+    with StubServer(one_after_another([Cut()], [b"HTTP/1.1 202 Acc", Cut()], accepted)) as stub:
         client = open_client(stub.address)
         assert (await client.start_run("ses_1", RunRequest(prompt="hello"))).run == RUN
         await client.aclose()
@@ -105,7 +105,7 @@ async def test_a_lost_answer_is_asked_for_again_with_the_same_id(open_client: Op
 
 @both
 async def test_other_changes_are_sent_again_with_the_same_key(open_client: Open) -> None:
-    with Stub(one_after_another([Cut()], answer(Receipt(1)))) as stub:
+    with StubServer(one_after_another([Cut()], answer(Receipt(1)))) as stub:
         client = open_client(stub.address)
         await client.cancel_run("run_1")
         await client.aclose()
@@ -115,11 +115,11 @@ async def test_other_changes_are_sent_again_with_the_same_key(open_client: Open)
 
 
 @both
-async def test_a_connection_that_was_kept_for_too_long_is_replaced(open_client: Open) -> None:
+async def test_a_stale_connection_is_replaced(open_client: Open) -> None:
     def respond(request: Request) -> list[Piece]:
         return [*answer(HEALTH), *([Cut()] if request.connection == 1 else [])]
 
-    with Stub(respond) as stub:
+    with StubServer(respond) as stub:
         client = open_client(stub.address, retry_seconds=5.0)
         for _ in range(3):
             assert await client.health() == HEALTH
@@ -128,8 +128,8 @@ async def test_a_connection_that_was_kept_for_too_long_is_replaced(open_client: 
 
 
 @both
-async def test_patience_ends_and_says_what_is_wrong(open_client: Open) -> None:
-    with Stub(lambda request: []) as stub:
+async def test_retries_end_with_the_reason(open_client: Open) -> None:
+    with StubServer(lambda request: []) as stub:
         address = stub.address
     client = open_client(address, retry_seconds=0.05)
     with pytest.raises(Unreachable, match="cannot connect to http://127"):
@@ -138,9 +138,9 @@ async def test_patience_ends_and_says_what_is_wrong(open_client: Open) -> None:
 
 
 @both
-async def test_a_server_that_does_not_answer_is_given_up(open_client: Open) -> None:
+async def test_a_response_that_takes_too_long_raises_no_answer(open_client: Open) -> None:
     go_on = threading.Event()
-    with Stub(lambda request: [Wait(go_on), *answer(HEALTH)]) as stub:
+    with StubServer(lambda request: [Wait(go_on), *answer(HEALTH)]) as stub:
         client = open_client(stub.address, response_seconds=0.05)
         with pytest.raises(NoAnswer, match="has not answered in time"):
             await client.health()
@@ -150,13 +150,13 @@ async def test_a_server_that_does_not_answer_is_given_up(open_client: Open) -> N
 
 
 @both
-async def test_a_server_that_is_gone_is_brought_back_if_that_is_known_how(open_client: Open) -> None:
+async def test_a_server_that_is_gone_is_revived(open_client: Open) -> None:
     revived: list[int] = []
 
     def respond(request: Request) -> list[Piece]:
         return answer(HEALTH) if revived else [Cut()]
 
-    with Stub(respond) as stub:
+    with StubServer(respond) as stub:
         client = open_client(stub.address, revive=lambda **_: revived.append(1))
         assert await client.health() == HEALTH
         await client.aclose()
@@ -164,10 +164,10 @@ async def test_a_server_that_is_gone_is_brought_back_if_that_is_known_how(open_c
 
 
 @both
-async def test_a_server_that_is_leaving_is_replaced_and_asked_again(open_client: Open) -> None:
+async def test_a_stopping_server_is_revived_and_the_call_sent_again(open_client: Open) -> None:
     revived: list[int] = []
     accepted = answer(Accepted(RUN, "started"), status=202)
-    with Stub(one_after_another(error(503, "stopping"), accepted)) as stub:
+    with StubServer(one_after_another(error(503, "stopping"), accepted)) as stub:
         client = open_client(stub.address, revive=lambda **_: revived.append(len(stub.requests)))
         assert (await client.start_run("ses_1", RunRequest(prompt="hello"))).run == RUN
         await client.aclose()
@@ -177,9 +177,9 @@ async def test_a_server_that_is_leaving_is_replaced_and_asked_again(open_client:
 
 @both
 @pytest.mark.promise("R9")
-async def test_a_run_is_waited_for_until_it_ends_however_often_the_server_answers_before(open_client: Open) -> None:
+async def test_wait_run_polls_until_the_run_ends(open_client: Open) -> None:
     ended = Run(id="run_1", session_id="ses_1", seq=1, state="completed", reason="end_turn", text="done")
-    with Stub(one_after_another(answer(RUN), [Cut()], answer(RUN), answer(ended))) as stub:
+    with StubServer(one_after_another(answer(RUN), [Cut()], answer(RUN), answer(ended))) as stub:
         client = open_client(stub.address)
         assert await client.wait_run("run_1") == ended
         await client.aclose()
@@ -188,8 +188,8 @@ async def test_a_run_is_waited_for_until_it_ends_however_often_the_server_answer
 
 @both
 @pytest.mark.promise("R9")
-async def test_waiting_for_a_run_ends_with_its_time(open_client: Open) -> None:
-    with Stub(lambda request: answer(RUN)) as stub:
+async def test_wait_run_returns_after_its_seconds(open_client: Open) -> None:
+    with StubServer(lambda request: answer(RUN)) as stub:
         client = open_client(stub.address)
         assert await client.wait_run("run_1", seconds=0) == RUN
         await client.aclose()
@@ -198,20 +198,20 @@ async def test_waiting_for_a_run_ends_with_its_time(open_client: Open) -> None:
 
 @both
 @pytest.mark.promise("E7")
-async def test_all_messages_come_with_the_cursor_that_the_first_page_was_true_at(open_client: Open) -> None:
+async def test_all_messages_returns_the_cursor_of_the_first_page(open_client: Open) -> None:
     messages = [Message(f"msg_{n}", "ses_1", "run_1", "user", n, "", (Text(str(n)),)) for n in range(3)]
 
     def page(items: list[Message], following: str | None, cursor: str) -> list[Piece]:
         return answer(PageView(tuple(to_builtins(item) for item in items), cursor, following))
 
-    with Stub(one_after_another(page(messages[:2], "2", "log.5"), page(messages[2:], None, "log.9"))) as stub:
+    with StubServer(one_after_another(page(messages[:2], "2", "log.5"), page(messages[2:], None, "log.9"))) as stub:
         client = open_client(stub.address)
         assert await client.all_messages("ses_1") == (messages, "log.5")
         await client.aclose()
     assert [request.target.partition("?")[2] for request in stub.requests] == ["after=0", "after=2"]
 
 
-def test_a_method_of_both_clients_is_documented_by_its_call() -> None:
+def test_both_clients_have_the_same_documented_methods() -> None:
     from holdfast.client.async_client import AsyncClient
     from holdfast.client.sync_client import SyncClient
 

@@ -1,4 +1,4 @@
-"""Calls name routes that the server has, with bodies that it takes; what is sent twice can be done once."""
+"""Calls match the routes, bodies and responses of the server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -104,7 +104,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
-def test_each_call_is_one_that_the_server_takes(call: ApiCall[object]) -> None:
+def test_each_call_matches_a_route_of_the_server(call: ApiCall[object]) -> None:
     endpoint = _endpoint(call.method, call.target)
     if endpoint.body is not None:
         msgspec.json.decode(call.body or b"{}", type=endpoint.body)
@@ -112,7 +112,7 @@ def test_each_call_is_one_that_the_server_takes(call: ApiCall[object]) -> None:
         assert call.body is None
 
 
-def test_the_streams_are_where_the_client_looks_for_them() -> None:
+def test_the_stream_targets_match_routes_of_the_server() -> None:
     for target in (
         endpoints.events_target(),
         endpoints.events_target(workspace_id="wsp_1", session_id="ses_1", viewing="ses_1"),
@@ -121,7 +121,7 @@ def test_the_streams_are_where_the_client_looks_for_them() -> None:
 
 
 def _endpoint(method: str, target: str) -> Endpoint:
-    """The server's row for a call, which also takes its parameters."""
+    """The server's endpoint for a call; fails if it does not accept the query."""
     where, _, query = target.partition("?")
     steps = where.split("/")
     for endpoint in ENDPOINTS:
@@ -138,7 +138,7 @@ def _endpoint(method: str, target: str) -> Endpoint:
     raise AssertionError(f"the server has no {method} {where}")
 
 
-def test_every_route_that_answers_values_has_a_call() -> None:
+def test_every_route_of_the_server_has_a_call() -> None:
     called = {(call.method, _endpoint(call.method, call.target).path) for call in EVERY}
     streams = {"/v1/events", "/v1/workspaces/{workspace_id}/events"}
     offered = {(row.method, row.path) for row in ENDPOINTS if row.path not in {*streams, "/v1/openapi.json"}}
@@ -146,13 +146,13 @@ def test_every_route_that_answers_values_has_a_call() -> None:
 
 
 @pytest.mark.parametrize("make", [lambda text: endpoints.shell("ses_1", text), endpoints.search])
-def test_what_is_no_text_is_refused_before_it_is_sent(make: Callable[[str], object]) -> None:
+def test_invalid_text_is_refused_before_it_is_sent(make: Callable[[str], object]) -> None:
     with pytest.raises(BadRequest, match="not valid UTF-8"):
         make("caf\udce9")
 
 
 def _same_shape(ours: Any, theirs: Any) -> None:
-    """What this client reads is a part of what the server says, in the same types."""
+    """The client decodes a subset of the fields that the server sends, in the same types."""
     if getattr(ours, "__origin__", None) is PageView:
         _same_shape(ours.__args__[0], theirs.__args__[0])
         ours = PageView
@@ -164,7 +164,7 @@ def _same_shape(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
-def test_each_answer_is_read_as_what_the_server_says(call: ApiCall[object]) -> None:
+def test_each_call_decodes_the_response_type_of_its_route(call: ApiCall[object]) -> None:
     told = _endpoint(call.method, call.target).answer
     for cell in call.read.__closure__ or ():
         if cell.cell_contents is not type(None):
@@ -172,20 +172,20 @@ def test_each_answer_is_read_as_what_the_server_says(call: ApiCall[object]) -> N
 
 
 @pytest.mark.promise("R3")
-def test_a_run_always_has_an_id_and_keeps_the_one_it_was_given() -> None:
+def test_a_run_without_an_id_gets_one() -> None:
     made, given = endpoints.start_run("ses_1", RunRequest(prompt="a")), endpoints.start_run("ses_1", REQUEST)
     assert b'"run_id":"run_' in (made.body or b"")
     assert b'"run_id":"run_1"' in (given.body or b"")
     assert made.key is None
 
 
-def test_other_changes_have_a_key_and_reading_has_none() -> None:
+def test_changes_have_an_idempotency_key_and_reads_have_none() -> None:
     first, second = endpoints.pause("ses_1"), endpoints.pause("ses_1")
     assert first.headers["Idempotency-Key"].startswith("key_")
     assert first.key != second.key
     assert endpoints.session("ses_1").headers == {}
 
 
-def test_ids_and_searches_are_made_safe_for_an_address() -> None:
+def test_paths_and_queries_are_percent_encoded() -> None:
     assert api_path("sessions", "a/../b c?") == "/v1/sessions/a%2F..%2Fb%20c%3F"
     assert with_query("/x", {"q": "ä &=", "none": None, "on": True, "n": 2}) == "/x?q=%C3%A4%20%26%3D&on=true&n=2"

@@ -1,4 +1,4 @@
-"""Clients find the local server or start it: once, whoever else does the same, and with a reason when it fails."""
+"""Clients find the local server or start it, once, and report why a start fails."""
 
 import asyncio
 import fcntl
@@ -19,14 +19,14 @@ from holdfast.client.server_address import ServerAddress
 from holdfast.errors import ConfigError, NoAnswer, ServerStopping, StartFailed
 from holdfast.ids import build_id
 from holdfast.locations import Locations
-from tests.client.both import Open, both
-from tests.client.stub import Piece, Request, Stub, Wait, answer, error, one_after_another
+from tests.client.both_clients import Open, both
+from tests.client.stub_server import Piece, Request, StubServer, Wait, answer, error, one_after_another
 
-FAKE = Path(__file__).with_name("fake_serve.py")
+FAKE = Path(__file__).with_name("fake_server.py")
 
 
-class Place:
-    """One user's locations, and what was started in them."""
+class UserHome:
+    """One user's locations, and the servers started in them."""
 
     def __init__(self, home: Path) -> None:
         self.locations = Locations.from_env({"HOLDFAST_HOME": str(home / "h")})
@@ -46,8 +46,8 @@ class Place:
 
 
 @pytest.fixture
-def place(home: Path) -> Iterator[Place]:
-    place = Place(home)
+def place(home: Path) -> Iterator[UserHome]:
+    place = UserHome(home)
     yield place
     for pid in place.started:
         try:
@@ -58,12 +58,12 @@ def place(home: Path) -> Iterator[Place]:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    """Another process or thread makes it so; the test's time-out is the bound."""
+    """Wait for another process or thread; the test's time-out is the limit."""
     while not condition():
         os.sched_yield()
 
 
-def test_a_server_that_is_not_there_is_started_and_found_from_then_on(place: Place) -> None:
+def test_a_missing_server_is_started_once(place: UserHome) -> None:
     assert place.local().probe() is None
     health = place.local().ensure()
     assert (health.status, health.version) == ("ok", "0.1.0")
@@ -73,7 +73,7 @@ def test_a_server_that_is_not_there_is_started_and_found_from_then_on(place: Pla
     assert place.notes.read_text().split()[1] == str(place.locations.state_dir.resolve())
 
 
-def test_eight_that_start_at_once_start_one_server(place: Place) -> None:
+def test_eight_concurrent_clients_start_one_server(place: UserHome) -> None:
     barrier = threading.Barrier(8)
     found: list[str] = []
 
@@ -92,8 +92,8 @@ def test_eight_that_start_at_once_start_one_server(place: Place) -> None:
 
 
 @pytest.mark.promise("W10")
-def test_a_start_that_loses_against_another_server_uses_that_one(place: Place) -> None:
-    """Started by hand, so that it does not know of the clients' own lock."""
+def test_a_client_that_loses_the_start_uses_the_other_server(place: UserHome) -> None:
+    """The other server was started by hand, without the clients' lock."""
     place.locations.prepare()
     handle = os.open(f"{place.locations.socket}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -106,28 +106,28 @@ def test_a_start_that_loses_against_another_server_uses_that_one(place: Place) -
     assert found == ["ok"]
 
 
-def test_a_failed_start_is_told_with_what_the_server_said(place: Place) -> None:
+def test_a_failed_start_contains_the_output_of_the_server(place: UserHome) -> None:
     place.locations.prepare()
     log = place.local().log
-    log.write_text("words of an older start\n")
+    log.write_text("output of an older start\n")
     with pytest.raises(StartFailed, match=r"exit status 3\):\nconfig\.toml:3: unknown key 'modles'") as caught:
         place.local(mode="broken").ensure()
     assert "older" not in str(caught.value)
     assert len(place.started) == 1
 
 
-def test_a_command_that_is_not_there_is_named(place: Place) -> None:
+def test_a_missing_server_program_is_named(place: UserHome) -> None:
     local = LocalServer(place.locations, env={}, command=("/nowhere/python",), build="")
     with pytest.raises(StartFailed, match=r"cannot run '/nowhere/python': No such file"):
         local.ensure()
 
 
-def test_a_server_that_never_answers_is_not_waited_for_for_ever(place: Place) -> None:
+def test_a_start_without_response_fails_after_its_seconds(place: UserHome) -> None:
     with pytest.raises(StartFailed, match=r"does not answer after 0\.2 s; it printed nothing to '.*start\.log'"):
         place.local(mode="mute", seconds=0.2).ensure()
 
 
-def test_a_client_that_starts_for_too_long_holds_the_others_up_only_so_long(place: Place) -> None:
+def test_waiting_for_the_start_lock_is_bounded(place: UserHome) -> None:
     place.locations.prepare()
     handle = os.open(place.locations.runtime_dir / "start.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -137,7 +137,7 @@ def test_a_client_that_starts_for_too_long_holds_the_others_up_only_so_long(plac
     assert place.local().ensure().status == "ok"
 
 
-def test_the_log_of_starts_does_not_grow_for_ever(place: Place) -> None:
+def test_the_start_log_is_rotated(place: UserHome) -> None:
     place.locations.prepare()
     log = place.local().log
     log.write_bytes(b"x" * (2 << 20))
@@ -149,13 +149,13 @@ def test_the_log_of_starts_does_not_grow_for_ever(place: Place) -> None:
 @pytest.mark.parametrize(
     ("version", "build"), [("0.0.9", "b1"), ("0.0.9rc1", "b1"), (__version__, "b0")], ids=["old", "rc", "build"]
 )
-def test_an_idle_server_with_older_code_is_replaced(place: Place, version: str, build: str) -> None:
+def test_an_idle_server_with_older_code_is_replaced(place: UserHome, version: str, build: str) -> None:
     _started(place, FAKE_VERSION=version, FAKE_BUILD=build, FAKE_LINGER="1")
     health = place.local().ensure()
     assert (health.version, health.build) == (__version__, "b1")
 
 
-def _started(place: Place, **env: str) -> None:
+def _started(place: UserHome, **env: str) -> None:
     """A server with other code, as another client had started it."""
     local = place.local(**env)
     local._is_outdated = lambda health: False  # type: ignore[method-assign]
@@ -163,20 +163,20 @@ def _started(place: Place, **env: str) -> None:
     assert len(place.started) == 1
 
 
-def test_a_busy_server_with_older_code_is_used_as_it_is(place: Place) -> None:
+def test_a_busy_server_with_older_code_is_used_as_it_is(place: UserHome) -> None:
     _started(place, FAKE_VERSION="0.0.9", FAKE_BUSY="1")
     assert place.local().ensure().version == "0.0.9"
     assert len(place.started) == 1
 
 
 @pytest.mark.parametrize(("version", "build"), [("99.0", "b0"), ("0.2.0rc1", "b0"), (__version__, "")])
-def test_newer_code_and_code_that_does_not_say_are_used(place: Place, version: str, build: str) -> None:
+def test_servers_with_newer_or_unknown_code_are_used(place: UserHome, version: str, build: str) -> None:
     _started(place, FAKE_VERSION=version, FAKE_BUILD=build)
     assert place.local().ensure().version == version
     assert len(place.started) == 1
 
 
-def test_a_server_that_is_stopping_is_waited_for_and_replaced(place: Place) -> None:
+def test_a_server_that_is_stopping_is_waited_for_and_replaced(place: UserHome) -> None:
     place.locations.prepare()
     asked: list[Request] = []
 
@@ -184,7 +184,7 @@ def test_a_server_that_is_stopping_is_waited_for_and_replaced(place: Place) -> N
         asked.append(request)
         return answer({"status": "stopping", "version": __version__}, headers="Connection: close\r\n")
 
-    with Stub(respond, path=place.locations.socket):
+    with StubServer(respond, path=place.locations.socket):
         found: list[str] = []
         thread = threading.Thread(target=lambda: found.append(place.local().ensure().status))
         thread.start()
@@ -195,19 +195,19 @@ def test_a_server_that_is_stopping_is_waited_for_and_replaced(place: Place) -> N
     assert {request.method for request in asked} == {"GET"}
 
 
-def test_a_server_that_hangs_is_named_instead_of_started_over(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_server_is_reported_and_not_replaced(place: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.client.local_server._PROBE_SECONDS", 0.05)
     place.locations.prepare()
     go_on = threading.Event()
-    with Stub(lambda request: [Wait(go_on)], path=place.locations.socket):
+    with StubServer(lambda request: [Wait(go_on)], path=place.locations.socket):
         with pytest.raises(NoAnswer, match=f"process {os.getpid()} listens at unix:"):
             place.local().ensure()
         go_on.set()
     assert place.started == []
 
 
-def test_a_named_server_is_used_as_it_is(place: Place) -> None:
-    with Stub(lambda request: error(503, "stopping")) as stub:
+def test_the_server_in_the_environment_is_used_as_it_is(place: UserHome) -> None:
+    with StubServer(lambda request: error(503, "stopping")) as stub:
         env = {"HOLDFAST_SERVER": str(stub.address), "HOLDFAST_TOKEN": "t0ken"}
         with open_sync_client(env, name="test") as client:
             assert client.address == stub.address
@@ -219,14 +219,14 @@ def test_a_named_server_is_used_as_it_is(place: Place) -> None:
         open_sync_client({"HOLDFAST_SERVER": "localhost:80"}, name="test")
 
 
-def test_a_token_that_cannot_be_sent_is_refused(place: Place) -> None:
+def test_a_token_that_cannot_be_sent_is_refused(place: UserHome) -> None:
     with pytest.raises(ConfigError, match="check HOLDFAST_TOKEN"):
         open_sync_client({"HOLDFAST_SERVER": "http://127.0.0.1:1", "HOLDFAST_TOKEN": "a\nb"}, name="test")
 
 
 @pytest.fixture
-def faked(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
-    """`open_sync_client` and `open_async_client` start the stand-in."""
+def faked(place: UserHome, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
+    """`open_sync_client` and `open_async_client` start the fake server."""
     make = LocalServer.__init__
 
     def init(self: LocalServer, locations: Locations, **options: object) -> None:
@@ -237,9 +237,7 @@ def faked(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[in
     return lambda: place.started
 
 
-async def test_both_clients_open_the_local_server_and_bring_it_back(
-    place: Place, faked: Callable[[], list[int]]
-) -> None:
+async def test_both_clients_start_and_revive_the_local_server(place: UserHome, faked: Callable[[], list[int]]) -> None:
     env = {"HOLDFAST_HOME": str(place.locations.config_dir.parent), "HOLDFAST_TOKEN": "unused"}
     async with await open_async_client(env, name="test") as client:
         assert client.address == ServerAddress(path=str(place.locations.socket))
@@ -254,14 +252,14 @@ async def test_both_clients_open_the_local_server_and_bring_it_back(
     assert len(faked()) == 2
 
 
-def test_a_client_that_may_not_start_a_server_does_not(place: Place, faked: Callable[[], list[int]]) -> None:
+def test_a_client_opened_without_start_starts_no_server(place: UserHome, faked: Callable[[], list[int]]) -> None:
     env = {"HOLDFAST_HOME": str(place.locations.config_dir.parent)}
     with open_sync_client(env, name="test", start=False) as client:
         assert client.address == ServerAddress(path=str(place.locations.socket))
     assert faked() == []
 
 
-def test_a_source_tree_is_another_build_after_each_change_and_a_release_is_none(tmp_path: Path) -> None:
+def test_a_source_tree_has_a_build_id_and_a_release_has_none(tmp_path: Path) -> None:
     tree = tmp_path / "src"
     (tree / "inner" / "__pycache__").mkdir(parents=True)
     (tree / "inner" / "module.py").write_text("a = 1")
@@ -282,11 +280,11 @@ def _left_behind(path: Path) -> None:
 
 
 def test_a_socket_that_accepts_connections_has_a_server(home: Path) -> None:
-    with Stub(lambda request: [], path=home / "s"):
+    with StubServer(lambda request: [], path=home / "s"):
         assert diagnose_socket(str(home / "s"), None) == "listens"
 
 
-def test_a_socket_that_was_left_behind_means_a_crash(home: Path) -> None:
+def test_a_leftover_socket_means_a_crash(home: Path) -> None:
     _left_behind(home / "s")
     ended = subprocess.Popen(["true"])
     ended.wait()
@@ -307,12 +305,10 @@ def test_a_process_that_is_still_stopping_is_waited_for(home: Path) -> None:
 
 
 @both
-async def test_a_client_that_only_waits_does_not_start_a_server_that_was_stopped(
-    place: Place, open_client: Open
-) -> None:
+async def test_leave_stopped_does_not_start_a_stopped_server(place: UserHome, open_client: Open) -> None:
     await asyncio.to_thread(place.locations.prepare)
     local = place.local()
-    with Stub(lambda request: answer({"status": "ok", "version": "0"}), path=place.locations.socket) as stub:
+    with StubServer(lambda request: answer({"status": "ok", "version": "0"}), path=place.locations.socket) as stub:
         client = open_client(stub.address, revive=local.revive)
         assert (await client.health()).status == "ok"
     place.locations.socket.unlink()
@@ -328,7 +324,7 @@ async def test_a_client_that_only_waits_does_not_start_a_server_that_was_stopped
 
 
 @both
-async def test_a_client_that_only_waits_starts_a_server_again_that_died(place: Place, open_client: Open) -> None:
+async def test_leave_stopped_starts_a_crashed_server_again(place: UserHome, open_client: Open) -> None:
     await asyncio.to_thread(place.locations.prepare)
     _left_behind(place.locations.socket)
     client = open_client(ServerAddress(path=str(place.locations.socket)), revive=place.local().revive)
@@ -339,14 +335,14 @@ async def test_a_client_that_only_waits_starts_a_server_again_that_died(place: P
 
 
 @both
-async def test_a_client_knows_the_process_that_answered_last(home: Path, open_client: Open) -> None:
+async def test_a_client_knows_the_process_that_responded_last(home: Path, open_client: Open) -> None:
     asked: list[int | None] = []
 
     def revive(*, pid: int | None, leave_stopped: bool) -> None:
         asked.append(pid)
         raise ServerStopping("enough")
 
-    with Stub(one_after_another(answer({"status": "ok", "version": "0"})), path=home / "s") as stub:
+    with StubServer(one_after_another(answer({"status": "ok", "version": "0"})), path=home / "s") as stub:
         client = open_client(stub.address, revive=revive)
         await client.health()
     with pytest.raises(ServerStopping):

@@ -1,4 +1,4 @@
-"""Answers of older and newer servers are understood as far as possible, and strangers are not."""
+"""Responses of older and newer servers are decoded as far as possible; those of other programs are refused."""
 
 from typing import Any
 
@@ -26,23 +26,23 @@ def test_unknown_fields_are_ignored() -> None:
     assert read_as(_newer(RUN, colour="green"), Run) == RUN
 
 
-def test_a_value_that_only_newer_versions_know_is_left_out_and_the_rest_is_read() -> None:
+def test_a_value_of_a_newer_version_is_left_out() -> None:
     read = read_as(_newer(RUN, reason="eclipse", usage={"input": 5, "output": "many"}), Run)
     assert (read.state, read.reason, read.text) == ("failed", None, "so far")
     assert (read.usage.input, read.usage.output) == (5, 0)
 
 
-def test_a_list_loses_only_what_cannot_be_read() -> None:
+def test_only_invalid_items_of_a_list_are_left_out() -> None:
     raw = msgspec.json.encode({"items": [to_builtins(RUN), 7, to_builtins(RUN)], "cursor": "a.1"})
     assert read_as(raw, PageView[Run]) == PageView((RUN, RUN), "a.1")
 
 
-def test_an_older_server_may_say_less() -> None:
+def test_missing_fields_of_an_older_server_have_defaults() -> None:
     assert read_as(b'{"status":"ok","version":"0.0.9"}', Health) == Health("0.0.9")
 
 
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[1]", b'"text"', b"{}", b"\xff", b"[" * 100_000])
-def test_what_is_nothing_of_ours_is_said_to_be(raw: bytes) -> None:
+def test_a_body_of_another_program_is_refused(raw: bytes) -> None:
     with pytest.raises(errors.NotHoldfast):
         read_as(raw, Run)
 
@@ -58,7 +58,7 @@ def test_messages_keep_parts_of_unknown_types_in_their_places() -> None:
 
 
 @pytest.mark.promise("R7")
-def test_the_end_of_a_run_is_understood_also_with_a_reason_of_tomorrow() -> None:
+def test_run_finished_with_an_unknown_reason_is_decoded() -> None:
     raw = msgspec.json.encode(
         {"kind": "run.finished", "at": "now", "session_id": "ses_1", "run": to_builtins(RUN) | {"reason": "eclipse"}}
     )
@@ -91,9 +91,7 @@ def test_known_events_are_read_and_unknown_kinds_stay_unknown() -> None:
     ],
 )
 @pytest.mark.promise("W9")
-def test_an_error_becomes_the_leaf_it_was_with_its_code_and_detail(
-    status: int, code: str, leaf: type[errors.HoldfastError]
-) -> None:
+def test_an_error_response_becomes_its_error_class(status: int, code: str, leaf: type[errors.HoldfastError]) -> None:
     raw = encode({"error": {"code": code, "message": "because", "detail": {"id": "x"}}})
     error = read_error(status, raw)
     assert type(error) is leaf
@@ -109,7 +107,7 @@ def test_an_error_becomes_the_leaf_it_was_with_its_code_and_detail(
     ],
 )
 @pytest.mark.promise("W9")
-def test_a_strangers_error_is_not_repeated(raw: bytes) -> None:
+def test_the_error_text_of_another_program_is_not_repeated(raw: bytes) -> None:
     error = read_error(404, raw)
     assert type(error) is errors.NotHoldfast
     assert "404" in str(error)

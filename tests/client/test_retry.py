@@ -1,4 +1,4 @@
-"""When a client tries again: every decision, without I/O."""
+"""Every retry decision, without I/O."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def call_retry(
     return CallRetry(budget, can_revive=can_revive, leave_stopped=leave_stopped)
 
 
-def test_a_budget_ends_when_failures_have_gone_on_for_too_long() -> None:
+def test_a_budget_is_spent_after_its_seconds() -> None:
     clock = Clock()
     budget = RetryBudget(1.0, clock=clock)
     assert [budget.next_wait(LOST) for _ in range(3)] == [0.02, 0.04, 0.08]
@@ -42,7 +42,7 @@ def test_a_budget_ends_when_failures_have_gone_on_for_too_long() -> None:
     assert budget.next_wait(LOST) == 0.02
 
 
-def test_a_budget_without_a_limit_never_ends_and_its_waits_stop_growing() -> None:
+def test_a_budget_without_a_limit_has_a_longest_wait() -> None:
     clock = Clock()
     budget = RetryBudget(None, clock=clock)
     waits = []
@@ -53,22 +53,20 @@ def test_a_budget_without_a_limit_never_ends_and_its_waits_stop_growing() -> Non
     assert waits[-1] == 1.0
 
 
-def test_a_budget_of_nothing_raises_the_first_error() -> None:
+def test_a_budget_of_zero_raises_the_first_error() -> None:
     with pytest.raises(Unreachable):
         call_retry(retry_seconds=0.0).after_loss(LOST)
 
 
 @pytest.mark.parametrize("can_revive", [True, False])
 @pytest.mark.parametrize("leave_stopped", [True, False])
-def test_a_lost_answer_is_asked_for_again_and_the_server_revived_where_possible(
-    can_revive: bool, leave_stopped: bool
-) -> None:
+def test_a_lost_response_is_retried_and_the_server_revived_if_possible(can_revive: bool, leave_stopped: bool) -> None:
     retry = call_retry(can_revive=can_revive, leave_stopped=leave_stopped)
     assert retry.after_loss(LOST) == Retry(0.02, revive=can_revive)
     assert retry.after_loss(LOST) == Retry(0.04, revive=can_revive)
 
 
-def test_a_stale_connection_is_replaced_at_once_and_costs_no_patience() -> None:
+def test_a_stale_connection_is_replaced_at_once() -> None:
     retry = call_retry(retry_seconds=0.0, can_revive=True)
     assert retry.after_loss(LOST, reused=True) == Retry()
 
@@ -78,14 +76,14 @@ def test_a_stale_connection_is_replaced_at_once_and_costs_no_patience() -> None:
     [Conflict("x"), Unauthorized("x"), TooMany("x"), InternalError("x"), NoAnswer("x"), LOST],
     ids=lambda error: type(error).__name__,
 )
-def test_a_refusal_is_raised(error: HoldfastError) -> None:
+def test_an_error_response_is_raised(error: HoldfastError) -> None:
     with pytest.raises(type(error)):
         call_retry(can_revive=True).after_refusal(error)
 
 
 @pytest.mark.parametrize("can_revive", [True, False])
 @pytest.mark.parametrize("leave_stopped", [True, False])
-def test_a_stopping_server_is_replaced_unless_it_shall_stay_stopped(can_revive: bool, leave_stopped: bool) -> None:
+def test_a_stopping_server_is_replaced_unless_leave_stopped(can_revive: bool, leave_stopped: bool) -> None:
     retry = call_retry(can_revive=can_revive, leave_stopped=leave_stopped)
     if can_revive and not leave_stopped:
         assert retry.after_refusal(ServerStopping("x")) == Retry(0.02, revive=True)
@@ -94,7 +92,7 @@ def test_a_stopping_server_is_replaced_unless_it_shall_stay_stopped(can_revive: 
             retry.after_refusal(ServerStopping("x"))
 
 
-def test_losses_and_refusals_share_one_budget() -> None:
+def test_losses_and_error_responses_share_one_budget() -> None:
     clock = Clock()
     retry = call_retry(retry_seconds=5.0, can_revive=True, clock=clock)
     retry.after_loss(LOST)

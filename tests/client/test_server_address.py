@@ -1,4 +1,4 @@
-"""A server is named by one line of text, and a wrong one is refused with what to write instead."""
+"""Server addresses are parsed, and invalid ones are refused."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from holdfast.errors import ConfigError
         ("http://[::1]:8080", ServerAddress(host="::1", port=8080), "[::1]:8080"),
     ],
 )
-def test_an_address_is_read(text: str, address: ServerAddress, authority: str) -> None:
+def test_addresses_are_parsed(text: str, address: ServerAddress, authority: str) -> None:
     assert ServerAddress.parse(text) == address
     assert address.authority == authority
 
@@ -31,19 +31,19 @@ def test_an_address_is_read(text: str, address: ServerAddress, authority: str) -
         *("http://user@host:80", "http://host/path:80", "http://ho st:80", "http://host:٣"),
     ],
 )
-def test_what_is_no_address_is_refused_with_its_name(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"HOLDFAST_SERVER must be unix:/PATH or http://host:port"):
         ServerAddress.parse(text, name="HOLDFAST_SERVER")
 
 
-def test_the_environment_names_a_server_or_does_not() -> None:
+def test_the_address_is_read_from_the_environment() -> None:
     assert address_from_env({}) is None
     assert address_from_env({"HOLDFAST_SERVER": ""}) is None
     assert address_from_env({"HOLDFAST_SERVER": "unix:/s"}) == ServerAddress(path="/s")
 
 
 @given(text=st.text())
-def test_no_text_is_read_as_an_address_that_is_written_differently(text: str) -> None:
+def test_a_parsed_address_formats_back_to_itself(text: str) -> None:
     try:
         address = ServerAddress.parse(text)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""A stream may be cut at any byte, any number of times: its cursor and its text stay exact."""
+"""A stream may be cut at any byte, any number of times; its cursor and its text stay exact."""
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +32,7 @@ from holdfast.schema.events import (
     Snapshot,
 )
 from holdfast.schema.messages import Finish, Message, Reasoning, Text
-from tests.client.stub import frame
+from tests.client.stub_server import frame
 
 HELLO = Hello(at="", cursor="log.0", heartbeat_seconds=10)
 
@@ -59,7 +59,7 @@ def delta(offset: int, text: str, *, part: int = 0, attempt: int = 1) -> Delta:
     return Delta("", "ses_1", "msg_1", part, attempt, "text", offset, text)
 
 
-def test_a_stream_without_a_cursor_goes_on_from_where_it_first_began() -> None:
+def test_a_stream_without_a_cursor_continues_at_its_first_hello() -> None:
     stream = new_stream()
     stream.feed(frame(HELLO))
     assert take_all(stream) == [HELLO]
@@ -71,7 +71,7 @@ def test_a_stream_without_a_cursor_goes_on_from_where_it_first_began() -> None:
 
 
 @pytest.mark.promise("E2")
-def test_the_cursor_moves_as_events_are_handed_out_and_not_before() -> None:
+def test_the_cursor_moves_when_an_event_is_returned() -> None:
     stream = new_stream("log.0")
     stream.feed(frame(Heartbeat(at=""), "log.5") + frame(SessionDeleted("", "ses_1"), "log.6") + b"id: log.7\ndata: {")
     assert stream.cursor == "log.0"
@@ -82,7 +82,7 @@ def test_the_cursor_moves_as_events_are_handed_out_and_not_before() -> None:
 
 
 @pytest.mark.promise("E2")
-def test_a_reset_moves_the_cursor_and_forgets_what_was_known() -> None:
+def test_a_reset_moves_the_cursor_and_clears_the_transcript() -> None:
     stream = new_stream("old.9")
     stream.transcript.load([Message("msg_1", "ses_1", "run_1", "assistant", 1, "")])
     stream.feed(frame(HELLO) + frame(Reset("", "log.3", "foreign"), "log.3"))
@@ -91,7 +91,7 @@ def test_a_reset_moves_the_cursor_and_forgets_what_was_known() -> None:
     assert stream.transcript.messages == {}
 
 
-def test_kinds_of_tomorrow_are_passed_over_but_move_the_cursor() -> None:
+def test_unknown_events_are_skipped_but_move_the_cursor() -> None:
     stream = new_stream("log.0")
     stream.feed(b'event: moon.rose\nid: log.1\ndata: {"kind":"moon.rose"}\n\n')
     assert take_all(stream) == []
@@ -99,7 +99,7 @@ def test_kinds_of_tomorrow_are_passed_over_but_move_the_cursor() -> None:
 
 
 @pytest.mark.promise("E3")
-def test_text_that_does_not_continue_what_is_here_is_never_handed_out() -> None:
+def test_a_delta_that_does_not_continue_the_text_is_not_returned() -> None:
     stream = new_stream("log.0")
     stream.feed(frame(delta(0, "abc")) + frame(delta(5, "fg")) + frame(delta(7, "h")))
     assert stream.take() == delta(0, "abc")
@@ -114,7 +114,7 @@ def test_text_that_does_not_continue_what_is_here_is_never_handed_out() -> None:
 
 
 @pytest.mark.parametrize("rubbish", [b"data: <html>\n\n", b"data: \xff\n\n", b"data: " + b"[" * 100_000 + b"\n\n"])
-def test_a_stream_that_carries_no_json_is_given_up(rubbish: bytes) -> None:
+def test_a_stream_without_json_is_broken(rubbish: bytes) -> None:
     stream = new_stream("log.0")
     stream.feed(rubbish)
     with pytest.raises(StreamBroken):
@@ -123,7 +123,7 @@ def test_a_stream_that_carries_no_json_is_given_up(rubbish: bytes) -> None:
 
 
 @pytest.mark.promise("E6")
-def test_silence_is_measured_in_the_servers_own_heartbeats() -> None:
+def test_the_silence_limit_follows_the_heartbeat_of_the_server() -> None:
     stream = new_stream()
     before = stream.silence
     stream.feed(frame(Hello(at="", cursor="log.0", heartbeat_seconds=2)))
@@ -133,7 +133,7 @@ def test_silence_is_measured_in_the_servers_own_heartbeats() -> None:
     assert stream.silence == before
 
 
-def test_a_lost_connection_is_tried_at_once_and_then_ever_less_often() -> None:
+def test_the_first_retry_is_immediate_and_the_waits_grow() -> None:
     stream = new_stream()
     assert waits(stream, 9) == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     stream.feed(frame(HELLO))
@@ -144,11 +144,11 @@ def test_a_lost_connection_is_tried_at_once_and_then_ever_less_often() -> None:
     assert waits(stream, 1) == [0.0]
 
 
-def test_waits_are_spread_so_that_not_all_clients_come_at_once() -> None:
+def test_waits_are_randomised() -> None:
     assert waits(new_stream(random=0.0), 3) == [0.0, 0.05, 0.1]
 
 
-def test_a_server_that_never_continues_is_not_asked_in_a_tight_circle() -> None:
+def test_repeated_broken_streams_wait_longer_each_time() -> None:
     stream = new_stream("log.0")
     waited = []
     for _ in range(4):
@@ -161,7 +161,7 @@ def test_a_server_that_never_continues_is_not_asked_in_a_tight_circle() -> None:
     assert waited == [0.1, 0.2, 0.4, 0.8]
 
 
-def test_a_connection_asks_for_the_events_after_its_cursor() -> None:
+def test_a_connection_sends_its_cursor() -> None:
     assert new_stream().connect() == {"Accept": "text/event-stream"}
     assert new_stream("log.4").connect()["Last-Event-ID"] == "log.4"
 
@@ -178,17 +178,17 @@ _FINAL: list[HoldfastError] = [NotFound("x"), Conflict("x"), NotHoldfast("x"), C
 
 
 @pytest.mark.parametrize("error", _PASSING, ids=lambda error: type(error).__name__)
-def test_what_may_pass_is_tried_again_at_once(error: HoldfastError | StreamBroken) -> None:
+def test_temporary_errors_are_retried_at_once(error: HoldfastError | StreamBroken) -> None:
     assert new_stream().after_loss(error) == Retry(0.0)
 
 
 @pytest.mark.parametrize("error", _FINAL, ids=lambda error: type(error).__name__)
-def test_what_the_caller_must_change_is_raised(error: HoldfastError) -> None:
+def test_permanent_errors_are_raised(error: HoldfastError) -> None:
     with pytest.raises(type(error)):
         new_stream(can_revive=True).after_loss(error)
 
 
-def test_a_full_server_is_raised_only_to_a_caller_that_asks_for_it() -> None:
+def test_too_many_is_raised_only_with_raise_when_full() -> None:
     assert new_stream(raise_when_full=False).after_loss(TooMany("full")) == Retry(0.0)
     with pytest.raises(TooMany):
         new_stream(raise_when_full=True).after_loss(TooMany("full"))
@@ -215,7 +215,7 @@ def test_the_server_is_revived_only_when_it_is_unreachable_and_was_not_stopped(
     assert stream.after_loss(error).revive is expected
 
 
-def test_the_budget_of_failures_starts_again_with_each_hello() -> None:
+def test_a_hello_restarts_the_retry_budget() -> None:
     now = [0.0]
     rules = ReconnectRules(RetryBudget(10.0, clock=lambda: now[0]), random=lambda: 1.0)
     stream = StreamState(after=None, transcript=Transcript(), rules=rules)
@@ -231,7 +231,7 @@ def test_the_budget_of_failures_starts_again_with_each_hello() -> None:
 
 
 class Log:
-    """A server's side in a few lines: durable events by number, and one message that is being written."""
+    """The server's side: numbered durable events, and one message that is being streamed."""
 
     def __init__(self, texts: list[str]) -> None:
         self.texts = texts
@@ -240,7 +240,7 @@ class Log:
         self.text = ""
 
     def steps(self) -> list[tuple[str, str]]:
-        """What happens, one after the other: a delta, or the end of a part."""
+        """The steps in order: a delta, or the end of a part."""
         return [step for text in self.texts for step in [*(("delta", c) for c in text), ("end", text)]]
 
     def message(self, *more: Finish) -> Message:
@@ -265,7 +265,7 @@ class Log:
         return sent
 
     def connect(self, cursor: str | None) -> bytes:
-        """What a stream begins with."""
+        """The bytes that a stream starts with."""
         number = int((cursor or f"log.{len(self.durable)}").partition(".")[2])
         begun = frame(Hello(at="", cursor=f"log.{number}", heartbeat_seconds=10)) + b"".join(self.durable[number:])
         if self.text:
@@ -276,7 +276,7 @@ class Log:
 @pytest.mark.promise("E2", "E3")
 @settings(max_examples=200)
 @given(texts=st.lists(st.text("aé😀\n", min_size=1, max_size=12), min_size=1, max_size=4), data=st.data())
-def test_a_stream_cut_at_random_bytes_gives_exactly_what_is_stored(texts: list[str], data: st.DataObject) -> None:
+def test_a_stream_cut_at_random_bytes_delivers_exactly_the_stored_events(texts: list[str], data: st.DataObject) -> None:
     log, stream, transcript = Log(texts), new_stream("log.0"), Transcript()
     stream.transcript = transcript
     wire = log.connect("log.0")
@@ -290,7 +290,7 @@ def test_a_stream_cut_at_random_bytes_gives_exactly_what_is_stored(texts: list[s
         if transcript.messages or transcript.open_parts("msg_1"):
             written = "".join(part.text for part in log.parts) + log.text
             assert written.startswith(transcript.text("msg_1"))
-        if data.draw(st.booleans()):  # cut here, in the middle of whatever it is
+        if data.draw(st.booleans()):  # cut here
             stream.connect()
             wire = log.connect(stream.cursor)
     stream.feed(wire)

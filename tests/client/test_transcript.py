@@ -1,4 +1,4 @@
-"""The fold of a stream, event by event."""
+"""The transcript after each event."""
 
 from itertools import pairwise
 from typing import Any
@@ -29,7 +29,7 @@ def message(*parts: Part, message_id: str = "msg_1") -> Message:
 
 @pytest.mark.promise("E3")
 @given(st.text(), st.lists(st.integers(0, 50), max_size=8))
-def test_any_cutting_of_a_text_folds_back_to_it(text: str, cuts: list[int]) -> None:
+def test_deltas_at_any_cut_add_up_to_the_text(text: str, cuts: list[int]) -> None:
     transcript = Transcript()
     places = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     for start, end in pairwise(places):
@@ -37,7 +37,7 @@ def test_any_cutting_of_a_text_folds_back_to_it(text: str, cuts: list[int]) -> N
     assert transcript.text("msg_1") == text
 
 
-def test_a_delta_that_continues_text_that_is_not_here_is_refused() -> None:
+def test_a_delta_after_missing_text_is_refused() -> None:
     transcript = Transcript()
     assert not transcript.apply(delta("b", 1))
     assert transcript.apply(delta("a", 0))
@@ -45,7 +45,7 @@ def test_a_delta_that_continues_text_that_is_not_here_is_refused() -> None:
     assert transcript.text("msg_1") == "a"
 
 
-def test_a_delta_that_comes_again_changes_nothing() -> None:
+def test_a_repeated_delta_changes_nothing() -> None:
     transcript = Transcript()
     for _ in range(2):
         assert transcript.apply(delta("ab", 0))
@@ -53,7 +53,7 @@ def test_a_delta_that_comes_again_changes_nothing() -> None:
     assert transcript.text("msg_1") == "abc"
 
 
-def test_a_later_attempt_begins_again_and_an_earlier_one_is_ignored() -> None:
+def test_a_later_attempt_replaces_an_earlier_one() -> None:
     transcript = Transcript()
     transcript.apply(delta("wrong", 0))
     transcript.apply(delta("right", 0, attempt=2))
@@ -72,7 +72,7 @@ def test_a_snapshot_replaces_the_open_parts_of_its_message() -> None:
 
 
 @pytest.mark.promise("E3")
-def test_stored_text_wins_over_text_on_its_way() -> None:
+def test_stored_text_wins_over_streamed_text() -> None:
     transcript = Transcript()
     transcript.load([message(Text("stored"))])
     transcript.apply(delta("stored and more", 0))
@@ -84,7 +84,7 @@ def test_stored_text_wins_over_text_on_its_way() -> None:
     assert transcript.text("msg_1") == "cut back"
 
 
-def test_a_finished_message_has_nothing_open() -> None:
+def test_a_finished_message_has_no_open_parts() -> None:
     transcript = Transcript()
     transcript.apply(delta("x", 0, part=5))
     transcript.apply(MessageFinished(AT, "ses_1", message(Text("all"), Finish("end_turn"))))
@@ -103,7 +103,7 @@ def test_output_is_shown_until_the_result_of_its_call_is_stored() -> None:
     assert transcript.output("call_1") is None
 
 
-def test_after_a_reset_everything_is_read_again() -> None:
+def test_a_reset_clears_the_transcript() -> None:
     transcript = Transcript()
     transcript.load([message(Text("old"))])
     transcript.apply(delta("x", 0, part=1))
@@ -111,5 +111,5 @@ def test_after_a_reset_everything_is_read_again() -> None:
     assert (transcript.messages, transcript.open_parts("msg_1")) == ({}, ())
 
 
-def test_events_of_a_newer_server_are_passed_over() -> None:
+def test_unknown_events_are_ignored() -> None:
     assert Transcript().apply(Unknown("something.new", b"{}"))

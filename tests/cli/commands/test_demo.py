@@ -1,4 +1,4 @@
-"""The offline tour, as `make demo` runs it."""
+"""`holdfast demo`."""
 
 import signal
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dev.record_demo import COLUMNS, TARGET, text_of
 from tests.cli.cli_shell import open_shell, processes_of
 
 
-def test_the_tour_mends_the_test_and_leaves_nothing_behind() -> None:
+def test_the_demo_fixes_the_test_and_leaves_no_files() -> None:
     with open_shell(provider=False) as sh:
         told = sh.ok("demo")
         assert "AssertionError: slug('Hold  Fast!') is 'hold--fast'" in told
@@ -20,12 +20,12 @@ def test_the_tour_mends_the_test_and_leaves_nothing_behind() -> None:
 
 
 def _rows(told: str) -> Iterator[str]:
-    """As a terminal as wide as the recorded one shows it; calls that run side by side may end in any order."""
+    """The lines as a terminal of the recorded width shows them. Parallel calls may end in any order."""
     for line in filter(str.strip, told.splitlines()):
         yield from (line[start : start + COLUMNS] for start in range(0, len(line), COLUMNS))
 
 
-def test_a_tour_that_is_left_leaves_nothing_behind_either() -> None:
+def test_an_interrupted_demo_leaves_no_files() -> None:
     with open_shell(provider=False) as sh:
         running = sh.start("demo")
         running.until("hold--fast")

@@ -1,4 +1,4 @@
-"""`holdfast run` through real processes: what goes where, and what comes of each option."""
+"""`holdfast run`: where its output goes, and its options."""
 
 import json
 from pathlib import Path
@@ -17,18 +17,18 @@ def test_text_goes_to_stdout_and_everything_else_to_stderr(sh: CliShell) -> None
     assert "\x1b" not in done.out + done.err
 
 
-def test_what_is_piped_is_added_to_the_prompt(sh: CliShell) -> None:
+def test_stdin_is_added_to_the_prompt(sh: CliShell) -> None:
     assert sh.ok("run", "!echo", "this:", given="from the pipe\n") == "!echo this:\n\nfrom the pipe"
     assert sh.ok("run", given="!echo only the pipe") == "!echo only the pipe"
     assert sh.ok("run", "-", given="!echo a dash") == "!echo a dash"
 
 
-def test_options_may_stand_between_the_words(sh: CliShell) -> None:
+def test_options_may_be_between_the_words_of_the_prompt(sh: CliShell) -> None:
     assert sh.ok("run", "!echo", "--mode", "plan", "one", "two") == "!echo one two"
     assert sh.ok("run", "--", "!echo", "--mode") == "!echo --mode"
 
 
-def test_json_is_one_result_object(sh: CliShell) -> None:
+def test_output_json_is_one_result_object(sh: CliShell) -> None:
     found = sh("run", "--output", "json", "!say hello").json
     assert (found["kind"], found["version"], found["exit_code"]) == ("result", 1, 0)
     assert (found["state"], found["reason"], found["text"]) == ("completed", "end_turn", "hello")
@@ -45,7 +45,7 @@ def test_json_is_one_result_object(sh: CliShell) -> None:
     assert found["session_id"].startswith("ses_")
 
 
-def test_jsonl_is_the_events_and_then_one_result(sh: CliShell) -> None:
+def test_output_jsonl_is_the_events_and_then_one_result(sh: CliShell) -> None:
     lines = [json.loads(line) for line in sh.ok("run", "--output", "jsonl", "!bash echo hi").splitlines()]
     kinds = [line["kind"] for line in lines]
     assert kinds[-2:] == ["run.finished", "result"]
@@ -62,7 +62,7 @@ def test_jsonl_is_the_events_and_then_one_result(sh: CliShell) -> None:
     assert said == ["I begin.", lines[-1]["text"]]
 
 
-def test_continue_goes_on_in_the_session_that_was_used_last(sh: CliShell) -> None:
+def test_continue_uses_the_last_session(sh: CliShell) -> None:
     first = sh("run", "--output", "json", "!say one").json
     second = sh("run", "--output", "json", "--continue", "!say two").json
     assert second["session_id"] == first["session_id"]
@@ -72,14 +72,14 @@ def test_continue_goes_on_in_the_session_that_was_used_last(sh: CliShell) -> Non
     assert named["session_id"] == first["session_id"]
 
 
-def test_continue_without_a_session_says_so(sh: CliShell, tmp_path: Path) -> None:
+def test_continue_without_a_session_fails(sh: CliShell, tmp_path: Path) -> None:
     done = sh("run", "--continue", "hello", cwd=tmp_path)
     assert (done.status, done.out) == (1, "")
     assert "no session" in done.err
 
 
 @pytest.mark.promise("R3")
-def test_the_same_run_id_again_is_the_same_run(sh: CliShell) -> None:
+def test_a_repeated_run_id_is_the_same_run(sh: CliShell) -> None:
     first = sh("run", "--run-id", "deploy-1", "--output", "json", "!bash date +%N").json
     again = sh("run", "--run-id", "deploy-1", "--output", "json", "!bash date +%N").json
     assert again["text"] == first["text"]
@@ -89,7 +89,7 @@ def test_the_same_run_id_again_is_the_same_run(sh: CliShell) -> None:
     assert "deploy-1" in other.err
 
 
-def test_detach_prints_the_id_and_wait_brings_the_end(sh: CliShell) -> None:
+def test_detach_prints_the_id_for_wait(sh: CliShell) -> None:
     run_id = sh.ok("run", "--detach", "!gate detached")
     assert run_id.startswith("run_")
     late = sh("wait", run_id, "--timeout", "0.2s")
@@ -106,7 +106,7 @@ def test_the_last_message_is_written_to_a_file(sh: CliShell, tmp_path: Path) -> 
     assert (done.status, done.out) == (2, "")
 
 
-def test_an_answer_by_a_schema_is_given_as_json(sh: CliShell, tmp_path: Path) -> None:
+def test_output_schema_decodes_the_answer(sh: CliShell, tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text('{"type": "object"}')
     words = ("run", "--output", "json", "--output-schema", str(schema))
@@ -117,7 +117,7 @@ def test_an_answer_by_a_schema_is_given_as_json(sh: CliShell, tmp_path: Path) ->
     assert sh(*words, "!say x").status == 2
 
 
-def test_files_are_sent_along(sh: CliShell, tmp_path: Path) -> None:
+def test_attached_files_are_sent(sh: CliShell, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("the notes say: attached")
     assert "the notes say: attached" in sh.ok("run", "--attach", str(tmp_path / "notes.txt"), "!echo")
     missing = sh("run", "--attach", str(tmp_path / "absent"), "!echo")
@@ -125,7 +125,7 @@ def test_files_are_sent_along(sh: CliShell, tmp_path: Path) -> None:
     assert "absent" in missing.err
 
 
-def test_quiet_leaves_stderr_to_errors(sh: CliShell) -> None:
+def test_quiet_prints_only_errors_to_stderr(sh: CliShell) -> None:
     done = sh("run", "--quiet", "!bash echo hello")
     assert (done.status, done.err) == (0, "")
     failed = sh("run", "--quiet", "!status 400")
@@ -133,27 +133,33 @@ def test_quiet_leaves_stderr_to_errors(sh: CliShell) -> None:
     assert failed.err
 
 
-def test_a_reader_that_leaves_does_not_end_the_run(sh: CliShell) -> None:
-    done = sh.start("run", "!bash touch finished").leave()
+def test_a_closed_pipe_does_not_end_the_run(sh: CliShell) -> None:
+    done = sh.start("run", "!bash touch finished").close_pipe()
     assert done.status == 4  # nobody could be asked, so it was denied: the run's own end
     assert "Traceback" not in done.err
 
 
-def test_other_commands_end_quietly_when_their_reader_leaves(sh: CliShell) -> None:
-    done = sh.start("--help").leave()
+def test_other_commands_exit_silently_when_the_pipe_is_closed(sh: CliShell) -> None:
+    done = sh.start("--help").close_pipe()
     assert (done.status, done.err) == (0, "")
 
 
 @pytest.mark.promise("R13")
-def test_a_retry_is_told_and_its_text_comes_once(sh: CliShell) -> None:
+def test_a_retry_is_noted_and_its_text_is_printed_once(sh: CliShell) -> None:
     done = sh("run", "!retry")
     assert (done.status, done.out) == (0, "at last\n")
     assert "rate_limit" in done.err
 
 
-def test_no_traceback_reaches_anybody_who_did_not_ask(sh: CliShell) -> None:
+def test_a_traceback_is_printed_only_with_debug(sh: CliShell) -> None:
     done = sh("run", "--session", "ses_nobody", "hello")
     assert done.status == 1
     assert len(done.err.strip().splitlines()) == 2
     asked = sh.start("run", "--debug", "--session", "ses_nobody", "hello").end()
     assert "Traceback" in asked.err
+
+
+def test_a_retry_note_names_the_wait(sh: CliShell) -> None:
+    done = sh("run", "!retry in a pipe")
+    assert (done.status, done.out) == (0, "at last\n")
+    assert "retrying in 1 s" in done.err

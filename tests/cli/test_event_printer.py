@@ -1,15 +1,17 @@
-"""What is written of a text that grows, begins anew or is cut back, tried over many ways it can come."""
+"""Printed text that grows, is repeated or is cut back, and the titles of tool calls."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.event_printer import PrintedPiece, PrintedText
+from holdfast.cli.event_printer import PrintedPiece, PrintedText, title_with_target
+from holdfast.schema.messages import ToolCall, ToolResult
 
 TEXTS = st.text(alphabet="ab ", max_size=8)
 
 
-class Page:
-    """What somebody reads: each `anew` begins a new line."""
+class Output:
+    """The printed lines; text that replaces starts a new line."""
 
     def __init__(self) -> None:
         self.lines = [""]
@@ -20,7 +22,7 @@ class Page:
         self.lines[-1] += piece.text
 
 
-def test_text_that_grows_is_written_once() -> None:
+def test_growing_text_is_printed_once() -> None:
     said = PrintedText()
     assert said.grow_to("he", attempt=1) == PrintedPiece("he")
     assert said.continues(offset=2, attempt=1)
@@ -28,7 +30,7 @@ def test_text_that_grows_is_written_once() -> None:
     assert said.end_at("hello") == PrintedPiece("")
 
 
-def test_an_attempt_that_says_the_same_again_is_not_seen() -> None:
+def test_a_repeated_attempt_prints_only_new_text() -> None:
     said = PrintedText()
     said.grow_to("hello wor", attempt=1)
     assert not said.continues(offset=0, attempt=2)
@@ -37,38 +39,54 @@ def test_an_attempt_that_says_the_same_again_is_not_seen() -> None:
     assert said.end_at("hello world") == PrintedPiece("")
 
 
-def test_an_attempt_that_differs_is_written_anew() -> None:
+def test_an_attempt_that_differs_is_printed_again() -> None:
     said = PrintedText()
     said.grow_to("hello", attempt=1)
     assert said.grow_to("hex", attempt=2) == PrintedPiece("hex", replaces=True)
     assert said.end_at("hexagon") == PrintedPiece("agon")
 
 
-def test_a_shorter_attempt_is_written_anew_when_it_has_ended() -> None:
+def test_a_shorter_attempt_is_printed_again_when_it_ends() -> None:
     said = PrintedText()
     said.grow_to("hello", attempt=1)
     said.grow_to("hel", attempt=2)
     assert said.end_at("hel") == PrintedPiece("hel", replaces=True)
 
 
-def test_what_a_crash_cut_off_is_left_as_it_was_seen() -> None:
+def test_text_that_a_crash_cut_off_is_not_printed_again() -> None:
     said = PrintedText()
     said.grow_to("hello", attempt=1)
     assert said.end_at("hel") == PrintedPiece("")
 
 
 @given(attempts=st.lists(st.lists(TEXTS, min_size=1, max_size=4), min_size=1, max_size=4))
-def test_the_last_line_is_what_was_stored_whatever_came_before(attempts: list[list[str]]) -> None:
-    said, page = PrintedText(), Page()
+def test_the_last_printed_text_equals_the_stored_text(attempts: list[list[str]]) -> None:
+    said, output = PrintedText(), Output()
     whole = ""
     for number, pieces in enumerate(attempts, 1):
         whole = ""
         for piece in pieces:
             offset, whole = len(whole), whole + piece
             if said.continues(offset=offset, attempt=number):
-                page.take(said.add(piece))
+                output.take(said.add(piece))
             else:
-                page.take(said.grow_to(whole, attempt=number))
-    page.take(said.end_at(whole))
-    assert page.lines[-1] == whole
+                output.take(said.grow_to(whole, attempt=number))
+    output.take(said.end_at(whole))
+    assert output.lines[-1] == whole
     assert said.text == whole
+
+
+@pytest.mark.parametrize(
+    ("given", "display", "shown"),
+    [
+        ("c.txt", {"files": [{"path": "/etc/hosts"}]}, "c.txt → /etc/hosts"),
+        ("c.txt", {"path": "d/e.txt"}, "c.txt → d/e.txt"),
+        ("./c.txt", {"path": "c.txt"}, "./c.txt"),
+        ("/w/c.txt", {"path": "c.txt"}, "/w/c.txt"),
+        ("c.txt", {"files": [{"path": "c.txt"}]}, "c.txt"),
+        ("c.txt", {}, "c.txt"),
+    ],
+)
+def test_the_title_of_a_file_tool_names_the_real_file(given: str, display: dict[str, object], shown: str) -> None:
+    call = ToolCall("call_1", "write", {"path": given})
+    assert title_with_target(call, ToolResult("call_1", "write", "ok", display=display)) == shown

@@ -1,4 +1,4 @@
-"""Both clients behind one face, so that each behaviour is shown for the two of them."""
+"""Both clients with one interface, so that each test runs with both of them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -30,7 +30,7 @@ class ThreadedStream:
 
 
 class Threaded:
-    """The command line's client, each call in a thread."""
+    """The synchronous client, each call in a thread."""
 
     def __init__(self, address: ServerAddress, **options: Any) -> None:
         self._client = SyncClient(address, **options)

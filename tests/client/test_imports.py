@@ -1,4 +1,4 @@
-"""The command line's way to a server loads little: no event loop, no HTTP library, nothing that starts processes."""
+"""The synchronous client imports no event loop, no HTTP library and no subprocess module."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def test_importing_a_client_loads_nothing_heavy(module: str) -> None:
     assert loaded & _HEAVY == set()
 
 
-def test_the_package_hands_out_each_of_its_parts_and_nothing_else() -> None:
+def test_the_package_exports_its_public_names() -> None:
     import holdfast.client as face
     from holdfast.client.async_client import AsyncClient
     from holdfast.client.local_server import open_sync_client

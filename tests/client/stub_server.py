@@ -1,4 +1,4 @@
-"""A server of a few lines in a thread: answers exactly the bytes that a test says, and cuts where it says."""
+"""A small server in a thread that sends exactly the bytes of the test, and closes connections where the test says."""
 
 import socket
 import threading
@@ -30,7 +30,7 @@ class Cut:
 
 
 class Wait:
-    """In place of bytes: say nothing until the test goes on."""
+    """In place of bytes: send nothing until the event is set."""
 
     def __init__(self, event: threading.Event) -> None:
         self.event = event
@@ -64,8 +64,8 @@ def frame(event: object, cursor: str | None = None) -> bytes:
     return head.encode() + b"data: " + body + b"\n\n"
 
 
-class Stub:
-    """``with Stub(respond) as stub: SyncClient(stub.address)``"""
+class StubServer:
+    """``with StubServer(respond) as stub: SyncClient(stub.address)``"""
 
     def __init__(self, respond: Respond, *, path: Path | None = None, reads_bodies: bool = True) -> None:
         self._respond = respond
@@ -139,7 +139,7 @@ def _end(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # it had ended already
+        pass  # it is closed already
 
 
 def _read(incoming: Any, number: int, *, body: bool) -> Request | None:
@@ -155,6 +155,6 @@ def _read(incoming: Any, number: int, *, body: bool) -> Request | None:
 
 
 def one_after_another(*answers: Iterable[Piece]) -> Respond:
-    """The first request gets the first answer, whatever it asks."""
+    """The n-th request gets the n-th answer."""
     left: Iterator[Iterable[Piece]] = iter(answers)
     return lambda request: next(left)

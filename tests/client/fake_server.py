@@ -1,6 +1,6 @@
-"""Stands in for ``holdfast serve``: ``fake_serve.py SOCKET NOTES [MODE]``. Owns a lock, answers health, stops.
+"""A replacement for ``holdfast serve``: ``fake_server.py SOCKET NOTES [MODE]``.
 
-Each start is a line in the notes. Modes: ``ok``; ``broken`` fails before it listens; ``mute`` never listens.
+Each start appends a line to NOTES. Modes: ``ok``; ``broken`` fails before it listens; ``mute`` never listens.
 """
 
 import fcntl
@@ -67,7 +67,7 @@ def main() -> int:
         return ALREADY_RUNNING
     while mode == "mute":
         if not socket.parent.exists():
-            return 1  # the test is over, and did not know of this process yet
+            return 1  # the test ended before it knew of this process
         time.sleep(0.01)
     Handler.version = os.environ.get("FAKE_VERSION", "0.1.0")
     Handler.build = os.environ.get("FAKE_BUILD", "b1")

@@ -1,4 +1,4 @@
-"""What is loaded on the way to the server, and what is not."""
+"""The fast commands import no heavy modules."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def _loaded(sh: CliShell, *words: str) -> set[str]:
 
 
 @pytest.mark.parametrize("words", [("--version",), ("--help",), ("run", "!bash echo a tool ran")])
-def test_nothing_heavy_is_loaded(sh: CliShell, words: tuple[str, ...]) -> None:
+def test_no_heavy_module_is_imported(sh: CliShell, words: tuple[str, ...]) -> None:
     sh.ok("run", "!say the server is there")
     loaded = _loaded(sh, *words)
     assert loaded & FORBIDDEN == set()

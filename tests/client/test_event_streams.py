@@ -1,4 +1,4 @@
-"""Both clients' streams: they come back by themselves at their cursor, and know when a connection is dead."""
+"""The event streams of both clients: they reconnect at their cursor and detect dead connections."""
 
 import asyncio
 import threading
@@ -11,13 +11,13 @@ from holdfast.client.transcript import Transcript
 from holdfast.errors import NotFound, NotHoldfast, TooMany, Unreachable
 from holdfast.schema.events import Delta, Heartbeat, Hello, OpenPart, RunProgress, SessionDeleted, Snapshot
 from holdfast.schema.runs import Now
-from tests.client.both import Open, both, first
-from tests.client.stub import (
+from tests.client.both_clients import Open, both, first
+from tests.client.stub_server import (
     STREAM,
     STREAM_END,
     Cut,
     Piece,
-    Stub,
+    StubServer,
     Wait,
     answer,
     chunk,
@@ -37,20 +37,20 @@ def stream(*frames: bytes, end: Piece = STREAM_END) -> list[Piece]:
     return [STREAM, chunk(frame(HELLO) + b"".join(frames)), end]
 
 
-def cursors(stub: Stub) -> list[str | None]:
+def cursors(stub: StubServer) -> list[str | None]:
     return [request.headers.get("last-event-id") for request in stub.requests]
 
 
 @both
 @pytest.mark.promise("E2")
-async def test_a_stream_that_ends_is_opened_again_where_it_was(open_client: Open) -> None:
+async def test_a_stream_that_ends_is_reopened_at_its_cursor(open_client: Open) -> None:
     hold = threading.Event()
     answers = [
         stream(frame(gone(1), "log.1")),
         stream(frame(gone(2), "log.2"), frame(gone(3), "log.3"), end=Cut()),
         stream(frame(gone(4), "log.4"), end=Wait(hold)),
     ]
-    with Stub(one_after_another(*answers)) as stub:
+    with StubServer(one_after_another(*answers)) as stub:
         client = open_client(stub.address)
         events = client.events(workspace_id="wsp_1", session_id="ses_1", viewing="ses_2")
         seen = await first(events, 7)
@@ -65,7 +65,7 @@ async def test_a_stream_that_ends_is_opened_again_where_it_was(open_client: Open
 
 @both
 @pytest.mark.promise("E2")
-async def test_a_stream_cut_in_the_middle_of_an_event_gets_it_again_whole(open_client: Open) -> None:
+async def test_an_event_cut_in_the_middle_is_delivered_whole(open_client: Open) -> None:
     whole = frame(gone(1), "log.1")
     hold = threading.Event()
     answers = [
@@ -73,7 +73,7 @@ async def test_a_stream_cut_in_the_middle_of_an_event_gets_it_again_whole(open_c
         [STREAM, chunk(frame(HELLO)), chunk(whole)[:20], Cut()],
         stream(whole, end=Wait(hold)),
     ]
-    with Stub(one_after_another(*answers)) as stub:
+    with StubServer(one_after_another(*answers)) as stub:
         client = open_client(stub.address)
         events = client.events(after="log.0")
         assert await first(events, 4) == [HELLO, HELLO, HELLO, gone(1)]
@@ -85,7 +85,7 @@ async def test_a_stream_cut_in_the_middle_of_an_event_gets_it_again_whole(open_c
 
 @both
 @pytest.mark.promise("E3")
-async def test_the_text_is_exact_at_every_event_over_a_cut_and_a_snapshot(open_client: Open) -> None:
+async def test_the_transcript_is_exact_across_a_cut_and_a_snapshot(open_client: Open) -> None:
     def delta(offset: int, text: str) -> Delta:
         return Delta("", "ses_1", "msg_1", 0, 1, "text", offset, text)
 
@@ -96,7 +96,7 @@ async def test_the_text_is_exact_at_every_event_over_a_cut_and_a_snapshot(open_c
         stream(frame(snapshot), frame(delta(8, "rld")), end=Wait(hold)),
     ]
     texts = []
-    with Stub(one_after_another(*answers)) as stub:
+    with StubServer(one_after_another(*answers)) as stub:
         client = open_client(stub.address)
         transcript = Transcript()
         events = client.events(transcript=transcript)
@@ -111,11 +111,11 @@ async def test_the_text_is_exact_at_every_event_over_a_cut_and_a_snapshot(open_c
 
 
 @both
-async def test_text_that_does_not_fit_makes_the_stream_begin_again(open_client: Open) -> None:
+async def test_a_delta_that_does_not_fit_reconnects_the_stream(open_client: Open) -> None:
     wrong = Delta("", "ses_1", "msg_1", 0, 1, "text", 7, "x")
     hold = threading.Event()
     lost: list[str] = []
-    with Stub(one_after_another(stream(frame(wrong), end=Wait(hold)), stream(frame(gone(1), "log.1")))) as stub:
+    with StubServer(one_after_another(stream(frame(wrong), end=Wait(hold)), stream(frame(gone(1), "log.1")))) as stub:
         client = open_client(stub.address)
         events = client.events(on_lost=lambda error, wait: lost.append(str(error)))
         assert await first(events, 3) == [HELLO, HELLO, gone(1)]
@@ -132,7 +132,7 @@ async def test_a_connection_without_heartbeats_is_dead(open_client: Open) -> Non
     hold = threading.Event()
     lost: list[str] = []
     silent: list[Piece] = [STREAM, chunk(frame(hello)), Wait(hold)]
-    with Stub(one_after_another(silent, stream(frame(gone(1), "log.1")))) as stub:
+    with StubServer(one_after_another(silent, stream(frame(gone(1), "log.1")))) as stub:
         client = open_client(stub.address)
         events = client.events(on_lost=lambda error, wait: lost.append(type(error).__name__))
         assert await first(events, 3) == [hello, HELLO, gone(1)]
@@ -147,9 +147,9 @@ async def test_a_connection_without_heartbeats_is_dead(open_client: Open) -> Non
     "refusal",
     [error(503, "stopping"), error(429, "too_many_streams"), error(500, "internal"), answer(b"<html>", status=502)],
 )
-async def test_a_server_that_may_come_round_is_asked_again(open_client: Open, refusal: list[Piece]) -> None:
+async def test_a_temporary_error_is_retried(open_client: Open, refusal: list[Piece]) -> None:
     lost: list[float] = []
-    with Stub(one_after_another(refusal, refusal, stream(frame(gone(1), "log.1")))) as stub:
+    with StubServer(one_after_another(refusal, refusal, stream(frame(gone(1), "log.1")))) as stub:
         client = open_client(stub.address)
         events = client.events(after="log.0", on_lost=lambda error, wait: lost.append(wait))
         assert await first(events, 2) == [HELLO, gone(1)]
@@ -163,10 +163,8 @@ async def test_a_server_that_may_come_round_is_asked_again(open_client: Open, re
 @pytest.mark.parametrize(
     ("refusal", "leaf"), [(error(404, "workspace_not_found"), NotFound), (answer(b"<html>", status=404), NotHoldfast)]
 )
-async def test_a_refusal_that_the_caller_must_hear_is_raised(
-    open_client: Open, refusal: list[Piece], leaf: type
-) -> None:
-    with Stub(lambda request: refusal) as stub:
+async def test_a_permanent_error_is_raised(open_client: Open, refusal: list[Piece], leaf: type) -> None:
+    with StubServer(lambda request: refusal) as stub:
         client = open_client(stub.address)
         events = client.events(workspace_id="wsp_1")
         with pytest.raises(leaf):
@@ -177,8 +175,8 @@ async def test_a_refusal_that_the_caller_must_hear_is_raised(
 
 
 @both
-async def test_a_stream_gives_up_after_the_time_it_was_given(open_client: Open) -> None:
-    with Stub(lambda request: []) as stub:
+async def test_a_stream_gives_up_after_give_up_after(open_client: Open) -> None:
+    with StubServer(lambda request: []) as stub:
         address = stub.address
     client = open_client(address)
     events = client.events(give_up_after=0.0)
@@ -188,14 +186,14 @@ async def test_a_stream_gives_up_after_the_time_it_was_given(open_client: Open) 
 
 
 @both
-async def test_a_server_that_crashed_is_brought_back_and_one_that_was_stopped_is_not(open_client: Open) -> None:
+async def test_a_crashed_server_is_revived_and_a_stopped_one_is_not(open_client: Open) -> None:
     revived: list[int] = []
     answers = [
         stream(frame(gone(1), "log.1"), end=STREAM_END),
         stream(frame(gone(2), "log.2"), end=Cut()),
         stream(frame(gone(3), "log.3"), end=STREAM_END),
     ]
-    with Stub(one_after_another(*answers)) as stub:
+    with StubServer(one_after_another(*answers)) as stub:
         client = open_client(stub.address, revive=lambda **_: revived.append(len(stub.requests)))
         events = client.events()
         await first(events, 6)
@@ -205,11 +203,11 @@ async def test_a_server_that_crashed_is_brought_back_and_one_that_was_stopped_is
 
 
 @both
-async def test_what_is_only_live_does_not_move_the_cursor(open_client: Open) -> None:
+async def test_live_events_do_not_move_the_cursor(open_client: Open) -> None:
     progress = RunProgress("", "ses_1", "run_1", Now("streaming"))
     hold = threading.Event()
     live = stream(frame(progress), frame(Heartbeat(at=""), "log.8"), frame(progress), end=Wait(hold))
-    with Stub(lambda request: live) as stub:
+    with StubServer(lambda request: live) as stub:
         client = open_client(stub.address)
         events = client.events()
         await first(events, 2)
@@ -221,7 +219,7 @@ async def test_what_is_only_live_does_not_move_the_cursor(open_client: Open) -> 
         await client.aclose()
 
 
-async def test_a_stream_whose_reader_was_cancelled_goes_on_without_a_gap() -> None:
+async def test_a_cancelled_reader_continues_without_a_gap() -> None:
     reading = asyncio.Event()
     lost: list[Exception] = []
     hold = threading.Event()
@@ -231,7 +229,7 @@ async def test_a_stream_whose_reader_was_cancelled_goes_on_without_a_gap() -> No
         reading.set()
         await anext(events)
 
-    with Stub(one_after_another(*answers)) as stub:
+    with StubServer(one_after_another(*answers)) as stub:
         async with AsyncClient(stub.address) as client:
             events = client.events(after="log.0", on_lost=lambda error, wait: lost.append(error))
             assert await first(events, 2) == [HELLO, gone(1)]
@@ -242,10 +240,10 @@ async def test_a_stream_whose_reader_was_cancelled_goes_on_without_a_gap() -> No
                 await reader
             assert await first(events, 2) == [HELLO, gone(2)]
             hold.set()
-    assert lost == [], "whoever stops reading has not lost the server"
+    assert lost == [], "a cancelled reader has not lost the connection"
 
 
-def test_a_stream_that_ctrl_c_interrupted_goes_on_without_a_gap() -> None:
+def test_a_stream_interrupted_by_ctrl_c_continues_without_a_gap() -> None:
     hold = threading.Event()
     answers = [stream(frame(gone(1), "log.1"), end=Cut()), stream(frame(gone(2), "log.2"), end=Wait(hold))]
     interrupts = iter([KeyboardInterrupt])
@@ -254,7 +252,7 @@ def test_a_stream_that_ctrl_c_interrupted_goes_on_without_a_gap() -> None:
         for kind in interrupts:
             raise kind
 
-    with Stub(one_after_another(*answers)) as stub, SyncClient(stub.address) as client:
+    with StubServer(one_after_another(*answers)) as stub, SyncClient(stub.address) as client:
         with client.events(on_lost=interrupted) as events:
             assert [next(events), next(events)] == [HELLO, gone(1)]
             with pytest.raises(KeyboardInterrupt):
@@ -264,9 +262,9 @@ def test_a_stream_that_ctrl_c_interrupted_goes_on_without_a_gap() -> None:
     assert cursors(stub) == [None, "log.1"]
 
 
-async def test_closing_the_client_closes_the_streams_that_were_left_open() -> None:
+async def test_closing_the_client_closes_its_open_streams() -> None:
     hold = threading.Event()
-    with Stub(lambda request: stream(end=Wait(hold))) as stub:
+    with StubServer(lambda request: stream(end=Wait(hold))) as stub:
         async with AsyncClient(stub.address) as client:
             async for event in client.events():
                 assert event == HELLO
@@ -275,9 +273,9 @@ async def test_closing_the_client_closes_the_streams_that_were_left_open() -> No
 
 
 @both
-async def test_a_full_server_is_raised_to_a_caller_that_asks_for_it(open_client: Open) -> None:
+async def test_raise_when_full_raises_too_many(open_client: Open) -> None:
     answers = [error(429, "too_many_streams"), stream(frame(gone(1), "log.1"))]
-    with Stub(one_after_another(*answers)) as stub:
+    with StubServer(one_after_another(*answers)) as stub:
         client = open_client(stub.address)
         events = client.events(raise_when_full=True)
         with pytest.raises(TooMany):
@@ -288,14 +286,14 @@ async def test_a_full_server_is_raised_to_a_caller_that_asks_for_it(open_client:
 
 
 @both
-async def test_patience_begins_anew_with_each_connection_that_was_good(open_client: Open) -> None:
+async def test_a_good_connection_restarts_the_retry_budget(open_client: Open) -> None:
     now = [0.0]
     answers = [stream(frame(gone(number), f"log.{number}"), end=Cut()) for number in range(5)]
 
     def lost(error: Exception, wait: float) -> None:
         now[0] += 8
 
-    with Stub(one_after_another(*answers)) as stub:
+    with StubServer(one_after_another(*answers)) as stub:
         client = open_client(stub.address)
         events = client.events(on_lost=lost, give_up_after=10)
         inner = getattr(events, "_stream", events)
@@ -305,10 +303,10 @@ async def test_patience_begins_anew_with_each_connection_that_was_good(open_clie
         await client.aclose()
 
 
-def test_an_interrupt_while_bytes_are_in_hand_loses_none_of_them() -> None:
+def test_an_interrupt_between_read_and_parse_loses_no_bytes() -> None:
     hold = threading.Event()
     answers = [stream(frame(gone(1), "log.1"), end=Wait(hold)), stream(frame(gone(1), "log.1"), end=Wait(hold))]
-    with Stub(one_after_another(*answers)) as stub, SyncClient(stub.address) as client:
+    with StubServer(one_after_another(*answers)) as stub, SyncClient(stub.address) as client:
         with client.events(after="log.0") as events:
             feed = events._state.feed
 

@@ -1,8 +1,6 @@
-"""The first five minutes: no key, perhaps a local model server, and the model that needs neither."""
+"""`holdfast models`, and the help for users without a model."""
 
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -20,7 +18,7 @@ def fresh() -> Iterator[CliShell]:
         yield made
 
 
-def test_without_a_key_it_says_how_to_set_one(fresh: CliShell) -> None:
+def test_run_without_a_key_prints_how_to_set_one(fresh: CliShell) -> None:
     done = fresh("run", "hello")
     assert (done.status, done.out) == (3, "")
     assert "export ANTHROPIC_API_KEY=" in done.err
@@ -29,13 +27,13 @@ def test_without_a_key_it_says_how_to_set_one(fresh: CliShell) -> None:
     assert fresh("sessions", "list", "--json").json == []
 
 
-def test_the_offline_model_works_at_once(fresh: CliShell) -> None:
+def test_the_offline_model_needs_no_configuration(fresh: CliShell) -> None:
     assert fresh.ok("run", "--model", "offline/demo", "hello").endswith("hello")
     assert fresh("doctor").status == 1
     assert "offline/demo" in fresh.ok("models")
 
 
-def test_a_local_model_server_that_answers_is_named(sh: CliShell) -> None:
+def test_a_running_local_model_server_is_listed(sh: CliShell) -> None:
     assert sh.provider is not None
     with open_shell(provider=False) as fresh:
         fresh.env["OLLAMA_HOST"] = sh.provider.url().removesuffix("/v1")
@@ -45,7 +43,7 @@ def test_a_local_model_server_that_answers_is_named(sh: CliShell) -> None:
         assert "ollama/test-model" in told
 
 
-def test_a_key_that_is_set_later_is_used_at_once(sh: CliShell) -> None:
+def test_an_idle_server_is_restarted_to_use_a_new_key(sh: CliShell) -> None:
     assert sh.provider is not None
     with open_shell(provider=False) as fresh:
         fresh.locations.config_dir.mkdir(parents=True)
@@ -59,7 +57,7 @@ def test_a_key_that_is_set_later_is_used_at_once(sh: CliShell) -> None:
         assert fresh.ok("run", "!say and after that without it here") == "and after that without it here"
 
 
-def test_a_busy_server_is_not_replaced_for_a_key(sh: CliShell) -> None:
+def test_a_busy_server_is_not_restarted_for_a_new_key(sh: CliShell) -> None:
     run_id = sh.ok("run", "--detach", "!gate busy")
     pid = sh.server_pid()
     done = sh("run", "--model", "anthropic/claude-sonnet-4-5", "hello", env={"ANTHROPIC_API_KEY": "sk-ant-0123456789"})
@@ -67,13 +65,3 @@ def test_a_busy_server_is_not_replaced_for_a_key(sh: CliShell) -> None:
     assert "is busy; run 'holdfast stop'" in done.err
     sh.open("busy")
     assert sh.ok("wait", run_id) == "before the gate, after the gate"
-
-
-def test_closed_streams_and_bytes_that_are_no_text_are_no_faults(sh: CliShell) -> None:
-    program = f'"{sys.executable}" -m holdfast run "!say nobody reads this" <&- >&- 2>&-; echo $?'
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, env=sh.env, cwd=sh.work, check=True)
-    assert done.stdout == "0\n"
-    program = f"\"{sys.executable}\" -m holdfast run $'\\xff'; echo $?"
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, env=sh.env, cwd=sh.work, check=True)
-    assert done.stdout == "2\n"
-    assert "not UTF-8" in done.stderr

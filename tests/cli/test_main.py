@@ -1,0 +1,83 @@
+"""`main`: options before the command, unknown commands, and arguments that are not text."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.cli_shell import CliShell
+
+
+def test_no_command_prints_the_overview(sh: CliShell) -> None:
+    done = sh()
+    assert done.status == 0
+    assert "comes with a later version" in done.err
+    assert done.out == sh("--help").out
+
+
+def test_usage_errors_have_two_lines(sh: CliShell) -> None:
+    for words in (("runn", "x"), ("--nonsense",), ("sessions",), ("approvals", "answer", "x", "perhaps")):
+        done = sh(*words)
+        assert (done.status, done.out) == (2, "")
+        assert len(done.err.strip().splitlines()) == 2, done.err
+    assert "did you mean 'run'?" in sh("runn").err
+
+
+def test_the_directory_option_selects_the_workspace(sh: CliShell, tmp_path: Path) -> None:
+    assert sh("-C", str(tmp_path), "run", "--output", "json", "!say there").json["text"] == "there"
+    assert sh("sessions", "list", "-C", str(tmp_path), "--json").json[0]["title"]
+    assert sh("-C", str(tmp_path / "absent"), "status").status == 2
+
+
+def _bash(sh: CliShell, words: str, *, before: str = "") -> subprocess.CompletedProcess[str]:
+    program = f'{before} "{sys.executable}" -m holdfast {words}'
+    done = subprocess.run(
+        ["bash", "-c", program],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=sh.env,
+        cwd=sh.work,
+    )
+    assert "Traceback" not in done.stderr
+    assert "unexpected" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run $'\\xff'",
+        "sessions show $'\\xff'",
+        "$'\\xff'",
+        "-C $'\\xff' run hi",
+        "run --attach $'\\xff' hi",
+        "run --model $'\\xff' hi",
+    ],
+)
+def test_arguments_that_are_not_utf8_are_usage_errors(sh: CliShell, words: str) -> None:
+    done = _bash(sh, words)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 2)
+    assert r"'\xff' is not UTF-8" in done.stderr
+
+
+def test_a_home_or_directory_that_is_not_utf8_is_a_usage_error(sh: CliShell) -> None:
+    done = _bash(sh, "status", before="export HOLDFAST_HOME=$'/tmp/\\xff';")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 2)
+    assert r"HOLDFAST_HOME '/tmp/\xff' is not UTF-8" in done.stderr
+    done = _bash(sh, "run hi", before="mkdir $'\\xff'; cd $'\\xff';")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 2)
+    assert "not UTF-8" in done.stderr
+
+
+def test_all_streams_closed_and_invalid_utf8_do_not_crash(sh: CliShell) -> None:
+    program = f'"{sys.executable}" -m holdfast run "!say nobody reads this" <&- >&- 2>&-; echo $?'
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, env=sh.env, cwd=sh.work, check=True)
+    assert done.stdout == "0\n"
+    program = f"\"{sys.executable}\" -m holdfast run $'\\xff'; echo $?"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, env=sh.env, cwd=sh.work, check=True)
+    assert done.stdout == "2\n"
+    assert "not UTF-8" in done.stderr
