@@ -1,4 +1,4 @@
-"""A prompt is accepted once, durably, and the answer can be asked for again."""
+"""Accepting a run: once, durably, and with a repeatable answer."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A cancel covers what was accepted before it, says the truth about it, and leaves a whole record."""
+"""Cancels: which runs they cover, what the receipt says, and which records they leave."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ def lines(receipt: Receipt) -> list[tuple[str, str, str | None]]:
 
 
 async def working(turn: TurnActions) -> Ending | None:
-    """Says something, then works until it is stopped or let go."""
+    """Write some text, then wait at the gate `working`."""
     await turn.say("I am on it")
     await turn.gate("working")
     await turn.finish(" and done")

@@ -1,4 +1,4 @@
-"""Queued runs can be edited, moved, cancelled and held back."""
+"""The queue of a session: edit, move, cancel, pause and resume."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.support.scripted_turns import TurnActions
 
 @pytest.fixture
 async def queued(harness: EngineHarness) -> list[str]:
-    """Three queued runs behind an active one that waits at ``go``."""
+    """Three queued runs behind an active one that waits at `go`."""
 
     @harness.turns.on("wait")
     async def wait(turn: TurnActions) -> Ending | None:

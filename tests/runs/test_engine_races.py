@@ -1,4 +1,4 @@
-"""The real engine on a real file, with a barrier at every await: no order of things breaks a promise."""
+"""The engine on a real file with a barrier at every await: no interleaving breaks a promise."""
 
 import asyncio
 import random
@@ -31,14 +31,14 @@ SESSIONS = ("ses_1", "ses_2")
 PROMPTS = ("answer", "tools", "tools", "fail", "raise", "stubborn", "delegate")
 
 
-def _note(words: str) -> None:
-    """For whoever reads a failure that hypothesis found; the long lives are repeated by their seed."""
+def _note(text: str) -> None:
+    """Add a line to the report of a failing example. The long sequences are repeated by their seed."""
     if currently_in_test_context():
-        note(words)
+        note(text)
 
 
-class World:
-    """One life of a server, driven by numbers; each number chooses what happens next."""
+class DrivenServer:
+    """A server that is driven by numbers: each number chooses the next action."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,11 +48,11 @@ class World:
         """How often the tool of each call ran."""
         self.in_tool: defaultdict[str, set[str]] = defaultdict(set)
         self.accepted: dict[str, tuple[str, RunRequest]] = {}
-        """What was answered to somebody, by run."""
+        """The accepted runs by id, with session and request."""
         self.covered: set[str] = set()
         """Runs that a cancel ended before they started."""
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.lives = 1
+        self.servers = 1
         self.counts: Counter[str] = Counter()
         self.turns.scripts |= {
             "answer": self._answer,
@@ -75,7 +75,7 @@ class World:
         self._spawn(self._open_workspace())
 
     async def _open_workspace(self) -> None:
-        """A workspace that could not be opened is tried again, as a person would."""
+        """Retry until the workspace is open."""
         while True:
             try:
                 return await self.engine.open_workspace(WORKSPACE)
@@ -102,7 +102,7 @@ class World:
         return await self._answer(turn)
 
     async def _tool(self, turn: TurnActions, call_id: str) -> None:
-        """Its side effect: never twice, never beside another run's of the same session, never after the end."""
+        """A side effect. It must not happen twice, nor while another run of the session has one."""
         session_id = turn.handle.session.id
         self.effects[call_id] += 1
         assert not self.in_tool[session_id], f"R4: {turn.run.id} runs a tool beside {self.in_tool[session_id]}"
@@ -123,7 +123,7 @@ class World:
         raise RuntimeError("a bug in the turn")
 
     async def _stubborn(self, turn: TurnActions) -> Ending | None:
-        """Cleans up for a while when it is stopped."""
+        """Take a while to clean up after a cancel."""
         try:
             await turn.say("I am")
             await self.stepper.barrier("turn")
@@ -147,7 +147,7 @@ class World:
                 return Ending(Outcome("failed", "limit_steps"))
 
     async def step(self, number: int) -> None:
-        """One thing happens: somebody asks for something, or one barrier opens."""
+        """Send a request or open one barrier."""
         waiting = self.stepper.names()
         number, kind = divmod(number, 8)
         if waiting and kind < 7:
@@ -179,11 +179,11 @@ class World:
             lambda: self.engine.delete_session(session_id if number % 8 == 0 else "ses_none"),
         ]
         _note(f"act {which} in {session_id} on {run_id}")
-        self.counts["asked"] += 1
-        self._spawn(self._asked(acts[which]()))
+        self.counts["requests"] += 1
+        self._spawn(self._send(acts[which]()))
 
-    async def _asked(self, call: Awaitable[object]) -> None:
-        """Callers may be told no; nobody may see a fault of ours."""
+    async def _send(self, call: Awaitable[object]) -> None:
+        """A request may be refused, but must not fail with an internal error."""
         try:
             await call
         except (CallerError, StoreUnwritable, ServerStopping) as error:
@@ -224,9 +224,9 @@ class World:
         self.tasks.add(task)
 
     async def crash(self) -> None:
-        """The server is gone; another one finds what was committed."""
-        self.lives += 1
-        copy = self.path.with_name(f"life_{self.lives}.db")
+        """Start another server on a copy of the database, as after a crash."""
+        self.servers += 1
+        copy = self.path.with_name(f"server_{self.servers}.db")
         await self.store.backup(copy)
         await self._abandon()
         self.path = copy
@@ -237,8 +237,8 @@ class World:
         await check_log_matches_tables(self.store)
 
     async def restart(self) -> None:
-        """The server is stopped on purpose, and another one starts."""
-        self.lives += 1
+        """Stop the server and start another one."""
+        self.servers += 1
         self.ledger.refuses = 0
         self.stepper.set_free()
         await self.engine.stop()
@@ -253,7 +253,7 @@ class World:
         await self.ledger.settled()
 
     async def _abandon(self) -> None:
-        """Ends the old life's tasks. Nothing they do reaches the copy; its tools are not counted any more."""
+        """End the tasks of the old server. What they do does not reach the copy and is not counted."""
         effects = self.effects.copy()
         self.stepper.set_free()
         self.ledger.refuses = 1_000_000
@@ -267,11 +267,11 @@ class World:
         self.effects = effects
 
     async def finish(self) -> None:
-        """Let everything go on to its end, and look at what became of it all."""
+        """Let all runs end, and check their ends."""
         self.ledger.refuses = 0
         self.stepper.set_free()
         await asyncio.gather(*self.tasks)
-        for _ in range(20_000):  # an end that was refused comes with its back-off
+        for _ in range(20_000):  # a refused end is retried with back-off
             unfinished = await self.store.unfinished_runs()
             if not unfinished:
                 break
@@ -293,22 +293,22 @@ class World:
         await self.store.close()
 
 
-async def live(numbers: list[int], crashes: frozenset[int], stops: frozenset[int]) -> Counter[str]:
+async def run_sequence(numbers: list[int], crashes: frozenset[int], stops: frozenset[int]) -> Counter[str]:
     with tempfile.TemporaryDirectory(prefix="hf-") as directory:
-        world = World(Path(directory) / "life_1.db")
-        await world.open()
-        await world.ledger.settled()
+        server = DrivenServer(Path(directory) / "server_1.db")
+        await server.open()
+        await server.ledger.settled()
         for place, number in enumerate(numbers):
             if place in crashes:
-                await world.crash()
+                await server.crash()
             if place in stops:
-                await world.restart()
-            await world.step(number)
-        await world.finish()
-        return world.counts
+                await server.restart()
+            await server.step(number)
+        await server.finish()
+        return server.counts
 
 
-def moves(most: int) -> st.SearchStrategy[list[int]]:
+def step_numbers(most: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, 2**24), min_size=most // 2, max_size=most)
 
 
@@ -316,7 +316,7 @@ def moves(most: int) -> st.SearchStrategy[list[int]]:
 @pytest.mark.timeout(300)
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
-    numbers=moves(70),
+    numbers=step_numbers(70),
     crashes=st.frozensets(st.integers(10, 60), max_size=1),
     stops=st.frozensets(st.integers(10, 60), max_size=1),
     new_loop=st.sampled_from([asyncio.new_event_loop, uvloop.new_event_loop]),
@@ -328,7 +328,7 @@ def test_no_interleaving_breaks_a_promise(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(live(numbers, crashes, stops))
+        runner.run(run_sequence(numbers, crashes, stops))
 
 
 @pytest.mark.stress
@@ -337,8 +337,8 @@ def test_no_interleaving_breaks_a_promise(
 def test_no_long_sequence_breaks_a_promise() -> None:
     counts: Counter[str] = Counter()
     for seed in range(300):
-        chance = random.Random(seed)
-        numbers = [chance.randrange(2**24) for _ in range(200)]
-        crashes, stops = (frozenset(chance.sample(range(20, 200), 2)) for _ in range(2))
-        counts += asyncio.run(live(numbers, crashes, stops))
-    print(f"\n300 lives of 200 moves, 2 crashes and 2 stops each: {dict(sorted(counts.items()))}")
+        rng = random.Random(seed)
+        numbers = [rng.randrange(2**24) for _ in range(200)]
+        crashes, stops = (frozenset(rng.sample(range(20, 200), 2)) for _ in range(2))
+        counts += asyncio.run(run_sequence(numbers, crashes, stops))
+    print(f"\n300 sequences of 200 steps with 2 crashes and 2 stops each: {dict(sorted(counts.items()))}")

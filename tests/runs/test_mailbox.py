@@ -1,4 +1,4 @@
-"""If the ledger cannot be written, nothing moves; when it can be again, everything goes on (`R14`)."""
+"""While the database cannot be written, nothing moves; afterwards everything continues (`R14`)."""
 
 import asyncio
 from collections.abc import AsyncIterator

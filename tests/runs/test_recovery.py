@@ -1,4 +1,4 @@
-"""After a crash: what was active is ended, what was queued goes on, nothing is done twice (`W6`)."""
+"""Recovery after a crash: active runs end, queued runs continue, nothing is repeated (`W6`)."""
 
 import asyncio
 import logging
@@ -20,8 +20,8 @@ from tests.support.engine_harness import WORKSPACE, EngineHarness, crashed_harne
 from tests.support.scripted_turns import ScriptedTurns, TurnActions
 
 
-async def left_behind(path: Path, *writes: w.AnyWrite) -> None:
-    """What a server that was killed has left in its ledger."""
+async def write_crashed_state(path: Path, *writes: w.AnyWrite) -> None:
+    """Write rows as a killed server would leave them."""
     async with open_harness(path) as harness:
         await harness.session()
         await harness.store.commit(Batch(writes))
@@ -47,7 +47,7 @@ async def ends(harness: EngineHarness) -> dict[str, list[tuple[str, str | None]]
 @pytest.mark.promise("W6", "R7", "R5")
 async def test_an_active_run_is_interrupted_and_the_queue_continues(tmp_path: Path) -> None:
     path = tmp_path / "own.db"
-    await left_behind(
+    await write_crashed_state(
         path,
         row("one", seq=1, state="active"),
         row("two", seq=2, state="queued"),
@@ -68,7 +68,7 @@ async def test_an_active_run_is_interrupted_and_the_queue_continues(tmp_path: Pa
 @pytest.mark.promise("C1", "W6")
 async def test_a_stopping_run_ends_with_its_stop_reason(tmp_path: Path) -> None:
     path = tmp_path / "own.db"
-    await left_behind(path, row("one", seq=1, state="stopping", reason="user_cancel"), lane(2, mark=1))
+    await write_crashed_state(path, row("one", seq=1, state="stopping", reason="user_cancel"), lane(2, mark=1))
     async with open_harness(path) as harness:
         run = await harness.engine.get_run("one")
         assert (run.state, run.reason) == ("cancelled", "user_cancel")
@@ -78,7 +78,7 @@ async def test_a_stopping_run_ends_with_its_stop_reason(tmp_path: Path) -> None:
 @pytest.mark.promise("R6", "R7", "W6")
 async def test_joined_runs_end_with_their_host_and_waiting_steers_are_queued(tmp_path: Path) -> None:
     path = tmp_path / "own.db"
-    await left_behind(
+    await write_crashed_state(
         path,
         row("host", seq=1, state="active"),
         row("joined", seq=2, state="joined", delivery="steer", host_run_id="host"),
@@ -128,7 +128,7 @@ async def test_partial_text_is_kept_and_open_calls_are_answered_as_unknown(tmp_p
 async def test_open_approvals_of_a_crashed_run_are_closed(tmp_path: Path) -> None:
     path = tmp_path / "own.db"
     approval = Approval("apr_1", WORKSPACE, "ses_1", "ses_1", "one", "call_1", "bash", "rm")
-    await left_behind(path, row("one", seq=1, state="active"), lane(2), w.OpenApproval(approval))
+    await write_crashed_state(path, row("one", seq=1, state="active"), lane(2), w.OpenApproval(approval))
     async with open_harness(path) as harness:
         assert (await harness.store.open_approvals()).items == ()
         assert (await harness.store.approval("apr_1")).state == "cancelled"
@@ -141,7 +141,7 @@ async def test_nothing_starts_before_its_workspace_is_opened_but_ends_are_writte
 ) -> None:
     path = tmp_path / "own.db"
     caplog.set_level(logging.INFO, logger="holdfast.runs")
-    await left_behind(path, row("one", seq=1, state="active"), row("two", seq=2, state="queued"), lane(3))
+    await write_crashed_state(path, row("one", seq=1, state="active"), row("two", seq=2, state="queued"), lane(3))
     async with open_harness(path, open_workspace=False) as harness:
         assert await harness.engine.unfinished_workspaces() == (WORKSPACE,)
         assert await harness.engine.recover() == 1
@@ -158,7 +158,7 @@ async def test_nothing_starts_before_its_workspace_is_opened_but_ends_are_writte
 
 async def test_opening_an_open_workspace_again_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "own.db"
-    await left_behind(path, row("one", seq=1, state="active"), row("two", seq=2, state="queued"), lane(3))
+    await write_crashed_state(path, row("one", seq=1, state="active"), row("two", seq=2, state="queued"), lane(3))
     async with open_harness(path, open_workspace=False) as harness:
         await asyncio.gather(*(harness.engine.open_workspace(WORKSPACE) for _ in range(5)))
         await harness.ended("two")
@@ -171,7 +171,7 @@ async def test_opening_an_open_workspace_again_changes_nothing(tmp_path: Path) -
 @pytest.mark.promise("W6", "C1")
 async def test_recovery_comes_before_a_command_to_a_closed_workspace(tmp_path: Path) -> None:
     path = tmp_path / "own.db"
-    await left_behind(path, row("one", seq=1, state="active"), row("two", seq=2, state="queued"), lane(3))
+    await write_crashed_state(path, row("one", seq=1, state="active"), row("two", seq=2, state="queued"), lane(3))
     async with open_harness(path, open_workspace=False) as harness:
         receipt = await harness.engine.cancel_session("ses_1")
         assert [(line.run_id, line.ended_as) for line in receipt.runs] == [("two", "cancelled")]
@@ -183,7 +183,7 @@ async def test_recovery_comes_before_a_command_to_a_closed_workspace(tmp_path: P
 @pytest.mark.promise("E8", "W6")
 async def test_a_deletion_that_a_crash_interrupted_is_completed(tmp_path: Path) -> None:
     path = tmp_path / "own.db"
-    await left_behind(
+    await write_crashed_state(
         path, row("one", seq=1, state="stopping", reason="session_deleted"), lane(2, mark=1, lifecycle="deleting")
     )
     async with open_harness(path) as harness:
@@ -205,7 +205,7 @@ async def test_sub_agents_end_before_their_parent(
     reason = "user_cancel" if parent_state == "stopping" else None
     child = Run(id="child", session_id="ses_2", seq=1, rank=1, state="active", parent_run_id="one")
     grandchild = Run(id="grandchild", session_id="ses_3", seq=1, rank=1, state="active", parent_run_id="child")
-    await left_behind(
+    await write_crashed_state(
         path,
         row("one", seq=1, state=parent_state, reason=reason),
         lane(2),
@@ -227,7 +227,7 @@ async def test_sub_agents_end_before_their_parent(
 async def test_a_sub_agent_that_had_not_started_never_does(tmp_path: Path) -> None:
     path = tmp_path / "own.db"
     child = Run(id="child", session_id="ses_9", seq=1, rank=1, state="queued", parent_run_id="one")
-    await left_behind(
+    await write_crashed_state(
         path,
         row("one", seq=1, state="active"),
         lane(2),
@@ -257,10 +257,10 @@ async def test_a_long_run_is_recovered_without_reading_all_its_messages(tmp_path
         accepted = await harness.accept("long")
         await harness.gates.arrived("at the end")
     async with open_harness(path, open_workspace=False) as harness:
-        pages = Pages(harness.store)
-        harness.engine._state.store = pages  # type: ignore[assignment]
+        reads = MessageReads(harness.store)
+        harness.engine._state.store = reads  # type: ignore[assignment]
         await harness.engine.recover()
-        assert pages.read == 1
+        assert reads.count == 1
         assert (await harness.engine.get_run(accepted.run.id)).text == "and then"
         assert (await harness.messages())[-1].parts == (
             Text("and then"),
@@ -268,14 +268,14 @@ async def test_a_long_run_is_recovered_without_reading_all_its_messages(tmp_path
         )
 
 
-class Pages:
-    """Counts how often messages are read."""
+class MessageReads:
+    """Count how often messages are read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.read = 0
+        self.count = 0
 
     def __getattr__(self, name: str) -> object:
         if name == "messages":
-            self.read += 1
+            self.count += 1
         return getattr(self._store, name)

@@ -1,4 +1,4 @@
-"""A server is killed anywhere; the next one finds every answered prompt, and does nothing twice."""
+"""A server is killed at any point: the next one finds every accepted run and repeats nothing."""
 
 import random
 from collections import Counter
@@ -30,24 +30,24 @@ ALL_PROMISES = ("R1", "R4", "R5", "R7", "R9", "R14", "C1", "C5", "C6", "C10", "E
 
 
 async def all_messages(store: SqliteStore) -> list[Message]:
-    sessions = {run.session_id for run in (await told_runs(store)).values()}
+    sessions = {run.session_id for run in (await logged_runs(store)).values()}
     return [message for session_id in sessions for message in (await store.messages(session_id, limit=10_000)).items]
 
 
-async def told_runs(store: SqliteStore) -> dict[str, Any]:
+async def logged_runs(store: SqliteStore) -> dict[str, Any]:
     return (await check_log_matches_tables(store)).runs
 
 
-class Aftermath:
-    """What the world knew when the server died, held against what the next server makes of it."""
+class RecoveryCheck:
+    """Compares what clients knew when the server was killed with what the next server does."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.known = read_journal(directory / "journal")
+        self.lines = read_journal(directory / "journal")
         self.counts: Counter[str] = Counter()
 
-    def said(self, key: str) -> list[dict[str, Any]]:
-        return [line for line in self.known if key in line]
+    def lines_with(self, key: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if key in line]
 
     async def check(self) -> Counter[str]:
         store = await open_store(self.directory / "holdfast.db")
@@ -58,12 +58,12 @@ class Aftermath:
             engine = Engine(
                 store,
                 Hub(store, heartbeat_seconds=10.0),
-                scripted_turns_with_journal(journal, hurry=True),
+                scripted_turns_with_journal(journal, ends_soon=True),
                 ids=Ids(),
                 limits=LONG_LIMITS,
             )
             if await store.workspaces():
-                await self._second_life(engine, store)
+                await self._run_second_server(engine, store)
             after = await check_log_matches_tables(store)
             assert store.last_number >= numbers_before
             self._check_runs(before, after)
@@ -75,7 +75,7 @@ class Aftermath:
             await store.close()
         return self.counts
 
-    async def _second_life(self, engine: Engine, store: SqliteStore) -> None:
+    async def _run_second_server(self, engine: Engine, store: SqliteStore) -> None:
         await engine.open_workspace(WORKSPACE)
         for session_id in SESSIONS:
             for _ in range(100):
@@ -85,8 +85,8 @@ class Aftermath:
                 await engine.wait_run(unfinished[0].id, timeout=20)
 
     async def _check_numbers(self, store: SqliteStore) -> int:
-        """No number repeats or goes back: what was told is what the log says, and it is all below what comes."""
-        told = [tuple(pair) for line in self.said("numbers") for pair in line["numbers"]]
+        """Event numbers do not repeat or go back, and the log has every event that was published."""
+        told = [tuple(pair) for line in self.lines_with("numbers") for pair in line["numbers"]]
         assert [number for number, _ in told] == sorted({number for number, _ in told})
         page = await store.events_after(0, upto=store.last_number, limit=1_000_000)
         stored = {event.number: event.kind for event in page.events}
@@ -98,7 +98,7 @@ class Aftermath:
         return store.last_number
 
     def _check_runs(self, before: LoggedState, after: LoggedState) -> None:
-        for line in self.said("accepted"):
+        for line in self.lines_with("accepted"):
             run_id = line["accepted"]
             assert run_id in before.runs, f"R1: {run_id} was answered and is lost"
             assert after.ended[run_id] == 1, f"R7: {run_id} has {after.ended[run_id]} ends"
@@ -115,7 +115,7 @@ class Aftermath:
                 assert after.started[run_id] == before.started[run_id]
 
     def _check_cancels(self, after: LoggedState) -> None:
-        for line in self.said("cancelled"):
+        for line in self.lines_with("cancelled"):
             for run_id, was, ended_as in line["cancelled"]:
                 self.counts["covered by a cancel"] += 1
                 if was in ("queued", "waiting"):
@@ -124,7 +124,7 @@ class Aftermath:
                     assert after.runs[run_id].state == ended_as
 
     async def _check_tools(self, store: SqliteStore, before: LoggedState) -> None:
-        ran = [line["tool"] for line in self.said("tool")]
+        ran = [line["tool"] for line in self.lines_with("tool")]
         again = [line["tool"] for line in read_journal(self.directory / "second") if "tool" in line]
         twice = [tool for tool, times in Counter(ran + again).items() if times > 1]
         assert not twice, f"tools ran twice: {twice}"
@@ -134,7 +134,7 @@ class Aftermath:
         calls = {
             part.id for message in await all_messages(store) for part in message.parts if isinstance(part, ToolCall)
         }
-        assert {line["call"] for line in self.said("tool")} <= calls, "R14: a tool ran before its row was written"
+        assert {line["call"] for line in self.lines_with("tool")} <= calls, "R14: a tool ran before its row was written"
         self.counts["tools ran"] += len(ran) + len(again)
 
     async def _check_text(self, store: SqliteStore, after: LoggedState) -> None:
@@ -143,26 +143,26 @@ class Aftermath:
         for message in messages:
             if message.role == "assistant":
                 by_run[message.run_id] = by_run.get(message.run_id, "") + text_of(message.parts)
-        for line in self.said("said"):
+        for line in self.lines_with("said"):
             assert line["text"] in by_run.get(line["said"], ""), f"text of {line['said']} is lost"
         prompts = Counter(message.run_id for message in messages if message.role == "user")
         assert prompts == Counter(after.runs.keys()), "C5: a prompt is not there exactly once"
         for session_id in {message.session_id for message in messages}:
             assert unanswered(m for m in messages if m.session_id == session_id) == []
-        self.counts["texts kept"] += len(self.said("said"))
+        self.counts["texts kept"] += len(self.lines_with("said"))
 
 
 async def killed_at(plans: list[tuple[str, int]], tmp_path: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
-    async with ServerProcesses() as nursery:
+    async with ServerProcesses() as servers:
         for number, (when, nth) in enumerate(plans):
             directory = tmp_path / f"{number}"
             directory.mkdir()
             plan = KillPlan(directory=str(directory), seed=number % 7, when=when, nth=nth)
-            lived = await nursery.lived(plan)
-            counts["lived to their end" if lived else f"killed {when}"] += 1
+            survived = await servers.run(plan)
+            counts["not killed" if survived else f"killed {when}"] += 1
             try:
-                counts += await Aftermath(directory).check()
+                counts += await RecoveryCheck(directory).check()
             except BaseException as error:
                 error.add_note(f"{plan}; journal: {directory / 'journal'}")
                 raise
@@ -170,22 +170,22 @@ async def killed_at(plans: list[tuple[str, int]], tmp_path: Path) -> Counter[str
 
 
 _COMMITS = 55
-"""So many a life has at least."""
+"""Every server makes at least this many commits."""
 
 
-def points(total: int, *, chance: random.Random) -> list[tuple[str, int]]:
-    """Around commits, two in three; anywhere in between, and right behind answers, the rest."""
+def points(total: int, *, rng: random.Random) -> list[tuple[str, int]]:
+    """Points at which to kill: two thirds around commits, the rest at statements and after answers."""
     commits = [(when, 2 + nth % _COMMITS) for nth in range(total // 3) for when in ("before", "after")]
-    others = [("statement", chance.randrange(60, 1000)) for _ in range(total // 6)]
-    answers = [("answer", chance.randrange(1, 24)) for _ in range(total - len(commits) - len(others))]
+    others = [("statement", rng.randrange(60, 1000)) for _ in range(total // 6)]
+    answers = [("answer", rng.randrange(1, 24)) for _ in range(total - len(commits) - len(others))]
     return commits + others + answers
 
 
 @pytest.mark.promise(*ALL_PROMISES)
 @pytest.mark.timeout(300)
 async def test_a_killed_server_loses_no_accepted_run_and_repeats_nothing(tmp_path: Path) -> None:
-    chance = random.Random(7)
-    plans = [(when, nth * 4 if when in ("before", "after") else nth) for when, nth in points(42, chance=chance)]
+    rng = random.Random(7)
+    plans = [(when, nth * 4 if when in ("before", "after") else nth) for when, nth in points(42, rng=rng)]
     counts = await killed_at(plans, tmp_path)
     assert sum(number for what, number in counts.items() if what.startswith("killed")) >= 35
     assert counts["tools ran"] > 0
@@ -196,7 +196,7 @@ async def test_a_killed_server_loses_no_accepted_run_and_repeats_nothing(tmp_pat
 @pytest.mark.promise(*ALL_PROMISES)
 @pytest.mark.timeout(3600)
 async def test_a_server_killed_at_hundreds_of_points_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    counts = await killed_at(points(360, chance=random.Random(11)), tmp_path)
+    counts = await killed_at(points(360, rng=random.Random(11)), tmp_path)
     killed = sum(number for what, number in counts.items() if what.startswith("killed"))
     print(f"\nkilled at {killed} points: {dict(sorted(counts.items()))}")
     assert killed >= 200

@@ -1,4 +1,4 @@
-"""Every accepted run gets exactly one end, whatever its turn does, and the end can be read later."""
+"""Every run gets exactly one end, whatever its turn does."""
 
 import asyncio
 from pathlib import Path
@@ -265,11 +265,11 @@ async def test_a_run_shows_what_it_is_doing(harness: EngineHarness) -> None:
 
 @pytest.mark.promise("E3", "E5")
 async def test_subscribers_get_text_and_progress_until_the_run_ends(harness: EngineHarness) -> None:
-    seats: list[TurnActions] = []
+    kept: list[TurnActions] = []
 
     @harness.turns.on("talk")
     async def talk(turn: TurnActions) -> Ending | None:
-        seats.append(turn)
+        kept.append(turn)
         await turn.say("Once ")
         await turn.gate("midway")
         await turn.say("more")
@@ -288,8 +288,8 @@ async def test_subscribers_get_text_and_progress_until_the_run_ends(harness: Eng
                 break
         message_id = (await harness.ended(accepted)).message_id
         assert message_id is not None
-        seats[0].handle.delta(message_id, 0, text="too late")
-        seats[0].handle.progress("tool", "too late")
+        kept[0].handle.delta(message_id, 0, text="too late")
+        kept[0].handle.progress("tool", "too late")
         harness.hub.send_heartbeat()
         async for item in stream:
             seen.append(item.kind)

@@ -1,4 +1,4 @@
-"""A graceful stop: active runs are interrupted, queues are kept and held, in bounded time (`W5`)."""
+"""Graceful stop: active runs are interrupted, queues are kept and paused, in bounded time (`W5`)."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Sub-agents: child runs that are watched and cancelled with their parent, and end before it."""
+"""Sub-agents: their runs are cancelled with their parent and end before it."""
 
 import asyncio
 from pathlib import Path
@@ -16,11 +16,11 @@ from tests.support.scripted_turns import TurnActions
 
 
 async def delegates(turn: TurnActions) -> Ending | None:
-    """Has a sub-agent do what comes after its first word."""
-    child = await turn.handle.start_subagent(
+    """Start a sub-agent with the prompt after the first word."""
+    subagent = await turn.handle.start_subagent(
         RunRequest(prompt=turn.run.prompt.partition(" ")[2], agent="helper"), title="help"
     )
-    ended = await child.ended()
+    ended = await subagent.ended()
     await turn.finish(f"it {ended.state}: {ended.text}")
     return None
 
@@ -37,7 +37,7 @@ def scripts(harness: EngineHarness) -> None:
     harness.turns.scripts |= {"delegate": delegates, "work": works}
 
 
-async def children(harness: EngineHarness) -> list[str]:
+async def subagent_sessions(harness: EngineHarness) -> list[str]:
     created = [event.session for event in await harness.events() if isinstance(event, SessionCreated)]
     return [session.id for session in created if session.parent_id is not None]
 
@@ -50,13 +50,13 @@ async def test_a_sub_agent_runs_in_its_own_child_session(harness: EngineHarness)
     accepted = await harness.accept("delegate look")
     run = await harness.ended(accepted)
     assert run.text == "it completed: you said look"
-    (session_id,) = await children(harness)
-    child = await harness.store.session(session_id)
-    assert (child.parent_id, child.title) == ("ses_1", "help")
-    (child_run,) = (await harness.store.runs(session_id, limit=9)).items
-    assert (child_run.parent_run_id, child_run.agent, child_run.client) == (run.id, "helper", "test")
+    (session_id,) = await subagent_sessions(harness)
+    subagent = await harness.store.session(session_id)
+    assert (subagent.parent_id, subagent.title) == ("ses_1", "help")
+    (subagent_run,) = (await harness.store.runs(session_id, limit=9)).items
+    assert (subagent_run.parent_run_id, subagent_run.agent, subagent_run.client) == (run.id, "helper", "test")
     ends = [event.run.id for event in await harness.events() if isinstance(event, RunFinished)]
-    assert ends == [child_run.id, run.id]
+    assert ends == [subagent_run.id, run.id]
     with pytest.raises(SubagentSession):
         await harness.accept("hello", session_id=session_id)
 
@@ -93,11 +93,11 @@ async def test_a_sub_agent_is_stopped_while_its_parent_is_still_cleaning_up(
     await harness.accept("busy")
     await harness.gates.arrived("busy")
     await harness.gates.arrived("working")
-    (child_session,) = await children(harness)
-    (child,) = (await harness.store.runs(child_session, limit=9)).items
+    (child_session,) = await subagent_sessions(harness)
+    (subagent,) = (await harness.store.runs(child_session, limit=9)).items
     cancelling = asyncio.create_task(harness.engine.cancel_session("ses_1"))
     await harness.gates.arrived("cleaning up")
-    assert (await harness.ended(child)).reason == "parent_ended"
+    assert (await harness.ended(subagent)).reason == "parent_ended"
     harness.gates.open("cleaning up")
     assert [line.ended_as for line in (await cancelling).runs] == ["cancelled", "cancelled"]
 
@@ -106,9 +106,9 @@ async def test_a_sub_agent_is_stopped_while_its_parent_is_still_cleaning_up(
 async def test_the_run_of_a_sub_agent_can_be_cancelled_alone(harness: EngineHarness) -> None:
     accepted = await harness.accept("delegate work")
     await harness.gates.arrived("working")
-    (session_id,) = await children(harness)
-    (child,) = (await harness.store.runs(session_id, limit=9)).items
-    assert lines(await harness.engine.cancel_run(child.id)) == [("work", "active", "cancelled", "user_cancel")]
+    (session_id,) = await subagent_sessions(harness)
+    (subagent,) = (await harness.store.runs(session_id, limit=9)).items
+    assert lines(await harness.engine.cancel_run(subagent.id)) == [("work", "active", "cancelled", "user_cancel")]
     run = await harness.ended(accepted)
     assert (run.state, run.text) == ("completed", "it cancelled: digging")
 
@@ -154,8 +154,8 @@ async def test_depth_and_number_of_sub_agents_are_limited(tmp_path: Path) -> Non
                 await turn.handle.start_subagent(RunRequest(prompt="work"), title="x")
             refused.append(caught.value.message)
             turn.gates.open("working")
-            for child in first:
-                await child.ended()
+            for subagent in first:
+                await subagent.ended()
             await turn.handle.start_subagent(RunRequest(prompt="quick"), title="x")
             await turn.finish("done")
             return None
@@ -248,25 +248,25 @@ async def test_sub_agents_stop_with_their_parent_if_their_stop_cannot_be_written
 
         parent.subagents[run_id] = refuse_then_stop
         await harness.until(lambda: ledger.refused > 2)
-        (child,) = await children(harness)
-        assert harness.turns.running[child] == []
+        (session_id,) = await subagent_sessions(harness)
+        assert harness.turns.running[session_id] == []
         ledger.refusing = None
         states = [(line.ended_as, line.reason) for line in (await cancelled).runs]
         assert states == [("cancelled", "user_cancel"), ("cancelled", "parent_ended")]
 
 
 async def test_a_turn_handle_cannot_write_after_the_end_of_the_run(harness: EngineHarness) -> None:
-    seats: list[TurnActions] = []
+    kept: list[TurnActions] = []
 
     @harness.turns.on("keep")
     async def keep(turn: TurnActions) -> Ending | None:
-        seats.append(turn)
+        kept.append(turn)
         await turn.finish("done")
         return None
 
     await harness.ended(await harness.accept("keep"))
     before = harness.store.last_number
-    for attempt in (seats[0].say("more"), seats[0].finish("again")):
+    for attempt in (kept[0].say("more"), kept[0].finish("again")):
         with pytest.raises(Conflict):
             await attempt
     assert harness.store.last_number == before

@@ -1,4 +1,4 @@
-"""Steers join the running turn at its next boundary, or become runs of their own."""
+"""Step boundaries: steers join the active turn, or become their own runs."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Servers that are killed: each is a forked process that sends itself SIGKILL at a chosen point.
+"""Servers that are killed: each is a forked process that kills itself with SIGKILL at a chosen point.
 
-As a program, this module imports everything once, reads one plan per line, forks a server for it, and prints its exit
-status. A server writes what its clients learn (responses, event numbers, tools that ran) to a journal before it
+Run as a program, this module imports everything once, reads one plan per line, forks a server for it, and prints its
+exit status. The server writes what clients get to know (answers, event numbers, tools that ran) to a journal before it
 continues.
 """
 
@@ -39,12 +39,12 @@ class KillPlan:
     directory: str
     seed: int
     when: str
-    """``before`` or ``after`` the n-th commit, at the n-th ``statement``, or after the n-th ``answer`` to a client."""
+    """`before` or `after` the n-th commit, at the n-th `statement`, or after the n-th `answer` to a client."""
     nth: int
 
 
 class Journal:
-    """What the clients know. Each line is one write, in the kernel before the server continues."""
+    """What clients know. Each line is one write to the kernel, so it survives SIGKILL."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -57,7 +57,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-class Executioner:
+class ProcessKiller:
     """Counts commits, statements and answers, and kills this process at the planned one."""
 
     def __init__(self, plan: KillPlan) -> None:
@@ -87,8 +87,8 @@ class Executioner:
         return database_file.connect(path, read_only=read_only, factory=Connection)
 
 
-def scripted_turns_with_journal(journal: Journal, *, hurry: bool = False) -> ScriptedTurns:
-    """Turns that stream text, use tools, start sub-agents and wait. With ``hurry`` they wait only briefly."""
+def scripted_turns_with_journal(journal: Journal, *, ends_soon: bool = False) -> ScriptedTurns:
+    """Turns that write text, use tools, start sub-agents and wait. With `ends_soon` they do not wait for a cancel."""
     turns = ScriptedTurns()
 
     async def wait_rounds(rounds: int) -> None:
@@ -122,7 +122,7 @@ def scripted_turns_with_journal(journal: Journal, *, hurry: bool = False) -> Scr
     async def slow(turn: TurnActions) -> Ending | None:
         await turn.say("Wait")
         journal.write(said=turn.run.id, text="Wait")
-        await wait_rounds(2 if hurry else 60)
+        await wait_rounds(2 if ends_soon else 60)
         return await ends(turn)
 
     async def delegate(turn: TurnActions) -> Ending | None:
@@ -134,48 +134,48 @@ def scripted_turns_with_journal(journal: Journal, *, hurry: bool = False) -> Scr
     return turns
 
 
-class Client:
-    """A client that prompts, steers and cancels in one session, and records the responses."""
+class RandomClient:
+    """A client that prompts, steers and cancels one session and writes the answers to the journal."""
 
     def __init__(
-        self, engine: Engine, session_id: str, *, journal: Journal, chance: random.Random, told: Callable[[], None]
+        self, engine: Engine, session_id: str, *, journal: Journal, rng: random.Random, on_answer: Callable[[], None]
     ):
         self._engine = engine
         self._session_id = session_id
         self._journal = journal
-        self._chance = chance
-        self._told = told
+        self._rng = rng
+        self._on_answer = on_answer
         self._runs: list[str] = []
 
-    async def live(self, actions: int) -> None:
+    async def act(self, actions: int) -> None:
         for _ in range(actions):
             try:
-                await self._act(self._chance.random())
+                await self._act_once(self._rng.random())
             except CallerError as error:
                 self._journal.write(refused=error.error_code)
-            self._told()
-            for _ in range(self._chance.randrange(12)):
+            self._on_answer()
+            for _ in range(self._rng.randrange(12)):
                 await asyncio.sleep(0)
 
-    async def _act(self, dice: float) -> None:
-        match dice:
-            case _ if dice < 0.65 or not self._runs:
+    async def _act_once(self, choice: float) -> None:
+        match choice:
+            case _ if choice < 0.65 or not self._runs:
                 await self._prompt()
-            case _ if dice < 0.72:
+            case _ if choice < 0.72:
                 await self._cancel(self._engine.cancel_session(self._session_id))
-            case _ if dice < 0.78:
+            case _ if choice < 0.78:
                 await self._cancel(self._engine.cancel_session(self._session_id, "active"))
-            case _ if dice < 0.85:
-                await self._cancel(self._engine.cancel_run(self._chance.choice(self._runs)))
-            case _ if dice < 0.92:
-                await self._engine.change_queued(self._chance.choice(self._runs), prompt="talk again", position=1)
+            case _ if choice < 0.85:
+                await self._cancel(self._engine.cancel_run(self._rng.choice(self._runs)))
+            case _ if choice < 0.92:
+                await self._engine.change_queued(self._rng.choice(self._runs), prompt="talk again", position=1)
             case _:
-                await self._engine.wait_run(self._chance.choice(self._runs), timeout=5)
+                await self._engine.wait_run(self._rng.choice(self._runs), timeout=5)
 
     async def _prompt(self) -> None:
         request = RunRequest(
-            prompt=self._chance.choice(("talk", "tools", "tools", "slow", "slow", "delegate")),
-            delivery=self._chance.choice(("queue", "queue", "steer")),  # type: ignore[arg-type]
+            prompt=self._rng.choice(("talk", "tools", "tools", "slow", "slow", "delegate")),
+            delivery=self._rng.choice(("queue", "queue", "steer")),  # type: ignore[arg-type]
         )
         accepted = await self._engine.accept(self._session_id, request, client="", body_hash="h")
         self._runs.append(accepted.run.id)
@@ -191,9 +191,9 @@ class Client:
 async def run_server(plan: KillPlan) -> None:
     directory = Path(plan.directory)
     journal = Journal(directory / "journal")
-    kill_switch = Executioner(plan)
-    chance = random.Random(plan.seed)
-    store = await open_store(directory / "holdfast.db", connect=kill_switch.connect)
+    killer = ProcessKiller(plan)
+    rng = random.Random(plan.seed)
+    store = await open_store(directory / "holdfast.db", connect=killer.connect)
     store.listen(lambda events: journal.write(numbers=[[event.number, event.kind] for event in events]))
     made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
     await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
@@ -206,23 +206,23 @@ async def run_server(plan: KillPlan) -> None:
     )
     await engine.open_workspace(WORKSPACE)
 
-    def told() -> None:
-        kill_switch.reach("answer")
+    def on_answer() -> None:
+        killer.reach("answer")
 
     clients = [
-        Client(engine, session_id, journal=journal, chance=random.Random(chance.random()), told=told)
+        RandomClient(engine, session_id, journal=journal, rng=random.Random(rng.random()), on_answer=on_answer)
         for session_id in SESSIONS
     ]
-    await asyncio.gather(*(client.live(8) for client in clients))
+    await asyncio.gather(*(client.act(8) for client in clients))
     for run in await store.unfinished_runs():
         await engine.wait_run(run.id, timeout=20)
     await engine.stop()
     await store.close()
-    journal.write(seen=kill_switch._seen)
+    journal.write(seen=killer._seen)
 
 
 class ServerProcesses:
-    """Starts servers in a separate process and waits for their ends."""
+    """Runs servers in forked processes."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -243,18 +243,20 @@ class ServerProcesses:
         self._process.stdin.close()
         await self._process.wait()
 
-    async def lived(self, plan: KillPlan) -> bool:
-        """Return whether the server ended by itself, and was not killed."""
+    async def run(self, plan: KillPlan) -> bool:
+        """Run a server. Returns whether it ended without being killed."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asdict(plan)).encode() + b"\n")
         status = int(await self._process.stdout.readline())
-        assert status in (0, signal.SIGKILL), f"the server ended with status {status}"
+        assert status in (0, signal.SIGKILL), (
+            f"the server ended with status {status}, neither by itself nor by the kill"
+        )
         return status == 0
 
 
-def nursery() -> None:
+def fork_servers() -> None:
     for line in sys.stdin:
         plan = KillPlan(**json.loads(line))
         child = os.fork()
@@ -266,4 +268,4 @@ def nursery() -> None:
 
 
 if __name__ == "__main__":
-    nursery()
+    fork_servers()

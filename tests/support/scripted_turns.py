@@ -153,7 +153,7 @@ class ScriptedTurn:
 
 
 class ScriptedTurns:
-    """A `TurnFactory`. The first word of the prompt names the script; the default is `answer`."""
+    """A `TurnFactory`. The first word of the prompt names the script; the default is `answer_prompt`."""
 
     def __init__(self) -> None:
         self.gates = Gates()

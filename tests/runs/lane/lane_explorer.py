@@ -1,4 +1,4 @@
-"""Says every command to every state a lane can reach, and holds each decision against the promises."""
+"""Sends every command to every reachable state of a lane and checks each decision against the promises."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ _NEW_RUNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """How often the world may do something new; everything else may happen any number of times."""
+class ExplorationLimits:
+    """How many runs, cancels and crashes there may be. Other commands may come any number of times."""
 
     runs: int
     cancels: int
@@ -67,34 +67,34 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A lane, how much of the bound was used to reach it, and which of its runs a cancel has covered."""
+    """A lane, the runs, cancels and crashes it took to reach it, and its runs that a cancel has covered."""
 
     lane: Lane = field(default_factory=Lane)
     accepted: int = 0
     cancels: int = 0
     crashes: int = 0
     covered: frozenset[str] = frozenset()
-    way: tuple[Any, ...] = ()
+    path: tuple[Any, ...] = ()
     """The commands that led here, the last one first, as nested pairs."""
 
 
-Key = Callable[[Node, Bound], Hashable]
+Key = Callable[[Node, ExplorationLimits], Hashable]
 
 
 @dataclass(slots=True)
 class Found:
     states: set[Hashable] = field(default_factory=set)
-    obeyed: Counter[str] = field(default_factory=Counter)
+    accepted_commands: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    """Commands that could not be obeyed, and were refused with the right error."""
+    """Commands that were refused with the right error."""
 
     def __str__(self) -> str:
-        obeyed, refused = self.obeyed.total(), self.refused.total()
-        return f"{len(self.states)} states, {obeyed} transitions, {refused} refused commands"
+        accepted_commands, refused = self.accepted_commands.total(), self.refused.total()
+        return f"{len(self.states)} states, {accepted_commands} transitions, {refused} refused commands"
 
 
-def essence(node: Node, bound: Bound) -> Hashable:
-    """What of a state can still matter. States with the same essence are explored once, with a real lane of theirs.
+def reduced_state(node: Node, limits: ExplorationLimits) -> Hashable:
+    """The part of a state that can affect later decisions. States that are equal in it are explored once.
 
     Left out: the numbers of runs, but not their order; kinds and settings when no run can be accepted any more, and
     those of a stopping run; which of the two settings is which; how the last run ended, while another has the turn.
@@ -103,7 +103,7 @@ def essence(node: Node, bound: Bound) -> Hashable:
     names: dict[object, int] = {}
 
     def kind(run: LaneRun) -> Hashable:
-        if node.accepted == bound.runs:
+        if node.accepted == limits.runs:
             return None
         return names.setdefault(run.settings.model, len(names)) if run.kind == "prompt" else run.kind
 
@@ -118,40 +118,42 @@ def essence(node: Node, bound: Bound) -> Hashable:
     )
 
 
-def whole(node: Node, _bound: Bound) -> Hashable:
-    """Everything of a state, numbers and names included."""
+def whole_state(node: Node, _bound: ExplorationLimits) -> Hashable:
+    """The whole state, with numbers and names."""
     return node.lane, node.accepted, node.cancels, node.crashes, node.covered
 
 
-def explore(decide: Decide, bound: Bound, *, key: Key = essence, visit: Callable[[Node], None] | None = None) -> Found:
-    """To the fixed point: until no command leads to a state that was not seen."""
-    found = Found(states={key(Node(), bound)})
+def explore(
+    decide: Decide, limits: ExplorationLimits, *, key: Key = reduced_state, visit: Callable[[Node], None] | None = None
+) -> Found:
+    """Explore until no command leads to a new state."""
+    found = Found(states={key(Node(), limits)})
     todo = deque([Node()])
     while todo:
         node = todo.popleft()
         if visit is not None:
             visit(node)
-        for command in next_commands(node, bound):
+        for command in next_commands(node, limits):
             try:
                 after = step(decide, node, command)
                 if after is None:
                     found.refused[type(command).__name__] += 1
                     continue
-                found.obeyed[type(command).__name__] += 1
-                if (seen := key(after, bound)) not in found.states:
+                found.accepted_commands[type(command).__name__] += 1
+                if (seen := key(after, limits)) not in found.states:
                     check_state(after.lane, covered=after.covered)
                     check_drain(decide, after.lane)
                     found.states.add(seen)
                     todo.append(after)
             except BrokenPromiseError as error:
-                raise BrokenPromiseError(f"{error}, after {_told((command, node.way))}") from None
+                raise BrokenPromiseError(f"{error}, after {_describe((command, node.path))}") from None
     return found
 
 
-def next_commands(node: Node, bound: Bound) -> Iterator[Command]:
-    """Everything that anybody could say to this lane, sensible or not, within the bound."""
+def next_commands(node: Node, limits: ExplorationLimits) -> Iterator[Command]:
+    """All commands that this lane could get within the limits, sensible or not."""
     lane = node.lane
-    if node.accepted < bound.runs:
+    if node.accepted < limits.runs:
         for new in _NEW_RUNS:
             yield replace(new, run_id=f"r{node.accepted + 1}")
     for run_id in (*(run.id for run in lane.runs), "gone"):
@@ -164,18 +166,18 @@ def next_commands(node: Node, bound: Bound) -> Iterator[Command]:
         yield Boundary(run_id, COMPLETED)
         yield End(run_id, COMPLETED)
         yield End(run_id, FAILED)
-        if node.cancels < bound.cancels:
+        if node.cancels < limits.cancels:
             yield CancelRun(run_id)
-    if node.cancels < bound.cancels:
+    if node.cancels < limits.cancels:
         yield CancelSession()
         yield CancelActive()
     yield from (Pause(), Resume(), Delete(), ServerStop(), Open())
-    if turn_of(lane) is None or node.crashes < bound.crashes:
+    if turn_of(lane) is None or node.crashes < limits.crashes:
         yield Recover()
 
 
 def step(decide: Decide, node: Node, command: Command) -> Node | None:
-    """One command: decided, its commit refused, decided again, committed. `None` if it cannot be obeyed."""
+    """Decide a command, refuse its commit, decide it again and commit it. `None` if the command is refused."""
     before = node.lane
     expected = right_refusal(before, command)
     try:
@@ -186,7 +188,7 @@ def step(decide: Decide, node: Node, command: Command) -> Node | None:
         must(got == expected, f"{command} is refused with {got}, not {expected}")
         return None
     must(expected is None, f"{command} is not refused with {expected}")
-    must(refused_commit == decision, "R14: a refused commit leaves a trace")
+    must(refused_commit == decision, "R14: a refused commit changes the lane")
     check_decision(before, command, decision, covered_before=node.covered)
     after = decision.lane
     is_cancel = isinstance(command, CancelSession | CancelActive | CancelRun)
@@ -198,16 +200,16 @@ def step(decide: Decide, node: Node, command: Command) -> Node | None:
         cancels=node.cancels + (is_cancel and after != before),
         crashes=node.crashes + is_crash,
         covered=covered.intersection(run.id for run in after.runs),
-        way=(command, node.way),
+        path=(command, node.path),
     )
 
 
-def _told(way: tuple[Any, ...]) -> str:
-    told = []
-    while way:
-        command, way = way
-        told.append(f"{type(command).__name__}{tuple(value for value in _values(command))}")
-    return " → ".join(reversed(told))
+def _describe(path: tuple[Any, ...]) -> str:
+    lines = []
+    while path:
+        command, path = path
+        lines.append(f"{type(command).__name__}{tuple(value for value in _values(command))}")
+    return " → ".join(reversed(lines))
 
 
 def _values(command: Command) -> Iterator[object]:

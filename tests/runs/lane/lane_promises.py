@@ -1,4 +1,4 @@
-"""What a right decision of the lane is, said a second time and in another way than the lane says it.
+"""The promises of the lane, written a second time and independently of its code.
 
 From the state before, the command and the list of changes, so that neither can hide a mistake of the other; not even
 the lane's own accessors are trusted.

@@ -1,4 +1,4 @@
-"""Each of these one-line mistakes in the lane is noticed by the exploration: its checks can fail."""
+"""The exploration finds each of these one-line mistakes in the lane, so its checks can fail."""
 
 import sys
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 
 from holdfast.runs.lane import decisions, state
 from holdfast.runs.lane.state import Lane
-from tests.runs.lane.lane_explorer import Bound, explore
+from tests.runs.lane.lane_explorer import ExplorationLimits, explore
 from tests.runs.lane.lane_promises import BrokenPromiseError
 
-_BOUND = Bound(runs=3, cancels=1, crashes=1)
+_LIMITS = ExplorationLimits(runs=3, cancels=1, crashes=1)
 
 _IN_DECIDE = {
     "a number is given twice": ("next_seq=run.seq + 1", "next_seq=run.seq"),
@@ -111,7 +111,7 @@ def _mutated(module: ModuleType, old: str, new: str, monkeypatch: pytest.MonkeyP
 def test_a_mutated_decision_breaks_a_promise(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = _mutated(decisions, old, new, monkeypatch)
     with pytest.raises(BrokenPromiseError):
-        explore(mutant.decide, _BOUND)
+        explore(mutant.decide, _LIMITS)
 
 
 @pytest.mark.parametrize(("name", "old", "new"), _IN_STATE.values(), ids=_IN_STATE)
@@ -121,4 +121,4 @@ def test_a_mutated_state_breaks_a_promise(name: str, old: str, new: str, monkeyp
     for phase in ("QueuedPhase", "WaitingPhase", "JoinedPhase", "ActivePhase", "StoppingPhase"):
         setattr(mutant, phase, getattr(state, phase))
     with pytest.raises(BrokenPromiseError):
-        explore(decisions.decide, _BOUND)
+        explore(decisions.decide, _LIMITS)

@@ -1,4 +1,4 @@
-"""The lane, explored to a fixed point: no order of commands breaks a promise, and a broken lane is noticed."""
+"""The lane, explored exhaustively: no order of commands breaks a promise."""
 
 import sys
 
@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.runs.lane.decisions import decide
-from tests.runs.lane.lane_explorer import Bound, Node, essence, explore, next_commands, step, whole
+from tests.runs.lane.lane_explorer import (
+    ExplorationLimits,
+    Node,
+    explore,
+    next_commands,
+    reduced_state,
+    step,
+    whole_state,
+)
 from tests.runs.lane.lane_promises import check_drain, check_state
 
 _EVERY_COMMAND = {
@@ -28,17 +36,17 @@ _EVERY_COMMAND = {
 }
 
 
-def _tell(capfd: pytest.CaptureFixture[str], counts: str) -> None:
-    """On stderr, which reaches the terminal from a worker process too."""
+def _print(capfd: pytest.CaptureFixture[str], counts: str) -> None:
+    """Print to stderr, which reaches the terminal from a worker process too."""
     with capfd.disabled():
         print(f"\n{counts}", file=sys.stderr)
 
 
 @pytest.mark.promise("R2", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "C4", "W5", "W6")
 def test_no_order_of_commands_breaks_a_promise(capfd: pytest.CaptureFixture[str]) -> None:
-    found = explore(decide, Bound(runs=3, cancels=2, crashes=1))
-    _tell(capfd, f"lane, three runs, two cancels, one crash: {found}")
-    assert set(found.obeyed) == _EVERY_COMMAND
+    found = explore(decide, ExplorationLimits(runs=3, cancels=2, crashes=1))
+    _print(capfd, f"lane, three runs, two cancels, one crash: {found}")
+    assert set(found.accepted_commands) == _EVERY_COMMAND
     assert len(found.states) > 1000
 
 
@@ -46,28 +54,28 @@ def test_no_order_of_commands_breaks_a_promise(capfd: pytest.CaptureFixture[str]
 @pytest.mark.timeout(1800)
 @pytest.mark.promise("R2", "R3", "R4", "R5", "R6", "R7", "R14", "C1", "C2", "C3", "C4", "W5", "W6")
 def test_no_order_of_commands_with_five_runs_breaks_a_promise(capfd: pytest.CaptureFixture[str]) -> None:
-    found = explore(decide, Bound(runs=5, cancels=2, crashes=1))
-    _tell(capfd, f"lane, five runs, two cancels, one crash: {found}")
-    assert set(found.obeyed) == _EVERY_COMMAND
+    found = explore(decide, ExplorationLimits(runs=5, cancels=2, crashes=1))
+    _print(capfd, f"lane, five runs, two cancels, one crash: {found}")
+    assert set(found.accepted_commands) == _EVERY_COMMAND
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
 def test_reduced_states_reach_the_same_states_as_whole_ones(capfd: pytest.CaptureFixture[str]) -> None:
-    bound = Bound(runs=2, cancels=1, crashes=1)
+    limits = ExplorationLimits(runs=2, cancels=1, crashes=1)
     reached = set()
-    found = explore(decide, bound, key=whole, visit=lambda node: reached.add(essence(node, bound)))
-    _tell(capfd, f"lane, two runs, one cancel, one crash, nothing left out: {found}")
-    assert reached == explore(decide, bound).states
+    found = explore(decide, limits, key=whole_state, visit=lambda node: reached.add(reduced_state(node, limits)))
+    _print(capfd, f"lane, two runs, one cancel, one crash, whole states: {found}")
+    assert reached == explore(decide, limits).states
 
 
 @pytest.mark.promise("R4", "R5", "R6", "R7", "C1")
 @given(choices=st.lists(st.integers(min_value=0, max_value=10**6), min_size=10, max_size=80))
 def test_no_long_sequence_breaks_a_promise(choices: list[int]) -> None:
-    bound = Bound(runs=30, cancels=10, crashes=5)
+    limits = ExplorationLimits(runs=30, cancels=10, crashes=5)
     node = Node()
     for choice in choices:
-        commands = list(next_commands(node, bound))
+        commands = list(next_commands(node, limits))
         node = step(decide, node, commands[choice % len(commands)]) or node
         check_state(node.lane, covered=node.covered)
     check_drain(decide, node.lane)
