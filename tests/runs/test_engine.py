@@ -1,7 +1,10 @@
-"""The queue of a session: edit, move, cancel, pause and resume."""
+"""The engine: queued runs, pauses, and waiting for the end of a run."""
+
+import asyncio
 
 import pytest
 
+from holdfast import errors
 from holdfast.agent.protocol import Ending
 from holdfast.errors import BadRequest, Conflict, NotFound
 from holdfast.schema.events import QueueChanged, RunUpdated
@@ -98,3 +101,70 @@ async def test_a_pause_is_kept_when_the_lane_is_dropped_from_memory(harness: Eng
     assert (await harness.accept("held back")).decision == "queued"
     await harness.engine.cancel_session("ses_1")
     assert (await harness.accept("free again")).decision == "started"
+
+
+@pytest.mark.promise("R5")
+async def test_after_success_waits_if_the_predecessor_failed(harness: EngineHarness) -> None:
+    @harness.turns.on("fails")
+    async def fails(turn: TurnActions) -> Ending | None:
+        await turn.gate("fail")
+        raise errors.ModelRefused("no")
+
+    await harness.accept("fails")
+    careful = await harness.accept("careful", after="success")
+    harness.gates.open("fail")
+    await harness.until(lambda: harness.engine.count_active() == 0)
+    queue = await harness.engine.queue("ses_1")
+    assert (queue.paused, queue.run_ids) == ("predecessor", (careful.run.id,))
+    await harness.engine.resume("ses_1")
+    assert (await harness.ended(careful)).state == "completed"
+
+
+@pytest.mark.promise("R9")
+async def test_many_callers_can_wait_for_the_end_and_later_callers_can_read_it(harness: EngineHarness) -> None:
+    @harness.turns.on("wait")
+    async def wait(turn: TurnActions) -> Ending | None:
+        await turn.gate("go")
+        await turn.finish("done")
+        return None
+
+    accepted = await harness.accept("wait")
+    waiting = [asyncio.create_task(harness.ended(accepted)) for _ in range(10)]
+    assert (await harness.engine.wait_run(accepted.run.id, timeout=0)).state == "active"
+    await harness.gates.arrived("go")
+    harness.gates.open("go")
+    assert {run.state for run in await asyncio.gather(*waiting)} == {"completed"}
+    assert (await harness.engine.wait_run(accepted.run.id, timeout=0)).text == "done"
+    with pytest.raises(NotFound):
+        await harness.engine.wait_run("run_no", timeout=1)
+
+
+@pytest.mark.promise("R9")
+async def test_waiting_for_a_run_ends_after_the_timeout(harness: EngineHarness) -> None:
+    @harness.turns.on("wait")
+    async def wait(turn: TurnActions) -> Ending | None:
+        await turn.gate("go")
+        await turn.finish("done")
+        return None
+
+    accepted = await harness.accept("wait")
+    assert (await harness.engine.wait_run(accepted.run.id, timeout=0.01)).state == "active"
+    harness.gates.open("go")
+    await harness.ended(accepted)
+
+
+async def test_a_run_shows_what_it_is_doing(harness: EngineHarness) -> None:
+    @harness.turns.on("wait")
+    async def wait(turn: TurnActions) -> Ending | None:
+        turn.handle.progress("approval", "bash: rm -rf build")
+        await turn.gates.pass_through("go")
+        await turn.finish("done")
+        return None
+
+    accepted = await harness.accept("wait")
+    await harness.gates.arrived("go")
+    now = (await harness.engine.get_run(accepted.run.id)).now
+    assert now is not None
+    assert (now.phase, now.what) == ("approval", "bash: rm -rf build")
+    harness.gates.open("go")
+    assert (await harness.ended(accepted)).now is None

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
-from holdfast.errors import Conflict, StoreUnwritable, SubagentSession, ToolError
+from holdfast.errors import StoreUnwritable, SubagentSession, ToolError
 from holdfast.runs.lane.state import RunStopReason
 from holdfast.schema.events import RunFinished, SessionCreated
 from holdfast.schema.runs import Receipt, RunRequest
@@ -253,20 +253,3 @@ async def test_sub_agents_stop_with_their_parent_if_their_stop_cannot_be_written
         ledger.refusing = None
         states = [(line.ended_as, line.reason) for line in (await cancelled).runs]
         assert states == [("cancelled", "user_cancel"), ("cancelled", "parent_ended")]
-
-
-async def test_a_turn_handle_cannot_write_after_the_end_of_the_run(harness: EngineHarness) -> None:
-    kept: list[TurnActions] = []
-
-    @harness.turns.on("keep")
-    async def keep(turn: TurnActions) -> Ending | None:
-        kept.append(turn)
-        await turn.finish("done")
-        return None
-
-    await harness.ended(await harness.accept("keep"))
-    before = harness.store.last_number
-    for attempt in (kept[0].say("more"), kept[0].finish("again")):
-        with pytest.raises(Conflict):
-            await attempt
-    assert harness.store.last_number == before

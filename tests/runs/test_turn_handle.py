@@ -1,12 +1,18 @@
-"""Step boundaries: steers join the active turn, or become their own runs."""
+"""The turn handle: steers join at step boundaries, and a turn writes nothing after the end of its run."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.agent.protocol import Ending
-from holdfast.schema.events import RunFinished, RunJoined
+from holdfast.errors import Conflict
+from holdfast.schema.events import MessageFinished, RunFinished, RunJoined
 from holdfast.schema.messages import Text
 from holdfast.schema.runs import Ended, GoOn, Outcome, RunRequest
-from tests.support.engine_harness import EngineHarness
+from holdfast.store.writes import EndRun, PutMessage, SetLane, UpdateRun
+from tests.support.engine_harness import ControlledStore, EngineHarness, open_harness
 from tests.support.scripted_turns import TurnActions, answer_prompt
 
 
@@ -138,3 +144,149 @@ async def test_the_prompt_of_a_joined_steer_is_stored_once_if_the_host_is_cancel
     assert not any(message.unsent for message in await harness.messages())
     last = (await harness.messages())[-1]
     assert last.role == "assistant"
+
+
+async def test_a_turn_handle_cannot_write_after_the_end_of_the_run(harness: EngineHarness) -> None:
+    kept: list[TurnActions] = []
+
+    @harness.turns.on("keep")
+    async def keep(turn: TurnActions) -> Ending | None:
+        kept.append(turn)
+        await turn.finish("done")
+        return None
+
+    await harness.ended(await harness.accept("keep"))
+    before = harness.store.last_number
+    for attempt in (kept[0].say("more"), kept[0].finish("again")):
+        with pytest.raises(Conflict):
+            await attempt
+    assert harness.store.last_number == before
+
+
+@pytest.mark.promise("E3", "E5")
+async def test_subscribers_get_text_and_progress_until_the_run_ends(harness: EngineHarness) -> None:
+    kept: list[TurnActions] = []
+
+    @harness.turns.on("talk")
+    async def talk(turn: TurnActions) -> Ending | None:
+        kept.append(turn)
+        await turn.say("Once ")
+        await turn.gate("midway")
+        await turn.say("more")
+        await turn.finish()
+        return None
+
+    accepted = await harness.accept("talk")
+    await harness.gates.arrived("midway")
+    seen: list[str] = []
+    with harness.hub.subscribe(session_id="ses_1") as stream:
+        async for item in stream:
+            seen.append(item.kind)
+            if item.kind == "snapshot":
+                harness.gates.open("midway")
+            if item.kind == "run.finished":
+                break
+        message_id = (await harness.ended(accepted)).message_id
+        assert message_id is not None
+        kept[0].handle.delta(message_id, 0, text="too late")
+        kept[0].handle.progress("tool", "too late")
+        harness.hub.send_heartbeat()
+        async for item in stream:
+            seen.append(item.kind)
+            if item.kind == "heartbeat":
+                break
+    assert seen[:2] == ["hello", "snapshot"]
+    assert {"delta", "run.progress"} <= set(seen)
+    assert seen[-3:] == ["message.finished", "run.finished", "heartbeat"]
+
+
+async def test_usage_is_summed_over_steps_in_the_run_and_the_session(harness: EngineHarness) -> None:
+    @harness.turns.on("steps")
+    async def steps(turn: TurnActions) -> Ending | None:
+        await turn.tool("look")
+        await turn.tool("look")
+        assert turn.run.steps == 2
+        await turn.finish("done")
+        return None
+
+    run = await harness.ended(await harness.accept("steps"))
+    assert (run.steps, run.usage.input, run.usage.output) == (3, 30, 7)
+    assert (await harness.store.session("ses_1")).usage == run.usage
+    (day,) = await harness.store.usage_stats(since="2000-01-01", until="2999-01-01")
+    assert (day.runs, day.steps, day.usage) == (1, 3, run.usage)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        EndRun(run_id="x", outcome=Outcome("completed", "end_turn"), finished_at=""),
+        UpdateRun(run_id="x", state="queued"),
+        SetLane(None),  # type: ignore[arg-type]
+    ],
+)
+@pytest.mark.promise("R4")
+async def test_a_turn_cannot_write_what_only_the_lane_writes(harness: EngineHarness, write: Any) -> None:
+    caught: list[Exception] = []
+
+    @harness.turns.on("meddles")
+    async def meddles(turn: TurnActions) -> Ending | None:
+        try:
+            await turn.handle.commit([write])
+        except TypeError as error:
+            caught.append(error)
+        await turn.finish("done")
+        return None
+
+    assert (await harness.ended(await harness.accept("meddles"))).state == "completed"
+    assert len(caught) == 1
+
+
+async def test_a_turn_knows_the_result_of_a_commit_that_a_cancel_interrupts(tmp_path: Path) -> None:
+    async with open_harness(tmp_path / "own.db", controlled=True) as harness:
+        await harness.session()
+        assert isinstance(harness.store, ControlledStore)
+        ledger, known = harness.store, list[int]()
+
+        @harness.turns.on("commits")
+        async def commits(turn: TurnActions) -> Ending | None:
+            first = asyncio.ensure_future(turn.handle.commit([PutMessage(turn.new_message(Text("first")))]))
+            await turn.gates.pass_through("cancel is posted")
+            try:
+                await turn.handle.commit([PutMessage(turn.new_message(Text("second")))])
+            finally:
+                known.append(ledger.committed - before)
+                await first
+            return None
+
+        await harness.accept("commits")
+        ledger.open.clear()
+        before = ledger.committed
+        await harness.gates.arrived("cancel is posted")
+        cancelling = asyncio.create_task(harness.engine.cancel_session("ses_1"))
+        mailbox = harness.engine._state.mailboxes["ses_1"]
+        await harness.until(lambda: len(mailbox._requests) == 2)
+        harness.gates.open("cancel is posted")
+        await harness.until(lambda: len(mailbox._requests) == 3)
+        ledger.open.set()
+        await cancelling
+        assert known == [3], "the first message, the cancel and the second message are written, and the turn knows it"
+        said = [message.parts[0] for message in await harness.messages() if message.role == "assistant"]
+        assert said[:2] == [Text("first"), Text("second")]
+
+
+async def test_messages_of_a_boundary_are_published_as_finished_if_a_steer_joins(harness: EngineHarness) -> None:
+    @harness.turns.on("host")
+    async def host(turn: TurnActions) -> Ending | None:
+        await turn.gate("before")
+        crossing = await turn.finish("first answer")
+        assert isinstance(crossing, GoOn)
+        await turn.finish("second answer")
+        return None
+
+    await harness.accept("host")
+    await harness.gates.arrived("before")
+    steer = await harness.accept("more", delivery="steer")
+    harness.gates.open("before")
+    await harness.ended(steer)
+    finished = [event.message for event in await harness.events() if isinstance(event, MessageFinished)]
+    assert [message.parts[0] for message in finished] == [Text("first answer"), Text("second answer")]

@@ -96,8 +96,8 @@ class Found:
 def reduced_state(node: Node, limits: ExplorationLimits) -> Hashable:
     """The part of a state that can affect later decisions. States that are equal in it are explored once.
 
-    Left out: the numbers of runs, but not their order; kinds and settings when no run can be accepted any more, and
-    those of a stopping run; which of the two settings is which; how the last run ended, while another has the turn.
+    It leaves out the ids and numbers of runs (but not their order); kinds and settings if no run can be accepted any
+    more, and those of a stopping run; which of the two settings is which; the last end while another run has the turn.
     """
     lane, turn = node.lane, turn_of(node.lane)
     names: dict[object, int] = {}
@@ -118,7 +118,7 @@ def reduced_state(node: Node, limits: ExplorationLimits) -> Hashable:
     )
 
 
-def whole_state(node: Node, _bound: ExplorationLimits) -> Hashable:
+def whole_state(node: Node, _limits: ExplorationLimits) -> Hashable:
     """The whole state, with numbers and names."""
     return node.lane, node.accepted, node.cancels, node.crashes, node.covered
 

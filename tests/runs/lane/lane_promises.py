@@ -1,7 +1,7 @@
 """The promises of the lane, written a second time and independently of its code.
 
-From the state before, the command and the list of changes, so that neither can hide a mistake of the other; not even
-the lane's own accessors are trusted.
+The checks use the state before, the command and the changes. They do not use the lane's own properties, so a mistake in
+one of them cannot hide a mistake in the other.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _WHEN_NOT_OPEN: dict[str, tuple[type[HoldfastError], str] | None] = {
 
 
 class BrokenPromiseError(AssertionError):
-    """A state or a decision that must never be."""
+    """A state or a decision breaks a promise."""
 
 
 def must(holds: bool, promise: str) -> None:
@@ -91,7 +91,7 @@ def queue_of(lane: Lane) -> tuple[LaneRun, ...]:
 
 
 def check_state(lane: Lane, *, covered: frozenset[str]) -> None:
-    """What holds in every state; ``covered`` are the runs that a cancel has covered."""
+    """Check what holds in every state. `covered` are the runs that a cancel has covered."""
     _check_numbers(lane)
     _check_pause(lane)
     turns = runs_in(lane, "active", "stopping")
@@ -102,7 +102,7 @@ def check_state(lane: Lane, *, covered: frozenset[str]) -> None:
     for run in runs_in(lane, "waiting"):
         must(turn is not None and turn.state == "active", "R6: a steer waits for a stopping run")
         must(turn is not None and turn.settings == run.settings, "R6: a steer waits for a run with other settings")
-        must(turn is not None and turn.kind == run.kind == "prompt", "R6: only prompts steer, and only into prompts")
+        must(turn is not None and turn.kind == run.kind == "prompt", "R6: a steer or its host is not a prompt")
     for run in lane.runs:
         stops_with_host = run.state == "joined" and turn is not None and turn.state == "stopping"
         settled = run.state == "stopping" or stops_with_host
@@ -110,7 +110,7 @@ def check_state(lane: Lane, *, covered: frozenset[str]) -> None:
     if lane.lifecycle == "closed":
         must(turn is None or turn.state == "stopping", "W5: a run is active while the server stops")
     if lane.lifecycle == "deleting":
-        must(turn is not None and turn.state == "stopping", "a session's deletion waits for nothing")
+        must(turn is not None and turn.state == "stopping", "a deletion waits although no run is stopping")
         must(not runs_in(lane, "queued", "waiting"), "a run is left in a session that is being deleted")
     if lane.lifecycle == "deleted":
         must(not lane.runs, "a run is left in a deleted session")
@@ -120,24 +120,24 @@ def _check_numbers(lane: Lane) -> None:
     seqs = [run.seq for run in lane.runs]
     must(seqs == sorted(set(seqs)) and all(seq < lane.next_seq for seq in seqs), "a seq is used twice or out of order")
     ranks = [run.rank for run in queue_of(lane)]
-    must(len(ranks) == len(set(ranks)) and all(rank < lane.next_seq for rank in ranks), "R5: ranks are not an order")
+    must(len(ranks) == len(set(ranks)) and all(rank < lane.next_seq for rank in ranks), "R5: the ranks are wrong")
 
 
 def _check_pause(lane: Lane) -> None:
     turn, queue = turn_of(lane), queue_of(lane)
     if turn is None and queue and lane.lifecycle == "open":
-        must(lane.paused is not None, "R5: queued runs are stranded in a lane that is not paused")
+        must(lane.paused is not None, "R5: no run is active, but the queue does not start and is not paused")
     if lane.paused == "predecessor":
-        must(turn is None and bool(queue) and queue[0].after == "success", "R5: no run asked for this pause")
-        must(lane.last_end in ("failed", "cancelled", "interrupted"), "R5: the predecessor did complete")
+        must(turn is None and bool(queue) and queue[0].after == "success", "R5: no run waits for a success")
+        must(lane.last_end in ("failed", "cancelled", "interrupted"), "R5: the predecessor completed")
     if lane.hold is not None:
-        must(lane.paused == lane.hold, "R5: a pause does not say who made it")
+        must(lane.paused == lane.hold, "R5: the pause has the wrong reason")
     if lane.hold == "server_stop":
         must(bool(queue), "W5: a server stop holds an empty queue")
 
 
 def check_drain(decide: Decide, lane: Lane) -> None:
-    """From here every run can reach its end, and gets exactly one."""
+    """Check that every run of this state can reach its end, and gets exactly one."""
     left = [run.id for run in lane.runs]
     ends: list[str] = []
     for _ in range(2 * len(left) + 3):
@@ -158,16 +158,16 @@ def check_drain(decide: Decide, lane: Lane) -> None:
 
 
 def check_decision(before: Lane, command: Command, decision: Decision[Any], *, covered_before: frozenset[str]) -> None:
-    """What holds for every decision; ``covered_before`` are the runs that an earlier cancel has covered."""
-    _check_told(before, decision)
+    """Check what holds for every decision. `covered_before` are the runs that an earlier cancel has covered."""
+    _check_changes(before, decision)
     _check_ends(before, command, decision)
     _check_order(before, command, decision)
     _check_cover(before, command, decision, covered_before=covered_before)
     _check_effect(before, command, decision)
 
 
-def _check_told(before: Lane, decision: Decision[Any]) -> None:
-    """The changes alone, written to rows, make the new lane: nothing that was decided is left untold."""
+def _check_changes(before: Lane, decision: Decision[Any]) -> None:
+    """Check that the changes alone, written to rows, lead to the new lane."""
     after = decision.lane
     rows = {run.id: _row(run) for run in before.runs}
     for change in decision.changes:
@@ -175,17 +175,17 @@ def _check_told(before: Lane, decision: Decision[Any]) -> None:
     restored = tuple(sorted((lane_run(row) for row in rows.values()), key=lambda run: run.seq))
     must(restored == after.runs, "the changes and the new lane differ")
     deleted = before.lifecycle != "deleted" and after.lifecycle == "deleted"
-    must(deleted == (DeletionCompleted() in decision.changes), "a deletion is told wrongly")
-    must(after.next_seq >= before.next_seq and after.mark >= before.mark, "a number goes back")
+    must(deleted == (DeletionCompleted() in decision.changes), "a deletion is published at the wrong time")
+    must(after.next_seq >= before.next_seq and after.mark >= before.mark, "next_seq or the mark decreases")
     must(
-        (_shown(before) != _shown(after)) == (QueueViewChanged() in decision.changes),
-        "the queue's change is told wrongly",
+        (_queue_view(before) != _queue_view(after)) == (QueueViewChanged() in decision.changes),
+        "a change of the queue is not published, or one that did not happen is",
     )
     if before.lifecycle == "deleted":
         must(after == before, "a deleted session changes")
 
 
-def _shown(lane: Lane) -> Queue:
+def _queue_view(lane: Lane) -> Queue:
     return Queue(
         session_id="s",
         run_ids=tuple(run.id for run in queue_of(lane)),
@@ -195,26 +195,26 @@ def _shown(lane: Lane) -> Queue:
 
 
 def _check_ends(before: Lane, command: Command, decision: Decision[Any]) -> None:
-    """Each end is the one that the run had to get, and is told once."""
+    """Check that each end is the right one and is published once."""
     finished = [change for change in decision.changes if isinstance(change, RunEnded)]
     ends = {change.run_id: change for change in finished}
     must(len(ends) == len(finished), "R7: two ends of one run")
     for change in finished:
         run = next(run for run in before.runs if run.id == change.run_id)
-        must(change.was == run.state, "C3: an end says wrongly what the run was")
+        must(change.was == run.state, "C3: an end has the wrong previous state")
         must((change.state, change.reason) == _right_end(before, command, run), f"R7: a {run.state} run ends: {change}")
         must(change.host == (run.host if run.state == "joined" else None), "R7: a joined run does not name its host")
         must(run.state != "joined" or run.host in ends, "R7: a joined run ends without its host")
     turn = turn_of(before)
     if turn is not None and turn.id in ends:
-        must(all(run.id in ends for run in runs_in(before, "joined")), "R7: a host ends without those who joined it")
-        must(decision.lane.last_end == ends[turn.id].state, "R5: the last end is not remembered")
+        must(all(run.id in ends for run in runs_in(before, "joined")), "R7: a host ends without its joined runs")
+        must(decision.lane.last_end == ends[turn.id].state, "R5: last_end is not set")
     else:
-        must(decision.lane.last_end == before.last_end, "R5: another last end is remembered")
+        must(decision.lane.last_end == before.last_end, "R5: last_end changes although no turn ended")
 
 
 def _right_end(before: Lane, command: Command, run: LaneRun) -> tuple[str, str] | None:
-    """How this command may end this run; `None`: not at all."""
+    """How this command may end this run; `None` if it may not."""
     turn = turn_of(before)
     in_turn = run.state in ("active", "stopping", "joined")
     match command:
@@ -235,17 +235,17 @@ def _right_end(before: Lane, command: Command, run: LaneRun) -> tuple[str, str] 
 
 
 def _check_order(before: Lane, command: Command, decision: Decision[Any]) -> None:
-    """The queue keeps its order but for one moved run, steers fall back to its head, new ones go to its end."""
+    """Check the order: requeued steers are at the head, new runs at the end, and only a moved run changes its place."""
     changes, after = decision.changes, decision.lane
     waiting = [run.id for run in runs_in(before, "waiting")]
-    fell_back = [change.run_id for change in changes if isinstance(change, SteerRequeued)]
-    must(fell_back in ([], waiting), "R6: steers fall back in part or out of order")
+    requeued = [change.run_id for change in changes if isinstance(change, SteerRequeued)]
+    must(requeued in ([], waiting), "R6: not all steers are requeued, or not in order")
     order = [run.id for run in queue_of(before)]
     if isinstance(command, Move):
         order.remove(command.run_id)
         order.insert(command.position - 1, command.run_id)
     accepted = [change.run for change in changes if isinstance(change, RunAdded)]
-    order = fell_back + order + [run.id for run in accepted if run.state == "queued"]
+    order = requeued + order + [run.id for run in accepted if run.state == "queued"]
     ended = {change.run_id for change in changes if isinstance(change, RunEnded)}
     order = [run_id for run_id in order if run_id not in ended]
     started = [change.run_id for change in changes if isinstance(change, TurnStarted)]
@@ -253,11 +253,11 @@ def _check_order(before: Lane, command: Command, decision: Decision[Any]) -> Non
         must(started == order[:1], f"R5: {started} started, not {order[:1]}")
         must(after.lifecycle == "open", "a run starts in a lane that is not open")
         must(after.hold is None, "R5: a run starts in a paused lane")
-    must(order[len(started) :] == [run.id for run in queue_of(after)], "R5: the queue is not in its order")
+    must(order[len(started) :] == [run.id for run in queue_of(after)], "R5: the queue has the wrong order")
 
 
 def right_cover(before: Lane, command: Command) -> tuple[LaneRun, ...]:
-    """What a cancel covers: by what was accepted, not by what the lane does about it."""
+    """The runs that a command covers, from what was accepted before it."""
     match command:
         case CancelSession() | Delete():
             return before.runs
@@ -273,27 +273,27 @@ def right_cover(before: Lane, command: Command) -> tuple[LaneRun, ...]:
 
 
 def _check_cover(before: Lane, command: Command, decision: Decision[Any], *, covered_before: frozenset[str]) -> None:
-    """What is covered ends or stops and never goes on; what is not covered is not touched."""
+    """Check that covered runs end or stop, and that other runs are not affected."""
     after, ids = decision.lane, {run.id for run in right_cover(before, command)}
     still = {run.id: run for run in after.runs}
     for change in decision.changes:
         if isinstance(change, TurnStarted | SteerJoined | SteerRequeued):
-            must(change.run_id not in covered_before | ids, f"C1: a covered run goes on: {change}")
+            must(change.run_id not in covered_before | ids, f"C1: a covered run continues: {change}")
         if isinstance(change, TurnStopping):
-            must(change.run_id in ids or isinstance(command, ServerStop), "C1: a run stops that nobody stopped")
+            must(change.run_id in ids or isinstance(command, ServerStop), "C1: a run stops that no command stopped")
     for run in before.runs:
         if run.id in ids and run.state in ("queued", "waiting"):
             must(run.id not in still, "C1: a covered run that has not started does not end at once")
         if isinstance(command, CancelSession | CancelActive | CancelRun) and run.id not in ids:
             must(run.id in still, "C1: a cancel ends a run that it does not cover")
         if isinstance(run.phase, StoppingPhase) and run.id in still:
-            must(still[run.id].phase == run.phase, "C1: a stopping run is given another reason, or goes on")
+            must(still[run.id].phase == run.phase, "C1: a stopping run gets another reason, or continues")
     everything = isinstance(command, CancelSession | Delete) and bool(before.runs)
     must(after.mark == (before.next_seq - 1 if everything else before.mark), "C1: the mark is wrong")
 
 
 def _check_effect(before: Lane, command: Command, decision: Decision[Any]) -> None:
-    """The caller is told what happened, and that is what should have happened."""
+    """Check the answer and the effect of each command."""
     after, answer, turn = decision.lane, decision.answer, turn_of(before)
     match command:
         case Accept():
@@ -301,48 +301,48 @@ def _check_effect(before: Lane, command: Command, decision: Decision[Any]) -> No
         case Boundary():
             _check_boundary(before, command, decision)
         case End(run_id):
-            must(answer == Ended() and run_id not in [run.id for run in after.runs], "R7: an end does not end")
+            must(answer == Ended() and run_id not in [run.id for run in after.runs], "R7: the ended run is in the lane")
         case CancelSession() | CancelActive() | CancelRun() | Delete():
             must(isinstance(answer, Covered), "C3: no receipt")
-            must(set(answer.runs) == set(right_cover(before, command)), "C3: the receipt is untrue")
+            must(set(answer.runs) == set(right_cover(before, command)), "C3: the receipt lists the wrong runs")
             if isinstance(command, CancelSession):
                 must(after.hold is None, "R5: a cancelled session stays paused")
             elif before.hold == "user" and not isinstance(command, Delete):
                 must(after.hold == "user", "R5: a cancel of one run ends the user's pause")
         case Pause():
-            must(after.paused == "user" and after == replace(before, hold="user"), "a pause is more than a pause")
+            must(after.paused == "user" and after == replace(before, hold="user"), "a pause changes more than the hold")
         case Resume():
             must(after.paused is None, "R5: resume leaves the lane paused")
             must(turn is not None or turn_of(after) is not None or not before.runs, "R5: resume starts nothing")
         case ServerStop():
-            must(not queue_of(after) or after.paused is not None, "W5: a queue outlives a stop without a pause")
-            must(before.hold != "user" or after.hold == "user", "W5: a server stop forgets the user's pause")
+            must(not queue_of(after) or after.paused is not None, "W5: a queue is not paused after a stop")
+            must(before.hold != "user" or after.hold == "user", "W5: a server stop ends the user's pause")
             must(after.lifecycle != "open", "W5: a lane is open while the server stops")
         case Recover():
-            must(not runs_in(after, "active", "stopping", "waiting", "joined"), "W6: something is left of the crash")
+            must(not runs_in(after, "active", "stopping", "waiting", "joined"), "W6: a run of the crash is left")
             must(after.hold == before.hold or not after.runs, "W6: a crash pauses or resumes a queue")
         case Open():
-            must(after.lifecycle != "closed", "W6: an opened lane is closed")
+            must(after.lifecycle != "closed", "W6: an open command leaves the lane closed")
         case Edit():
-            must(after == before and decision.changes == (RunEdited(command.run_id),), "an edit is more than an edit")
+            must(after == before and decision.changes == (RunEdited(command.run_id),), "an edit changes the lane")
         case Move():
-            must(answer == Done(), "no answer")
+            must(answer == Done(), "a move has the wrong answer")
 
 
 def _check_accept(before: Lane, command: Accept, decision: Decision[Any]) -> None:
     after, answer = decision.lane, decision.answer
     if command.run_id in [run.id for run in before.runs]:
-        must(answer == Repeated(command.run_id), "R3: a repeated run is not told as such")
+        must(answer == Repeated(command.run_id), "R3: a repeated run has the wrong answer")
         must(after == before and not decision.changes, "R3: a repeated run changes the lane")
         return
-    must(answer == _right_verdict(before, command), f"R2: the verdict is {answer}")
+    must(answer == _right_answer(before, command), f"R2: the answer is {answer}")
     run = after.runs[-1]
-    must((run.id, run.seq) == (command.run_id, before.next_seq), "C1: an accepted run has no number of its own")
-    told_as: dict[Any, str] = {Started: "active", QueuedAt: "queued", Steered: "waiting"}
-    must(run.state == told_as[type(answer)], "R2: the verdict is untrue")
+    must((run.id, run.seq) == (command.run_id, before.next_seq), "C1: an accepted run has the wrong id or seq")
+    state_of_answer: dict[Any, str] = {Started: "active", QueuedAt: "queued", Steered: "waiting"}
+    must(run.state == state_of_answer[type(answer)], "R2: the answer differs from the state")
 
 
-def _right_verdict(before: Lane, command: Accept) -> object:
+def _right_answer(before: Lane, command: Accept) -> object:
     turn, queue = turn_of(before), queue_of(before)
     if turn is None:
         last_was_good = before.last_end in (None, "completed")
@@ -357,14 +357,14 @@ def _check_boundary(before: Lane, command: Boundary, decision: Decision[Any]) ->
     waiting = tuple(run.id for run in runs_in(before, "waiting"))
     if turn is not None and isinstance(turn.phase, StoppingPhase):
         right: object = StopNow(turn.phase.reason)
-        must(decision.lane == before, "a stopping run's boundary changes something")
+        must(decision.lane == before, "a boundary of a stopping run changes the lane")
     elif waiting or command.proposed is None:
         right = GoOn(waiting)
     else:
         right = Ended()
     must(decision.answer == right, f"R6: the boundary's answer is {decision.answer}, not {right}")
     joined = tuple(change.run_id for change in decision.changes if isinstance(change, SteerJoined))
-    must(joined == (waiting if isinstance(right, GoOn) else ()), "R6: not all waiting steers join, in order")
+    must(joined == (waiting if isinstance(right, GoOn) else ()), "R6: not all waiting steers join, or not in order")
 
 
 def right_refusal(lane: Lane, command: Command) -> tuple[type[HoldfastError], str] | None:
@@ -390,7 +390,7 @@ def right_refusal(lane: Lane, command: Command) -> tuple[type[HoldfastError], st
 
 
 def _row(run: LaneRun) -> Run:
-    """A run's row as the ledger keeps it."""
+    """The row of a run."""
     return Run(
         id=run.id,
         session_id="s",
@@ -407,28 +407,28 @@ def _row(run: LaneRun) -> Run:
 
 
 def _write(rows: dict[str, Run], change: Change) -> None:
-    """One change, as a ledger would write it that knows nothing but the change."""
+    """Write one change to the rows, using nothing but the change."""
     match change:
         case RunAdded(run):
             must(run.id not in rows, "R7: a run is accepted twice")
             rows[run.id] = _row(run)
         case TurnStarted(run_id):
-            must(rows[run_id].state == "queued", "a run starts that is not queued")
+            must(rows[run_id].state == "queued", "a run that is not queued starts")
             rows[run_id] = replace(rows[run_id], state="active")
         case SteerJoined(run_id, host):
-            must(rows[run_id].state == "waiting", "R6: a run joins that did not wait")
+            must(rows[run_id].state == "waiting", "R6: a run that did not wait joins")
             rows[run_id] = replace(rows[run_id], state="joined", host_run_id=host)
         case SteerRequeued(run_id, rank):
-            must(rows[run_id].state == "waiting", "R6: a run falls back that did not wait")
+            must(rows[run_id].state == "waiting", "R6: a run that did not wait is requeued")
             rows[run_id] = replace(rows[run_id], state="queued", rank=rank, host_run_id=None)
         case RunMoved(run_id, rank):
-            must(rows[run_id].state == "queued", "a run is moved that is not queued")
+            must(rows[run_id].state == "queued", "a run that is not queued is moved")
             rows[run_id] = replace(rows[run_id], rank=rank)
         case TurnStopping(run_id, reason):
-            must(rows[run_id].state == "active", "a run stops that is not active")
+            must(rows[run_id].state == "active", "a run that is not active stops")
             rows[run_id] = replace(rows[run_id], state="stopping", reason=reason)
         case RunEnded(run_id):
-            must(run_id in rows, "R7: a run ends that is not there, or twice")
+            must(run_id in rows, "R7: an unknown run ends, or a run ends twice")
             del rows[run_id]
         case RunEdited() | QueueViewChanged() | DeletionCompleted():
             pass

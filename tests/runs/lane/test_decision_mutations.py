@@ -14,14 +14,14 @@ from tests.runs.lane.lane_promises import BrokenPromiseError
 _LIMITS = ExplorationLimits(runs=3, cancels=1, crashes=1)
 
 _IN_DECIDE = {
-    "a number is given twice": ("next_seq=run.seq + 1", "next_seq=run.seq"),
+    "a seq is used twice": ("next_seq=run.seq + 1", "next_seq=run.seq"),
     "a steer waits for a stopping run": ('alike = host.state == "active" and host.kind', "alike = host.kind"),
-    "a steer waits for a run of other settings": (" and host.settings == command.settings", ""),
+    "a steer waits for a run with other settings": (" and host.settings == command.settings", ""),
     "a steer waits for a compaction": (' and host.kind == "prompt"', ""),
-    "a compaction steers": ('or command.kind != "prompt" or host is None', "or host is None"),
+    "a compaction is accepted as a steer": ('or command.kind != "prompt" or host is None', "or host is None"),
     "a repeated run is accepted again": ("if lane.find(command.run_id) is not None:", "if lane is None:"),
     "a run is accepted while the session is being deleted": ('case "open":\n', 'case "open" | "deleting":\n'),
-    "a last step takes no steers": (
+    "no steer joins at the last step": (
         "if command.proposed is not None and not waiting:",
         "if command.proposed is not None:",
     ),
@@ -29,27 +29,27 @@ _IN_DECIDE = {
         "    for run in waiting:\n        draft.update(run, SteerJ",
         "    for run in waiting[:1]:\n        draft.update(run, SteerJ",
     ),
-    "a stopping turn goes on": ("        return StopNow(host.phase.reason)", "        pass"),
-    "a stopping run ends as its turn says": (
+    "a stopping turn continues": ("        return StopNow(host.phase.reason)", "        pass"),
+    "a stopping run ends with the outcome of its turn": (
         "        state, reason = _ENDS_AS[host.phase.reason], host.phase.reason",
         "        pass",
     ),
-    "a host ends alone": ("draft.finish([host, *draft.lane.joined],", "draft.finish([host],"),
-    "the last end is forgotten": ("    draft.set(last_end=state)\n", ""),
-    "waiting steers are stranded by an end": ("last_end=state)\n    _requeue_steers(draft)", "last_end=state)"),
+    "a host ends without its joined runs": ("draft.finish([host, *draft.lane.joined],", "draft.finish([host],"),
+    "the last end is not stored": ("    draft.set(last_end=state)\n", ""),
+    "waiting steers are not requeued at an end": ("last_end=state)\n    _requeue_steers(draft)", "last_end=state)"),
     "the next run does not start": ("    _requeue_steers(draft)\n    _settle(draft)\n", "    _requeue_steers(draft)\n"),
-    "a cancel forgets waiting steers": ('if run.state in ("queued", "waiting")]', 'if run.state == "queued"]'),
+    "a cancel does not cover waiting steers": ('if run.state in ("queued", "waiting")]', 'if run.state == "queued"]'),
     "a cancel does not stop the active run": (
         "        _stop(draft, lane.active, reason)\n    draft.set(hold",
         "        pass\n    draft.set(hold",
     ),
     "a cancel sets no mark": ("mark=lane.next_seq - 1 if lane.runs else lane.mark", "mark=lane.mark"),
     "a cancelled session stays paused": ("draft.set(hold=None, mark=", "draft.set(mark="),
-    "a cancel of the active run takes the queue along": (
+    "a cancel of the active run covers the queue": (
         "    _stop(draft, lane.active, reason)\n    _requeue_steers",
         "    _end_all(draft, reason)\n    _requeue_steers",
     ),
-    "a cancel of the active run strands waiting steers": (
+    "a cancel of the active run does not requeue waiting steers": (
         "lane.active, reason)\n    _requeue_steers(draft)",
         "lane.active, reason)",
     ),
@@ -58,23 +58,23 @@ _IN_DECIDE = {
         "case ActivePhase() | StoppingPhase() | JoinedPhase():",
     ),
     "a later reason replaces the first": ("    if isinstance(run.phase, ActivePhase):", "    if run.phase:"),
-    "steers fall back behind the queue": (
+    "steers are requeued behind the queue": (
         "enumerate(waiting, head - len(waiting))",
         "enumerate(waiting, draft.lane.next_seq)",
     ),
-    "steers fall back among the queue": ("enumerate(waiting, head - len(waiting))", "enumerate(waiting, head)"),
-    "a moved run goes one place too far": ("order.insert(position - 1, run)", "order.insert(position, run)"),
+    "steers are requeued within the queue": ("enumerate(waiting, head - len(waiting))", "enumerate(waiting, head)"),
+    "a moved run is one place too far back": ("order.insert(position - 1, run)", "order.insert(position, run)"),
     "a run starts in a closed lane": ('lane.lifecycle == "open" and lane.active is None', "lane.active is None"),
     "a run starts while another has the turn": (" and lane.active is None and lane.paused", " and lane.paused"),
     "a run starts in a paused lane": (" and lane.paused is None and lane.queue", " and lane.queue"),
-    "the last one starts first": (
+    "the last queued run starts first": (
         "lane.queue:\n        _start(draft, lane.queue[0])",
         "lane.queue:\n        _start(draft, lane.queue[-1])",
     ),
     "resume waits for a success": ("        _start(draft, draft.lane.queue[0])", "        _settle(draft)"),
     "a server stop leaves no pause": ('hold=draft.lane.hold or "server_stop"', "hold=draft.lane.hold"),
     "a server stop replaces the user's pause": ('hold=draft.lane.hold or "server_stop"', 'hold="server_stop"'),
-    "a server stop holds nothing for ever": (
+    "a server stop pauses an empty queue": (
         'if lane.hold == "server_stop" and not lane.queue:',
         "if lane.queue is None:",
     ),
@@ -90,9 +90,13 @@ _IN_DECIDE = {
 }
 
 _IN_STATE = {
-    "the queue goes by seq": ("queue", "key=lambda run: run.rank", "key=lambda run: run.seq"),
-    "a success pauses what asked for it": ("paused", "self.last_end not in", "self.last_end in"),
-    "whoever is next asked for success": ("paused", 'queue[0].after == "success"', 'queue[-1].after == "success"'),
+    "the queue is ordered by seq": ("queue", "key=lambda run: run.rank", "key=lambda run: run.seq"),
+    "a success pauses the lane": ("paused", "self.last_end not in", "self.last_end in"),
+    "the last queued run decides about the pause": (
+        "paused",
+        'queue[0].after == "success"',
+        'queue[-1].after == "success"',
+    ),
     "a stopping run has no turn": ("active", "ActivePhase | StoppingPhase)), None)", "ActivePhase)), None)"),
 }
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from holdfast.errors import BadRequest, Conflict, Gone, ServerStopping, StoreDamaged
+from holdfast.errors import BadRequest, Conflict, Gone, ServerStopping
 from holdfast.runs.lane.decisions import decide
 from holdfast.runs.lane.protocol import (
     Accept,
@@ -41,8 +40,8 @@ from holdfast.runs.lane.protocol import (
     TurnStarted,
     TurnStopping,
 )
-from holdfast.runs.lane.state import Lane, lane_run
-from holdfast.schema.runs import Ended, GoOn, Limits, Outcome, Queue, Run, RunKind, RunSettings, StopNow
+from holdfast.runs.lane.state import Lane
+from holdfast.schema.runs import Ended, GoOn, Limits, Outcome, Queue, RunKind, RunSettings, StopNow
 
 COMPLETED = Outcome("completed", "end_turn")
 FAILED = Outcome("failed", "provider")
@@ -693,22 +692,3 @@ def test_a_lane_has_only_unfinished_runs(session: CommittedLane) -> None:
         session.end(f"r{number}")
     assert session.lane.runs == ()
     assert session.lane.next_seq == 51
-
-
-def test_a_lane_run_is_read_from_its_row() -> None:
-    row = Run(
-        id="r", session_id="s", seq=4, rank=2, model="p/m", after="success", state="stopping", reason="server_stop"
-    )
-    run = lane_run(row)
-    assert (run.id, run.seq, run.rank, run.after, run.settings.model) == ("r", 4, 2, "success", "p/m")
-    assert (run.state, run.stop_reason, run.host) == ("stopping", "server_stop", None)
-    assert lane_run(replace(row, state="waiting", host_run_id="h")).host == "h"
-
-
-@pytest.mark.parametrize(
-    "impossible",
-    [{"state": "completed"}, {"state": "joined"}, {"state": "waiting"}, {"state": "stopping", "reason": "end_turn"}],
-)
-def test_a_contradictory_row_is_refused_and_named(impossible: dict[str, Any]) -> None:
-    with pytest.raises(StoreDamaged, match="'r' cannot have state"):
-        lane_run(Run(id="r", session_id="s", seq=1, **impossible))
