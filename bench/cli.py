@@ -1,8 +1,8 @@
-"""What `holdfast run` costs over the provider's own time: wall and CPU, warm and cold, beside `python -c pass`.
+"""Wall and CPU time of `holdfast run` without the provider's own time, warm and cold, beside `python -c pass`.
 
-The model is the scripted one, which answers at once: everything that is measured is ours. Warm: a server is there.
-Cold: none is; it is started, answers, and is stopped between rounds, which is not counted. CPU is the command's own and
-what the server used meanwhile. All are taken in turn, round by round, so that other work on the machine hits all alike.
+The scripted model answers at once, so only our own time is measured. Warm: a server is running. Cold: the command
+starts one; it is stopped between the rounds, which is not counted. CPU time is that of the command and of the server
+meanwhile. Rounds alternate, so that other load on the machine affects all cases alike.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from support.process_stats import cpu_seconds
+
 ROUNDS = 15
 AIMS = {"warm": 8.0, "cold": 40.0}
 HOLDFAST = [str(Path(sys.executable).with_name("holdfast"))]
 RUN = [*HOLDFAST, "run", "--quiet", "--model", "offline/demo", "hello"]
-_TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Cost(NamedTuple):
@@ -31,64 +32,58 @@ class Cost(NamedTuple):
     cpu: float
 
 
-class House:
-    """A home of its own, and bytecode of its own: what is measured does not depend on what was run before."""
+class Environment:
+    """A separate home directory and bytecode cache, so that earlier runs have no effect."""
 
     def __init__(self, base: Path) -> None:
         self.work = base / "work"
         self.work.mkdir()
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "PYTHON"))}
-        self.env = {**kept, "HOLDFAST_HOME": str(base / "home"), "PYTHONPYCACHEPREFIX": str(base / "bytecode")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "PYTHON"))}
+        self.env = {**inherited, "HOLDFAST_HOME": str(base / "home"), "PYTHONPYCACHEPREFIX": str(base / "bytecode")}
 
-    def do(self, command: list[str]) -> str:
+    def run(self, command: list[str]) -> str:
         done = subprocess.run(
             command, cwd=self.work, env=self.env, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
         )
         return done.stdout
 
-    def cost(self, command: list[str]) -> Cost:
-        """Of the command alone."""
+    def measure(self, command: list[str]) -> Cost:
+        """The cost of the command alone."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.perf_counter()
-        self.do(command)
+        self.run(command)
         wall = time.perf_counter() - began
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
-    def server(self) -> int:
-        found: int = json.loads(self.do([*HOLDFAST, "status", "--json"]))["server"]["pid"]
-        return found
+    def server_pid(self) -> int:
+        pid: int = json.loads(self.run([*HOLDFAST, "status", "--json"]))["server"]["pid"]
+        return pid
 
-    def stop(self) -> None:
-        self.do([*HOLDFAST, "stop"])
-
-
-def cpu_of(pid: int) -> float:
-    """Seconds of CPU that a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
+    def stop_server(self) -> None:
+        self.run([*HOLDFAST, "stop"])
 
 
-def measure(house: House) -> dict[str, list[Cost]]:
+def measure(environment: Environment) -> dict[str, list[Cost]]:
     costs: dict[str, list[Cost]] = {"pass": [], "warm": [], "cold": []}
-    house.do(RUN)  # everything is compiled
+    environment.run(RUN)  # compiles all modules
     for _ in range(ROUNDS):
-        house.stop()
-        costs["pass"].append(house.cost([sys.executable, "-c", "pass"]))
-        cold = house.cost(RUN)
-        pid = house.server()
-        before = cpu_of(pid)
+        environment.stop_server()
+        costs["pass"].append(environment.measure([sys.executable, "-c", "pass"]))
+        cold = environment.measure(RUN)
+        pid = environment.server_pid()
+        before = cpu_seconds(pid)
         costs["cold"].append(Cost(cold.wall, cold.cpu + before))
-        warm = house.cost(RUN)
-        costs["warm"].append(Cost(warm.wall, warm.cpu + cpu_of(pid) - before))
-    house.stop()
+        warm = environment.measure(RUN)
+        costs["warm"].append(Cost(warm.wall, warm.cpu + cpu_seconds(pid) - before))
+    environment.stop_server()
     return costs
 
 
 def main() -> None:
     base = Path(tempfile.mkdtemp(prefix="hfb-"))
     try:
-        costs = measure(House(base))
+        costs = measure(Environment(base))
     finally:
         shutil.rmtree(base, ignore_errors=True)
     print(f"holdfast run over the provider's own time, {ROUNDS} rounds (aim: warm at most 8 ×, cold at most 40 ×)")

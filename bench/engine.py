@@ -1,7 +1,7 @@
-"""What the engine costs beside the bare ledger: accepting, a whole run in a long session, and sessions that are idle.
+"""Cost of the engine beside bare commits: accepting a prompt, a run in a long session, the memory of idle sessions.
 
-Every commit is durable (`synchronous=FULL`). *Bare* commits the same rows and events without an engine, so the ratio
-says what lanes, mailboxes and answers add. Rounds alternate, so that both meet the same machine; medians are compared.
+Every commit is durable (`synchronous=FULL`). *Bare* commits the same rows and events without an engine, so the ratio is
+the cost of lanes and mailboxes. Rounds alternate, so that other load affects both alike; medians are compared.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ WORKSPACE = "wsp_1"
 HISTORIES = (0, 100, 2000)
 
 
-class AtOnce:
-    """A turn that answers with one message, as a model would that needs no time."""
+class ImmediateTurn:
+    """A turn that answers with one message at once."""
 
     async def run(self, handle: TurnHandle) -> Ending | None:
         message = Message(
@@ -50,20 +50,20 @@ class AtOnce:
         return None
 
 
-class Turns:
+class ImmediateTurns:
     async def check(self, session: Session, request: RunRequest) -> None: ...
 
-    def turn(self, run: Run, session: Session) -> AtOnce:
-        return AtOnce()
+    def turn(self, run: Run, session: Session) -> ImmediateTurn:
+        return ImmediateTurn()
 
 
-class Bench:
+class EngineBenchmark:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.engine = Engine(
             store,
             Hub(store, heartbeat_seconds=10.0),
-            Turns(),
+            ImmediateTurns(),
             ids=Ids(),
             limits=EngineLimits(unfinished_runs=256, subagent_depth=2),
         )
@@ -85,7 +85,7 @@ class Bench:
         return (await self.engine.accept(session_id, request, client="bench", body_hash="h")).run.id
 
     async def accept_bare(self, session_id: str) -> Awaitable[object]:
-        """The rows and events of an accepted run that starts at once, and its end, so that the next one may."""
+        """Commit the rows and events of an accepted run. Returns the commit of its end, to be awaited later."""
         run = Run(id=f"run_{next(self._numbers)}", session_id=session_id, seq=next(self._numbers), prompt="say yes")
         message = Message(f"msg_{next(self._numbers)}", session_id, run.id, "user", 0, AT, (Text("say yes"),))
         await self.store.commit(
@@ -110,14 +110,14 @@ class Bench:
         return self.engine.wait_run(await self.accept(session_id), timeout=30)
 
     async def accepting(self, *, at_once: int, total: int) -> None:
-        """``at_once`` clients, each with a session of its own; what is timed is the answer, not the run's end."""
+        """``at_once`` clients with a session each. The time to the answer is measured, not to the end of the run."""
         times: dict[str, list[float]] = {"engine": [], "bare": []}
         rates: dict[str, list[float]] = {"engine": [], "bare": []}
         for _ in range(5):
-            for name, ask in (("bare", self.accept_bare), ("engine", self.accept_ours)):
+            for name, accept in (("bare", self.accept_bare), ("engine", self.accept_ours)):
                 sessions = [await self.session() for _ in range(at_once)]
                 began = time.perf_counter()
-                await asyncio.gather(*(self._client(ask, one, total // at_once, times[name]) for one in sessions))
+                await asyncio.gather(*(self._client(accept, one, total // at_once, times[name]) for one in sessions))
                 rates[name].append(total / (time.perf_counter() - began))
         ours, bare = times["engine"], times["bare"]
         print(
@@ -127,16 +127,16 @@ class Bench:
         )
 
     async def _client(
-        self, ask: Callable[[str], Awaitable[Awaitable[object]]], session_id: str, times: int, into: list[float]
+        self, accept: Callable[[str], Awaitable[Awaitable[object]]], session_id: str, count: int, times: list[float]
     ) -> None:
-        for _ in range(times):
+        for _ in range(count):
             began = time.perf_counter()
-            ending = await ask(session_id)
-            into.append(time.perf_counter() - began)
+            ending = await accept(session_id)
+            times.append(time.perf_counter() - began)
             await ending
 
     async def long_sessions(self, rounds: int) -> None:
-        """A whole run, from the request to its end, in sessions of different ages."""
+        """A whole run, from the request to its end, in sessions with different numbers of messages."""
         sessions = {messages: await self.session(messages=messages) for messages in HISTORIES}
         times: dict[int, list[float]] = {messages: [] for messages in HISTORIES}
         for _ in range(rounds):
@@ -152,12 +152,12 @@ class Bench:
             )
 
     async def idle_sessions(self, count: int) -> None:
-        """Python memory that stays when sessions have had a run and are idle again."""
-        await self._visit(count // 10)
+        """The Python memory that sessions keep after a run, when they are idle."""
+        await self._run_in_new_sessions(count // 10)
         gc.collect()
         tracemalloc.start()
         before = tracemalloc.take_snapshot()
-        await self._visit(count)
+        await self._run_in_new_sessions(count)
         gc.collect()
         after = tracemalloc.take_snapshot()
         tracemalloc.stop()
@@ -167,11 +167,11 @@ class Bench:
             line.size_diff for line in after.filter_traces(ours).compare_to(before.filter_traces(ours), "filename")
         )
         print(
-            f"{count} idle sessions: {lanes / count:.1f} bytes each in the engine, {grown / count:.0f} with all else "
-            "(the hub's bounded ring of recent events and its map of sessions to workspaces)"
+            f"{count} idle sessions: {lanes / count:.1f} bytes each in the engine, {grown / count:.0f} in total "
+            "(with the hub's bounded buffer of recent events and its map of sessions to workspaces)"
         )
 
-    async def _visit(self, count: int) -> None:
+    async def _run_in_new_sessions(self, count: int) -> None:
         for _ in range(count):
             await self.engine.wait_run(await self.accept(await self.session()), timeout=30)
 
@@ -185,17 +185,17 @@ async def main(*, quick: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
         store = await open_store(Path(directory) / "holdfast.db")
         await store.commit(Batch((w.PutWorkspace(Workspace(WORKSPACE, directory)),)))
-        bench = Bench(store)
-        await bench.engine.open_workspace(WORKSPACE)
-        await bench.accepting(at_once=1, total=40 if quick else 200)
-        await bench.accepting(at_once=40, total=200 if quick else 1000)
-        await bench.long_sessions(10 if quick else 60)
-        await bench.idle_sessions(200 if quick else 3000)
-        await bench.engine.stop()
+        benchmark = EngineBenchmark(store)
+        await benchmark.engine.open_workspace(WORKSPACE)
+        await benchmark.accepting(at_once=1, total=40 if quick else 200)
+        await benchmark.accepting(at_once=40, total=200 if quick else 1000)
+        await benchmark.long_sessions(10 if quick else 60)
+        await benchmark.idle_sessions(200 if quick else 3000)
+        await benchmark.engine.stop()
         await store.close()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="run fewer rounds")
     asyncio.run(main(quick=parser.parse_args().quick))

@@ -1,8 +1,8 @@
 """CPU and wall time of one `view`, `grep` and `edit` without a model, beside the bare system calls in the same run.
 
-The tools run as in a turn: plan, then run, with the real ledger (SQLite, every commit flushed) and kept snapshots. The
-bare ones do the least that has the same effect: read the file; start ripgrep and read its output; write a file beside,
-flush it, rename it, flush the directory. Rounds alternate, so that both meet the same machine; medians are compared.
+The tools run as in a turn: plan, then run, with the real store (SQLite, every commit flushed) and snapshots. *Bare*
+does the least with the same effect: read the file; run ripgrep and read its output; write a temporary file, flush it,
+rename it, flush the directory. Rounds alternate, so that other load affects both alike; medians are compared.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ Work = Callable[[int], Awaitable[object]]
 
 
 def _cpu() -> float:
-    """Of this process, all its threads, and children that have ended."""
+    """The CPU time of this process, all its threads, and its children that ended."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-class Clocked:
+class Timings:
     def __init__(self) -> None:
         self.wall: list[float] = []
         self.cpu: list[float] = []
 
-    async def once(self, work: Work, number: int) -> None:
+    async def measure(self, work: Work, number: int) -> None:
         wall, cpu = time.perf_counter(), _cpu()
         await work(number)
         self.wall.append(time.perf_counter() - wall)
@@ -56,12 +56,12 @@ class Clocked:
 
 
 async def _compare(name: str, bare: Work, tool: Work, *, rounds: int) -> None:
-    bares, tools = Clocked(), Clocked()
-    for number in range(-2, rounds):  # the first two only warm up
-        await bares.once(bare, number)
-        await tools.once(tool, number)
+    bares, tools = Timings(), Timings()
+    for number in range(-2, rounds):  # the first two are warm-up
+        await bares.measure(bare, number)
+        await tools.measure(tool, number)
         if number < 0:
-            bares, tools = Clocked(), Clocked()
+            bares, tools = Timings(), Timings()
     (bare_wall, bare_cpu), (tool_wall, tool_cpu) = bares.medians(), tools.medians()
     print(
         f"{name:<6} wall {bare_wall * 1e3:8.2f} ms bare {tool_wall * 1e3:8.2f} ms tool  × {tool_wall / bare_wall:5.1f}"
@@ -108,7 +108,7 @@ async def _measure(workspace: FileWorkspace, *, rounds: int) -> None:
     one, other = workspace.put("bare.py", workspace.text("package_0/module_0.py")), "package_0/module_0.py"
     search = ripgrep_command(os.environ, workspace.directory)
     if search is None:
-        sys.exit("ripgrep is not there: install the lock, or put rg on the PATH")
+        sys.exit("ripgrep was not found; install the packages in lock/dev.txt, or put rg on the PATH")
     print(f"{_FILES} files of {_LINES} lines; medians of {rounds} rounds")
 
     async def bare_view(number: int) -> None:
@@ -131,7 +131,7 @@ async def _measure(workspace: FileWorkspace, *, rounds: int) -> None:
 
 
 def _name(number: int) -> bytes:
-    """What stands in the file after so many edits; the first one finds what was there from the start."""
+    """The text in the file after this many edits."""
     return b"function_0_150(" if number == -2 else f"function_{number}_edited(".encode()
 
 

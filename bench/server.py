@@ -1,8 +1,8 @@
-"""The whole server over TCP beside a bare relay, in the same run: what durability, lanes and approvals cost a client.
+"""The server over TCP beside a bare relay, in the same run: the cost of durability, lanes and approvals for a client.
 
-*Relay* is the least program that does the visible part of the job: starlette, uvicorn, httpx2, no store and no agent.
-A POST starts a request to the provider, a stream shows its text, a DELETE stops it. *Ours* is `serve` as people run it.
-Both run in processes of their own, the provider in a third, the client in this one. Stamps are monotonic and shared.
+*Relay* is the least program with the same visible behaviour: starlette, uvicorn and httpx2, without store and agent. A
+POST starts a request to the provider, an event stream sends its text, a DELETE stops it. *Ours* is `serve` as users run
+it. Both run in processes of their own, the provider in a third, the client in this one. All use one monotonic clock.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from support.process_stats import cpu_seconds, resident_megabytes
+
 TOKEN = "a-token-for-the-bench"
 KINDS = {"quick": (1, 0.0), "paced": (300, 0.005), "burst": (20_000, 0.0), "slow": (40, 0.02), "hang": (1, 0.0)}
-"""By path: how many deltas, and the seconds between two."""
+"""By path: the number of deltas, and the seconds between two of them."""
 
-OURS = """
+SERVER_PROGRAM = """
 import asyncio, os
 from holdfast.app import Listening, run_server
 from holdfast.locations import Locations
@@ -37,10 +39,10 @@ run(run_server(Locations.from_env(os.environ), os.environ, listening=listening))
 
 
 class Provider:
-    """Speaks OpenAI Chat Completions. Each delta is the time at which it was sent; ``hang`` never ends."""
+    """Answers OpenAI Chat Completions. Each delta is the time at which it was sent. ``hang`` never ends."""
 
     def __init__(self) -> None:
-        self.left: asyncio.Queue[int] = asyncio.Queue()
+        self.disconnects: asyncio.Queue[int] = asyncio.Queue()
 
     async def serve(self, port: int) -> None:
         server = await asyncio.start_server(self._exchange, "127.0.0.1", port)
@@ -56,8 +58,8 @@ class Provider:
                 )
                 await reader.readexactly(int(length))
                 kind = head.split(" ")[1].split("/")[1]
-                if kind == "left":
-                    body = b"%d" % await self.left.get()
+                if kind == "disconnect":
+                    body = b"%d" % await self.disconnects.get()
                     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
                 else:
                     await self._answer(kind, seen, reader, writer)
@@ -75,7 +77,7 @@ class Provider:
                 await writer.drain()
         if kind == "hang":
             await reader.read(1)
-            self.left.put_nowait(time.monotonic_ns())
+            self.disconnects.put_nowait(time.monotonic_ns())
             raise ConnectionResetError
         writer.write(_chunk(None) + _frame(b"data: [DONE]\n\n") + b"0\r\n\r\n")
         await writer.drain()
@@ -91,7 +93,7 @@ def _frame(data: bytes) -> bytes:
 
 
 def relay(port: int, provider: str) -> None:
-    """The reference."""
+    """The program that ours is compared with."""
     import httpx2
     import uvicorn
     from starlette.applications import Starlette
@@ -103,24 +105,24 @@ def relay(port: int, provider: str) -> None:
     tasks: dict[str, asyncio.Task[None]] = {}
     client = httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=200))
 
-    def tell(event: dict[str, Any]) -> None:
+    def publish(event: dict[str, Any]) -> None:
         frame = b"event: %b\ndata: %b\n\n" % (event["kind"].encode(), json.dumps(event).encode())
         for reader in readers:
             reader.put_nowait(frame)
 
-    async def work(run_id: str, kind: str) -> None:
+    async def forward(run_id: str, kind: str) -> None:
         body = {"model": "m", "messages": [{"role": "user", "content": "go"}], "stream": True}
         async with client.stream("POST", f"{provider}/{kind}/v1/chat/completions", json=body) as answer:
             async for line in answer.aiter_lines():
                 if line.startswith("data: ") and line != "data: [DONE]":
                     text = json.loads(line[6:])["choices"][0]["delta"].get("content")
                     if text:
-                        tell({"kind": "delta", "id": run_id, "text": text})
-        tell({"kind": "run.finished", "id": run_id})
+                        publish({"kind": "delta", "id": run_id, "text": text})
+        publish({"kind": "run.finished", "id": run_id})
 
     async def start(request: Request) -> Response:
         body = await request.json()
-        tasks[body["id"]] = asyncio.create_task(work(body["id"], body["kind"]))
+        tasks[body["id"]] = asyncio.create_task(forward(body["id"], body["kind"]))
         return JSONResponse({"id": body["id"]}, status_code=202)
 
     async def cancel(request: Request) -> Response:
@@ -179,13 +181,13 @@ class Connection:
 
 
 def _head(method: str, target: str, length: int) -> bytes:
-    who = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nX-Holdfast-Client: bench/1 cli_bench\r\n"
-    what = f"Content-Type: application/json\r\nContent-Length: {length}\r\n"
-    return f"{method} {target} HTTP/1.1\r\n{who}{what}\r\n".encode()
+    client = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nX-Holdfast-Client: bench/1 cli_bench\r\n"
+    content = f"Content-Type: application/json\r\nContent-Length: {length}\r\n"
+    return f"{method} {target} HTTP/1.1\r\n{client}{content}\r\n".encode()
 
 
-class Watcher:
-    """Reads a stream of events; remembers when each stamp arrived, and which runs have ended."""
+class EventReader:
+    """Reads an event stream and records when each delta was sent and received, and which runs ended."""
 
     def __init__(self) -> None:
         self.stamps: list[tuple[int, int]] = []
@@ -204,11 +206,11 @@ class Watcher:
                 now = time.monotonic_ns()
                 *frames, rest = rest.split(b"\n\n")
                 for frame in frames:
-                    self._take(frame, now)
+                    self._on_frame(frame, now)
         finally:
             writer.close()
 
-    def _take(self, frame: bytes, now: int) -> None:
+    def _on_frame(self, frame: bytes, now: int) -> None:
         if b"event: delta\n" in frame:
             text = json.loads(frame.partition(b"data: ")[2])["text"]
             self.stamps += [(int(stamp), now) for stamp in text.split()]
@@ -218,19 +220,19 @@ class Watcher:
             self.ended.add(event["id"] if "id" in event else event["run"]["id"])
             self.changed.set()
 
-    async def until_ended(self, run_ids: Sequence[str]) -> None:
+    async def wait_for_ends(self, run_ids: Sequence[str]) -> None:
         while not self.ended.issuperset(run_ids):
             self.changed.clear()
             await self.changed.wait()
 
-    async def until_stamped(self, count: int) -> None:
+    async def wait_for_deltas(self, count: int) -> None:
         while len(self.stamps) < count:
             self.changed.clear()
             await self.changed.wait()
 
 
 class Subject(Protocol):
-    """What is measured."""
+    """A program that is measured."""
 
     name: str
     port: int
@@ -286,7 +288,7 @@ class Ours:
             "BENCH_PORT": str(self.port),
             "BENCH_TOKEN": TOKEN,
         }
-        self.process = subprocess.Popen([sys.executable, "-c", OURS], env=env)
+        self.process = subprocess.Popen([sys.executable, "-c", SERVER_PROGRAM], env=env)
         self._workspace = ""
 
     async def prepare(self) -> None:
@@ -309,7 +311,7 @@ def free_port() -> int:
         return port
 
 
-async def healthy(subject: Subject) -> None:
+async def wait_until_healthy(subject: Subject) -> None:
     while True:
         with suppress(OSError, asyncio.IncompleteReadError):
             await Connection(subject.port).send("GET", "/v1/health")
@@ -318,29 +320,20 @@ async def healthy(subject: Subject) -> None:
         await asyncio.sleep(0.002)
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
-
-
 @asynccontextmanager
-async def watching(subject: Subject) -> AsyncIterator[Watcher]:
-    watcher, ready = Watcher(), asyncio.Event()
-    task = asyncio.create_task(watcher.read(subject.port, subject.events, ready))
+async def reading_events(subject: Subject) -> AsyncIterator[EventReader]:
+    reader, ready = EventReader(), asyncio.Event()
+    task = asyncio.create_task(reader.read(subject.port, subject.events, ready))
     await ready.wait()
     try:
-        yield watcher
+        yield reader
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-class Bench:
-    """Runs one measurement after the other on both subjects, and prints what it found beside its aim."""
+class ServerBenchmark:
+    """The measurements of one subject, and their medians over rounds that alternate between both."""
 
     def __init__(self, subjects: Sequence[Subject], provider: int) -> None:
         self._subjects = subjects
@@ -354,86 +347,86 @@ class Bench:
     async def both(
         self, measure: Callable[[Subject], Awaitable[dict[str, float]]], rounds: int
     ) -> list[dict[str, float]]:
-        """Medians over rounds that alternate between the two."""
+        """The medians of each subject, over rounds that alternate between them."""
         found: list[list[dict[str, float]]] = [[], []]
         for _ in range(rounds):
-            for place, subject in enumerate(self._subjects):
-                found[place].append(await measure(subject))
+            for index, subject in enumerate(self._subjects):
+                found[index].append(await measure(subject))
         return [{name: statistics.median(one[name] for one in runs) for name in runs[0]} for runs in found]
 
     async def accept(self, subject: Subject) -> dict[str, float]:
-        """Milliseconds to the 202, and until the provider sees the request."""
+        """Milliseconds until the 202, and until the provider receives the request."""
         accepted, dispatched = [], []
         connection = Connection(subject.port)
-        async with watching(subject) as watcher:
+        async with reading_events(subject) as reader:
             for _ in range(40):
                 run_id = self._id()
                 began = time.monotonic_ns()
                 await subject.start(connection, "quick", run_id)
                 accepted.append((time.monotonic_ns() - began) / 1e6)
-                await watcher.until_ended([run_id])
-                dispatched.append((watcher.stamps[-1][0] - began) / 1e6)
+                await reader.wait_for_ends([run_id])
+                dispatched.append((reader.stamps[-1][0] - began) / 1e6)
         connection.close()
         return {"accept": statistics.median(accepted), "dispatch": statistics.median(dispatched)}
 
     async def paced(self, subject: Subject) -> dict[str, float]:
         """Milliseconds from the provider to the client, and CPU per 1,000 deltas."""
-        async with watching(subject) as watcher:
-            used = await self._timed(subject, watcher, "paced")
-            delays = sorted((got - sent) / 1e6 for sent, got in watcher.stamps)
+        async with reading_events(subject) as reader:
+            used = await self._cpu_of_run(subject, reader, "paced")
+            delays = sorted((got - sent) / 1e6 for sent, got in reader.stamps)
             assert len(delays) == KINDS["paced"][0]
             p99 = delays[int(len(delays) * 0.99)]
             return {"p50": statistics.median(delays), "p99": p99, "cpu": used * 1e3 / len(delays) * 1000}
 
     async def burst(self, subject: Subject) -> dict[str, float]:
-        async with watching(subject) as watcher:
+        async with reading_events(subject) as reader:
             began = time.monotonic()
-            used = await self._timed(subject, watcher, "burst")
+            used = await self._cpu_of_run(subject, reader, "burst")
             count = KINDS["burst"][0]
-            assert len(watcher.stamps) == count, len(watcher.stamps)
+            assert len(reader.stamps) == count, len(reader.stamps)
             return {"rate": count / (time.monotonic() - began), "cpu": used * 1e3 / count * 1000}
 
-    async def _timed(self, subject: Subject, watcher: Watcher, kind: str) -> float:
+    async def _cpu_of_run(self, subject: Subject, reader: EventReader, kind: str) -> float:
         connection, run_id = Connection(subject.port), self._id()
         before = cpu_seconds(subject.process.pid)
         await subject.start(connection, kind, run_id)
-        await watcher.until_ended([run_id])
+        await reader.wait_for_ends([run_id])
         connection.close()
         return cpu_seconds(subject.process.pid) - before
 
     async def cancel(self, subject: Subject) -> dict[str, float]:
-        """Milliseconds until the provider sees that nobody listens any more."""
+        """Milliseconds until the provider sees the disconnect."""
         connection, run_id = Connection(subject.port), self._id()
-        async with watching(subject) as watcher:
+        async with reading_events(subject) as reader:
             await subject.start(connection, "hang", run_id)
-            await watcher.until_stamped(1)
+            await reader.wait_for_deltas(1)
             began = time.monotonic_ns()
             await subject.cancel(connection, run_id)
         connection.close()
         provider = Connection(self._provider)
-        left: int = await provider.send("GET", "/left")
+        seen: int = await provider.send("GET", "/disconnect")
         provider.close()
-        return {"cancel": (left - began) / 1e6}
+        return {"cancel": (seen - began) / 1e6}
 
     async def at_once(self, subject: Subject, count: int) -> float:
-        """Seconds until so many runs, started together, have ended."""
+        """Seconds until this many runs that start together have ended."""
         connections = [Connection(subject.port) for _ in range(count)]
         run_ids = [self._id() for _ in range(count)]
-        async with watching(subject) as watcher:
+        async with reading_events(subject) as reader:
             began = time.monotonic()
             starting = (subject.start(one, "slow", run_id) for one, run_id in zip(connections, run_ids, strict=True))
             await asyncio.gather(*starting)
-            await watcher.until_ended(run_ids)
+            await reader.wait_for_ends(run_ids)
             took = time.monotonic() - began
         for connection in connections:
             connection.close()
         return took
 
 
-def show(what: str, relay_value: float, ours_value: float, unit: str, aim: str) -> None:
+def show(name: str, relay_value: float, ours_value: float, unit: str, aim: str) -> None:
     ratio = ours_value / relay_value if relay_value else float("inf")
     print(
-        f"  {what:34} relay {relay_value:9.2f} {unit:9} ours {ours_value:9.2f} {unit:9} ratio {ratio:5.2f}   {aim}",
+        f"  {name:34} relay {relay_value:9.2f} {unit:9} ours {ours_value:9.2f} {unit:9} ratio {ratio:5.2f}   {aim}",
         flush=True,
     )
 
@@ -444,32 +437,32 @@ def stop(subject: Subject) -> None:
 
 
 async def measure(subjects: list[Subject], provider: int, rounds: int) -> None:
-    bench = Bench(subjects, provider)
+    benchmark = ServerBenchmark(subjects, provider)
     for subject in subjects:
-        await healthy(subject)
+        await wait_until_healthy(subject)
         await subject.prepare()
-        await bench.accept(subject)
-    memory = [resident(subject.process.pid) for subject in subjects]
+        await benchmark.accept(subject)
+    memory = [resident_megabytes(subject.process.pid) for subject in subjects]
     show("memory, after the first sessions", *memory, "MB", "aim 2")
-    relay_found, found = await bench.both(bench.accept, rounds)
+    relay_found, found = await benchmark.both(benchmark.accept, rounds)
     show("accept p50", relay_found["accept"], found["accept"], "ms", "aim 3")
     show("dispatch p50", relay_found["dispatch"], found["dispatch"], "ms", "aim: at most 5 ms above the relay")
-    relay_found, found = await bench.both(bench.paced, rounds)
+    relay_found, found = await benchmark.both(benchmark.paced, rounds)
     show("relay delay p50", relay_found["p50"], found["p50"], "ms", "aim 1.5")
     show("relay delay p99", relay_found["p99"], found["p99"], "ms", "")
     show("CPU per 1,000 deltas, paced", relay_found["cpu"], found["cpu"], "ms", "aim 1.5")
-    relay_found, found = await bench.both(bench.burst, rounds)
+    relay_found, found = await benchmark.both(benchmark.burst, rounds)
     show("CPU per 1,000 deltas, in a burst", relay_found["cpu"], found["cpu"], "ms", "aim 2.5")
     show("deltas per second, in a burst", relay_found["rate"], found["rate"], "/s", "")
-    relay_found, found = await bench.both(bench.cancel, rounds)
-    show("cancel to the provider's notice", relay_found["cancel"], found["cancel"], "ms", "")
-    took = {count: [await bench.at_once(subject, count) for subject in subjects] for count in (1, 8, 32, 100)}
+    relay_found, found = await benchmark.both(benchmark.cancel, rounds)
+    show("cancel until the provider sees it", relay_found["cancel"], found["cancel"], "ms", "")
+    took = {count: [await benchmark.at_once(subject, count) for subject in subjects] for count in (1, 8, 32, 100)}
     for count, values in took.items():
         show(f"{count} sessions at once", values[0], values[1], "s", "")
-    stretch = [took[100][place] / took[1][place] for place in (0, 1)]
+    stretch = [took[100][index] / took[1][index] for index in (0, 1)]
     show("stretch of 100 sessions", *stretch, "times", "aim 1.3")
-    memory = [resident(subject.process.pid) for subject in subjects]
-    show("memory, after all of this", *memory, "MB", "aim 2")
+    memory = [resident_megabytes(subject.process.pid) for subject in subjects]
+    show("memory, at the end", *memory, "MB", "aim 2")
 
 
 def main() -> None:
@@ -514,8 +507,8 @@ async def _start_both(port: int, directory: Path, rounds: int) -> None:
         for make in (lambda: Relay(port), lambda: Ours(port, directory / str(next(numbers)))):
             began = time.monotonic()
             subject: Subject = make()
-            await healthy(subject)
-            found[subject.name].append((time.monotonic() - began, resident(subject.process.pid)))
+            await wait_until_healthy(subject)
+            found[subject.name].append((time.monotonic() - began, resident_megabytes(subject.process.pid)))
             stop(subject)
     relay_time, our_time = (statistics.median(took for took, _ in found[name]) for name in ("relay", "ours"))
     relay_memory, our_memory = (statistics.median(held for _, held in found[name]) for name in ("relay", "ours"))

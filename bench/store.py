@@ -1,12 +1,12 @@
-"""What the ledger and the hub cost, beside the least programs that do the same, in the same run.
+"""Cost of the store and the hub beside the least programs with the same effect, in the same run.
 
 - Accepts: one prompt as the engine commits it (run, user message, lane, two events), durably. *Bare* is one sqlite3
   connection, WAL and ``synchronous=FULL``, that inserts one row with the same bytes and commits, in a loop.
 - Fan-out: one committed event to 100 subscribers. *Bare* puts the same bytes into 100 asyncio queues with a waiting
   reader each.
-- Deltas: the engine's side of a burst, without and with subscribers; *bare* appends to a list.
+- Deltas: the engine's side of a burst, with and without subscribers. *Bare* appends to a list.
 
-Rounds alternate, so that both meet the same machine; medians are compared.
+Rounds alternate, so that other load affects both alike; medians are compared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _numbers = itertools.count(1)
 
 
 def prompt(session: int) -> Batch:
-    """As the engine accepts it."""
+    """The commit of an accepted prompt, as the engine makes it."""
     n = next(_numbers)
     session_id = f"ses_{session}"
     run = a_run(f"run_{n}", session_id=session_id, seq=n, prompt="Please look at the failing test and fix it. " * 5)
@@ -96,7 +96,7 @@ async def bench_accepts(store: SqliteStore, directory: Path, *, rounds: int) -> 
     rates: dict[str, list[float]] = {"bare": [], "1": [], "40": []}
     times: dict[str, list[float]] = {"bare": [], "1": [], "40": []}
 
-    def clocked(name: str, count: int, taken: list[float], wall: float) -> None:
+    def add(name: str, count: int, taken: list[float], wall: float) -> None:
         rates[name].append(count / wall)
         times[name] += taken
 
@@ -110,11 +110,11 @@ async def bench_accepts(store: SqliteStore, directory: Path, *, rounds: int) -> 
     for _ in range(rounds):
         start = time.perf_counter()
         taken = await asyncio.to_thread(bare)
-        clocked("bare", len(taken), taken, time.perf_counter() - start)
+        add("bare", len(taken), taken, time.perf_counter() - start)
         for name, at_once, each in (("1", 1, 200), ("40", 40, 25)):
             start = time.perf_counter()
             taken = await accepts(store, at_once=at_once, each=each)
-            clocked(name, len(taken), taken, time.perf_counter() - start)
+            add(name, len(taken), taken, time.perf_counter() - start)
     bare_rate = statistics.median(rates["bare"])
     titles = {"bare": "bare insert and commit", "1": "accepts, 1 at once", "40": "accepts, 40 at once"}
     for name, title in titles.items():
@@ -128,7 +128,7 @@ async def drain(stream: Subscription, count: int) -> None:
 
 
 async def fan_out(store: SqliteStore, hub: Hub, events: int) -> float:
-    """From the first commit until everyone has everything; the commits' own time is taken off."""
+    """CPU seconds from the first commit until all subscribers have read all events."""
     streams = [hub.subscribe() for _ in range(SUBSCRIBERS)]
     readers = [asyncio.create_task(drain(stream, events)) for stream in streams]
     await asyncio.sleep(0)
@@ -190,9 +190,9 @@ def bare_burst(count: int) -> float:
     return (time.thread_time() - start) / count
 
 
-async def relay(hub: Hub, message_id: str, count: int) -> float:
-    """Each delta alone, read by everyone before the next: the worst case, nothing is merged."""
-    streams = list(_subscribed(hub))
+async def read_each(hub: Hub, message_id: str, count: int) -> float:
+    """Seconds per delta if all subscribers read each one before the next. The worst case: no deltas are merged."""
+    streams = list(_subscribe_all(hub))
     for stream in streams:
         await stream.read_batch()
     start = time.process_time()
@@ -206,7 +206,7 @@ async def relay(hub: Hub, message_id: str, count: int) -> float:
     return taken / count / SUBSCRIBERS
 
 
-def _subscribed(hub: Hub) -> Iterator[Subscription]:
+def _subscribe_all(hub: Hub) -> Iterator[Subscription]:
     for _ in range(SUBSCRIBERS):
         yield hub.subscribe()
 
@@ -216,16 +216,16 @@ async def bench_deltas(hub: Hub, *, rounds: int) -> None:
     bare = statistics.median(bare_burst(count) for _ in range(rounds))
     alone = statistics.median(burst(hub, f"msg_a{n}", count) for n in range(rounds))
     hub.close_session("ses_0")
-    streams = list(_subscribed(hub))
+    streams = list(_subscribe_all(hub))
     watched = statistics.median(burst(hub, f"msg_b{n}", count) for n in range(rounds))
     for stream in streams:
         stream.close()
     hub.close_session("ses_0")
-    each = statistics.median([await relay(hub, f"msg_c{n}", 300) for n in range(rounds)])
+    each = statistics.median([await read_each(hub, f"msg_c{n}", 300) for n in range(rounds)])
     hub.close_session("ses_0")
     print("\ndeltas (per delta, the engine's side)")
     print(f"{'bare list append':<34} {bare * 1e6:8.2f} us")
-    print(f"{'hub, nobody watches':<34} {alone * 1e6:8.2f} us   {alone / bare:5.1f} x bare")
+    print(f"{'hub, no subscriber':<34} {alone * 1e6:8.2f} us   {alone / bare:5.1f} x bare")
     print(f"{f'hub, {SUBSCRIBERS} subscribers':<34} {watched * 1e6:8.2f} us   {watched / bare:5.1f} x bare")
     print(f"{'read by one subscriber, unmerged':<34} {each * 1e6:8.2f} us")
 

@@ -1,15 +1,14 @@
-"""CPU and wall time of `bash true` and of flooding output without a model, beside a bare subprocess in the same run.
+"""CPU and wall time of `bash true` and of a command with much output, beside a bare subprocess in the same run.
 
 The tool runs as in a turn: plan, then run, with a supervisor that can end the whole process tree. *Bare* is asyncio's
-own subprocess with a pipe, which can end one process. Rounds alternate, so that both meet the same machine; medians are
-compared. CPU is that of this process, of the keeper and of everything that ended below them.
+subprocess with a pipe, which can end one process. Rounds alternate, so that other load affects both alike; medians are
+compared. CPU time is that of this process, of the supervisor and of their descendants that ended.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import resource
 import statistics
 import subprocess
@@ -19,6 +18,8 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from support.process_stats import cpu_seconds
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from holdfast.tools.bash import BashArguments, BashTool
@@ -27,16 +28,16 @@ from tests.support.tool_contexts import ToolWorkspace
 
 Work = Callable[[], Awaitable[object]]
 
-_FLOOD = "head -c 50000000 /dev/zero | tr '\\0' x"
+_LARGE_OUTPUT = "head -c 50000000 /dev/zero | tr '\\0' x"
 
 
-class Clocked:
+class Timings:
     def __init__(self, bash: BashTool) -> None:
         self._bash = bash
         self.wall: list[float] = []
         self.cpu: list[float] = []
 
-    async def once(self, work: Work) -> None:
+    async def measure(self, work: Work) -> None:
         wall, cpu = time.perf_counter(), self._cpu()
         await work()
         self.wall.append(time.perf_counter() - wall)
@@ -46,21 +47,20 @@ class Clocked:
         usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         total = sum(usage.ru_utime + usage.ru_stime for usage in usages)
         if pid := self._bash.launcher.pid:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            total += cpu_seconds(pid, with_children=True)
         return total
 
 
 async def _compare(name: str, bash: BashTool, bare: Work, tool: Work, *, rounds: int) -> None:
-    bares, tools = Clocked(bash), Clocked(bash)
+    bares, tools = Timings(bash), Timings(bash)
     for _ in range(2):
         await bare()
         await tool()
     for _ in range(rounds):
-        await bares.once(bare)
-        await tools.once(tool)
-    for kind, clocked in (("bare", bares), ("tool", tools)):
-        wall, cpu = statistics.median(clocked.wall), statistics.fmean(clocked.cpu)
+        await bares.measure(bare)
+        await tools.measure(tool)
+    for kind, timings in (("bare", bares), ("tool", tools)):
+        wall, cpu = statistics.median(timings.wall), statistics.fmean(timings.cpu)
         ratio = f"{wall / statistics.median(bares.wall):5.1f}x"
         print(f"{name:<12} {kind:<5} wall {wall * 1e3:8.2f} ms {ratio}   cpu {cpu * 1e3:8.2f} ms")
 
@@ -83,8 +83,8 @@ async def _tool(bash: BashTool, workspace: ToolWorkspace, command: str) -> None:
     assert output.status == "ok", output.text
 
 
-async def _cancels(bash: BashTool, workspace: ToolWorkspace, *, rounds: int) -> None:
-    """From the cancel to the verified death of the tree."""
+async def _measure_cancels(bash: BashTool, workspace: ToolWorkspace, *, rounds: int) -> None:
+    """The time from the cancel until no process of the tree is left."""
     for name in ("plain", "ignores_signals", "fifty"):
         took = []
         for _ in range(rounds):
@@ -110,9 +110,13 @@ async def main(rounds: int) -> None:
         )
         few = max(3, rounds // 20)
         await _compare(
-            "50 MB output", bash, lambda: _bare(_FLOOD, where), lambda: _tool(bash, workspace, _FLOOD), rounds=few
+            "50 MB output",
+            bash,
+            lambda: _bare(_LARGE_OUTPUT, where),
+            lambda: _tool(bash, workspace, _LARGE_OUTPUT),
+            rounds=few,
         )
-        await _cancels(bash, workspace, rounds=few)
+        await _measure_cancels(bash, workspace, rounds=few)
         await workspace.table.close()
         await bash.close()
 

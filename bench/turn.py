@@ -1,17 +1,17 @@
-"""What a turn costs: CPU per delta through the whole engine, the time from a tool's end to the next request, memory.
+"""Cost of a turn: CPU per delta through the whole engine, time from a tool's end to the next request, memory.
 
 The provider runs in a process of its own, so that only our CPU counts. *Bare* is the least program that reads the same
-stream with the same HTTP library and forwards its text as events. *Ours* is a whole server without sockets: the wire,
-the turn, the ledger on disk, the hub, and one subscriber who reads everything.
+stream with the same HTTP library and forwards its text as events. *Ours* is a server without sockets: the wire, the
+turn, the store on disk, the hub, and one subscriber that reads everything.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import http.client
 import json
-import multiprocessing
 import os
 import socket
 import statistics
@@ -21,11 +21,12 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from support.process_stats import resident_megabytes
+from support.stream_provider import HEADERS, TEXT_OF_EVENT, encode_events, provider_process, read_request
 
 from holdfast.app import App, open_app
 from holdfast.locations import Locations
@@ -37,53 +38,31 @@ from holdfast.schema.usage import Usage
 from holdfast.store import Batch
 from holdfast.store.writes import PutMessage, PutSession
 from holdfast.testing import WIRES, Answer, Call, Say, WireName
-from holdfast.testing.provider_wires import events
 
 BURST = 20_000
 ROUNDS = 5
 STEPS = 25
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-WORDS = "Some words that a person or a tool might have said, with `code` and a path/like/this.py:12. " * 4
+PARAGRAPH = "Some words that a person or a tool might have said, with `code` and a path/like/this.py:12. " * 4
 
 
-def serve(port: Connection) -> None:
-    """``/burst/WIRE/…``: many small deltas at once. ``/steps/WIRE/…``: a call of `view`, as often as it is wanted."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port.send(listening.getsockname()[1])
-        while True:
-            connection, _ = listening.accept()
-            with connection:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                _exchange(connection)
-
-
-_BURSTS: dict[WireName, bytes] = {}
-
-
-def _exchange(connection: socket.socket) -> None:
-    request = b""
-    while b"\r\n\r\n" not in request:
-        request += connection.recv(65536)
-    head, _, body = request.partition(b"\r\n\r\n")
-    left = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]) - len(body)
-    while left > 0:
-        piece = connection.recv(1 << 20)
-        body += piece
-        left -= len(piece)
-    _, kind, wire, *_ = head.split(b" ")[1].decode().split("/")
+def answer(connection: socket.socket) -> None:
+    """``/burst/WIRE/…``: many small deltas at once. ``/steps/WIRE/…``: a call of `view` per step, then a text."""
+    kind, wire, body = read_request(connection)
     if kind == "burst":
-        if wire not in _BURSTS:
-            _BURSTS[wire] = _stream(wire, Answer((Say(deltas=(" word",) * BURST),)))  # type: ignore[index,arg-type]
-        connection.sendall(_BURSTS[wire])  # type: ignore[index]
+        connection.sendall(_burst(wire))  # type: ignore[arg-type]
     else:
-        done = body.count(b"the-file")  # calls so far: each names the file it looks at
+        done = body.count(b"the-file")  # each call names the file
         pieces = (Say("done"),) if done >= STEPS else (Call("view", {"path": "the-file", "offset": done + 1}),)
-        connection.sendall(_stream(wire, Answer(pieces)))  # type: ignore[arg-type]
+        connection.sendall(_encode(wire, Answer(pieces)))  # type: ignore[arg-type]
 
 
-def _stream(wire: WireName, answer: Answer) -> bytes:
-    found = [event for event in events(wire, answer, model="m") if isinstance(event, bytes)]
-    return HEAD + b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in found) + b"0\r\n\r\n"
+@functools.cache
+def _burst(wire: WireName) -> bytes:
+    return _encode(wire, Answer((Say(deltas=(" word",) * BURST),)))
+
+
+def _encode(wire: WireName, answer: Answer) -> bytes:
+    return HEADERS + b"".join(encode_events(wire, answer)) + b"0\r\n\r\n"
 
 
 def config(port: int, kind: str) -> str:
@@ -94,45 +73,41 @@ def config(port: int, kind: str) -> str:
     )
 
 
+def prepare(directory: Path, port: int, kind: str) -> tuple[Locations, Path, dict[str, str]]:
+    """The locations of a server with its settings file, a working directory with a file, and the environment."""
+    work = directory / "work"
+    work.mkdir()
+    (work / "the-file").write_text("one line\n" * 100)
+    env = {**os.environ, "HOLDFAST_HOME": str(directory / "home")}
+    locations = Locations.from_env(env)
+    locations.prepare()
+    locations.config_file.write_text(config(port, kind))
+    return locations, work, env
+
+
 @asynccontextmanager
-async def opened(port: int, kind: str) -> AsyncIterator[tuple[App, str]]:
-    """A server without sockets, and the workspace it has open."""
+async def open_server(port: int, kind: str) -> AsyncIterator[tuple[App, str]]:
+    """A server without sockets, and the id of its open workspace."""
     with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
-        home, work = Path(directory, "home"), Path(directory, "work")
-        work.mkdir()
-        (work / "the-file").write_text("one line\n" * 100)
-        env = {**os.environ, "HOLDFAST_HOME": str(home)}
-        locations = Locations.from_env(env)
-        locations.prepare()
-        locations.config_file.write_text(config(port, kind))
+        locations, work, env = prepare(Path(directory), port, kind)
         async with open_app(locations, env) as app:
             view, _ = await app.workspaces.open(str(work))
             yield app, view.id
 
 
 async def bare(port: int, wire: WireName) -> int:
-    """Reads and forwards: each delta becomes an event for one reader."""
-    pick = PICKS[wire]
+    """Read the stream and forward each delta as an event to one reader."""
+    text_of = TEXT_OF_EVENT[wire]
     found = 0
     forwarded: asyncio.Queue[bytes] = asyncio.Queue()
     url = f"http://127.0.0.1:{port}/burst/{wire}/x"
     async with httpx2.AsyncClient(timeout=60) as client, client.stream("POST", url, json={}) as response:
         async for line in response.aiter_lines():
-            if line.startswith("data: ") and line != "data: [DONE]" and (text := pick(json.loads(line[6:]))):
+            if line.startswith("data: ") and line != "data: [DONE]" and (text := text_of(json.loads(line[6:]))):
                 found += 1
                 forwarded.put_nowait(b"data: %b\n\n" % json.dumps({"kind": "delta", "text": text}).encode())
                 forwarded.get_nowait()
     return found
-
-
-PICKS: dict[WireName, Any] = {
-    "openai-chat": lambda data: data["choices"][0]["delta"].get("content") if data["choices"] else "",
-    "openai-responses": lambda data: data["delta"] if data["type"] == "response.output_text.delta" else "",
-    "anthropic": lambda data: data["delta"].get("text", "") if data["type"] == "content_block_delta" else "",
-    "gemini": lambda data: (
-        data["candidates"][0]["content"]["parts"][0]["text"] if "content" in data["candidates"][0] else ""
-    ),
-}
 
 
 async def ours(app: App, workspace_id: str, wire: WireName) -> int:
@@ -155,7 +130,7 @@ async def _read_everything(app: App) -> None:
 
 
 async def cpu_per_delta(port: int, rounds: int) -> None:
-    async with opened(port, "burst") as (app, workspace_id):
+    async with open_server(port, "burst") as (app, workspace_id):
         for wire in WIRES:
             pairs = []
             await ours(app, workspace_id, wire)
@@ -170,32 +145,32 @@ async def cpu_per_delta(port: int, rounds: int) -> None:
             print(f"  burst   {wire:18} bare {plain:6.1f} µs   ours {full:6.1f} µs   ratio {ratio:.2f}   (aim 2)")
 
 
-class Watch:
-    """When a tool's call was over, and when the next request was ready to be sent."""
+class StepTimer:
+    """Measures the time from the end of a tool call until the next request is sent."""
 
     def __init__(self, app: App, workspace_id: str) -> None:
         self.wall: list[float] = []
         self.cpu: list[float] = []
-        self._over: tuple[float, float] | None = None
-        room = app.workspaces._rooms.find(workspace_id)  # type: ignore[attr-defined]
-        tool = room.tools.get("view")
+        self._ended: tuple[float, float] | None = None
+        workspace = app.workspaces._rooms.get(workspace_id)  # type: ignore[attr-defined]
+        tool = workspace.tools.get("view")
         run, send = tool.run, HttpTransport.send
 
-        async def watched_run(*args: Any) -> Any:
+        async def timed_run(*args: Any) -> Any:
             try:
                 return await run(*args)
             finally:
-                self._over = (time.perf_counter(), time.process_time())
+                self._ended = (time.perf_counter(), time.process_time())
 
-        def watched_send(*args: Any, **fields: Any) -> Any:
-            if self._over is not None:
-                self.wall.append((time.perf_counter() - self._over[0]) * 1000)
-                self.cpu.append((time.process_time() - self._over[1]) * 1000)
-                self._over = None
+        def timed_send(*args: Any, **fields: Any) -> Any:
+            if self._ended is not None:
+                self.wall.append((time.perf_counter() - self._ended[0]) * 1000)
+                self.cpu.append((time.process_time() - self._ended[1]) * 1000)
+                self._ended = None
             return send(*args, **fields)
 
-        tool.run = watched_run
-        HttpTransport.send = watched_send  # type: ignore[method-assign]
+        tool.run = timed_run
+        HttpTransport.send = timed_send  # type: ignore[method-assign]
         self._undo = lambda: setattr(HttpTransport, "send", send)
 
     def close(self) -> None:
@@ -204,35 +179,35 @@ class Watch:
 
 async def between_steps(port: int, *, messages: int) -> None:
     for wire in WIRES:
-        async with opened(port, "steps") as (app, workspace_id):
+        async with open_server(port, "steps") as (app, workspace_id):
             session_id = await _long_session(app, workspace_id, messages)
-            watch = Watch(app, workspace_id)
+            timer = StepTimer(app, workspace_id)
             request = RunRequest(prompt="go", model=f"bench-{wire}/m", mode="auto")
             accepted = await app.engine.accept(session_id, request, client="bench", body_hash="")
             run = await app.engine.wait_run(accepted.run.id, timeout=120)
-            watch.close()
+            timer.close()
             assert (run.state, run.steps) == ("completed", STEPS + 1), run
-            cpu, wall = statistics.median(watch.cpu), statistics.median(watch.wall)
+            cpu, wall = statistics.median(timer.cpu), statistics.median(timer.wall)
             print(f"  step    {wire:18} {messages:5} messages   CPU {cpu:5.2f} ms   wall {wall:5.2f} ms   (aim 5)")
 
 
 async def _long_session(app: App, workspace_id: str, count: int) -> str:
-    """Prompts, answers with calls, results: as long sessions have them."""
+    """A session with prompts, answers, calls and results."""
     session = Session(id=app.shared.ids.new("ses"), workspace_id=workspace_id, title="long")
     found: list[Message] = []
     for number in range(count):
         match number % 4:
             case 0:
-                role, parts = "user", (Text(f"{number} {WORDS}"),)
+                role, parts = "user", (Text(f"{number} {PARAGRAPH}"),)
             case 1:
                 role, parts = (
                     "assistant",
-                    (Text(WORDS), ToolCall(f"call_{number}", "view", {"path": "x"}), Finish("tool_use")),
+                    (Text(PARAGRAPH), ToolCall(f"call_{number}", "view", {"path": "x"}), Finish("tool_use")),
                 )
             case 2:
-                role, parts = "tool", (ToolResult(f"call_{number - 1}", "view", text=WORDS * 3),)
+                role, parts = "tool", (ToolResult(f"call_{number - 1}", "view", text=PARAGRAPH * 3),)
             case _:
-                role, parts = "assistant", (Text(WORDS), Finish("end_turn"))
+                role, parts = "assistant", (Text(PARAGRAPH), Finish("end_turn"))
         found.append(
             Message(app.shared.ids.new("msg"), session.id, "run_0", role, 0, "", parts, usage=Usage(input=number))  # type: ignore[arg-type]
         )
@@ -241,15 +216,9 @@ async def _long_session(app: App, workspace_id: str, count: int) -> str:
 
 
 def memory(port: int) -> None:
-    """A server process as `serve` runs it, after one answer over HTTP."""
+    """The memory of a server process at its start, and after one answer over HTTP."""
     with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
-        home, work = Path(directory, "home"), Path(directory, "work")
-        work.mkdir()
-        (work / "the-file").write_text("one line\n" * 100)
-        env = {**os.environ, "HOLDFAST_HOME": str(home)}
-        locations = Locations.from_env(env)
-        locations.prepare()
-        locations.config_file.write_text(config(port, "steps"))
+        locations, work, env = prepare(Path(directory), port, "steps")
         code = (
             "import asyncio, os; from holdfast.app import run_server; from holdfast.locations import Locations\n"
             "def ready(addresses): print('up', flush=True)\n"
@@ -259,17 +228,12 @@ def memory(port: int) -> None:
             try:
                 assert server.stdout is not None
                 assert server.stdout.readline() == b"up\n"
-                empty = resident(server.pid)
+                empty = resident_megabytes(server.pid)
                 _one_answer(str(locations.socket), str(work))
-                after = resident(server.pid)
+                after = resident_megabytes(server.pid)
             finally:
                 server.terminate()
         print(f"  memory  started {empty:.1f} MB   after the first answer {after:.1f} MB   (aim 60)")
-
-
-def resident(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
 def _one_answer(path: str, work: str) -> None:
@@ -301,16 +265,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds
-    near, far = multiprocessing.Pipe()
-    provider = multiprocessing.get_context("spawn").Process(target=serve, args=(far,), daemon=True)
-    provider.start()
-    try:
-        port = near.recv()
+    with provider_process(answer) as port:
         asyncio.run(measure(port, rounds))
         memory(port)
-    finally:
-        provider.terminate()
-        provider.join()
 
 
 if __name__ == "__main__":

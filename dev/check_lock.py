@@ -28,15 +28,15 @@ _ADDRESS = re.compile(
 
 
 def requirements(pyproject: str, groups: Iterable[str]) -> list[Requirement]:
-    """The dependencies of the project and of the named groups."""
+    """The dependencies of the project and of these groups."""
     table = tomllib.loads(pyproject)
-    asked = [*table["project"].get("dependencies", [])]
+    lines = [*table["project"].get("dependencies", [])]
     for group in groups:
-        asked += table["dependency-groups"][group]
-    return [Requirement(line) for line in asked]
+        lines += table["dependency-groups"][group]
+    return [Requirement(line) for line in lines]
 
 
-def stale(lock: str, asked: Iterable[Requirement]) -> Iterator[str]:
+def find_stale(lock: str, required: Iterable[Requirement]) -> Iterator[str]:
     """Each requirement that the lock does not cover, and each pin without a hash."""
     pins: dict[str, list[str]] = {}
     for entry in re.split(r"\n(?=\S)", lock):
@@ -44,13 +44,13 @@ def stale(lock: str, asked: Iterable[Requirement]) -> Iterator[str]:
             pins.setdefault(canonicalize_name(found["name"]), []).append(found["version"])
             if "--hash=sha256:" not in entry:
                 yield f"{found['name']!r} has no hash"
-    for requirement in asked:
+    for requirement in required:
         versions = pins.get(canonicalize_name(requirement.name), [])
         if not versions:
             yield f"{requirement.name!r} is not in it"
         for version in versions:
             if not requirement.specifier.contains(version, prereleases=True):
-                yield f"{requirement.name!r} is pinned to {version!r}, but {str(requirement.specifier)!r} is asked for"
+                yield f"{requirement.name!r} is pinned to {version!r}, but {str(requirement.specifier)!r} is required"
 
 
 def addresses(text: str) -> list[str]:
@@ -63,21 +63,21 @@ def addresses_in_lock(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if "://" in line or _ADDRESS.search(line)]
 
 
-def complaints(root: Path) -> Iterator[str]:
+def find_problems(root: Path) -> Iterator[str]:
     pyproject = (root / "pyproject.toml").read_text(encoding="utf-8")
     for name, groups in LOCKS.items():
         lock = (root / name).read_text(encoding="utf-8")
-        for what in stale(lock, requirements(pyproject, groups)):
-            yield f"{name}: {what}; run `make lock`"
+        for problem in find_stale(lock, requirements(pyproject, groups)):
+            yield f"{name}: {problem}; run `make lock`"
         for line in addresses_in_lock(lock):
-            yield f"{name}: holds an address: {line!r}"
+            yield f"{name}: contains an address: {line!r}"
     for name in _git(root, "ls-files", "-z").split("\0"):
         path = root / name
         if name and path.is_file() and b"\0" not in (content := path.read_bytes()):
             for line in addresses(content.decode("utf-8", "replace")):
-                yield f"{name}: holds the address of an index: {line!r}"
+                yield f"{name}: contains the address of an index: {line!r}"
     for line in addresses(_git(root, "log", "--format=%B")):
-        yield f"a commit message holds the address of an index: {line!r}"
+        yield f"a commit message contains the address of an index: {line!r}"
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -86,11 +86,11 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def main() -> int:
-    found = list(complaints(Path(__file__).parents[1]))
-    for complaint in found:
-        print(complaint, file=sys.stderr)
-    print("locks: " + (f"{len(found)} complaints" if found else "cover pyproject.toml, hashed, no addresses"))
-    return 1 if found else 0
+    problems = list(find_problems(Path(__file__).parents[1]))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    print("locks: " + (f"{len(problems)} problems" if problems else "cover pyproject.toml, hashed, no addresses"))
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 _ROW = re.compile(r"^\|\s*([A-Z]\d+)\s*\|", re.MULTILINE)
-_ABSENT = "MISSING"
+_MISSING = "MISSING"
 
 
 class Collector:
@@ -39,25 +39,25 @@ def promised_ids(document: str) -> list[str]:
 
 
 def report(promised: Iterable[str], cases: Mapping[tuple[str, str], int]) -> tuple[list[str], list[str]]:
-    """The lines to print, and one complaint per test that names an unknown id."""
+    """The lines to print, and one error per test that names an unknown id."""
     promised = list(promised)
     lines = []
     for id_ in promised:
         tests = sorted(test for known, test in cases if known == id_)
-        lines.append(_plain(id_) if tests else f"{_ABSENT} {id_}")
+        lines.append(_plain(id_) if tests else f"{_MISSING} {id_}")
         lines.extend(f"  {_plain(test)}{_times(cases[id_, test])}" for test in tests)
     unknown = sorted((test, id_) for id_, test in cases if id_ not in promised)
-    return lines, [_plain(f"{test} names {id_!r}, which is no promise of the document") for test, id_ in unknown]
+    return lines, [_plain(f"{test} names {id_!r}, which is not in the document") for test, id_ in unknown]
 
 
 def collect(directory: Path) -> tuple[Collector, str | None]:
     """Collect all tests, stress tests included; also returns pytest's output if that failed."""
-    collector, said = Collector(), io.StringIO()
+    collector, output = Collector(), io.StringIO()
     arguments = ["--collect-only", "-q", "-m", "", "-p", "no:cacheprovider", str(directory)]
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         status = pytest.main(arguments, plugins=[collector])
-    fine = status in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
-    return collector, None if fine else said.getvalue()
+    succeeded = status in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
+    return collector, None if succeeded else output.getvalue()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -65,15 +65,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--document", type=Path, default=Path("docs/promises.md"))
     parser.add_argument("--tests", type=Path, default=Path("tests"))
     options = parser.parse_args(argv)
-    collector, trouble = collect(options.tests)
-    if trouble is not None:
-        print(_plain(trouble), file=sys.stderr)
+    collector, failure = collect(options.tests)
+    if failure is not None:
+        print(_plain(failure), file=sys.stderr)
         return 1
-    lines, complaints = report(promised_ids(options.document.read_text(encoding="utf-8")), collector.cases)
+    lines, errors = report(promised_ids(options.document.read_text(encoding="utf-8")), collector.cases)
     print("\n".join(lines))
-    for complaint in complaints:
-        print(complaint, file=sys.stderr)
-    return 1 if complaints else 0
+    for error in errors:
+        print(error, file=sys.stderr)
+    return 1 if errors else 0
 
 
 def _times(cases: int) -> str:
@@ -82,7 +82,7 @@ def _times(cases: int) -> str:
 
 def _plain(text: str) -> str:
     """The text without the word that marks a missing promise, which a test name could contain by chance."""
-    return text.replace(_ABSENT, _ABSENT.lower())
+    return text.replace(_MISSING, _MISSING.lower())
 
 
 if __name__ == "__main__":

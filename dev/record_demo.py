@@ -69,8 +69,8 @@ def record() -> Iterator[tuple[float, str]]:
     os.close(slave)
     began = time.monotonic()
     try:
-        while piece := _read(master):
-            yield time.monotonic() - began, piece
+        while text := _read(master):
+            yield time.monotonic() - began, text
     finally:
         os.close(master)
         if process.wait(60) != 0:
@@ -84,7 +84,7 @@ def _read(master: int) -> str:
         return ""
 
 
-def lines_of(pieces: Iterator[tuple[float, str]]) -> list[Line]:
+def parse_lines(pieces: Iterator[tuple[float, str]]) -> list[Line]:
     """The final screen. Handles what the demo uses: colours, carriage return, clear line."""
     lines, style = [Line()], ""
     for at, piece in pieces:
@@ -98,7 +98,7 @@ def lines_of(pieces: Iterator[tuple[float, str]]) -> list[Line]:
                 lines.append(Line())
             elif text:
                 lines[-1].write(text, style, at)
-    return list(_wrapped(_without_edges(lines)))
+    return list(_wrap(_strip_blank_lines(lines)))
 
 
 def _style(codes: str, style: str) -> str:
@@ -111,7 +111,7 @@ def _style(codes: str, style: str) -> str:
     return f"fill:{_COLOURS[codes]}" if codes in _COLOURS else style
 
 
-def _without_edges(lines: list[Line]) -> list[Line]:
+def _strip_blank_lines(lines: list[Line]) -> list[Line]:
     while lines and not lines[0].text.strip():
         lines.pop(0)
     while lines and not lines[-1].text.strip():
@@ -119,20 +119,20 @@ def _without_edges(lines: list[Line]) -> list[Line]:
     return lines
 
 
-def _wrapped(lines: list[Line]) -> Iterator[Line]:
+def _wrap(lines: list[Line]) -> Iterator[Line]:
     """The lines, wrapped at the width of the terminal."""
     for line in lines:
         rest = line
         while len(rest.text) > COLUMNS:
             head, tail = Line(), Line()
             head.at = tail.at = rest.at
-            room = COLUMNS
+            left = COLUMNS
             for span in rest.spans:
-                if span.text[:room]:
-                    head.spans.append(Span(span.text[:room], span.style))
-                if span.text[room:]:
-                    tail.spans.append(Span(span.text[room:], span.style))
-                room = max(room - len(span.text), 0)
+                if span.text[:left]:
+                    head.spans.append(Span(span.text[:left], span.style))
+                if span.text[left:]:
+                    tail.spans.append(Span(span.text[left:], span.style))
+                left = max(left - len(span.text), 0)
             yield head
             rest = tail
         yield rest
@@ -200,7 +200,7 @@ def text_of(svg: str) -> list[str]:
 
 
 def main() -> None:
-    lines = lines_of(record())
+    lines = parse_lines(record())
     TARGET.write_text(draw(lines), encoding="utf-8")
     print(f"{TARGET}: {len(lines)} lines, plays for {schedule(lines)[-1]:.0f} s")
 

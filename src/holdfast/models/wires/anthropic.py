@@ -159,13 +159,6 @@ _PART_KINDS: dict[str, PartKind] = {
     "redacted_thinking": "reasoning",
     "tool_use": "call",
 }
-_DELTA_BLOCKS = {
-    "text_delta": "text",
-    "input_json_delta": "tool_use",
-    "thinking_delta": "thinking",
-    "signature_delta": "thinking",
-}
-"""The type of block that each type of delta belongs to."""
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
@@ -277,22 +270,19 @@ class AnthropicReader(StreamReader):
         return deltas
 
     def _on_delta(self, index: int, delta: _Delta) -> list[ModelDelta]:
-        block_type = _DELTA_BLOCKS.get(delta.type)
         opened = self._open.get(index)
         if opened is None:
             opened = self._open[index] = _OpenBlock("thinking" if delta.type == "thinking_delta" else "text")
-        if opened.type != block_type:
-            return []
         match delta.type:
-            case "text_delta":
+            case "text_delta" if opened.type == "text":
                 return opened.add(delta.text or "")
-            case "input_json_delta":
+            case "input_json_delta" if opened.type == "tool_use":
                 if delta.partial_json:
                     opened.input = None
                 return opened.add(delta.partial_json or "")
-            case "thinking_delta":
+            case "thinking_delta" if opened.type == "thinking":
                 return opened.add(delta.thinking or "")
-            case "signature_delta":
+            case "signature_delta" if opened.type == "thinking":
                 opened.opaque = {"signature": repair_text(delta.signature or "")}
         return []
 
