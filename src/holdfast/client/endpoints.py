@@ -31,12 +31,11 @@ from holdfast.schema.api.response_bodies import (
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question
 from holdfast.schema.base import Value, encode
 from holdfast.schema.messages import Message
-from holdfast.schema.runs import Accepted, Queue, Receipt, Run, RunRequest
+from holdfast.schema.runs import Accepted, CancelScope, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import Client, FileChange, Job, SearchHit, Session, WorkspaceView
 
 T = TypeVar("T")
 
-CancelScope: TypeAlias = Literal["session", "active"]
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 QueryValue: TypeAlias = str | int | float | bool | None
 

@@ -8,7 +8,7 @@ not know models, tools or HTTP: it runs turns through `agent.protocol`.
 
 from __future__ import annotations
 
-from holdfast.runs.engine import CancelScope, Engine
+from holdfast.runs.engine import Engine
 from holdfast.runs.engine_state import EngineLimits
 
-__all__ = ["CancelScope", "Engine", "EngineLimits"]
+__all__ = ["Engine", "EngineLimits"]

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -47,13 +47,12 @@ from holdfast.runs.mailbox import Mailbox
 from holdfast.runs.recovery import end_crashed_runs, load_lane
 from holdfast.runs.shutdown import stop_engine, stop_workspace
 from holdfast.schema.messages import File
-from holdfast.schema.runs import END_STATES, Accepted, Queue, Receipt, Run, RunRequest
+from holdfast.schema.runs import END_STATES, Accepted, CancelScope, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.store import Store
 
 _logger = logging.getLogger(__name__)
 
-CancelScope: TypeAlias = Literal["session", "active"]
 _FindAnswer: TypeAlias = Callable[[str | None], Awaitable[Accepted | None]]
 
 

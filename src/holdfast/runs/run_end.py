@@ -42,7 +42,7 @@ async def complete_ending(
     if end[0] == "completed":
         return ending
     run_ids = frozenset(other.id for other in state.runs.values() if other.host_run_id == run.id) | {run.id}
-    stored = await latest_messages(engine_state.store, run.session_id, run_ids=run_ids)
+    stored = await _read_latest_messages(engine_state.store, run.session_id, run_ids=run_ids)
     approvals = (await engine_state.store.open_approvals(run_id=run.id)).items
     unapproved = frozenset(approval.call_id for approval in approvals)
     cutoff = Cutoff(
@@ -62,8 +62,8 @@ async def complete_ending(
     )
 
 
-async def latest_messages(store: Store, session_id: str, *, run_ids: frozenset[str]) -> tuple[Message, ...]:
-    """The messages of a run and of those that joined it, back to its last prompt or its last closed step.
+async def _read_latest_messages(store: Store, session_id: str, *, run_ids: frozenset[str]) -> tuple[Message, ...]:
+    """Read the messages of a run and of those that joined it, back to its last prompt or its last closed step.
 
     Everything before is closed: no step starts while a call of the step before has no result.
     """

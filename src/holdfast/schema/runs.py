@@ -53,6 +53,9 @@ LaneHold = Literal["user", "server_stop"]
 LaneLifecycle = Literal["open", "closed", "deleting", "deleted"]
 """``closed``: the server is stopping, or has not opened the workspace. Nothing is accepted and nothing starts."""
 
+CancelScope = Literal["session", "active"]
+"""What a cancel of a session covers (`C4`): everything accepted before it, or the active run and what joined it."""
+
 PauseReason = Literal["user", "server_stop", "predecessor"]
 
 Phase = Literal[

@@ -218,6 +218,7 @@ def _find_host(lane: Lane, command: Accept) -> LaneRun | None:
 
 
 def _move(draft: _Draft, run: LaneRun, *, position: int) -> None:
+    """Change the order of the queue."""
     if position < 1:
         raise BadRequest(f"position {position!r} is not a place in the queue; give 1 for the next to start, or more")
     queue = draft.lane.queue
@@ -231,6 +232,7 @@ def _move(draft: _Draft, run: LaneRun, *, position: int) -> None:
 
 
 def _cross_boundary(draft: _Draft, command: Boundary) -> BoundaryAnswer:
+    """Let all waiting steers join, or end the run if it proposed its end and none waits."""
     host = _require_turn(draft.lane, command.run_id)
     if isinstance(host.phase, StoppingPhase):
         return StopNow(host.phase.reason)
@@ -254,12 +256,14 @@ def _end(draft: _Draft, host: LaneRun, state: EndState, reason: EndReason) -> En
 
 
 def _cancel_session(draft: _Draft, reason: RunStopReason) -> Covered:
+    """Cover everything accepted until now: active, queued, waiting and joined runs."""
     covered = draft.lane.runs
     _end_all(draft, reason)
     return Covered(draft.lane.next_seq - 1, covered)
 
 
 def _cancel_active(draft: _Draft, reason: RunStopReason) -> Covered:
+    """Cover the active run and the runs that joined it."""
     lane = draft.lane
     if lane.active is None:
         return Covered(lane.mark)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.schema.approvals import ApprovalDecision
-from holdfast.schema.runs import After, Delivery, Mode, RunState
+from holdfast.schema.runs import After, CancelScope, Delivery, Mode, RunState
 
 
 class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -149,7 +149,7 @@ class RunPatch(RequestBody, frozen=True):
 
 
 class CancelBody(RequestBody, frozen=True):
-    scope: Literal["session", "active"] = "session"
+    scope: CancelScope = "session"
 
 
 class ForkBody(RequestBody, frozen=True):
