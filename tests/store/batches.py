@@ -1,10 +1,11 @@
-"""Words and batches for tests of the ledger and of what stands on it."""
+"""Values and batches for tests of the store and of the packages above it."""
 
+from holdfast.schema.approvals import Approval
 from holdfast.schema.events import MessageUpdated, RunAccepted, RunFinished, SessionCreated
 from holdfast.schema.messages import Message, Part, Role, Text
 from holdfast.schema.runs import Outcome, Run, UnfinishedState
 from holdfast.schema.sessions import Session, Workspace
-from holdfast.store import Batch, apply_run_write
+from holdfast.store import Batch, Store, apply_run_write
 from holdfast.store.writes import EndRun, InsertRun, PutMessage, PutSession, PutWorkspace
 
 AT = "2026-01-01T00:00:00.000Z"
@@ -64,6 +65,25 @@ def a_message(
 
 
 def says(message_id: str, text: str, *, session_id: str = "ses_1", role: Role = "user") -> Batch:
-    """A message of one text, stored and told."""
+    """A message with one text, and its event."""
     message = a_message(message_id, Text(text), session_id=session_id, role=role)
     return Batch((PutMessage(message),), (MessageUpdated(at=AT, session_id=session_id, message=message),))
+
+
+def an_approval(approval_id: str, *, session_id: str = "ses_1") -> Approval:
+    return Approval(
+        id=approval_id,
+        workspace_id="wsp_1",
+        session_id=session_id,
+        root_session_id="ses_1",
+        run_id="run_1",
+        call_id="call_1",
+        tool="bash",
+        title="rm -r build",
+    )
+
+
+async def event_numbers(store: Store, **filters: str) -> list[int]:
+    """The numbers of all events in the log that match the filters."""
+    page = await store.events_after(0, upto=store.last_number, limit=1000, **filters)
+    return [event.number for event in page.events]

@@ -1,4 +1,4 @@
-"""The implementations of `Store` that the conformance suite runs against: a second one is one more parameter."""
+"""Stores for tests. Each implementation is a parameter of `reopen`, so that the conformance tests run against it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import SqliteStore, Store, open_store
+from tests.store.batches import new_session, new_workspace
 
 Reopen = Callable[[], Awaitable[Store]]
 
 
 @pytest.fixture(params=["sqlite"])
 async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopen]:
-    """Opens the same ledger, each time closing the one before; everything must have survived that."""
+    """Return a function that opens the same store again, and closes it first if it is open."""
     current: list[Store] = []
 
     async def reopened() -> Store:
@@ -34,8 +35,16 @@ async def store(reopen: Reopen) -> Store:
 
 
 @pytest.fixture
+async def ledger(store: Store) -> Store:
+    """A store with one workspace and one session."""
+    await store.commit(new_workspace())
+    await store.commit(new_session())
+    return store
+
+
+@pytest.fixture
 async def open_sqlite(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[SqliteStore]]]:
-    """Opens SQLite ledgers, and closes them at the end."""
+    """Return a function that opens SQLite stores, which are closed at the end."""
     async with AsyncExitStack() as stack:
 
         async def opened(path: Path | None = None, **options: object) -> SqliteStore:

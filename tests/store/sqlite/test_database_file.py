@@ -21,7 +21,6 @@ from tests.store.batches import new_session, new_workspace, says
 from tests.store.faulty_database import Faults, disk_error, small_disk
 
 OpenSqlite = Callable[..., Awaitable[SqliteStore]]
-ROOT = Path(__file__).parents[2]
 
 
 async def filled(path: Path, *, messages: int = 40) -> None:

@@ -327,7 +327,7 @@ asyncio.run(main())
 async def test_what_was_answered_survives_a_kill(tmp_path: Path, heard: int) -> None:
     path = tmp_path / "holdfast.db"
     command = [sys.executable, "-c", _CHILD, str(path)]
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=root)
     assert child.stdout is not None
     answered = [(await child.stdout.readline()).decode().strip() for _ in range(heard)]

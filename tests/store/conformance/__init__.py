@@ -1,0 +1,1 @@
+"""Tests that every implementation of `Store` must pass."""
