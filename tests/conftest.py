@@ -1,4 +1,4 @@
-"""Rules for every test: no network, no blocking on the loop, its own home, the same signals and examples each time."""
+"""Rules for every test: no network, no blocking calls on the event loop, its own home, fixed signals and examples."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ def _no_blocking() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def network_guard(pytestconfig: pytest.Config) -> Iterator[NetworkGuard]:
-    """Fails the test if anything tried to leave the machine, also when the refusal was swallowed."""
+    """Fail the test if it used the network, even if the code ignored the error."""
     guard = pytestconfig.stash[_guard]
     guard.take_uses()
     yield guard
@@ -45,7 +45,7 @@ def network_guard(pytestconfig: pytest.Config) -> Iterator[NetworkGuard]:
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home of its own for each test; its path is short, so that a Unix socket below it fits the kernel's limit."""
+    """A home directory for each test. Its path is short enough for a Unix socket below it."""
     directory = Path(tempfile.mkdtemp(prefix="hf-"))
     for name in [name for name in os.environ if leaks_into_tests(name)]:
         monkeypatch.delenv(name)
@@ -57,5 +57,5 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def holdfast_home(home: Path) -> Path:
-    """Where Holdfast keeps everything during this test (`HOLDFAST_HOME`); not created yet."""
+    """The `HOLDFAST_HOME` of this test; not created yet."""
     return home / "holdfast"

@@ -1,4 +1,4 @@
-"""The composition root: what a server does when it starts, now and then, and when it stops."""
+"""The composition root: start, maintenance and stop of a server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.support.app_harness import open_app_harness, saying
 
 
 @pytest.mark.promise("W10")
-async def test_a_second_server_on_the_same_home_is_refused(tmp_path: Path) -> None:
+async def test_a_second_server_with_the_same_home_is_refused(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path):
         with pytest.raises(StoreLocked):
             async with open_app_harness(tmp_path):
                 raise AssertionError("two servers on one database")
 
 
-async def test_jobs_of_a_server_that_is_gone_are_named_lost(tmp_path: Path) -> None:
+async def test_jobs_of_a_crashed_server_are_marked_lost(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying("ok")) as desk:
         run = await desk.run("go")
         job = Job("job_1", desk.workspace_id, run.session_id, run.id, "sleep 9")
@@ -38,7 +38,7 @@ async def test_jobs_of_a_server_that_is_gone_are_named_lost(tmp_path: Path) -> N
 
 
 @pytest.mark.promise("W5")
-async def test_a_stop_interrupts_what_runs_and_holds_the_queue(tmp_path: Path) -> None:
+async def test_a_stop_interrupts_the_active_run_and_pauses_the_queue(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying((ScriptedText("half"), ScriptedWait()))) as desk:
         active = await desk.start("first")
         queued = await desk.start("second", session_id=active.run.session_id)
@@ -54,7 +54,7 @@ async def test_a_stop_interrupts_what_runs_and_holds_the_queue(tmp_path: Path) -
         assert (await desk.ended(queued)).text == "whole"
 
 
-async def test_contents_that_no_snapshot_needs_are_swept_after_a_day(tmp_path: Path) -> None:
+async def test_contents_without_a_snapshot_are_removed_after_a_day(tmp_path: Path) -> None:
     env = {**os.environ, "HOLDFAST_HOME": str(tmp_path)}
     locations = Locations.from_env(env)
 

@@ -1,4 +1,4 @@
-"""The error tree: stable codes and statuses, and a drawing that is true."""
+"""The error tree: stable codes and statuses, and a docstring that matches the classes."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ _DRAWN = {
 }
 
 
-def test_the_drawing_shows_every_leaf_with_its_status_and_code() -> None:
+def test_the_docstring_lists_every_leaf_with_its_status_and_code() -> None:
     made = {leaf.__name__: (leaf.status, leaf.code) for leaf in _LEAVES if leaf is not errors.ToolError}
     assert made == _DRAWN
 
 
 @pytest.mark.parametrize("leaf", _LEAVES)
-def test_a_leafs_code_and_status_fit_who_must_act(leaf: type[errors.HoldfastError]) -> None:
+def test_the_status_of_a_leaf_fits_its_branch(leaf: type[errors.HoldfastError]) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", leaf.code)
     is_callers = issubclass(leaf, errors.CallerError | errors.ToolError | errors.StoreConflict)
     assert (400 <= leaf.status < 500) == is_callers
 
 
-def test_codes_are_not_shared() -> None:
+def test_codes_are_unique() -> None:
     codes = [leaf.code for leaf in _LEAVES]
     assert len(codes) == len(set(codes))
 
 
-def test_a_leaf_can_be_refined_without_a_class_of_its_own() -> None:
+def test_an_error_can_have_a_more_specific_code() -> None:
     error = errors.NotFound("session 'ses_1' does not exist", code="session_not_found", detail={"session_id": "ses_1"})
     assert (error.error_code, error.status, error.detail) == ("session_not_found", 404, {"session_id": "ses_1"})
     assert str(error) == error.message == "session 'ses_1' does not exist"
     assert errors.NotFound.code == "not_found"
 
 
-def test_a_plain_leaf_has_its_own_code_and_no_detail() -> None:
+def test_an_error_has_the_code_of_its_class_and_no_detail_by_default() -> None:
     error = errors.Gone("deleted")
     assert (error.error_code, error.detail) == ("session_deleted", {})
 
 
-def test_a_model_error_says_whether_to_try_again_and_when() -> None:
+def test_a_model_error_has_retryable_and_retry_after() -> None:
     retryable = {leaf.__name__ for leaf in _leaves(errors.ModelError) if leaf.retryable}
     assert retryable == {"ModelRateLimit", "ModelOverloaded", "ModelNetwork", "ModelStall", "ModelMalformed"}
     assert errors.ModelRateLimit("slow down", retry_after=2.5).retry_after == 2.5

@@ -1,4 +1,4 @@
-"""File primitives: what each one guarantees, and the error that each kind of path gives."""
+"""File primitives: their guarantees, and the error for each kind of path."""
 
 import os
 import stat
@@ -64,7 +64,7 @@ def test_a_link_is_read_only_if_links_are_followed(tmp_path: Path) -> None:
         read_limited(tmp_path / "link", limit=9, follow_links=False)
 
 
-def test_the_check_sees_the_opened_file_and_can_refuse_it(tmp_path: Path) -> None:
+def test_the_check_gets_the_status_of_the_opened_file_and_can_refuse_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"text")
 
     def refuse(status: os.stat_result) -> None:

@@ -1,4 +1,4 @@
-"""Ids are prefixed, repeatable in tests, and safe where a client chooses them."""
+"""Ids have prefixes, can be reproduced in tests, and are checked if a client chooses them."""
 
 import re
 from typing import get_args
@@ -11,7 +11,7 @@ from holdfast.ids import Ids, Prefix, is_valid_client_id, rfc3339
 
 
 @pytest.mark.parametrize("prefix", get_args(Prefix))
-def test_an_id_shows_what_it_is_the_id_of(prefix: Prefix) -> None:
+def test_an_id_has_its_prefix(prefix: Prefix) -> None:
     made = Ids().new(prefix)
     assert re.fullmatch(rf"{prefix}_[0-9a-hjkmnp-tv-z]{{25}}", made)
     assert is_valid_client_id(made)
@@ -24,13 +24,13 @@ def test_ids_are_repeatable_with_a_given_clock_and_randomness() -> None:
     assert ids().new("run") == ids().new("run") == "run_1kdyak3se000g40r40m30e209"
 
 
-def test_ids_of_one_moment_differ() -> None:
+def test_ids_of_the_same_time_differ() -> None:
     ids = Ids(clock=lambda: 1.0)
     assert len({ids.new("msg") for _ in range(1000)}) == 1000
 
 
 @given(earlier=st.integers(0, 10**12), later=st.integers(0, 10**12))
-def test_ids_sort_by_age_for_peoples_eyes(earlier: int, later: int) -> None:
+def test_ids_sort_by_age(earlier: int, later: int) -> None:
     first, second = (Ids(clock=lambda at=at: at / 1000, random=bytes).new("run") for at in (earlier, later))
     assert (first < second) == (int(earlier / 1000 * 1000) < int(later / 1000 * 1000))
 
@@ -48,7 +48,7 @@ def test_ids_that_a_client_may_not_choose(text: str) -> None:
 
 
 @given(text=st.text())
-def test_a_chosen_id_is_safe_in_paths_addresses_and_logs(text: str) -> None:
+def test_a_valid_client_id_is_safe_in_paths_urls_and_logs(text: str) -> None:
     if is_valid_client_id(text):
         assert text.isascii()
         assert text.isprintable()
@@ -64,5 +64,5 @@ def test_a_chosen_id_is_safe_in_paths_addresses_and_logs(text: str) -> None:
         (1_767_323_045.9999, "2026-01-02T03:04:05.999Z"),
     ],
 )
-def test_times_are_shown_in_utc_with_milliseconds(seconds: float, shown: str) -> None:
+def test_times_are_formatted_in_utc_with_milliseconds(seconds: float, shown: str) -> None:
     assert rfc3339(seconds) == shown

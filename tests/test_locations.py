@@ -1,4 +1,4 @@
-"""Where things live, from nothing but an environment."""
+"""Locations for an environment."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ from holdfast.errors import ConfigError
 from holdfast.locations import Locations
 
 
-def test_one_directory_holds_everything_when_asked() -> None:
+def test_holdfast_home_puts_everything_into_one_directory() -> None:
     found = Locations.from_env({"HOLDFAST_HOME": "/h", "XDG_CONFIG_HOME": "/elsewhere", "HOME": "/home/me"})
     assert found == Locations(Path("/h/config"), Path("/h/data"), Path("/h/state"), Path("/h/run"))
     assert found.config_file == Path("/h/config/config.toml")
@@ -21,14 +21,14 @@ def test_one_directory_holds_everything_when_asked() -> None:
     assert found.trust_file == Path("/h/data/trust.json")
 
 
-def test_the_xdg_variables_are_honoured() -> None:
+def test_the_xdg_variables_are_used() -> None:
     env = {"XDG_CONFIG_HOME": "/c", "XDG_DATA_HOME": "/d", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": "/r", "HOME": "/"}
     expected = Locations(Path("/c/holdfast"), Path("/d/holdfast"), Path("/s/holdfast"), Path("/r/holdfast"))
     assert Locations.from_env(env, platform="linux") == expected
     assert Locations.from_env(env, platform="darwin") == expected
 
 
-def test_without_them_the_usual_places_of_linux_are_used() -> None:
+def test_the_defaults_on_linux() -> None:
     assert Locations.from_env({"HOME": "/home/me"}, platform="linux") == Locations(
         Path("/home/me/.config/holdfast"),
         Path("/home/me/.local/share/holdfast"),
@@ -37,28 +37,28 @@ def test_without_them_the_usual_places_of_linux_are_used() -> None:
     )
 
 
-def test_without_them_the_usual_places_of_macos_are_used() -> None:
+def test_the_defaults_on_macos() -> None:
     support = Path("/Users/me/Library/Application Support/holdfast")
     found = Locations.from_env({"HOME": "/Users/me", "TMPDIR": "/var/folders/x/T/"}, platform="darwin")
     assert found == Locations(support, support, support / "state", Path("/var/folders/x/T/holdfast"))
 
 
-def test_a_relative_xdg_path_is_ignored_as_its_specification_says() -> None:
+def test_a_relative_xdg_path_is_ignored() -> None:
     found = Locations.from_env({"HOME": "/home/me", "XDG_DATA_HOME": "data"}, platform="linux")
     assert found.data_dir == Path("/home/me/.local/share/holdfast")
 
 
-def test_a_relative_home_is_refused_since_client_and_server_would_disagree() -> None:
+def test_a_relative_holdfast_home_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"HOLDFAST_HOME must be an absolute path, got 'here'"):
         Locations.from_env({"HOLDFAST_HOME": "here"})
 
 
-def test_a_user_without_a_home_is_told_what_to_set() -> None:
+def test_the_error_without_a_home_says_what_to_set() -> None:
     with pytest.raises(ConfigError, match="set HOME or HOLDFAST_HOME"):
         Locations.from_env({}, platform="linux", uid=987_654_321)
 
 
-def test_a_socket_path_too_long_for_the_kernel_moves_to_a_short_place_of_its_own() -> None:
+def test_a_too_long_socket_path_is_replaced_by_a_short_one() -> None:
     long = {"HOLDFAST_HOME": "/" + "x" * 120}
     found = Locations.from_env(long, uid=7)
     assert len(os.fsencode(found.socket)) <= 100
@@ -67,7 +67,7 @@ def test_a_socket_path_too_long_for_the_kernel_moves_to_a_short_place_of_its_own
     assert found.data_dir == Path("/" + "x" * 120) / "data"
 
 
-def test_directories_are_made_for_their_owner_only(holdfast_home: Path) -> None:
+def test_directories_are_created_private(holdfast_home: Path) -> None:
     locations = Locations.from_env({"HOLDFAST_HOME": str(holdfast_home)})
     locations.prepare()
     locations.prepare()
@@ -75,7 +75,7 @@ def test_directories_are_made_for_their_owner_only(holdfast_home: Path) -> None:
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
-def test_a_runtime_directory_that_others_can_enter_is_closed(holdfast_home: Path) -> None:
+def test_a_runtime_directory_open_to_others_is_made_private(holdfast_home: Path) -> None:
     locations = Locations.from_env({"HOLDFAST_HOME": str(holdfast_home)})
     locations.runtime_dir.mkdir(parents=True)
     locations.runtime_dir.chmod(0o777)
@@ -91,7 +91,7 @@ def test_a_runtime_directory_that_is_a_link_is_refused(holdfast_home: Path, tmp_
         locations.prepare()
 
 
-def test_a_file_in_the_way_is_named(holdfast_home: Path) -> None:
+def test_the_error_names_a_file_where_a_directory_is_needed(holdfast_home: Path) -> None:
     holdfast_home.write_text("")
     with pytest.raises(ConfigError, match="cannot create"):
         Locations.from_env({"HOLDFAST_HOME": str(holdfast_home)}).prepare()

@@ -11,7 +11,7 @@ from holdfast.tasks import OwnedTasks, finish_before_cancel, finish_despite_canc
 
 
 class Work:
-    """Work that stops at a gate, so that a test decides what happens before it goes on."""
+    """Work that waits at a gate until the test opens it."""
 
     def __init__(self, *, error: Exception | None = None) -> None:
         self.started = asyncio.Event()
@@ -29,7 +29,7 @@ class Work:
 
 
 async def turn_of_the_loop() -> None:
-    """Let everything that is ready run, twice: once for the cancel to arrive, once for what follows from it."""
+    """Run the event loop twice: once for the cancel to arrive, once for its effects."""
     for _ in range(2):
         await asyncio.sleep(0)
 

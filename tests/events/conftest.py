@@ -1,4 +1,4 @@
-"""A hub on a real ledger."""
+"""A hub on a real store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.store.batches import new_session, new_workspace
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    """With one workspace and one session: event 1."""
+    """A store with one workspace and one session, which is event 1."""
     store = await open_store(tmp_path / "holdfast.db")
     await store.commit(new_workspace())
     await store.commit(new_session())

@@ -1,4 +1,4 @@
-"""Readers of streams, for tests."""
+"""Readers of event streams."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from holdfast.schema.events import read_event
 
 
 async def pending(subscription: Subscription) -> list[StreamItem]:
-    """Everything until the stream would wait for something new."""
+    """Return all items until the stream would wait."""
     items: list[StreamItem] = []
     while True:
         one = asyncio.ensure_future(subscription.__anext__())
@@ -27,7 +27,7 @@ async def pending(subscription: Subscription) -> list[StreamItem]:
 
 
 def seen(items: list[StreamItem]) -> list[str]:
-    """Short: kinds, with numbers, or offsets and texts."""
+    """Return a short form: kinds with numbers, or offsets and texts."""
     return [_short(item) for item in items]
 
 
@@ -43,7 +43,7 @@ def _short(item: StreamItem) -> str:
 
 
 class Reader:
-    """A client that folds what it reads, and comes back with its last id after each cut."""
+    """A client that builds a transcript, and reconnects with its last id after each disconnect."""
 
     def __init__(self, hub: Hub, **scope: str) -> None:
         self.hub = hub
@@ -59,7 +59,7 @@ class Reader:
         self.subscription = self.hub.subscribe(after=self.last_id, **self.scope)
 
     async def read(self, most: int | None = None) -> None:
-        """All that is there, or some of it."""
+        """Read all available items, or at most `most`."""
         if most is None:
             for item in await pending(self.subscription):
                 self.take(item)
@@ -76,4 +76,4 @@ class Reader:
             if item.kind not in ("heartbeat", "reset"):
                 self.numbers.append(int(item.id.split(".")[1]))
         self.order.append(item.kind)
-        assert self.transcript.apply(read_event(item.body)), f"a gap: {item!r}"
+        assert self.transcript.apply(read_event(item.body)), f"there is a gap before {item!r}"

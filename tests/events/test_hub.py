@@ -1,4 +1,4 @@
-"""Streams over a real ledger."""
+"""Event streams on a real store."""
 
 import asyncio
 import tracemalloc
@@ -31,9 +31,6 @@ def finished(message_id: str, *texts: str, session_id: str = "ses_1") -> Batch:
     return Batch((PutMessage(message),), (MessageFinished(at=AT, session_id=session_id, message=message),))
 
 
-# Replay and live
-
-
 @pytest.mark.promise("E2")
 async def test_a_stream_without_a_cursor_is_live_from_now(store: SqliteStore, hub: Hub) -> None:
     await store.commit(says("msg_1", "before"))
@@ -44,14 +41,14 @@ async def test_a_stream_without_a_cursor_is_live_from_now(store: SqliteStore, hu
 
 
 @pytest.mark.promise("E2")
-async def test_hello_says_where_the_stream_begins_and_how_often_it_beats(store: SqliteStore, hub: Hub) -> None:
+async def test_hello_has_the_cursor_and_the_heartbeat_interval(store: SqliteStore, hub: Hub) -> None:
     (hello,) = await pending(hub.subscribe())
     body = msgspec.json.decode(hello.body)
     assert (body["cursor"], body["heartbeat_seconds"], hello.id) == (f"{store.log_id}.1", 10.0, None)
 
 
 @pytest.mark.promise("E2")
-async def test_a_cursor_replays_what_was_missed_and_goes_on_live(store: SqliteStore, hub: Hub) -> None:
+async def test_a_cursor_replays_missed_events_and_continues_live(store: SqliteStore, hub: Hub) -> None:
     cursor = hub.cursor
     for n in range(3):
         await store.commit(says(f"msg_{n}", "x"))
@@ -62,7 +59,7 @@ async def test_a_cursor_replays_what_was_missed_and_goes_on_live(store: SqliteSt
 
 
 @pytest.mark.promise("E2")
-async def test_a_cursor_from_before_a_restart_goes_on(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_a_cursor_continues_after_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("restart") / "db"
     store = await open_store(path)
     hub = Hub(store, heartbeat_seconds=10.0)
@@ -84,7 +81,7 @@ async def test_a_cursor_from_before_a_restart_goes_on(tmp_path_factory: pytest.T
 @pytest.mark.parametrize(
     ("cursor", "reason"), [("nonsense", "foreign"), ("0123abcd.1", "foreign"), ("{log}.99", "future")]
 )
-async def test_a_cursor_that_cannot_be_continued_is_reset_and_the_stream_goes_on(
+async def test_an_unusable_cursor_is_reset_and_the_stream_continues(
     store: SqliteStore, hub: Hub, cursor: str, reason: str
 ) -> None:
     stream = hub.subscribe(after=cursor.format(log=store.log_id))
@@ -106,7 +103,7 @@ async def test_a_pruned_cursor_is_reset(store: SqliteStore, hub: Hub) -> None:
 
 
 @pytest.mark.promise("E2", "E8")
-async def test_pruning_under_a_reader_that_is_behind_resets_it_and_it_goes_on(store: SqliteStore) -> None:
+async def test_pruning_resets_a_reader_that_is_behind_and_it_continues(store: SqliteStore) -> None:
     hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=2))
     stream = hub.subscribe()
     for n in range(9):
@@ -124,7 +121,7 @@ async def test_pruning_under_a_reader_that_is_behind_resets_it_and_it_goes_on(st
 
 
 @pytest.mark.promise("E8")
-async def test_pruning_does_not_touch_readers_that_are_not_behind(store: SqliteStore, hub: Hub) -> None:
+async def test_pruning_does_not_affect_readers_that_are_up_to_date(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe()
     await store.commit(says("msg_1", "x"))
     assert seen(await pending(stream)) == ["hello", "message.updated 2"]
@@ -134,7 +131,7 @@ async def test_pruning_does_not_touch_readers_that_are_not_behind(store: SqliteS
 
 
 @pytest.mark.promise("E4")
-async def test_a_reader_behind_the_ring_reads_the_log_in_bounded_pages(store: SqliteStore) -> None:
+async def test_a_reader_behind_the_recent_events_reads_the_log_in_limited_pages(store: SqliteStore) -> None:
     hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=4))
     reader = Reader(hub)
     for n in range(200):
@@ -151,7 +148,7 @@ async def test_a_reader_behind_the_ring_reads_the_log_in_bounded_pages(store: Sq
 
 @pytest.mark.promise("E2", "E4")
 @pytest.mark.parametrize("scope", [{"session_id": "ses_1"}, {"workspace_id": "wsp_1"}])
-async def test_a_filtered_reader_far_behind_passes_what_is_not_its_own(
+async def test_a_filtered_reader_far_behind_skips_events_outside_its_scope(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, scope: dict[str, str]
 ) -> None:
     monkeypatch.setattr(event_log, "MAX_SPAN", 7)
@@ -169,11 +166,8 @@ async def test_a_filtered_reader_far_behind_passes_what_is_not_its_own(
     hub.close()
 
 
-# Scopes
-
-
 @pytest.mark.promise("E2", "W3")
-async def test_filtered_streams_show_their_own_and_advance_over_the_rest(store: SqliteStore, hub: Hub) -> None:
+async def test_filtered_streams_show_their_scope_and_advance_over_other_events(store: SqliteStore, hub: Hub) -> None:
     await store.commit(new_workspace("wsp_2"))
     await store.commit(new_session("ses_2", workspace_id="wsp_2"))
     streams = [
@@ -199,7 +193,7 @@ async def test_filtered_streams_show_their_own_and_advance_over_the_rest(store: 
 
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("max_events", [1, 2048])
-async def test_a_sessions_stream_includes_descendants_old_and_new(store: SqliteStore, max_events: int) -> None:
+async def test_the_stream_of_a_session_includes_old_and_new_descendants(store: SqliteStore, max_events: int) -> None:
     hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=max_events))
     await store.commit(new_session("ses_a", parent_id="ses_1"))  # 2
     await store.commit(new_session("ses_other"))  # 3
@@ -219,7 +213,7 @@ async def test_a_sessions_stream_includes_descendants_old_and_new(store: SqliteS
     hub.close()
 
 
-async def test_live_text_goes_to_its_workspace_only(store: SqliteStore, hub: Hub) -> None:
+async def test_live_text_is_sent_only_to_streams_of_its_workspace(store: SqliteStore, hub: Hub) -> None:
     await store.commit(new_workspace("wsp_2"))
     await store.commit(new_session("ses_2", workspace_id="wsp_2"))
     streams = [hub.subscribe(workspace_id="wsp_1"), hub.subscribe(workspace_id="wsp_2"), hub.subscribe()]
@@ -229,11 +223,8 @@ async def test_live_text_goes_to_its_workspace_only(store: SqliteStore, hub: Hub
     assert shown == [["hello"], *[["hello", "delta 0@0 x", "run.progress"]] * 2]
 
 
-# Live text
-
-
 @pytest.mark.promise("E3")
-async def test_deltas_continue_each_other_and_a_burst_is_one(store: SqliteStore, hub: Hub) -> None:
+async def test_deltas_continue_each_other_and_a_burst_is_one_delta(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe()
     hub.add_delta("ses_1", "msg_1", 0, text="Grüße, ")
     assert seen(await pending(stream)) == ["hello", "delta 0@0 Grüße, "]
@@ -254,7 +245,7 @@ async def test_a_delta_has_no_id_and_does_not_advance_the_cursor(store: SqliteSt
 
 
 @pytest.mark.promise("E3")
-async def test_who_comes_in_the_middle_gets_a_snapshot_and_then_deltas(store: SqliteStore, hub: Hub) -> None:
+async def test_a_late_subscriber_gets_a_snapshot_and_then_deltas(store: SqliteStore, hub: Hub) -> None:
     hub.add_delta("ses_1", "msg_1", 0, text="Once ", of="reasoning")
     hub.add_delta("ses_1", "msg_1", 1, text="upon ")
     hub.add_delta("ses_1", "msg_1", 1, text="a time")
@@ -282,7 +273,7 @@ async def test_a_new_attempt_replaces_the_text_of_the_failed_one(store: SqliteSt
 
 
 @pytest.mark.promise("E3")
-async def test_an_event_closes_only_the_parts_it_tells(store: SqliteStore, hub: Hub) -> None:
+async def test_an_event_closes_only_the_parts_it_contains(store: SqliteStore, hub: Hub) -> None:
     reader = Reader(hub)
     hub.add_delta("ses_1", "msg_1", 0, text="first", of="reasoning")
     hub.add_delta("ses_1", "msg_1", 1, text="second ")
@@ -297,7 +288,7 @@ async def test_an_event_closes_only_the_parts_it_tells(store: SqliteStore, hub: 
 
 
 @pytest.mark.promise("R13")
-async def test_a_new_attempt_may_tell_again_what_was_stored_already(store: SqliteStore, hub: Hub) -> None:
+async def test_a_new_attempt_replaces_parts_that_were_stored(store: SqliteStore, hub: Hub) -> None:
     reader = Reader(hub)
     message = a_message("msg_1", Text("first try"))
     hub.add_delta("ses_1", "msg_1", 0, text="first try")
@@ -309,7 +300,7 @@ async def test_a_new_attempt_may_tell_again_what_was_stored_already(store: Sqlit
 
 
 @pytest.mark.promise("E5")
-async def test_live_text_never_follows_the_event_that_tells_it_whole(store: SqliteStore, hub: Hub) -> None:
+async def test_live_text_never_follows_the_event_that_contains_it(store: SqliteStore, hub: Hub) -> None:
     reader, slow = Reader(hub), Reader(hub)
     hub.add_delta("ses_1", "msg_1", 0, text="whole ")
     await reader.read()
@@ -332,7 +323,9 @@ async def test_live_text_never_follows_the_event_that_tells_it_whole(store: Sqli
 
 
 @pytest.mark.promise("E5")
-async def test_events_come_in_commit_order_and_the_message_before_the_end(store: SqliteStore, hub: Hub) -> None:
+async def test_events_come_in_commit_order_and_the_message_before_the_end_of_its_run(
+    store: SqliteStore, hub: Hub
+) -> None:
     stream = hub.subscribe()
     run = a_run(state="active")
     await store.commit(accept(run))
@@ -342,7 +335,7 @@ async def test_events_come_in_commit_order_and_the_message_before_the_end(store:
     assert seen(await pending(stream)) == ["hello", "run.accepted 2", "message.finished 3", "run.finished 4"]
 
 
-async def test_live_output_of_a_call_is_named_and_ends_with_its_result(store: SqliteStore, hub: Hub) -> None:
+async def test_live_output_has_its_call_id_and_ends_with_the_result(store: SqliteStore, hub: Hub) -> None:
     stream, reader = hub.subscribe(), Reader(hub)
     hub.add_delta("ses_1", "msg_1", 0, text="thinking")
     assert seen(await pending(stream)) == ["hello", "delta 0@0 thinking"]
@@ -363,7 +356,7 @@ async def test_live_output_of_a_call_is_named_and_ends_with_its_result(store: Sq
     assert reader.transcript.output("call_3") == "a"
 
 
-async def test_a_message_that_is_closed_without_an_event_is_taken_back(store: SqliteStore, hub: Hub) -> None:
+async def test_closing_a_message_without_an_event_withdraws_its_text(store: SqliteStore, hub: Hub) -> None:
     reader = Reader(hub)
     hub.add_delta("ses_1", "msg_1", 0, text="gone")
     hub.add_delta("ses_1", "msg_2", 0, text="too")
@@ -375,7 +368,7 @@ async def test_a_message_that_is_closed_without_an_event_is_taken_back(store: Sq
     assert seen(await pending(hub.subscribe())) == ["hello"]
 
 
-async def test_a_deleted_session_has_nothing_open(store: SqliteStore, hub: Hub) -> None:
+async def test_deleting_a_session_closes_its_messages(store: SqliteStore, hub: Hub) -> None:
     reader = Reader(hub)
     hub.add_delta("ses_1", "msg_1", 0, text="x")
     await reader.read()
@@ -386,7 +379,7 @@ async def test_a_deleted_session_has_nothing_open(store: SqliteStore, hub: Hub) 
     assert seen(await pending(hub.subscribe())) == ["hello"]
 
 
-async def test_of_progress_and_presence_only_the_latest_is_told(store: SqliteStore, hub: Hub) -> None:
+async def test_only_the_latest_progress_and_presence_is_sent(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe(workspace_id="wsp_1")
     for what in ("a", "b", "c"):
         hub.report_progress("ses_1", "run_1", Now("tool", what))
@@ -398,10 +391,7 @@ async def test_of_progress_and_presence_only_the_latest_is_told(store: SqliteSto
     assert seen(await pending(hub.subscribe())) == ["hello"]
 
 
-# Many readers, slow readers
-
-
-async def test_one_encoding_serves_all(store: SqliteStore, hub: Hub) -> None:
+async def test_all_subscribers_share_one_encoding(store: SqliteStore, hub: Hub) -> None:
     streams = [hub.subscribe() for _ in range(20)]
     for stream in streams:
         await pending(stream)
@@ -416,10 +406,10 @@ async def test_one_encoding_serves_all(store: SqliteStore, hub: Hub) -> None:
 
 
 @pytest.mark.promise("E4")
-async def test_a_reader_that_reads_nothing_for_10_mb_costs_nothing_and_is_exact_when_it_reads(
+async def test_a_reader_that_stalls_for_10_mb_holds_no_text_and_then_gets_all_of_it(
     store: SqliteStore, hub: Hub
 ) -> None:
-    """The stalled reader holds no text; the others get every piece as it comes; at the end all texts are equal."""
+    """Other readers get every piece as it arrives, and at the end all texts are equal."""
     stalled, steady = Reader(hub), Reader(hub)
     piece = "0123456789" * 10
     count = 100_000
@@ -454,11 +444,11 @@ async def test_memory_does_not_grow_with_readers_that_do_not_read(store: SqliteS
             hub.report_progress("ses_1", "run_1", Now("streaming", str(n)))
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert grown < 3_000_000  # the text itself is 1 MB; 200 queues of it would be 200
+    assert grown < 3_000_000  # the text has 1 MB; 200 queues would hold 200 MB
     assert hub.subscriber_count == len(streams)
 
 
-async def test_a_reader_that_left_is_forgotten(store: SqliteStore, hub: Hub) -> None:
+async def test_a_closed_subscription_is_removed(store: SqliteStore, hub: Hub) -> None:
     hub.add_delta("ses_1", "msg_1", 0, text="x")
     with hub.subscribe() as stream:
         await pending(stream)
@@ -468,7 +458,7 @@ async def test_a_reader_that_left_is_forgotten(store: SqliteStore, hub: Hub) -> 
     assert [item async for item in stream] == []
 
 
-async def test_closing_the_hub_ends_a_reader_that_waits(store: SqliteStore, hub: Hub) -> None:
+async def test_closing_the_hub_ends_a_waiting_reader(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe()
 
     async def read() -> list[str]:
@@ -481,7 +471,7 @@ async def test_closing_the_hub_ends_a_reader_that_waits(store: SqliteStore, hub:
     assert await stream.read_batch() == []
 
 
-async def test_what_is_ready_comes_at_once_within_bounds(store: SqliteStore, hub: Hub) -> None:
+async def test_read_batch_returns_available_items_up_to_its_limits(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe()
     for n in range(5):
         await store.commit(says(f"msg_{n}", "x"))
@@ -495,11 +485,8 @@ async def test_what_is_ready_comes_at_once_within_bounds(store: SqliteStore, hub
     assert seen(await waiting) == ["message.updated 7"]
 
 
-# Heartbeats
-
-
 @pytest.mark.promise("E6", "E2")
-async def test_the_hub_beats_at_a_fixed_interval_with_the_highest_number_passed(store: SqliteStore, hub: Hub) -> None:
+async def test_heartbeats_come_at_a_fixed_interval_with_the_highest_number_passed(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe(session_id="ses_1")
     await pending(stream)
     slept: list[float] = []
@@ -522,9 +509,7 @@ async def test_the_hub_beats_at_a_fixed_interval_with_the_highest_number_passed(
 
 
 @pytest.mark.promise("E6")
-async def test_a_stream_that_is_never_idle_still_beats_and_a_stalled_one_beats_once(
-    store: SqliteStore, hub: Hub
-) -> None:
+async def test_a_busy_stream_gets_heartbeats_and_a_stalled_one_gets_one(store: SqliteStore, hub: Hub) -> None:
     stream = hub.subscribe()
     for n in range(3):
         await store.commit(says(f"msg_{n}", "x"))
@@ -536,11 +521,10 @@ async def test_a_stream_that_is_never_idle_still_beats_and_a_stalled_one_beats_o
     ]
 
 
-# Loops
-
-
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_ledger_and_hub_work_on_either_loop(tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_store_and_hub_work_on_asyncio_and_uvloop(
+    tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
     async def play() -> list[str]:
         store = await open_store(tmp_path / "holdfast.db")
         hub = Hub(store, heartbeat_seconds=10.0)

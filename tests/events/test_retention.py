@@ -15,7 +15,7 @@ DAY = 86400.0
 
 
 class Calendar:
-    """A clock that is told how late it is, and sleeps that end when it is."""
+    """A clock that the test sets, and sleeps that end when it is set."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -33,7 +33,7 @@ class Calendar:
         self._wake.clear()
 
     async def pass_days(self, days: float) -> None:
-        """Until the keeper sleeps again."""
+        """Advance the clock and wait until the task sleeps again."""
         await self.asleep.wait()
         self.asleep.clear()
         self.now += days * DAY
@@ -42,8 +42,8 @@ class Calendar:
 
 
 @pytest.mark.promise("E8")
-async def test_events_are_kept_for_the_time_that_is_configured_and_readers_stay(store: SqliteStore, hub: Hub) -> None:
-    calendar = Calendar(1767225600.0)  # when the fixture's event was told
+async def test_events_are_kept_for_the_configured_time_and_readers_stay_attached(store: SqliteStore, hub: Hub) -> None:
+    calendar = Calendar(1767225600.0)  # the time of the fixture's event
     stream = hub.subscribe()
     keeping = asyncio.create_task(prune_periodically(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
     await calendar.pass_days(6)
@@ -64,7 +64,7 @@ async def test_events_are_kept_for_the_time_that_is_configured_and_readers_stay(
     assert set(calendar.slept) == {3600.0}
 
 
-async def test_stored_answers_are_kept_for_a_day(store: SqliteStore) -> None:
+async def test_stored_responses_are_kept_for_a_day(store: SqliteStore) -> None:
     calendar = Calendar(1767225600.0)
     await store.commit(Batch((PutResponse(StoredResponse("key", "hash", 200, b"", rfc3339(calendar.now))),)))
     keeping = asyncio.create_task(prune_periodically(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
@@ -77,7 +77,7 @@ async def test_stored_answers_are_kept_for_a_day(store: SqliteStore) -> None:
 
 
 @pytest.mark.promise("R14")
-async def test_a_ledger_that_cannot_be_written_is_pruned_later(
+async def test_an_unwritable_store_is_pruned_later(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     calendar = Calendar(1767225600.0 + 30 * DAY)

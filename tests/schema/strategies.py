@@ -1,4 +1,4 @@
-"""Words of every shape, for property tests."""
+"""Strategies for values of all shapes."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ from holdfast.schema.messages import (
 from holdfast.schema.usage import Usage
 
 texts = st.text(max_size=30)
-"""Anything that can be encoded: hypothesis leaves lone surrogates out of plain `text`."""
-texts_as_they_come = st.text(st.characters() | st.characters(categories=["Cs"]), max_size=30)
+"""Text that can be encoded: hypothesis omits lone surrogates."""
+any_texts = st.text(st.characters() | st.characters(categories=["Cs"]), max_size=30)
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -67,4 +67,4 @@ messages = st.builds(
     model=st.none() | texts,
 )
 unknown_parts = st.tuples(texts, objects).map(lambda pair: {**pair[1], "type": f"new_{pair[0]}"})
-"""Parts that a newer version made."""
+"""Parts of a newer version."""

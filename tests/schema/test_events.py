@@ -1,4 +1,4 @@
-"""Events: every kind is read as it was written, and kinds of a newer version are kept."""
+"""Every event kind is decoded as it was encoded, and kinds of a newer version are kept."""
 
 from typing import Any, get_args
 
@@ -76,7 +76,7 @@ _every_kind = (*get_args(ev.KnownDurable), *get_args(ev.KnownLive))
 
 
 def _example(kind: Any) -> Any:
-    """An event of this kind, with something in every field that must be there."""
+    """Return an event of this kind with all required fields."""
     fields = msgspec.structs.fields(kind)
     return kind(**{field.name: _value(field.type) for field in fields if field.required})
 
@@ -85,12 +85,12 @@ def _value(type_: Any) -> Any:
     return _MADE[type_] if type_ in _MADE else get_args(type_)[0]
 
 
-def test_the_kinds_are_those_of_the_interface() -> None:
+def test_the_event_kinds_are_those_of_the_interface() -> None:
     assert {ev.event_kind(_example(kind)) for kind in _every_kind} == _KINDS
 
 
 @pytest.mark.parametrize("kind", _every_kind)
-def test_every_kind_is_read_as_it_was_written(kind: Any) -> None:
+def test_every_event_kind_is_decoded_as_it_was_encoded(kind: Any) -> None:
     event = _example(kind)
     assert ev.read_event(encode(event)) == event
     assert to_builtins(event)["kind"] == ev.event_kind(event)
@@ -103,7 +103,7 @@ def test_a_field_of_a_newer_version_is_ignored(kind: Any) -> None:
 
 
 @given(kind=texts.map(lambda text: f"new.{text}"), fields=objects)
-def test_a_kind_of_a_newer_version_is_kept_unchanged(kind: str, fields: dict[str, Any]) -> None:
+def test_an_event_kind_of_a_newer_version_is_kept_unchanged(kind: str, fields: dict[str, Any]) -> None:
     raw = encode({**fields, "kind": kind})
     event = ev.read_event(raw)
     assert event == Unknown(kind, raw)
@@ -111,7 +111,7 @@ def test_a_kind_of_a_newer_version_is_kept_unchanged(kind: str, fields: dict[str
 
 
 @given(message=messages, unknown=unknown_parts, kind=st.sampled_from(["created", "updated", "finished"]))
-def test_an_unknown_part_stays_within_its_message(message: Message, unknown: dict[str, Any], kind: str) -> None:
+def test_an_unknown_part_is_kept_in_its_message(message: Message, unknown: dict[str, Any], kind: str) -> None:
     parts = [*to_builtins(message)["parts"], unknown]
     event = ev.read_event(
         encode(

@@ -1,4 +1,4 @@
-"""Messages: what is written is read again, and what a newer version wrote is kept."""
+"""Messages are decoded as they were encoded, and parts of a newer version are kept."""
 
 from typing import Any
 
@@ -31,12 +31,12 @@ def _json(*parts: Any, **fields: Any) -> bytes:
 
 
 @given(message=messages)
-def test_a_message_is_read_as_it_was_written(message: Message) -> None:
+def test_a_message_is_decoded_as_it_was_encoded(message: Message) -> None:
     assert read_message(encode(message)) == message
 
 
 @given(parts=st.lists(known_parts.map(to_builtins) | unknown_parts, max_size=6))
-def test_parts_of_a_newer_version_are_written_back_unchanged_and_in_place(parts: list[Any]) -> None:
+def test_parts_of_a_newer_version_are_encoded_unchanged_and_in_place(parts: list[Any]) -> None:
     message = read_message(_json(*parts))
     assert to_builtins(message)["parts"] == parts
     assert read_message(encode(message)) == message
@@ -64,7 +64,7 @@ def test_an_unknown_part_keeps_its_bytes() -> None:
         None,
     ],
 )
-def test_a_part_of_another_shape_is_kept_and_its_neighbours_are_read(part: Any) -> None:
+def test_a_part_of_another_shape_is_kept_and_the_other_parts_are_decoded(part: Any) -> None:
     message = read_message(_json({"type": "text", "text": "before"}, part, {"type": "text", "text": "after"}))
     assert isinstance(message.parts[1], Unknown)
     assert text_of(message.parts) == "beforeafter"
@@ -72,25 +72,25 @@ def test_a_part_of_another_shape_is_kept_and_its_neighbours_are_read(part: Any) 
 
 
 @given(name=texts.map(lambda text: f"new_{text}"), value=json_values)
-def test_an_unknown_field_makes_nothing_unreadable(name: str, value: Any) -> None:
+def test_unknown_fields_are_ignored(name: str, value: Any) -> None:
     message = read_message(_json({"type": "text", "text": "a", name: value}, **{name: value}))
     assert message.parts == (Text("a"),)
     with_unknown_part = read_message(_json({"type": "hologram", name: value}, **{name: value}))
     assert with_unknown_part.id == "msg_1"
 
 
-def test_a_message_without_parts_is_read() -> None:
+def test_a_message_without_parts_is_decoded() -> None:
     assert read_message(msgspec.json.encode(_MESSAGE)).parts == ()
 
 
-def test_what_is_no_message_is_not_taken_for_one() -> None:
+def test_an_invalid_message_is_rejected() -> None:
     with pytest.raises(msgspec.ValidationError):
         read_message(b'{"id": "msg_1"}')
     with pytest.raises(msgspec.DecodeError):
         read_message(b'{"id": "msg_')
 
 
-def test_defaults_are_left_out_of_parts() -> None:
+def test_defaults_are_omitted_from_parts() -> None:
     assert to_builtins(ToolCall(id="call_1", name="bash")) == {"type": "tool_call", "id": "call_1", "name": "bash"}
 
 
@@ -111,11 +111,11 @@ def test_clients_see_neither_opaque_data_nor_the_system_prompt() -> None:
     )
 
 
-def test_words_cannot_be_changed() -> None:
+def test_values_are_frozen() -> None:
     with pytest.raises(AttributeError):
         Text("a").text = "b"  # type: ignore[misc]
 
 
-def test_only_words_are_written() -> None:
+def test_other_objects_cannot_be_encoded() -> None:
     with pytest.raises(NotImplementedError, match="object"):
         encode(object())

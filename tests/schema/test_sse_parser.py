@@ -1,4 +1,4 @@
-"""Server-sent events are the same however the bytes were cut."""
+"""The parser returns the same events however the bytes are split."""
 
 from collections import deque
 from itertools import pairwise
@@ -42,7 +42,7 @@ def _whole(stream: bytes) -> tuple[list[SseEvent], str, int | None]:
 
 
 @given(stream=_streams, cuts=st.lists(st.integers(0, 200), max_size=8))
-def test_cuts_change_nothing(stream: bytes, cuts: list[int]) -> None:
+def test_the_events_do_not_depend_on_chunk_boundaries(stream: bytes, cuts: list[int]) -> None:
     parser = SseParser()
     places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     events = [event for a, b in pairwise(places) for event in parser.feed(stream[a:b])]
@@ -50,14 +50,14 @@ def test_cuts_change_nothing(stream: bytes, cuts: list[int]) -> None:
 
 
 @given(stream=_streams)
-def test_byte_by_byte_is_the_same_as_all_at_once(stream: bytes) -> None:
+def test_single_bytes_give_the_same_events_as_one_chunk(stream: bytes) -> None:
     parser = SseParser()
     events = [event for byte in stream for event in parser.feed(bytes([byte]))]
     assert (events, parser.id, parser.retry) == _whole(stream)
 
 
 @given(stream=_streams)
-def test_all_three_line_ends_mean_the_same(stream: bytes) -> None:
+def test_all_three_line_endings_are_equivalent(stream: bytes) -> None:
     plain = stream.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     assert (
         _whole(stream) == _whole(plain) == _whole(plain.replace(b"\n", b"\r\n")) == _whole(plain.replace(b"\n", b"\r"))
@@ -77,11 +77,11 @@ def test_all_three_line_ends_mean_the_same(stream: bytes) -> None:
         (b"data: cut off", []),
     ],
 )
-def test_what_a_stream_says(stream: bytes, events: list[SseEvent]) -> None:
+def test_streams_are_parsed_into_events(stream: bytes, events: list[SseEvent]) -> None:
     assert SseParser().feed(stream) == events
 
 
-def test_a_stream_that_forgets_its_last_blank_line_can_be_ended() -> None:
+def test_end_returns_an_event_without_its_last_blank_line() -> None:
     parser = SseParser()
     assert parser.feed(b"event: done\ndata: a") == []
     assert parser.end() == [SseEvent(b"a", "done")]
@@ -89,7 +89,7 @@ def test_a_stream_that_forgets_its_last_blank_line_can_be_ended() -> None:
 
 
 @pytest.mark.parametrize("endless", [b"x" * 60, b"data: xxx\n" * 20])
-def test_an_endless_event_is_given_up(endless: bytes) -> None:
+def test_an_event_over_the_limit_is_rejected(endless: bytes) -> None:
     parser = SseParser(limit=50)
     with pytest.raises(SseTooLong, match="50"):
         deque((parser.feed(bytes([byte])) for byte in endless), maxlen=0)

@@ -1,4 +1,4 @@
-"""Usage adds up."""
+"""Addition of usage."""
 
 from hypothesis import given
 
@@ -7,7 +7,7 @@ from tests.schema.strategies import usages
 
 
 @given(a=usages, b=usages, c=usages)
-def test_usage_adds_up_in_any_order(a: Usage, b: Usage, c: Usage) -> None:
+def test_usage_addition_is_commutative_and_associative(a: Usage, b: Usage, c: Usage) -> None:
     assert (a + b) + c == c + (b + a)
     assert a + Usage() == a
     assert (a + b).context == a.context + b.context

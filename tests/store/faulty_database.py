@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to, through the seam by which every connection is made."""
+"""Database connections that fail on demand, and a small file system."""
 
 import sqlite3
 import subprocess
@@ -11,7 +11,7 @@ from holdfast.store.sqlite import database_file
 
 
 class Faults:
-    """Give `connect` to `open_store`; set ``on`` to make statements fail, ``before`` to see them come."""
+    """Pass `connect` to `open_store`, and set ``on`` to make statements fail."""
 
     def __init__(self) -> None:
         self.on: Callable[[str], Exception | None] = lambda _: None
@@ -34,7 +34,7 @@ def disk_error(message: str = "disk I/O error") -> sqlite3.OperationalError:
 
 
 def failing(start: str, *, times: int = 1) -> Callable[[str], Exception | None]:
-    """Statements that start so fail, the first few times."""
+    """Make the first statements with this start fail."""
     left = [times]
 
     def on(sql: str) -> Exception | None:
@@ -48,7 +48,7 @@ def failing(start: str, *, times: int = 1) -> Callable[[str], Exception | None]:
 
 @contextmanager
 def small_disk(where: Path, size: str) -> Iterator[Path | None]:
-    """A file system of its own; ``None`` where it may not be mounted."""
+    """Mount a small file system; ``None`` if mounting is not permitted."""
     where.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(where)]
     try:

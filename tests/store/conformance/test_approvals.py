@@ -59,7 +59,7 @@ async def test_the_first_answer_to_a_question_wins(ledger: Store) -> None:
     assert (await ledger.open_questions()).items == ()
 
 
-async def test_grants_are_of_a_workspace_or_of_a_session(ledger: Store) -> None:
+async def test_a_grant_belongs_to_a_workspace_or_a_session(ledger: Store) -> None:
     await ledger.commit(new_session("ses_2"))
     own = Grant("g1", "wsp_1", "bash: ls", session_id="ses_1")
     everyones = Grant("g2", "wsp_1", "bash: ls")

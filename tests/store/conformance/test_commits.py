@@ -28,7 +28,7 @@ from tests.store.conftest import Reopen
 
 
 @pytest.mark.promise("R1")
-async def test_what_was_committed_is_there_after_reopening(reopen: Reopen) -> None:
+async def test_commits_survive_reopening(reopen: Reopen) -> None:
     store = await reopen()
     await store.commit(new_workspace())
     await store.commit(new_session(title="Plans"))
@@ -57,7 +57,7 @@ async def test_a_batch_that_conflicts_leaves_nothing_behind(ledger: Store) -> No
 
 
 @pytest.mark.promise("E1")
-async def test_numbers_grow_by_one_in_commit_order_and_conflicts_leave_no_gap(ledger: Store) -> None:
+async def test_event_numbers_follow_commit_order_and_conflicts_leave_no_gap(ledger: Store) -> None:
     batches = [says(f"msg_{n}", "x") for n in range(20)]
     batches.insert(7, end(a_run("run_unknown")))
     results = await asyncio.gather(*(ledger.commit(batch) for batch in batches), return_exceptions=True)
@@ -68,7 +68,7 @@ async def test_numbers_grow_by_one_in_commit_order_and_conflicts_leave_no_gap(le
 
 
 @pytest.mark.promise("E1")
-async def test_numbers_never_go_back_even_when_the_last_events_are_removed(reopen: Reopen) -> None:
+async def test_event_numbers_are_not_reused_after_pruning(reopen: Reopen) -> None:
     store = await reopen()
     await store.commit(new_workspace())
     await store.commit(new_session())
@@ -80,7 +80,7 @@ async def test_numbers_never_go_back_even_when_the_last_events_are_removed(reope
     assert (await store.commit(says("msg_2", "x"))).numbers == (3,)
 
 
-async def test_a_conflict_does_not_hurt_batches_that_are_committed_with_it(ledger: Store) -> None:
+async def test_a_conflict_does_not_affect_other_batches_of_the_same_commit(ledger: Store) -> None:
     good = [accept(a_run(f"run_{n}", seq=n)) for n in range(1, 30)]
     bad = [accept(a_run(f"run_x{n}", seq=n)) for n in range(1, 30)]
     mixed = [batch for pair in zip(good, bad, strict=True) for batch in pair]
@@ -89,7 +89,7 @@ async def test_a_conflict_does_not_hurt_batches_that_are_committed_with_it(ledge
     assert len((await ledger.runs("ses_1", limit=100)).items) == 29
 
 
-async def test_listeners_hear_each_commit_once_in_order_before_its_caller_goes_on(ledger: Store) -> None:
+async def test_listeners_get_each_commit_once_in_order_before_its_caller_continues(ledger: Store) -> None:
     heard: list[int] = []
 
     def listen(events: tuple[LoggedEvent, ...]) -> None:
@@ -108,7 +108,7 @@ async def test_listeners_hear_each_commit_once_in_order_before_its_caller_goes_o
     assert heard[-1] == 51
 
 
-async def test_a_caller_that_leaves_does_not_recall_its_batch(ledger: Store) -> None:
+async def test_cancelling_the_caller_does_not_withdraw_its_batch(ledger: Store) -> None:
     heard: list[str] = []
     ledger.listen(lambda events: heard.extend(event.kind for event in events))
     task = asyncio.create_task(ledger.commit(says("msg_1", "x")))
@@ -120,7 +120,7 @@ async def test_a_caller_that_leaves_does_not_recall_its_batch(ledger: Store) -> 
     assert heard == ["message.updated", "message.updated"]
 
 
-async def test_an_event_of_an_unknown_session_is_refused(store: Store) -> None:
+async def test_an_event_of_an_unknown_session_is_a_conflict(store: Store) -> None:
     with pytest.raises(StoreConflict, match="session 'ses_x' does not exist"):
         await store.commit(Batch((), (ConfigChanged(at=AT), SessionDeleted(at=AT, session_id="ses_x"))))
     assert store.last_number == 0

@@ -37,7 +37,7 @@ async def test_events_are_filtered_by_workspace_and_by_session_with_descendants(
     assert set(await ledger.descendants("ses_1")) == {"ses_1_1", "ses_1_1_1"}
 
 
-async def test_a_page_of_the_log_says_how_far_it_looked(ledger: Store) -> None:
+async def test_a_log_page_says_how_far_it_was_read(ledger: Store) -> None:
     await ledger.commit(new_session("ses_2"))
     for n in range(5):
         await ledger.commit(says(f"msg_{n}", "x" * 100, session_id="ses_2"))
@@ -54,14 +54,14 @@ async def test_a_page_of_the_log_says_how_far_it_looked(ledger: Store) -> None:
 
 
 @pytest.mark.promise("E8")
-async def test_old_events_are_pruned_but_never_past_an_unfinished_run(ledger: Store) -> None:
+async def test_pruning_stops_at_the_oldest_unfinished_run(ledger: Store) -> None:
     run = a_run()
     old, young = "2026-01-01T00:00:00.000Z", "2026-01-09T00:00:00.000Z"
     await ledger.commit(Batch((), (ConfigChanged(at=old),)))  # 2
     await ledger.commit(accept(run, at=old))  # 3
     await ledger.commit(Batch((), (ConfigChanged(at=old),)))  # 4
     await ledger.commit(Batch((), (ConfigChanged(at=young),)))  # 5
-    await ledger.commit(Batch((), (ConfigChanged(at=old),)))  # 6, told late: only a prefix is ever cut
+    await ledger.commit(Batch((), (ConfigChanged(at=old),)))  # 6, an old event after a newer one is not pruned
     assert await ledger.prune_events(before="2026-01-05T00:00:00.000Z") == 2
     assert (await event_numbers(ledger), ledger.oldest_number) == ([3, 4, 5, 6], 3)
     await ledger.commit(end(run, at=young))  # 7
@@ -71,7 +71,7 @@ async def test_old_events_are_pruned_but_never_past_an_unfinished_run(ledger: St
     assert await ledger.prune_events(before="2026-01-05T00:00:00.000Z") == 0
 
 
-async def test_what_was_pruned_is_known_after_reopening(reopen: Reopen) -> None:
+async def test_the_pruned_number_survives_reopening(reopen: Reopen) -> None:
     store = await reopen()
     for _ in range(3):
         await store.commit(Batch((), (ConfigChanged(at=AT),)))
@@ -81,8 +81,8 @@ async def test_what_was_pruned_is_known_after_reopening(reopen: Reopen) -> None:
 
 
 @pytest.mark.promise("E7")
-async def test_every_page_names_the_event_it_is_true_at(ledger: Store) -> None:
-    """While something else commits, a page's content is what the log says up to its number."""
+async def test_every_page_has_the_event_number_it_is_true_at(ledger: Store) -> None:
+    """During commits, a page contains exactly the messages up to its event number."""
 
     async def write() -> None:
         for n in range(1, 60):

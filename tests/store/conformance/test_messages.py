@@ -16,7 +16,7 @@ from tests.store.batches import AT, a_message, new_session, new_workspace, says
 from tests.store.conftest import Reopen
 
 
-async def test_messages_get_the_sessions_next_number_and_keep_it_when_replaced(ledger: Store) -> None:
+async def test_messages_get_the_next_seq_of_the_session_and_keep_it_when_replaced(ledger: Store) -> None:
     assert (await ledger.commit(says("msg_1", "a"))).seqs == {"msg_1": 1}
     assert (await ledger.commit(says("msg_2", "b"))).seqs == {"msg_2": 2}
     assert (await ledger.commit(says("msg_1", "a again"))).seqs == {"msg_1": 1}
@@ -25,14 +25,14 @@ async def test_messages_get_the_sessions_next_number_and_keep_it_when_replaced(l
     assert page.items[0].parts == (Text("a again"),)
 
 
-async def test_the_events_of_a_message_carry_the_number_it_was_given(ledger: Store) -> None:
+async def test_the_events_of_a_message_have_its_assigned_seq(ledger: Store) -> None:
     committed = await ledger.commit(says("msg_1", "a"))
     event = read_event(committed.events[0].body)
     assert isinstance(event, MessageUpdated)
     assert event.message.seq == 1
 
 
-async def test_a_message_of_another_session_is_not_taken_over(ledger: Store) -> None:
+async def test_a_message_id_of_another_session_is_a_conflict(ledger: Store) -> None:
     await ledger.commit(new_session("ses_2"))
     await ledger.commit(says("msg_1", "mine"))
     with pytest.raises(StoreConflict):
@@ -40,7 +40,7 @@ async def test_a_message_of_another_session_is_not_taken_over(ledger: Store) -> 
     assert (await ledger.message("msg_1")).parts == (Text("mine"),)
 
 
-async def test_providers_opaque_data_is_stored_but_not_told(ledger: Store) -> None:
+async def test_opaque_provider_data_is_stored_but_not_in_events(ledger: Store) -> None:
     parts = (
         Reasoning("thought", wire="w", opaque={"signature": "secret"}),
         ToolCall("call_1", "bash", opaque={"token": "secret"}),
@@ -54,7 +54,7 @@ async def test_providers_opaque_data_is_stored_but_not_told(ledger: Store) -> No
     assert [event.body for event in page.events if b"secret" in event.body] == []
 
 
-async def test_messages_are_paged_from_either_end_always_in_order(ledger: Store) -> None:
+async def test_messages_are_paged_in_order_from_either_end(ledger: Store) -> None:
     for n in range(1, 8):
         await ledger.commit(says(f"msg_{n}", "x"))
 
@@ -71,7 +71,7 @@ async def test_messages_are_paged_from_either_end_always_in_order(ledger: Store)
     assert await page(limit=3, before=1) == ([], None)
 
 
-async def test_a_request_is_built_from_the_last_summary_on(ledger: Store) -> None:
+async def test_messages_since_the_last_summary(ledger: Store) -> None:
     await ledger.commit(says("msg_1", "a"))
     assert [m.id for m in await ledger.messages_since_summary("ses_1")] == ["msg_1"]
     for n in (2, 3):
@@ -80,7 +80,7 @@ async def test_a_request_is_built_from_the_last_summary_on(ledger: Store) -> Non
     assert [m.id for m in await ledger.messages_since_summary("ses_1")] == ["msg_3", "msg_4"]
 
 
-async def test_search_finds_text_of_users_and_of_finished_answers(reopen: Reopen, ledger: Store) -> None:
+async def test_search_finds_user_messages_and_finished_answers(reopen: Reopen, ledger: Store) -> None:
     await ledger.commit(new_workspace("wsp_2"))
     await ledger.commit(new_session("ses_2", workspace_id="wsp_2", title="Bees"))
     await ledger.commit(says("msg_1", "Where do the honey bees sleep?"))
@@ -100,13 +100,13 @@ async def test_search_finds_text_of_users_and_of_finished_answers(reopen: Reopen
 
 
 @pytest.mark.parametrize("q", ["", "  ", '"', "AND OR NOT", "a:b", "(x", "*", "-- ; DROP TABLE messages", "'\"^"])
-async def test_any_search_text_is_only_text(reopen: Reopen, ledger: Store, q: str) -> None:
+async def test_search_syntax_in_the_query_has_no_effect(reopen: Reopen, ledger: Store, q: str) -> None:
     await ledger.commit(says("msg_1", "plain words"))
     assert await ledger.search(q) == ()
     assert await (await reopen()).search(q) == ()
 
 
-async def test_a_changed_text_is_found_by_its_new_words_only(reopen: Reopen, ledger: Store) -> None:
+async def test_search_finds_only_the_new_words_of_a_changed_text(reopen: Reopen, ledger: Store) -> None:
     await ledger.commit(says("msg_1", "red"))
     store = await reopen()
     await store.commit(says("msg_1", "blue"))
@@ -116,7 +116,7 @@ async def test_a_changed_text_is_found_by_its_new_words_only(reopen: Reopen, led
         assert len(await store.search("blue")) == 1
 
 
-async def test_search_takes_any_text(reopen: Reopen, ledger: Store) -> None:
+async def test_search_accepts_any_text(reopen: Reopen, ledger: Store) -> None:
     await ledger.commit(says("msg_1", "honey"))
     for again in (False, True):
         store = await reopen() if again else ledger

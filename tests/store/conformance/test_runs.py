@@ -46,7 +46,7 @@ async def test_a_run_ends_once(ledger: Store) -> None:
 
 
 @pytest.mark.promise("R7")
-async def test_of_two_ends_at_once_one_wins(ledger: Store) -> None:
+async def test_the_first_of_two_concurrent_ends_wins(ledger: Store) -> None:
     run = a_run()
     await ledger.commit(accept(run))
     cancelled = Outcome(state="cancelled", reason="user_cancel")
@@ -64,7 +64,7 @@ async def test_an_ended_run_cannot_be_updated(ledger: Store) -> None:
 
 
 @pytest.mark.promise("R4")
-async def test_the_ledger_itself_refuses_a_second_active_run(ledger: Store) -> None:
+async def test_a_second_active_run_is_a_conflict(ledger: Store) -> None:
     await ledger.commit(accept(a_run("run_1", seq=1, state="active")))
     with pytest.raises(StoreConflict):
         await ledger.commit(accept(a_run("run_2", seq=2, state="active")))
@@ -79,7 +79,7 @@ async def test_the_ledger_itself_refuses_a_second_active_run(ledger: Store) -> N
     assert (await ledger.run("run_2")).state == "active"
 
 
-async def test_only_the_given_fields_of_a_run_change_and_the_event_can_tell_the_same(ledger: Store) -> None:
+async def test_only_the_given_fields_of_a_run_change_and_apply_run_write_agrees(ledger: Store) -> None:
     run = replace(a_run(), model="a/b", arguments={"k": [1]})
     await ledger.commit(accept(run))
     update = w.UpdateRun(run_id="run_1", state="active", started_at=AT, usage=Usage(input=3), reason=None)
@@ -93,7 +93,7 @@ async def test_only_the_given_fields_of_a_run_change_and_the_event_can_tell_the_
 
 
 @pytest.mark.promise("R3")
-async def test_a_repeated_id_finds_the_first_decision_and_the_run_as_it_is(ledger: Store) -> None:
+async def test_a_run_record_has_the_first_decision_and_the_current_run(ledger: Store) -> None:
     insert = w.InsertRun(run=a_run(), body_hash="first", decision="steered", position=None, host_run_id="run_0")
     await ledger.commit(Batch((insert,)))
     await ledger.commit(Batch((w.UpdateRun(run_id="run_1", rank=7),)))
@@ -104,7 +104,7 @@ async def test_a_repeated_id_finds_the_first_decision_and_the_run_as_it_is(ledge
     assert await ledger.run_record("run_2") is None
 
 
-async def test_a_lane_is_its_row_and_its_unfinished_runs_in_order(ledger: Store) -> None:
+async def test_a_lane_record_has_its_row_and_its_unfinished_runs_in_order(ledger: Store) -> None:
     runs = [a_run(f"run_{n}", seq=n) for n in (1, 2, 3)]
     for run in reversed(runs):
         await ledger.commit(accept(run))
@@ -144,7 +144,7 @@ async def test_runs_are_paged_newest_first_and_by_state(ledger: Store) -> None:
     assert [run.id for run in queued.items] == ["run_5", "run_3", "run_2", "run_1"]
 
 
-async def test_runs_and_messages_of_any_shape_come_back_as_they_were(ledger: Store) -> None:
+async def test_runs_and_messages_are_stored_unchanged(ledger: Store) -> None:
     run = Run(
         id="run_1",
         session_id="ses_1",

@@ -36,7 +36,7 @@ async def test_a_path_belongs_to_one_workspace(store: Store) -> None:
         await store.workspace("wsp_2")
 
 
-async def test_sessions_come_last_prompted_first_in_pages(ledger: Store) -> None:
+async def test_sessions_are_paged_with_the_last_prompted_first(ledger: Store) -> None:
     for n in range(2, 6):
         await ledger.commit(new_session(f"ses_{n}"))
     await ledger.commit(accept(a_run("run_1", session_id="ses_2")))
@@ -63,7 +63,7 @@ async def test_sessions_are_filtered_by_title_archive_and_parent(ledger: Store) 
     assert await ids(parent_id="ses_2") == ["ses_3"]
 
 
-async def test_a_session_knows_that_it_is_busy(ledger: Store) -> None:
+async def test_a_session_shows_busy_and_the_number_of_queued_runs(ledger: Store) -> None:
     await ledger.commit(accept(a_run("run_1", seq=1, state="active")))
     await ledger.commit(accept(a_run("run_2", seq=2)))
     await ledger.commit(accept(a_run("run_3", seq=3)))
@@ -104,7 +104,7 @@ async def test_unknown_ids_are_not_found(ledger: Store) -> None:
 
 
 async def _filled(store: Store) -> None:
-    """A session and its child with something of every kind."""
+    """A session and a sub-agent's session with a record of every kind."""
     await store.commit(new_session("ses_2", parent_id="ses_1", title="private"))
     for n, session_id in ((1, "ses_1"), (2, "ses_2")):
         run = replace(a_run(f"run_{n}", session_id=session_id), prompt="private prompt")
@@ -127,7 +127,7 @@ async def _filled(store: Store) -> None:
 
 
 @pytest.mark.promise("E8", "R9", "R3")
-async def test_a_deleted_session_leaves_only_its_runs_ids_hashes_and_ends(reopen: Reopen) -> None:
+async def test_only_ids_hashes_and_ends_of_runs_remain_of_a_deleted_session(reopen: Reopen) -> None:
     store = await reopen()
     await store.commit(new_workspace())
     await store.commit(new_session())
@@ -161,7 +161,7 @@ async def test_a_deleted_session_leaves_only_its_runs_ids_hashes_and_ends(reopen
 
 
 @pytest.mark.promise("E8")
-async def test_a_session_with_a_live_run_is_not_deleted(ledger: Store) -> None:
+async def test_deleting_a_session_with_an_unfinished_run_is_a_conflict(ledger: Store) -> None:
     await ledger.commit(new_session("ses_2", parent_id="ses_1"))
     await ledger.commit(accept(a_run(session_id="ses_2")))
     with pytest.raises(StoreConflict, match="run_1"):
@@ -170,7 +170,7 @@ async def test_a_session_with_a_live_run_is_not_deleted(ledger: Store) -> None:
 
 
 @pytest.mark.promise("E8")
-async def test_the_commit_that_deletes_tells_nobodys_text(ledger: Store) -> None:
+async def test_events_of_a_deleting_commit_have_no_text(ledger: Store) -> None:
     run = a_run(state="active", prompt="private prompt")
     await ledger.commit(accept(run))
     message = a_message("msg_1", Text("private text"))
@@ -194,7 +194,7 @@ async def test_the_commit_that_deletes_tells_nobodys_text(ledger: Store) -> None
     assert [event.body for event in page.events if b"private" in event.body] == []
 
 
-async def test_nothing_is_written_into_a_deleted_session(ledger: Store) -> None:
+async def test_writing_to_a_deleted_session_is_a_conflict(ledger: Store) -> None:
     await ledger.commit(Batch((w.DeleteSession("ses_1", AT),)))
     for write in (
         w.PutMessage(a_message()),

@@ -11,7 +11,7 @@ from holdfast.store import writes as w
 from tests.store.batches import AT
 
 
-async def test_jobs_are_put_and_replaced(ledger: Store) -> None:
+async def test_a_job_is_inserted_and_replaced_by_id(ledger: Store) -> None:
     job = Job("job_1", "wsp_1", "ses_1", "run_1", "sleep 9")
     await ledger.commit(Batch((w.PutJob(job), w.PutJob(replace(job, id="job_2", workspace_id="wsp_2")))))
     ended = replace(job, state="exited", exit_code=0)
@@ -21,7 +21,7 @@ async def test_jobs_are_put_and_replaced(ledger: Store) -> None:
     assert (await ledger.jobs(workspace_id="wsp_1")).items == (ended,)
 
 
-async def test_todos_reads_and_outputs_are_the_latest(ledger: Store) -> None:
+async def test_the_latest_todos_reads_and_outputs_are_returned(ledger: Store) -> None:
     assert await ledger.todos("ses_1") == ()
     assert await ledger.read_hash("ses_1", "/f") is None
     for n in ("1", "2"):
@@ -39,7 +39,7 @@ async def test_todos_reads_and_outputs_are_the_latest(ledger: Store) -> None:
     assert await ledger.call_output("call_1") == CallOutput("call_1", "ses_1", "/out/2", 2)
 
 
-async def test_snapshots_are_numbered_and_moved_only_from_the_expected_state(ledger: Store) -> None:
+async def test_snapshots_are_numbered_and_change_only_from_the_expected_state(ledger: Store) -> None:
     first = FileSnapshot("snp_1", "ses_1", "run_1", "/a", before=None, after="h1")
     second = FileSnapshot("snp_2", "ses_1", "run_1", "/b", before="h1", after="h2")
     committed = await ledger.commit(Batch((w.PutSnapshot(first), w.PutSnapshot(second))))
@@ -57,7 +57,7 @@ async def test_snapshots_are_numbered_and_moved_only_from_the_expected_state(led
     assert await ledger.known_contents(["h1", "h2", "h3"]) == {"h1", "h2"}
 
 
-async def test_a_stored_answer_is_kept_until_it_is_old(ledger: Store) -> None:
+async def test_a_stored_response_is_kept_until_it_is_pruned(ledger: Store) -> None:
     answer = StoredResponse("key", "hash", 201, b"{}", AT)
     await ledger.commit(Batch((w.PutResponse(answer),)))
     assert await ledger.stored_response("key") == answer
@@ -68,7 +68,7 @@ async def test_a_stored_answer_is_kept_until_it_is_old(ledger: Store) -> None:
     assert await ledger.stored_response("key") is None
 
 
-async def test_statistics_add_up_by_day_and_model_and_outlive_their_session(ledger: Store) -> None:
+async def test_statistics_are_summed_by_day_and_model_and_outlive_their_session(ledger: Store) -> None:
     usage = Usage(input=1, output=2, cache_read=3, cache_write=4, cost=0.5)
     for day, model, estimated in (("2026-01-01", "m", False), ("2026-01-01", "m", True), ("2026-01-02", "n", False)):
         spent = replace(usage, estimated=estimated)

@@ -1,4 +1,4 @@
-"""One database, one owner; what is not ours to open is not touched (W10)."""
+"""Opening the database: one owner, migrations, and damaged or foreign files that stay unchanged (W10)."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ OpenSqlite = Callable[..., Awaitable[SqliteStore]]
 
 
 async def filled(path: Path, *, messages: int = 40) -> None:
-    """A closed ledger with something in it."""
+    """Create a database with some messages and close it."""
     store = await open_store(path)
     await store.commit(new_workspace())
     await store.commit(new_session())
@@ -37,7 +37,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix not in (".lock", ".db-shm")}
 
 
-async def test_a_new_ledger_is_private(tmp_path: Path) -> None:
+async def test_a_new_database_is_private(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "data" / "holdfast.db"
     store = await open_store(path)
     await store.commit(new_workspace())
@@ -48,7 +48,7 @@ async def test_a_new_ledger_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("W10")
-async def test_a_second_owner_gets_a_clear_message(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
+async def test_a_second_owner_is_refused_and_told_the_process_id(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
     await open_sqlite()
     with pytest.raises(StoreLocked, match=rf"in use by another Holdfast server \(process {os.getpid()}\)") as caught:
         await open_store(tmp_path / "holdfast.db")
@@ -56,7 +56,7 @@ async def test_a_second_owner_gets_a_clear_message(open_sqlite: OpenSqlite, tmp_
 
 
 @pytest.mark.promise("W10")
-async def test_the_lock_goes_with_the_process_that_held_it(tmp_path: Path) -> None:
+async def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     program = (
         "import asyncio, sys; from pathlib import Path; from holdfast.store import open_store\n"
@@ -75,7 +75,7 @@ async def test_the_lock_goes_with_the_process_that_held_it(tmp_path: Path) -> No
 
 
 @pytest.mark.promise("W10")
-async def test_a_failed_opening_lets_go_of_the_lock(tmp_path: Path) -> None:
+async def test_a_failed_open_releases_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     path.write_bytes(b"not a database at all" * 100)
     for _ in range(2):
@@ -85,7 +85,7 @@ async def test_a_failed_opening_lets_go_of_the_lock(tmp_path: Path) -> None:
 
 @pytest.mark.promise("W10")
 @pytest.mark.parametrize("garbage", [b"x", b"hello world " * 1000, b"\0" * 8192, b"SQLite format 3\0" + b"\xff" * 8000])
-async def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path, garbage: bytes) -> None:
+async def test_a_file_that_is_not_a_database_is_not_changed(tmp_path: Path, garbage: bytes) -> None:
     path = tmp_path / "holdfast.db"
     path.write_bytes(garbage)
     with pytest.raises(StoreDamaged, match=r"is damaged: .* not changed"):
@@ -94,7 +94,7 @@ async def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path, garbage
 
 
 @pytest.mark.promise("W10")
-async def test_a_database_that_was_cut_off_is_not_touched(tmp_path: Path) -> None:
+async def test_a_truncated_database_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     await filled(path)
     whole = path.read_bytes()
@@ -107,7 +107,7 @@ async def test_a_database_that_was_cut_off_is_not_touched(tmp_path: Path) -> Non
 
 @pytest.mark.promise("W10")
 @pytest.mark.parametrize(("name", "found"), [("jobs_of_workspace", "Page"), ("jobs", "malformed|Page")])
-async def test_damage_is_looked_for_after_a_crash_and_not_touched(tmp_path: Path, name: str, found: str) -> None:
+async def test_damage_is_found_after_a_crash_and_not_changed(tmp_path: Path, name: str, found: str) -> None:
     path = tmp_path / "a" / "holdfast.db"
     await filled(path)
     with closing(sqlite3.connect(path)) as sql:
@@ -128,7 +128,7 @@ async def test_damage_is_looked_for_after_a_crash_and_not_touched(tmp_path: Path
 
 
 @pytest.mark.promise("W10")
-async def test_damage_in_the_middle_is_told_wherever_it_is_met(tmp_path: Path) -> None:
+async def test_damage_in_any_page_is_reported_as_damage(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     await filled(path)
     whole = path.read_bytes()
@@ -147,7 +147,7 @@ async def test_damage_in_the_middle_is_told_wherever_it_is_met(tmp_path: Path) -
     assert all("is damaged" in message for message in met)
 
 
-async def test_after_a_crash_without_damage_the_log_is_recovered(tmp_path: Path) -> None:
+async def test_the_write_ahead_log_is_recovered_after_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "a" / "holdfast.db"
     await filled(path, messages=1)
     store = await open_store(path)
@@ -161,7 +161,7 @@ async def test_after_a_crash_without_damage_the_log_is_recovered(tmp_path: Path)
 
 
 @pytest.mark.promise("W10")
-async def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
+async def test_a_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     with closing(sqlite3.connect(path)) as sql:
         sql.execute("CREATE TABLE theirs (x)")
@@ -172,7 +172,7 @@ async def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("W10")
-async def test_a_newer_database_is_not_touched(tmp_path: Path) -> None:
+async def test_a_newer_database_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     await filled(path, messages=1)
     with closing(sqlite3.connect(path)) as sql:
@@ -185,7 +185,7 @@ async def test_a_newer_database_is_not_touched(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("W10")
-async def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_path_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreUnwritable, match=r"file/holdfast\.db.* cannot be written"):
         await open_store(tmp_path / "file" / "holdfast.db")
@@ -196,7 +196,7 @@ async def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.promise("W10")
 @pytest.mark.parametrize("start", ["PRAGMA journal_mode", "BEGIN"])
-async def test_a_database_that_cannot_be_written_is_named(tmp_path: Path, start: str) -> None:
+async def test_the_error_says_why_a_database_cannot_be_written(tmp_path: Path, start: str) -> None:
     path = tmp_path / "holdfast.db"
     await filled(path, messages=1)
     before = contents(tmp_path)
@@ -208,10 +208,10 @@ async def test_a_database_that_cannot_be_written_is_named(tmp_path: Path, start:
 
 
 @pytest.mark.promise("W10")
-async def test_a_disk_that_is_mounted_read_only_is_named(tmp_path: Path) -> None:
+async def test_a_read_only_disk_is_reported_and_nothing_is_changed(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "4m") as disk:
         if disk is None:
-            pytest.skip("no file system may be mounted here")
+            pytest.skip("mounting is not permitted here")
         await filled(disk / "holdfast.db", messages=1)
         before = contents(disk)
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, timeout=10)
@@ -220,7 +220,7 @@ async def test_a_disk_that_is_mounted_read_only_is_named(tmp_path: Path) -> None
         assert contents(disk) == before
 
 
-async def test_an_opening_that_was_cut_short_is_made_good(tmp_path: Path) -> None:
+async def test_a_database_whose_first_open_was_interrupted_opens(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     with closing(sqlite3.connect(path)) as sql:
         sql.execute("PRAGMA journal_mode = WAL")
@@ -233,7 +233,7 @@ def tables(sql: sqlite3.Connection) -> list[str]:
     return [row[0] for row in sql.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
 
 
-def test_a_migration_that_fails_leaves_the_version_before_it() -> None:
+def test_a_failed_migration_leaves_the_previous_version() -> None:
     steps = (MIGRATIONS[0], ("CREATE TABLE extra (x)",), ("CREATE TABLE more (x)", "CREATE TABLE nonsense"))
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as sql:
         with pytest.raises(sqlite3.OperationalError):
@@ -248,7 +248,7 @@ def test_a_migration_that_fails_leaves_the_version_before_it() -> None:
 
 
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
-async def test_every_released_version_is_brought_forward(tmp_path: Path, version: int) -> None:
+async def test_every_released_version_is_migrated(tmp_path: Path, version: int) -> None:
     path = tmp_path / "holdfast.db"
 
     def make() -> None:
@@ -265,20 +265,20 @@ async def test_every_released_version_is_brought_forward(tmp_path: Path, version
 
 
 def indexed(path: Path) -> tuple[int, int]:
-    """Texts that are in the index, and that are not."""
+    """Return how many texts are indexed, and how many are not."""
     with closing(sqlite3.connect(path)) as sql:
         (known,) = sql.execute("SELECT count(*) FROM search WHERE search MATCH 'some'").fetchone()
         (new,) = sql.execute("SELECT count(*) FROM message_text WHERE indexed = 0").fetchone()
         return known, new
 
 
-async def test_text_is_indexed_by_the_time_the_ledger_is_closed(tmp_path: Path) -> None:
+async def test_text_is_indexed_when_the_store_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     await filled(path, messages=3)
     assert indexed(path) == (3, 0)
 
 
-async def test_an_index_that_is_missing_is_made_from_the_text(tmp_path: Path) -> None:
+async def test_a_missing_index_is_rebuilt_from_the_text(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     await filled(path, messages=3)
     with closing(sqlite3.connect(path)) as sql:
@@ -289,7 +289,7 @@ async def test_an_index_that_is_missing_is_made_from_the_text(tmp_path: Path) ->
     assert indexed(path) == (3, 0)
 
 
-async def test_without_fts5_search_reads_the_text(open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_fts5_search_scans_the_text(open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_file, "has_fts5", lambda _: False)
     store = await open_sqlite()
     await store.commit(new_workspace())
@@ -301,9 +301,7 @@ async def test_without_fts5_search_reads_the_text(open_sqlite: OpenSqlite, monke
 
 
 @pytest.mark.promise("W10")
-async def test_a_backup_taken_while_commits_go_on_is_one_moment_of_the_ledger(
-    open_sqlite: OpenSqlite, tmp_path: Path
-) -> None:
+async def test_a_backup_during_commits_is_consistent(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
     store = await open_sqlite()
     await store.commit(new_workspace())
     await store.commit(new_session())
@@ -336,7 +334,7 @@ async def test_a_backup_taken_while_commits_go_on_is_one_moment_of_the_ledger(
     assert leftovers == {f"{n}.db{end}" for n in range(5) for end in ("", ".lock")}
 
 
-async def test_a_backup_overwrites_nothing(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
+async def test_a_backup_does_not_overwrite_a_file(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
     store = await open_sqlite()
     (tmp_path / "mine").write_text("precious")
     with pytest.raises(BadRequest, match="exists"):

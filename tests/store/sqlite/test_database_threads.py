@@ -1,4 +1,4 @@
-"""The writer: groups, and disks that are full or broken."""
+"""The writer and reader threads: groups, and disks that are full or broken."""
 
 import asyncio
 import sqlite3
@@ -36,7 +36,7 @@ async def kinds(store: SqliteStore) -> list[str]:
 
 
 class Gate:
-    """Holds the writer at its next statement of a kind, until it is opened: what comes meanwhile makes one group."""
+    """Holds the writer at a statement until it is opened. Batches that arrive meanwhile form one group."""
 
     def __init__(self, start: str) -> None:
         self.start = start
@@ -52,7 +52,7 @@ class Gate:
 async def group_of(
     store: SqliteStore, faults: Faults, batches: list[Batch], then: Callable[[str], Exception | None]
 ) -> list[Any]:
-    """Commits the batches as one group, with faults that begin with it."""
+    """Commit the batches as one group, with faults that begin with it."""
     gate = Gate("COMMIT")
     faults.on = gate.on
     first = asyncio.ensure_future(store.commit(says("msg_first", "x")))
@@ -74,7 +74,7 @@ async def group_of(
     return results
 
 
-async def test_batches_that_wait_share_one_durable_commit(open_sqlite: OpenSqlite) -> None:
+async def test_waiting_batches_share_one_durable_commit(open_sqlite: OpenSqlite) -> None:
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     batches = [says(f"msg_{n}", "x") for n in range(50)]
@@ -83,7 +83,7 @@ async def test_batches_that_wait_share_one_durable_commit(open_sqlite: OpenSqlit
     assert len(await message_ids(store)) == 51
 
 
-async def test_every_commit_reaches_the_disk(open_sqlite: OpenSqlite) -> None:
+async def test_commits_are_synchronous_in_wal_mode(open_sqlite: OpenSqlite) -> None:
     store = await open_sqlite()
     sql = store._writer._sql
     asked = ("journal_mode", "synchronous", "foreign_keys")
@@ -92,7 +92,7 @@ async def test_every_commit_reaches_the_disk(open_sqlite: OpenSqlite) -> None:
 
 
 @pytest.mark.promise("R14")
-async def test_if_the_commit_fails_none_of_its_batches_happened(open_sqlite: OpenSqlite) -> None:
+async def test_a_failed_commit_applies_none_of_its_batches(open_sqlite: OpenSqlite) -> None:
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     heard: list[int] = []
@@ -109,7 +109,7 @@ async def test_if_the_commit_fails_none_of_its_batches_happened(open_sqlite: Ope
 
 
 @pytest.mark.promise("R14")
-async def test_a_statement_that_fails_undoes_its_batch_only(open_sqlite: OpenSqlite) -> None:
+async def test_a_failed_statement_undoes_only_its_batch(open_sqlite: OpenSqlite) -> None:
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     batches = [says("msg_1", "x"), accept(a_run()), says("msg_2", "x")]
@@ -121,7 +121,7 @@ async def test_a_statement_that_fails_undoes_its_batch_only(open_sqlite: OpenSql
 
 
 @pytest.mark.promise("R14")
-async def test_a_transaction_that_sqlite_gave_up_is_nobodys(open_sqlite: OpenSqlite) -> None:
+async def test_all_batches_fail_if_sqlite_rolls_the_transaction_back(open_sqlite: OpenSqlite) -> None:
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
 
@@ -142,7 +142,7 @@ async def test_a_transaction_that_sqlite_gave_up_is_nobodys(open_sqlite: OpenSql
 
 @pytest.mark.promise("R14")
 @pytest.mark.parametrize("start", ["BEGIN", "UPDATE log", "INSERT INTO messages", "COMMIT"])
-async def test_wherever_the_disk_fails_nothing_is_half_written_and_the_next_commit_works(
+async def test_a_disk_error_at_any_statement_changes_nothing_and_the_next_commit_works(
     open_sqlite: OpenSqlite, start: str
 ) -> None:
     faults = Faults()
@@ -158,7 +158,7 @@ async def test_wherever_the_disk_fails_nothing_is_half_written_and_the_next_comm
 
 
 @pytest.mark.promise("E1")
-async def test_numbers_of_a_batch_that_failed_midway_go_to_the_next_one(open_sqlite: OpenSqlite) -> None:
+async def test_event_numbers_of_a_failed_batch_are_used_by_the_next(open_sqlite: OpenSqlite) -> None:
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     told = says("msg_1", "x")
@@ -171,7 +171,7 @@ async def test_numbers_of_a_batch_that_failed_midway_go_to_the_next_one(open_sql
 
 @pytest.mark.promise("R14")
 @pytest.mark.parametrize("start", ["SAVEPOINT", "RELEASE", "ROLLBACK TO"])
-async def test_a_group_that_cannot_be_kept_apart_is_nobodys(open_sqlite: OpenSqlite, start: str) -> None:
+async def test_all_batches_fail_if_a_savepoint_fails(open_sqlite: OpenSqlite, start: str) -> None:
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     results = await group_of(store, faults, [says("msg_1", "x"), end(a_run()), says("msg_2", "x")], failing(start))
@@ -180,7 +180,7 @@ async def test_a_group_that_cannot_be_kept_apart_is_nobodys(open_sqlite: OpenSql
     assert (await store.commit(says("msg_1", "x"))).numbers == (3,)
 
 
-async def test_a_bug_in_a_batch_is_its_senders_to_hear_and_the_writer_lives_on(open_sqlite: OpenSqlite) -> None:
+async def test_the_caller_gets_the_exception_of_a_bug_and_the_writer_continues(open_sqlite: OpenSqlite) -> None:
     store = await ready(await open_sqlite())
     with pytest.raises(UnicodeEncodeError):
         await store.commit(says("msg_1", "lone \ud800"))
@@ -189,7 +189,7 @@ async def test_a_bug_in_a_batch_is_its_senders_to_hear_and_the_writer_lives_on(o
 
 
 async def _fill(store: SqliteStore, *, size: int = 50_000) -> int:
-    """Commits until the ledger refuses; how many it took."""
+    """Commit until the store refuses. Return the number of commits."""
     done = 0
     while True:
         try:
@@ -201,7 +201,7 @@ async def _fill(store: SqliteStore, *, size: int = 50_000) -> int:
 
 
 @pytest.mark.promise("R14")
-async def test_a_full_database_refuses_and_goes_on_when_there_is_room(open_sqlite: OpenSqlite) -> None:
+async def test_a_full_database_refuses_commits_until_there_is_space(open_sqlite: OpenSqlite) -> None:
     store = await ready(await open_sqlite())
     sql = store._writer._sql
     await asyncio.to_thread(lambda: sql.execute("PRAGMA max_page_count = 200").fetchone())
@@ -214,10 +214,10 @@ async def test_a_full_database_refuses_and_goes_on_when_there_is_room(open_sqlit
 
 
 @pytest.mark.promise("R14", "W10")
-async def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_commits_until_there_is_space(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "3m") as disk:
         if disk is None:
-            pytest.skip("no file system may be mounted here")
+            pytest.skip("mounting is not permitted here")
         (disk / "filler").write_bytes(b"x" * 1_000_000)
         store = await ready(await open_store(disk / "holdfast.db"))
         try:
@@ -235,7 +235,7 @@ async def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path
         await store.close()
 
 
-async def test_the_write_ahead_log_is_folded_back_when_the_writer_is_idle(
+async def test_an_idle_writer_checkpoints_the_write_ahead_log(
     open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(database_threads, "MAINTENANCE_COMMITS", 10)
@@ -250,7 +250,7 @@ async def test_the_write_ahead_log_is_folded_back_when_the_writer_is_idle(
     assert (tmp_path / "holdfast.db").stat().st_size > 1_000_000
 
 
-async def test_a_checkpoint_that_fails_fails_no_commit(
+async def test_a_failed_checkpoint_fails_no_commit(
     open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(database_threads, "MAINTENANCE_COMMITS", 1)
@@ -272,7 +272,7 @@ async def test_a_checkpoint_that_fails_fails_no_commit(
     assert await message_ids(store) == ["msg_1", "msg_2"]
 
 
-async def test_closing_commits_what_waits_and_refuses_what_comes_later(tmp_path: Path) -> None:
+async def test_close_commits_waiting_batches_and_refuses_later_ones(tmp_path: Path) -> None:
     store = await ready(await open_store(tmp_path / "db"))
     waiting = [asyncio.ensure_future(store.commit(says(f"msg_{n}", "x"))) for n in range(20)]
     await asyncio.sleep(0)
@@ -285,7 +285,7 @@ async def test_closing_commits_what_waits_and_refuses_what_comes_later(tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["db", "db.lock"]
 
 
-async def test_a_listener_that_fails_harms_neither_the_commit_nor_the_others(open_sqlite: OpenSqlite) -> None:
+async def test_a_failing_listener_affects_neither_the_commit_nor_other_listeners(open_sqlite: OpenSqlite) -> None:
     store = await ready(await open_sqlite())
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
@@ -324,7 +324,7 @@ asyncio.run(main())
 
 @pytest.mark.promise("R1", "E1")
 @pytest.mark.parametrize("heard", [1, 7, 60])
-async def test_what_was_answered_survives_a_kill(tmp_path: Path, heard: int) -> None:
+async def test_commits_that_returned_survive_a_kill(tmp_path: Path, heard: int) -> None:
     path = tmp_path / "holdfast.db"
     command = [sys.executable, "-c", _CHILD, str(path)]
     root = Path(__file__).parents[3]
@@ -344,7 +344,7 @@ async def test_what_was_answered_survives_a_kill(tmp_path: Path, heard: int) -> 
         await store.close()
 
 
-async def test_a_conflict_says_what_was_found(open_sqlite: OpenSqlite) -> None:
+async def test_a_conflict_has_the_found_state_as_detail(open_sqlite: OpenSqlite) -> None:
     store = await ready(await open_sqlite())
     await store.commit(accept(a_run(state="active")))
     await store.commit(end(a_run()))
@@ -366,7 +366,7 @@ async def test_readers_cannot_write(open_sqlite: OpenSqlite) -> None:
 
 
 @pytest.mark.promise("R1", "R14")
-async def test_a_ledger_whose_file_was_removed_takes_nothing_until_it_is_back(tmp_path: Path) -> None:
+async def test_commits_are_refused_while_the_database_file_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     store = await open_store(path)
     try:

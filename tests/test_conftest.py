@@ -1,4 +1,4 @@
-"""The rules of tests/conftest.py hold: each guard is shown to catch what it guards against."""
+"""Each rule of tests/conftest.py is enforced."""
 
 import asyncio
 import os
@@ -20,31 +20,31 @@ import holdfast
 from tests.support.environment import leaks_into_tests
 from tests.support.network import NetworkGuard, NetworkUseError, is_local
 
-_DOCUMENTATION_ADDRESS = "192.0.2.1"  # set aside for examples: nobody answers there
+_DOCUMENTATION_ADDRESS = "192.0.2.1"  # reserved for documentation
 
 
 def _as_if_in_holdfast(source: str, **names: object) -> Callable[[], object]:
-    """A function whose frame says that it lives in the package."""
+    """Return a function whose frame appears to be in the package."""
     filename = Path(holdfast.__file__).with_name("probe.py")
     scope = dict(names)
     exec(compile(f"def probe():\n    return {source}\n", filename, "exec"), scope)
     return scope["probe"]
 
 
-def test_a_connection_off_the_machine_is_refused_and_remembered(network_guard: NetworkGuard) -> None:
+def test_a_connection_to_another_machine_is_refused_and_recorded(network_guard: NetworkGuard) -> None:
     with socket.socket() as sock, pytest.raises(NetworkUseError, match="only connect to loopback"):
         sock.connect((_DOCUMENTATION_ADDRESS, 80))
     assert network_guard.take_uses() == [f"socket.connect {_DOCUMENTATION_ADDRESS!r}"]
 
 
-def test_a_name_is_not_even_looked_up(network_guard: NetworkGuard) -> None:
+def test_a_name_lookup_is_refused_and_recorded(network_guard: NetworkGuard) -> None:
     with pytest.raises(NetworkUseError):
         socket.getaddrinfo("host.example", 80)
     assert network_guard.take_uses() == ["socket.getaddrinfo 'host.example'"]
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_neither_event_loop_gets_around_the_guard(
+def test_the_guard_works_on_both_event_loops(
     network_guard: NetworkGuard, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     async def connect() -> None:
@@ -55,7 +55,7 @@ def test_neither_event_loop_gets_around_the_guard(
     assert network_guard.take_uses()
 
 
-def test_loopback_and_unix_sockets_are_open(home: Path) -> None:
+def test_loopback_and_unix_sockets_are_allowed(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sock:
         assert sock.getpeername() == server.getsockname()
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as sock:
@@ -67,12 +67,12 @@ def test_loopback_and_unix_sockets_are_open(home: Path) -> None:
 @pytest.mark.parametrize(
     "host", [None, "", "localhost", "LOCALHOST", "127.0.0.1", "127.8.8.8", "::1", "::1%lo", b"::1"]
 )
-def test_hosts_that_can_only_be_this_machine(host: object) -> None:
+def test_hosts_that_are_local(host: object) -> None:
     assert is_local(host)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "host.example", "localhost.example", "127.0.0.1.example"])
-def test_hosts_that_can_be_another_machine(host: object) -> None:
+def test_hosts_that_are_not_local(host: object) -> None:
     assert not is_local(host)
 
 
@@ -84,12 +84,12 @@ def test_hosts_that_can_be_another_machine(host: object) -> None:
         ("os.listdir()", {"os": os}),
     ],
 )
-async def test_a_blocking_call_of_ours_on_the_loop_fails(source: str, names: dict[str, object]) -> None:
+async def test_a_blocking_call_of_holdfast_on_the_event_loop_fails(source: str, names: dict[str, object]) -> None:
     with pytest.raises(BlockingError):
         _as_if_in_holdfast(source, **names)()
 
 
-async def test_sqlite_is_for_threads() -> None:
+async def test_sqlite_calls_fail_on_the_event_loop() -> None:
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
         probe = _as_if_in_holdfast("connection.execute('select 1').fetchone()", connection=connection)
         with pytest.raises(BlockingError):
@@ -97,12 +97,12 @@ async def test_sqlite_is_for_threads() -> None:
         assert await asyncio.to_thread(probe) == (1,)
 
 
-async def test_a_test_itself_may_touch_files(tmp_path: Path) -> None:
+async def test_tests_may_use_files_on_the_event_loop(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     assert (tmp_path / "file").read_text() == "text"
 
 
-def test_no_test_sees_the_users_home_or_keys(home: Path, holdfast_home: Path) -> None:
+def test_tests_do_not_see_the_home_or_keys_of_the_user(home: Path, holdfast_home: Path) -> None:
     assert os.environ["HOLDFAST_HOME"] == str(holdfast_home)
     assert Path.home() == home
     assert not [name for name in os.environ if leaks_into_tests(name) and name != "HOLDFAST_HOME"]
@@ -111,12 +111,12 @@ def test_no_test_sees_the_users_home_or_keys(home: Path, holdfast_home: Path) ->
 @pytest.mark.parametrize(
     "name", ["ANTHROPIC_API_KEY", "openai_api_key", "HOLDFAST_TOKEN", "HOLDFAST_SERVER", "XDG_DATA_HOME", "https_proxy"]
 )
-def test_variables_that_are_taken_away(name: str) -> None:
+def test_variables_that_are_removed(name: str) -> None:
     assert leaks_into_tests(name)
 
 
 @pytest.mark.parametrize("name", ["PATH", "HOLDFAST_TEST_SERVER", "TMPDIR"])
-def test_variables_that_stay(name: str) -> None:
+def test_variables_that_are_kept(name: str) -> None:
     assert not leaks_into_tests(name)
 
 
@@ -124,7 +124,7 @@ def test_a_socket_path_below_the_home_fits_the_kernels_limit(holdfast_home: Path
     assert len(str(holdfast_home / "run" / "holdfast.sock")) < 100
 
 
-def test_properties_are_tried_with_the_same_examples_each_time() -> None:
+def test_property_tests_use_the_same_examples_each_time() -> None:
     if hypothesis.settings.get_current_profile_name() != "random":  # `make stress`
         assert (hypothesis.settings.default.derandomize, hypothesis.settings.default.database) == (True, None)
 

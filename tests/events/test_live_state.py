@@ -1,4 +1,4 @@
-"""Whatever is cut, lags, retries, is pruned or crashes: the text that a client reconstructs is exact (E3)."""
+"""The text that a client reconstructs is exact, despite disconnects, lag, retries, pruning and crashes (E3)."""
 
 import asyncio
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _what = st.one_of(
 
 
 class World:
-    """A turn that streams, and clients that read it badly."""
+    """A turn that streams text, and clients that read it irregularly."""
 
     def __init__(self, store: SqliteStore, name: str, *, ring: int) -> None:
         self.store = store
@@ -41,7 +41,7 @@ class World:
         self.counter = 0
         self.texts: dict[str, str] = {}
         self.told: list[tuple[int, bool]] = []
-        """Numbers of events, and whether they are this session's."""
+        """Event numbers, and whether each is of this session."""
 
     async def begin(self) -> None:
         await self.store.commit(new_session(self.session_id))
@@ -110,7 +110,7 @@ class World:
             self.new_message()
 
     async def crash(self) -> None:
-        """What was not stored is gone; clients come back to another process with the same log."""
+        """Lose what is not stored, and reconnect the clients to a new hub on the same log."""
         self.hub.close()
         self.new_hub()
         self.open = ""
@@ -119,7 +119,7 @@ class World:
             reader.cut()
 
     async def check(self, number: int) -> None:
-        """A client that has read everything there is sees exactly what is there."""
+        """Check that a client that has read everything has exactly the stored and open text."""
         reader = self.readers[number]
         await reader.read()
         if "reset" in reader.order:
@@ -145,7 +145,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, SqliteStore]]:
-    """One real ledger for all examples; each has sessions of its own."""
+    """One store for all examples. Each example has its own sessions."""
     path: Path = tmp_path_factory.mktemp("exact") / "holdfast.db"
 
     async def opened() -> SqliteStore:
@@ -184,7 +184,7 @@ def test_reconstructed_text_is_exact(
 @pytest.mark.timeout(1800)
 @settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(_what, min_size=20, max_size=200), ring=st.sampled_from([1, 2, 3, 10, 2048]))
-def test_reconstructed_text_is_exact_for_long(
+def test_reconstructed_text_is_exact_in_long_runs(
     ledger: tuple[asyncio.Runner, SqliteStore], steps: list[tuple[str, Any]], ring: int
 ) -> None:
     runner, store = ledger
@@ -194,7 +194,7 @@ def test_reconstructed_text_is_exact_for_long(
 
 @given(pieces=st.lists(st.text(max_size=4), max_size=3000), data=st.data())
 @settings(max_examples=40)
-def test_a_growing_text_is_cut_exactly_anywhere(pieces: list[str], data: st.DataObject) -> None:
+def test_a_part_text_is_sliced_exactly(pieces: list[str], data: st.DataObject) -> None:
     text = PartText()
     for piece in pieces:
         text.append(piece)
