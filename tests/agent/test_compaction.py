@@ -1,9 +1,31 @@
-"""A summary contains what the model must not forget."""
+"""A conversation that is too long is replaced by a summary."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from holdfast.agent.compaction import complete_summary
+from holdfast.models.model_script import (
+    ModelScript,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedText,
+    ScriptedUsage,
+)
+from holdfast.models.protocol import ModelInfo, UsageReport
+from holdfast.models.scripted_model import ScriptedModel
+from holdfast.schema.messages import Context, Message, Summary, text_of
 from holdfast.schema.sessions import Todo
+from holdfast.schema.usage import Usage
+from holdfast.tools.protocol import ToolContext as ToolContext
+from tests.support.real_turns import (
+    complete_run,
+    open_turns,
+    scripted_model,
+)
 
 
 def test_the_summary_contains_the_stored_task_list() -> None:
@@ -17,3 +39,100 @@ def test_the_summary_contains_the_prompts_unchanged() -> None:
     kept = complete_summary("s", prompts=["first wish", "", "and another"], todos=[])
     assert kept.endswith("word for word\nfirst wish\n\nand another")
     assert len(complete_summary("s", prompts=["x" * 100_000], todos=[])) < 9_000
+
+
+@pytest.mark.promise("R12")
+async def test_the_conversation_is_compacted_before_the_window_is_full(tmp_path: Path) -> None:
+    scripted = scripted_model(
+        (ScriptedCall("echo", {"word": "a"}), ScriptedUsage(Usage(input=95_000, output=10))),
+        (ScriptedText("## Task\nthe story so far"), ScriptedUsage(Usage(input=95_000, output=50))),
+        "went on",
+        context_window=100_000,
+    )
+    async with open_turns(tmp_path, scripted) as harness:
+        run = await complete_run(harness)
+        assert (run.state, run.text, run.steps) == ("completed", "went on", 2)
+        stored = await harness.messages()
+        summary = next(m for m in stored if any(isinstance(part, Summary) for part in m.parts))
+        assert len(stored) == 5
+        (told,) = scripted.requests[2].messages
+        assert "the story so far" in text_of(told.parts)
+        assert isinstance(summary.parts[0], Context)
+        assert run.usage.input == 2 * 95_000 + input_tokens(stored[-1])
+
+
+def input_tokens(message: Message) -> int:
+    assert message.usage is not None
+    return message.usage.input
+
+
+@pytest.mark.promise("R12")
+async def test_a_provider_that_reports_a_full_window_gets_a_compacted_conversation(tmp_path: Path) -> None:
+    scripted = scripted_model((ScriptedFailure("context"),), "the summary", "fits now")
+    async with open_turns(tmp_path, scripted) as harness:
+        run = await complete_run(harness)
+        assert (run.state, run.text) == ("completed", "fits now")
+        assert "the summary" in text_of(scripted.requests[2].messages[0].parts)
+
+
+@pytest.mark.promise("R12")
+async def test_a_window_that_is_too_small_for_the_summary_ends_the_run(tmp_path: Path) -> None:
+    async with open_turns(tmp_path, scripted_model(*[(ScriptedFailure("context"),)] * 10)) as harness:
+        run = await complete_run(harness)
+        assert (run.state, run.reason) == ("failed", "context")
+
+
+async def test_a_compact_run_replaces_the_conversation_by_a_summary(tmp_path: Path) -> None:
+    scripted = scripted_model("an answer", "the summary", "after")
+    async with open_turns(tmp_path, scripted) as harness:
+        nothing = await harness.ended(await harness.accept("", kind="compact"))
+        assert "nothing to compact" in nothing.text
+        await complete_run(harness)
+        run = await harness.ended(await harness.accept("", kind="compact"))
+        assert (run.state, run.text) == ("completed", "the summary")
+        await complete_run(harness, "go on")
+        assert [text_of(m.parts).split("\n")[-1] for m in scripted.requests[2].messages] == ["the summary", "go on"]
+
+
+@pytest.mark.promise("R6", "R12")
+async def test_a_steer_that_joins_after_a_compaction_does_not_bring_old_messages_back(tmp_path: Path) -> None:
+    scripted = scripted_model(
+        "an old answer",
+        (ScriptedCall("echo", {"word": "a"}), ScriptedUsage(Usage(input=95_000))),
+        "## Task\nthe story",
+        (ScriptedCall("gated", {"word": "x"}),),
+        "all done",
+        context_window=100_000,
+    )
+    async with open_turns(tmp_path, scripted) as harness:
+        await complete_run(harness, "an old prompt")
+        host = await harness.accept("the present prompt")
+        await harness.gates.arrived("x")
+        await harness.accept("and a steer", delivery="steer")
+        harness.gates.open("x")
+        assert (await harness.ended(host)).text == "all done"
+        summary, asked, answered, steer = scripted.requests[-1].messages
+        assert "the story" in text_of(summary.parts)
+        assert "the present prompt" in text_of(summary.parts)
+        assert (asked.role, answered.role, text_of(steer.parts)) == ("assistant", "tool", "and a steer")
+
+
+@pytest.mark.parametrize("told", [(), (UsageReport(Usage()),)])
+async def test_missing_usage_is_estimated_and_compaction_is_still_in_time(tmp_path: Path, told: Any) -> None:
+    class Silent(ScriptedModel):
+        async def stream(self, request):  # type: ignore[no-untyped-def]
+            async for delta in super().stream(request):
+                for one in told if isinstance(delta, UsageReport) else (delta,):
+                    yield one
+
+    script = ModelScript(
+        answers=(
+            (ScriptedCall("echo", {"word": "w" * 90_000}),),
+            (ScriptedText("the story"),),
+            (ScriptedText("went on"),),
+        )
+    )
+    async with open_turns(tmp_path, Silent(script, info=ModelInfo("offline/test", context_window=50_000))) as harness:
+        run = await complete_run(harness)
+        assert (run.state, run.text, run.usage.estimated) == ("completed", "went on", True)
+        assert any(isinstance(part, Summary) for message in await harness.messages() for part in message.parts)

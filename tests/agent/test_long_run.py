@@ -1,4 +1,4 @@
-"""A run of 400 steps: the last step costs what an early one costs, and nothing is kept but the conversation."""
+"""In a run of 400 steps a late step costs as much as an early one, and only the conversation grows."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from tests.support.real_turns import open_turns, turn_limits
 
 STEPS = 400
 EARLY, LATE = range(20, 30), range(380, 390)
-"""Steps that are compared."""
+"""The steps that are compared."""
 
 
-class Stage:
-    """Where a run stands when a request is ready: what it did since the one before, and what there is."""
+class StepMeter:
+    """Measures each step of a run: calls, commits, bytes and live objects."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
         """Python functions called on the loop's thread, per step."""
         self.commits: list[int] = []
         self.written: list[int] = []
-        """Bytes given to the ledger, per step."""
+        """Bytes given to the store, per step."""
         self.sent: list[int] = []
         """Bytes of the request."""
         self.objects: dict[int, Counter[str]] = {}
@@ -58,7 +58,7 @@ class Stage:
         step = len(self.sent)
         sys.setprofile(self._count if step in EARLY or step in LATE else None)
         if step in (STEPS // 2, STEPS):
-            self._look()
+            self._measure_memory()
         self._called = self._committed = self._bytes = 0
 
     def commit(self, batch: Batch) -> None:
@@ -66,7 +66,7 @@ class Stage:
         self._bytes += len(encode(batch))
 
     @asynccontextmanager
-    async def watching(self) -> AsyncIterator[None]:
+    async def measuring(self) -> AsyncIterator[None]:
         tracemalloc.start()
         try:
             yield
@@ -78,7 +78,7 @@ class Stage:
         if event == "call" and threading.current_thread() is threading.main_thread():
             self._called += 1
 
-    def _look(self) -> None:
+    def _measure_memory(self) -> None:
         gc.collect()
         step = len(self.sent)
         self.traced[step] = tracemalloc.get_traced_memory()[0]
@@ -86,12 +86,12 @@ class Stage:
         self.objects[step] = Counter(name for name in names if name.startswith(("holdfast.", "asyncio.", "_asyncio.")))
 
 
-class Canned:
-    """In place of the connections: each request is answered with a call, the last one with a text."""
+class FixedTransport:
+    """A transport without connections. It answers each request with a call, and the last one with a text."""
 
-    def __init__(self, wire: WireName, stage: Stage) -> None:
+    def __init__(self, wire: WireName, meter: StepMeter) -> None:
         self._wire = wire
-        self._stage = stage
+        self._meter = meter
         self.status = 200
         self.is_success = True
         self.headers = {"content-type": "text/event-stream"}
@@ -99,8 +99,8 @@ class Canned:
 
     @asynccontextmanager
     async def send(self, method: str, address: Any, *, content: bytes, **_: Any) -> AsyncIterator[Any]:
-        self._stage.step(content)
-        number = len(self._stage.sent)
+        self._meter.step(content)
+        number = len(self._meter.sent)
         words = Say("Step by step, all of the same length.")
         pieces = (words,) if number > STEPS else (words, Call("echo", {"word": f"{number:04}"}, id=f"id-{number:04}"))
         self._chunks = (one for one in events(self._wire, Answer(pieces), model="m") if isinstance(one, bytes))
@@ -113,30 +113,29 @@ class Canned:
         return None
 
 
-class Counting:
-    """A `Store` that shows its commits to somebody."""
+class MeasuredStore:
+    """A `Store` that reports its commits to the meter."""
 
-    def __init__(self, store: Store, stage: Stage) -> None:
+    def __init__(self, store: Store, meter: StepMeter) -> None:
         self._store = store
-        self._stage = stage
+        self._meter = meter
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def commit(self, batch: Batch) -> Committed:
-        self._stage.commit(batch)
+        self._meter.commit(batch)
         return await self._store.commit(batch)
 
 
-def middle(values: list[int], steps: range) -> int:
-    """The median."""
+def median(values: list[int], steps: range) -> int:
     return sorted(values[steps.start : steps.stop])[len(steps) // 2]
 
 
 @pytest.mark.parametrize("wire", [pytest.param(wire, marks=pytest.mark.stress) for wire in WIRES[1:]] + [WIRES[0]])
-async def test_the_four_hundredth_step_costs_what_the_twentieth_costs(tmp_path: Path, wire: Any) -> None:
-    stage = Stage()
-    transport: Any = Canned(wire, stage)
+async def test_a_late_step_costs_as_much_as_an_early_one(tmp_path: Path, wire: Any) -> None:
+    meter = StepMeter()
+    transport: Any = FixedTransport(wire, meter)
     model = HttpModel(
         ModelInfo("test/m"),
         wire=load_wire(wire),
@@ -144,24 +143,25 @@ async def test_the_four_hundredth_step_costs_what_the_twentieth_costs(tmp_path: 
         transport=transport,
         limits=StallLimits(120, 90),
     )
-    store: Any = Counting(await open_store(tmp_path / "holdfast.db"), stage)
-    async with open_turns(tmp_path, model, store=store) as house:
-        house.hub.close()
-        house.hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=64))
-        house.engine = Engine(store, house.hub, house.turns, ids=Ids(), limits=LONG_LIMITS)
-        await house.engine.open_workspace(WORKSPACE)
-        house.turns.limits = turn_limits(max_steps=STEPS + 1)
-        async with stage.watching():
-            run = await house.ended(await house.accept())
+    store: Any = MeasuredStore(await open_store(tmp_path / "holdfast.db"), meter)
+    async with open_turns(tmp_path, model, store=store) as harness:
+        harness.hub.close()
+        harness.hub = Hub(store, heartbeat_seconds=10.0, recent_events=RecentEvents(store.last_number, max_events=64))
+        harness.engine = Engine(store, harness.hub, harness.turns, ids=Ids(), limits=LONG_LIMITS)
+        await harness.engine.open_workspace(WORKSPACE)
+        harness.turns.limits = turn_limits(max_steps=STEPS + 1)
+        async with meter.measuring():
+            accepted = await harness.accept()
+            run = await harness.engine.wait_run(accepted.run.id, timeout=55)
     assert (run.state, run.steps) == ("completed", STEPS + 1)
-    assert middle(stage.commits, LATE) == middle(stage.commits, EARLY)
-    assert middle(stage.written, LATE) <= middle(stage.written, EARLY) * 1.05
-    assert middle(stage.calls, LATE) <= middle(stage.calls, EARLY) * 1.1
-    assert middle(stage.calls, EARLY) > 100
-    grown = stage.objects[STEPS] - stage.objects[STEPS // 2]
+    assert median(meter.commits, LATE) == median(meter.commits, EARLY)
+    assert median(meter.written, LATE) <= median(meter.written, EARLY) * 1.05
+    assert median(meter.calls, LATE) <= median(meter.calls, EARLY) * 1.1
+    assert median(meter.calls, EARLY) > 100
+    grown = meter.objects[STEPS] - meter.objects[STEPS // 2]
     kept = {name: count for name, count in grown.items() if not name.startswith("holdfast.schema.messages.")}
-    assert max(kept.values(), default=0) <= 10, f"what is not the conversation grows: {kept}"
-    kept_bytes = (stage.traced[STEPS] - stage.traced[STEPS // 2]) // (STEPS // 2)
-    assert kept_bytes < 5_000, "more is kept than the messages of a step"
-    calls, written = middle(stage.calls, LATE), middle(stage.written, LATE)
-    print(f"\n{wire}: {calls} calls, {written} bytes to the ledger, {kept_bytes} bytes kept a step")
+    assert max(kept.values(), default=0) <= 10, f"more than the conversation grows: {kept}"
+    kept_bytes = (meter.traced[STEPS] - meter.traced[STEPS // 2]) // (STEPS // 2)
+    assert kept_bytes < 5_000, "a step keeps more than its messages"
+    calls, written = median(meter.calls, LATE), median(meter.written, LATE)
+    print(f"\n{wire}: {calls} calls, {written} bytes to the store, {kept_bytes} bytes kept a step")

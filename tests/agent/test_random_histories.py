@@ -1,7 +1,7 @@
-"""Sessions that have been through everything: each request that is ever made of them is one every provider takes (C6).
+"""Random histories of a session: every request that is made is valid for every provider (C6).
 
-A world is one session on a real ledger with the real engine and turn. It is prompted, cancelled, crashed and recovered,
-retried, steered, compacted, forked and given to another vendor's model, at places that chance chooses.
+A session on a real store, with the real engine and turn, is prompted, cancelled, crashed and recovered, retried,
+steered, compacted, forked and given to another vendor's model, at random.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from tests.support.wire_rules import check_every_wire
 
 IMAGE = File("a.png", "image/png", data="aGk=")
 TEXT = File("a.txt", "text/plain", text="what I want")
-PLACES = 60
+AWAITS = 60
 """About as many as a short run has."""
 
 
-class World:
+class RandomSession:
     def __init__(self, directory: Path, chance: random.Random) -> None:
         self.directory = directory
         self.chance = chance
@@ -54,45 +54,45 @@ class World:
         self.session_id = "ses_1"
         self.log: list[str] = []
         self.checked = 0
-        self.house: EngineHarness
-        self.ledger: InterruptedStore
+        self.harness: EngineHarness
+        self.store: InterruptedStore
 
     async def open(self, database: str) -> None:
         store = await open_store(self.directory / database)
         if not await store.workspaces():
             await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(self.directory))),)))
-        self.ledger = InterruptedStore(store)
-        turns = InterruptedTurns(self.ledger, self._model(()), self.directory)  # type: ignore[arg-type]
+        self.store = InterruptedStore(store)
+        turns = InterruptedTurns(self.store, self._model(()), self.directory)  # type: ignore[arg-type]
         turns.limits = turn_limits(max_steps=6, max_seconds=60)
         turns.gates.open("z")
-        self.house = EngineHarness(self.directory, self.ledger, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
-        await self.house.engine.recover()
-        await self.house.engine.open_workspace(WORKSPACE)
+        self.harness = EngineHarness(self.directory, self.store, turns=turns, limits=LONG_LIMITS)  # type: ignore[arg-type]
+        await self.harness.engine.recover()
+        await self.harness.engine.open_workspace(WORKSPACE)
 
     @property
     def turns(self) -> InterruptedTurns:
-        assert isinstance(self.house.turns, InterruptedTurns)
-        return self.house.turns
+        assert isinstance(self.harness.turns, InterruptedTurns)
+        return self.harness.turns
 
-    async def live(self, deeds: int) -> None:
+    async def play(self, count: int) -> None:
         await self.open("holdfast.db")
-        await self.house.session()
+        await self.harness.session()
         try:
-            for _ in range(deeds):
-                name = self.chance.choice(DEEDS)
+            for _ in range(count):
+                name = self.chance.choice(ACTIONS)
                 self.log.append(name)
                 await getattr(self, name)()
             self.log.append("next prompt")
             await self.prompt()
-            await check_log_matches_tables(self.house.store)
+            await check_log_matches_tables(self.harness.store)
         finally:
-            await self.house.close()
+            await self.harness.close()
 
     def _model(self, answers: tuple[tuple[ScriptAction, ...], ...]) -> VendorModel:
         return VendorModel(self.chance.choice(WIRES), answers, window=100_000)
 
     def _script(self) -> VendorModel:
-        """A few answers, of which any may go wrong; when they are used up, the model repeats what it heard."""
+        """Make a model with a few answers. Any of them may fail; after them it repeats the prompt."""
         return self._model(tuple(self._answer() for _ in range(self.chance.randint(1, 4))))
 
     def _answer(self) -> tuple[ScriptAction, ...]:
@@ -120,49 +120,49 @@ class World:
                 ScriptedCall("broken", {"word": "tool"}),
                 ScriptedCall("nothere"),
                 ScriptedCall("echo", raw="{half"),
-                ScriptedCall("child", {"word": "look"}),
+                ScriptedCall("subagent", {"word": "look"}),
             ]
         )
 
     async def prompt(self, act: Callable[[], Awaitable[Any]] | None = None, **fields: Any) -> None:
-        """One run to its end; with an act at some place of it. Every request it makes is checked."""
-        interrupter = Interrupter(self.chance.randrange(PLACES), act) if act else Interrupter()
+        """Run a prompt to its end, with an action at a random await. Every request is checked."""
+        interrupter = Interrupter(self.chance.randrange(AWAITS), act) if act else Interrupter()
         self.turns.interrupter = interrupter
         if act in (self._cancel_now, self._crash_now):
-            self.ledger.interrupter = interrupter
+            self.store.interrupter = interrupter
         model = self.turns.model = self._script()
         self.turns.clock.limits.clear()
         if "kind" not in fields:
             fields["attachments"] = self.chance.choice([(), (), (IMAGE,), (TEXT,)])
-        words = "" if fields.get("kind") or TEXT in fields["attachments"] else self.chance.choice(["do it", "and now"])
-        house = self.house
-        accepted = await house.accept(words, session_id=self.session_id, **fields)
-        over = house.engine._state.end_waiters.expect(accepted.run.id)
+        prompt = "" if fields.get("kind") or TEXT in fields["attachments"] else self.chance.choice(["do it", "and now"])
+        harness = self.harness
+        accepted = await harness.accept(prompt, session_id=self.session_id, **fields)
+        over = harness.engine._state.end_waiters.expect(accepted.run.id)
         await asyncio.wait_for(over, 20)
         if interrupter.acting is not None:
             await interrupter.acting
-        self.turns.interrupter = self.ledger.interrupter = Interrupter()
-        await self._settled()
+        self.turns.interrupter = self.store.interrupter = Interrupter()
+        await self._wait_for_all()
         for request in model.requests:
             check_every_wire(request)
             self.checked += 1
 
-    async def _settled(self) -> None:
-        """What was steered or queued has ended too."""
-        for run in (await self.house.store.runs(self.session_id, limit=100)).items:
+    async def _wait_for_all(self) -> None:
+        """Wait for steered and queued runs too."""
+        for run in (await self.harness.store.runs(self.session_id, limit=100)).items:
             if run.state not in END_STATES:
-                await self.house.ended(run)
+                await self.harness.ended(run)
 
     async def cancelled(self) -> None:
         await self.prompt(self._cancel_now)
 
     async def _cancel_now(self) -> None:
-        await self.house.engine.cancel_session(self.session_id)
+        await self.harness.engine.cancel_session(self.session_id)
 
     async def out_of_time(self) -> None:
-        await self.prompt(self._time_is_over)
+        await self.prompt(self._expire_time_limit)
 
-    async def _time_is_over(self) -> None:
+    async def _expire_time_limit(self) -> None:
         try:
             self.turns.clock.run_out(0)
         except (IndexError, RuntimeError):
@@ -172,58 +172,58 @@ class World:
         await self.prompt(self._steer)
 
     async def _steer(self) -> None:
-        await self.house.accept("and this too", session_id=self.session_id, delivery="steer")
+        await self.harness.accept("and this too", session_id=self.session_id, delivery="steer")
         self.turns.interrupter.release()
 
     async def crashed(self) -> None:
-        """The ledger as it was at some moment is all that the next server has."""
+        """Continue with a copy of the database from a random moment, as after a crash."""
         self.servers += 1
         database = f"after-{self.servers}.db"
         await self.prompt(self._crash_now)
         if (self.directory / database).exists():
-            await self.house.close()
+            await self.harness.close()
             await self.open(database)
-            await self._settled()
+            await self._wait_for_all()
 
     async def _crash_now(self) -> None:
-        await self.house.store.backup(self.directory / f"after-{self.servers}.db")
-        await self.house.engine.cancel_session(self.session_id)
+        await self.harness.store.backup(self.directory / f"after-{self.servers}.db")
+        await self.harness.engine.cancel_session(self.session_id)
 
     async def compacted(self) -> None:
         await self.prompt(kind="compact")
 
     async def forked(self) -> None:
-        messages = await self.house.messages(self.session_id)
-        shared: Any = SimpleNamespace(store=self.house.store, ids=Ids(), now=lambda: "2026-01-01T00:00:00.000Z")
+        messages = await self.harness.messages(self.session_id)
+        shared: Any = SimpleNamespace(store=self.harness.store, ids=Ids(), now=lambda: "2026-01-01T00:00:00.000Z")
         at = self.chance.choice(messages).id if messages and self.chance.random() < 0.7 else None
         self.session_id = (await SessionService(shared).fork(self.session_id, message_id=at)).id
 
 
-DEEDS = ["prompt", "prompt", "cancelled", "cancelled", "out_of_time", "steered", "crashed", "compacted", "forked"]
+ACTIONS = ["prompt", "prompt", "cancelled", "cancelled", "out_of_time", "steered", "crashed", "compacted", "forked"]
 
 
-async def live(directory: Path, seed: int, *, deeds: int) -> int:
-    world = World(directory, random.Random(seed))
+async def play(directory: Path, seed: int, *, count: int) -> int:
+    session = RandomSession(directory, random.Random(seed))
     try:
-        await world.live(deeds)
+        await session.play(count)
     except BaseException as error:
-        error.add_note(f"seed {seed}: {', '.join(world.log)}")
+        error.add_note(f"seed {seed}: {', '.join(session.log)}")
         raise
-    return world.checked
+    return session.checked
 
 
 @pytest.mark.promise("C6", "C5")
 @pytest.mark.parametrize("seed", range(12))
-async def test_a_session_that_has_been_through_everything_takes_the_next_prompt(tmp_path: Path, seed: int) -> None:
-    assert await live(tmp_path, seed, deeds=7) > 0
+async def test_a_session_with_a_random_history_takes_the_next_prompt(tmp_path: Path, seed: int) -> None:
+    assert await play(tmp_path, seed, count=7) > 0
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
-async def test_many_sessions_that_have_been_through_everything(tmp_path: Path) -> None:
+async def test_many_sessions_with_random_histories(tmp_path: Path) -> None:
     checked = 0
     for seed in range(1000, 1400):
         directory = tmp_path / str(seed)
         directory.mkdir()
-        checked += await live(directory, seed, deeds=10)
+        checked += await play(directory, seed, count=10)
     print(f"\n{checked} requests of 400 sessions are valid for every wire")

@@ -1,7 +1,7 @@
-"""A ledger that refuses from the n-th commit of a run on, for every n (R14).
+"""The store refuses all commits of a run from the n-th on, for every n (R14).
 
-No request is sent and no tool runs before its row is on the disk, nothing moves while it is refused, and when it can
-be written again the run gets its one end.
+No request is sent and no tool runs before its row is stored. Nothing happens while commits are refused. When they are
+accepted again, the run gets its one end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.support.log_consistency import check_log_matches_tables
 from tests.support.real_turns import TurnHarness, open_turns, turn_limits
 
 
-class Refusing(ControlledStore):
-    """Refuses from the n-th commit on, until it is told otherwise."""
+class RefusingStore(ControlledStore):
+    """Refuses commits from the n-th on, until `allow` is called."""
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)
@@ -44,8 +44,8 @@ class Refusing(ControlledStore):
         self.first_refused, self.refusing = None, None
 
 
-class Witness(ScriptedModel):
-    """Looks into the ledger at each request: the row of its answer is there, open and empty."""
+class CheckingModel(ScriptedModel):
+    """Checks at each request that the row of its answer is stored, open and empty."""
 
     def __init__(self, inner: ScriptedModel, store: Any) -> None:
         super().__init__(inner._script, info=inner.info)
@@ -57,79 +57,81 @@ class Witness(ScriptedModel):
         session_id = request.cache_key or ""
         last = (await self._store.messages(session_id, limit=1, before=1 << 60)).items[-1]
         summary = "about to outgrow" in str(request.messages[-1].parts)
-        assert summary or (last.role, last.parts) == ("assistant", ()), "a request before its row"
+        assert summary or (last.role, last.parts) == ("assistant", ()), "a request was sent before its row was stored"
         async for delta in super().stream(request):
             yield delta
 
 
-def watch(tool: Any, store: Any, ran: list[str]) -> None:
-    """Each call of the tool must find itself in the ledger, in an answer that is complete."""
+def check_calls(tool: Any, store: Any, ran: list[str]) -> None:
+    """Check at each call that it is stored in a complete answer."""
     act = tool.act
 
     async def watched(arguments: Any, context: Any) -> Any:
-        assert store.refusing is None, "a tool runs while nothing can be written"
+        assert store.refusing is None, "a tool ran while commits were refused"
         stored = (await store.messages(context.session_id, limit=100, after=0)).items
         (asked,) = [m for m in stored if any(isinstance(p, ToolCall) and p.id == context.call_id for p in m.parts)]
-        assert finish(asked) == "tool_use", "a tool runs before its call is stored"
+        assert finish(asked) == "tool_use", "a tool ran before its call was stored"
         ran.append(context.call_id)
         return await act(arguments, context)
 
     tool.act = watched
 
 
-def is_stuck(house: TurnHarness) -> bool:
-    """Whether the end of the run, or of its sub-agent, cannot be written, as everyone can see."""
-    shown = [house.engine.with_live_state(driver.run).now for driver in house.engine._state.active_runs.values()]
+def is_stuck(harness: TurnHarness) -> bool:
+    """Return whether the end of the run or of its sub-agent cannot be written."""
+    shown = [harness.engine.with_live_state(driver.run).now for driver in harness.engine._state.active_runs.values()]
     return any(now is not None and now.phase == "store" for now in shown)
 
 
-async def refuse_from(house: TurnHarness, ledger: Refusing, n: int | None) -> str:
+async def refuse_from(harness: TurnHarness, store: RefusingStore, n: int | None) -> str:
     session_id = f"ses_n{n}"
-    await house.session(session_id)
-    model = house.turns.model = Witness(eventful_model(), ledger)
-    accepted = await house.accept("work", session_id=session_id)
-    ledger.begin(n)
+    await harness.session(session_id)
+    model = harness.turns.model = CheckingModel(eventful_model(), store)
+    accepted = await harness.accept("work", session_id=session_id)
+    store.begin(n)
     if n is not None:
-        await house.until(lambda: is_stuck(house) or not house.engine._state.active_runs)
-    if ledger.refused:
+        await harness.until(lambda: is_stuck(harness) or not harness.engine._state.active_runs)
+    if store.refused:
         with pytest.raises(StoreUnwritable):
-            await house.accept("another", session_id=session_id)
+            await harness.accept("another", session_id=session_id)
         assert model.while_refused == 0
-    ledger.allow()
-    run = await house.ended(accepted)
+    store.allow()
+    run = await harness.ended(accepted)
     if run.state != "completed":
         assert (run.state, run.reason) == ("failed", "store")
         assert run.error is not None
         assert run.error.code == "store_unwritable"
-    check_record(await house.messages(session_id), "completed" if run.state == "completed" else "error", own=session_id)
-    model = house.turns.model = Witness(eventful_model(), ledger)
-    again = await house.ended(await house.accept("the next prompt", session_id=session_id))
+    check_record(
+        await harness.messages(session_id), "completed" if run.state == "completed" else "error", own=session_id
+    )
+    model = harness.turns.model = CheckingModel(eventful_model(), store)
+    again = await harness.ended(await harness.accept("the next prompt", session_id=session_id))
     assert (again.state, again.text) == ("completed", "fine")
     return run.state
 
 
 @pytest.mark.promise("R14")
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.stress)])
-async def test_nothing_moves_that_is_not_written(tmp_path: Path, every: int) -> None:
-    ledger: Any = Refusing(await open_store(tmp_path / "holdfast.db"))
+async def test_nothing_happens_that_is_not_stored(tmp_path: Path, every: int) -> None:
+    store: Any = RefusingStore(await open_store(tmp_path / "holdfast.db"))
     ran: list[str] = []
-    async with open_turns(tmp_path, eventful_model(), store=ledger) as house:
-        house.turns.limits = turn_limits(max_steps=20)
-        for tool in house.tools.values():
-            watch(tool, ledger, ran)
+    async with open_turns(tmp_path, eventful_model(), store=store) as harness:
+        harness.turns.limits = turn_limits(max_steps=20)
+        for tool in harness.tools.values():
+            check_calls(tool, store, ran)
         for gate in ("approval:z", "z"):
-            house.gates.open(gate)
-        assert await refuse_from(house, ledger, None) == "completed"
-        commits = ledger.commits
+            harness.gates.open(gate)
+        assert await refuse_from(harness, store, None) == "completed"
+        commits = store.commits
         assert len(ran) == 5
         assert commits > 15
         ends = []
         for n in range(0, commits, every):
             try:
-                ends.append(await refuse_from(house, ledger, n))
+                ends.append(await refuse_from(harness, store, n))
             except BaseException as error:
                 error.add_note(f"refused from commit {n} of {commits} on")
                 raise
         assert ends.count("failed") > ends.count("completed")
         assert len(set(ran)) == len(ran), "a tool ran twice"
-        await check_log_matches_tables(house.store)
+        await check_log_matches_tables(harness.store)

@@ -43,7 +43,7 @@ SCRIPT = ModelScript(
             RuleCondition(prompt="work$", step=0),
         ),
         ScriptRule((ScriptedText("oh"), ScriptedFailure("overloaded")), RuleCondition(prompt="work$", step=1), times=1),
-        ScriptRule((ScriptedCall("child", {"word": "look"}), FULL), RuleCondition(prompt="work$", step=1)),
+        ScriptRule((ScriptedCall("subagent", {"word": "look"}), FULL), RuleCondition(prompt="work$", step=1)),
     )
 )
 

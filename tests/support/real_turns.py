@@ -17,9 +17,11 @@ from holdfast.agent.turn_dependencies import CallDenied, CallPermitted, TurnDepe
 from holdfast.config import Settings
 from holdfast.config.settings import LimitSettings
 from holdfast.errors import ToolError
-from holdfast.models.protocol import Model
+from holdfast.models.model_script import ScriptAction
+from holdfast.models.protocol import Model, ModelInfo
+from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.approvals import Subject
-from holdfast.schema.messages import ToolCall, ToolSpec
+from holdfast.schema.messages import Finish, Message, ToolCall, ToolResult, ToolSpec
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, Store, open_store
@@ -27,6 +29,8 @@ from holdfast.store.writes import PutWorkspace
 from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan
 from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
 from tests.support.scripted_turns import Gates, ScriptedTurns
+
+Answers = str | ScriptAction | tuple[ScriptAction, ...]
 
 
 class Word(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,13 +112,13 @@ class Broken(_TestTool):
         raise ZeroDivisionError("our own fault")
 
 
-class Child(_TestTool):
+class StartSubagent(_TestTool):
     """Starts a sub-agent."""
 
-    name = "child"
+    name = "subagent"
 
     async def act(self, arguments: Word, context: ToolContext) -> ToolOutput:
-        outcome = await context.subagents.run(agent="", prompt=arguments.word, title="child")
+        outcome = await context.subagents.run(agent="", prompt=arguments.word, title="subagent")
         return ToolOutput(outcome.text, status="ok" if outcome.state == "completed" else "error")
 
 
@@ -197,9 +201,9 @@ class _TestSubagents:
         self._on_subagent = on_subagent
 
     async def run(self, *, agent: str, prompt: str, title: str) -> Any:
-        child = await self._handle.start_subagent(RunRequest(prompt=prompt, agent=agent), title=title)
-        await self._on_subagent(child)
-        return await child.ended()
+        subagent = await self._handle.start_subagent(RunRequest(prompt=prompt, agent=agent), title=title)
+        await self._on_subagent(subagent)
+        return await subagent.ended()
 
 
 class TestContextGatherer:
@@ -260,7 +264,7 @@ class RealTurns(ScriptedTurns):
         super().__init__()
         self.model = model
         self.tools: dict[str, Any] = {
-            kind.name: kind(self.gates) for kind in (Echo, Gated, Alone, Killed, Broken, Child)
+            kind.name: kind(self.gates) for kind in (Echo, Gated, Alone, Killed, Broken, StartSubagent)
         }
         self.approver = TestApprover(self.gates)
         self.context_gatherer = TestContextGatherer()
@@ -305,13 +309,30 @@ class TurnHarness(EngineHarness):
 @asynccontextmanager
 async def open_turns(directory: Path, model: Model, *, store: Store | None = None) -> AsyncIterator[TurnHarness]:
     """Open a workspace with one session, ``ses_1``, whose turns use this model."""
-    ledger = store or await open_store(directory / "holdfast.db")
-    if not await ledger.workspaces():
-        await ledger.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(directory))),)))
-    house = TurnHarness(directory, ledger, turns=RealTurns(ledger, model, directory), limits=LONG_LIMITS)
-    await house.engine.open_workspace(WORKSPACE)
+    opened = store or await open_store(directory / "holdfast.db")
+    if not await opened.workspaces():
+        await opened.commit(Batch((PutWorkspace(Workspace(WORKSPACE, str(directory))),)))
+    harness = TurnHarness(directory, opened, turns=RealTurns(opened, model, directory), limits=LONG_LIMITS)
+    await harness.engine.open_workspace(WORKSPACE)
     try:
-        await house.session()
-        yield house
+        await harness.session()
+        yield harness
     finally:
-        await house.close()
+        await harness.close()
+
+
+def scripted_model(*answers: Answers, **info: int) -> ScriptedModel:
+    return ScriptedModel.answering(*answers, info=ModelInfo("offline/test", **info))
+
+
+def tool_results(messages: tuple[Message, ...]) -> list[ToolResult]:
+    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+
+
+def finish_part(message: Message) -> Finish:
+    assert isinstance(message.parts[-1], Finish)
+    return message.parts[-1]
+
+
+async def complete_run(harness: TurnHarness, prompt: str = "do it") -> Run:
+    return await harness.ended(await harness.accept(prompt))

@@ -1,6 +1,6 @@
-"""A provider that cuts the connection after k bytes, for every k of an answer with calls in it, over real HTTP (R13).
+"""A provider closes the connection after k bytes of an answer with calls, over real HTTP (R13).
 
-The answer is asked for again: one end, the right text once, and each tool runs once.
+The request is retried: the run has one end, the text is stored once, and each tool runs once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.testing.provider_wires import events
 from tests.support.log_consistency import check_log_matches_tables
 from tests.support.real_turns import TurnHarness, open_turns
 
-ASKING = Answer(
+ANSWER = Answer(
     (
         Think("let me see"),
         Say("I will look – żółw 🐢."),
@@ -38,11 +38,11 @@ ASKING = Answer(
 
 
 def size_of(wire: WireName) -> int:
-    return sum(len(event) for event in events(wire, ASKING, model="m") if isinstance(event, bytes))
+    return sum(len(event) for event in events(wire, ANSWER, model="m") if isinstance(event, bytes))
 
 
-class Dropper:
-    """Answers the first request of a session up to k bytes, and every other one whole."""
+class DroppingResponder:
+    """Closes the connection after k bytes of the first answer of a session, and sends all others completely."""
 
     def __init__(self) -> None:
         self.k = 0
@@ -52,41 +52,41 @@ class Dropper:
         self.requests += 1
         if "echo one" in json.dumps(received.body):
             return text("all done")
-        return replace(ASKING, drop_after=self.k) if self.requests == 1 else ASKING
+        return replace(ANSWER, drop_after=self.k) if self.requests == 1 else ANSWER
 
 
 @asynccontextmanager
-async def dropping(directory: Path, wire: WireName) -> AsyncIterator[tuple[TurnHarness, Dropper]]:
-    dropper, transport = Dropper(), HttpTransport(network=NetworkSettings())
-    async with TestProvider(dropper) as provider:
+async def dropping(directory: Path, wire: WireName) -> AsyncIterator[tuple[TurnHarness, DroppingResponder]]:
+    responder, transport = DroppingResponder(), HttpTransport(network=NetworkSettings())
+    async with TestProvider(responder) as provider:
         info = ModelInfo("test/m", reasoning=("high",))
         limits = StallLimits(120, 90)
         url = provider.url(wire)
         model = HttpModel(info, wire=load_wire(wire), base_url=url, transport=transport, limits=limits)
-        async with open_turns(directory, model) as house:
-            yield house, dropper
+        async with open_turns(directory, model) as harness:
+            yield harness, responder
         await transport.aclose()
 
 
-async def drop_after(house: TurnHarness, dropper: Dropper, k: int) -> bool:
-    """One run whose first answer is cut after k bytes; whether it had to be asked again."""
-    session_id = await house.session(f"ses_k{k}")
-    house.tools["echo"].ran.clear()
-    dropper.k, dropper.requests = k, 0
-    run = await house.ended(await house.accept("go", session_id=session_id))
+async def drop_after(harness: TurnHarness, responder: DroppingResponder, k: int) -> bool:
+    """Run a prompt whose first answer is cut after k bytes. Returns whether the request was retried."""
+    session_id = await harness.session(f"ses_k{k}")
+    harness.tools["echo"].ran.clear()
+    responder.k, responder.requests = k, 0
+    run = await harness.ended(await harness.accept("go", session_id=session_id))
     assert (run.state, run.text, run.steps) == ("completed", "all done", 2)
-    told = await house.events(session_id)
-    assert sum(isinstance(event, RunFinished) for event in told) == 1
-    retries = [event for event in told if isinstance(event, RunRetrying)]
-    assert dropper.requests == 2 + len(retries)
+    logged = await harness.events(session_id)
+    assert sum(isinstance(event, RunFinished) for event in logged) == 1
+    retries = [event for event in logged if isinstance(event, RunRetrying)]
+    assert responder.requests == 2 + len(retries)
     assert [event.cause for event in retries] in ([], ["network"])
-    _, asked, answered, last = await house.messages(session_id)
-    thoughts = [part.text for part in asked.parts if isinstance(part, Reasoning)]
-    assert thoughts in (["let me see"], [])
+    _, asked, answered, last = await harness.messages(session_id)
+    reasoning = [part.text for part in asked.parts if isinstance(part, Reasoning)]
+    assert reasoning in (["let me see"], [])
     assert [part.text for part in asked.parts if isinstance(part, Text)] == ["I will look – żółw 🐢."]
     calls = [part for part in asked.parts if isinstance(part, ToolCall)]
     assert [call.arguments for call in calls] == [{"word": "one"}, {"word": "two"}]
-    assert house.tools["echo"].ran == {call.id: 1 for call in calls}
+    assert harness.tools["echo"].ran == {call.id: 1 for call in calls}
     assert [part.text for part in answered.parts if isinstance(part, ToolResult)] == ["echo one", "echo two"]
     assert asked.parts[-1] == Finish("tool_use")
     assert last.parts == (Text("all done"), Finish("end_turn"))
@@ -94,36 +94,34 @@ async def drop_after(house: TurnHarness, dropper: Dropper, k: int) -> bool:
 
 
 async def drop_at(directory: Path, wire: WireName, places: list[int]) -> list[int]:
-    """Which of them had to be asked again."""
-    again = []
-    async with dropping(directory, wire) as (house, dropper):
+    """Return the places where the request was retried."""
+    retried = []
+    async with dropping(directory, wire) as (harness, responder):
         for k in places:
             try:
-                if await drop_after(house, dropper, k):
-                    again.append(k)
+                if await drop_after(harness, responder, k):
+                    retried.append(k)
             except BaseException as error:
                 error.add_note(f"{wire}: dropped after {k} bytes")
                 raise
-        await check_log_matches_tables(house.store)
-    return again
+        await check_log_matches_tables(harness.store)
+    return retried
 
 
 @pytest.mark.promise("R7", "R13")
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_answer_that_is_cut_off_is_asked_for_again_and_no_tool_runs_twice(tmp_path: Path, wire: Any) -> None:
+async def test_a_dropped_answer_is_requested_again_and_no_tool_runs_twice(tmp_path: Path, wire: Any) -> None:
     size = size_of(wire)
     places = sorted({*range(0, size, 211), *range(size - 3, size + 2)})
-    again = await drop_at(tmp_path, wire, places)
-    assert len(again) > len(places) * 0.6
-    assert size not in again
+    retried = await drop_at(tmp_path, wire, places)
+    assert len(retried) > len(places) * 0.6
+    assert size not in retried
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_answer_that_is_cut_off_at_every_byte(tmp_path: Path, wire: Any) -> None:
+async def test_an_answer_dropped_at_every_byte(tmp_path: Path, wire: Any) -> None:
     size = size_of(wire)
-    again = await drop_at(tmp_path, wire, list(range(size + 1)))
-    print(
-        f"\n{wire}: cut after each of {size + 1} bytes, asked again {len(again)} times; whole from {max(again) + 1} on"
-    )
+    retried = await drop_at(tmp_path, wire, list(range(size + 1)))
+    print(f"\n{wire}: cut after each of {size + 1} bytes, retried {len(retried)} times")
