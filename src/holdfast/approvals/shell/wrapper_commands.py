@@ -50,7 +50,7 @@ def unwrap(argv: Argv) -> Unwrapped:
     return None
 
 
-def options_end(args: Argv, *, flags: str = "", valued: str = "", long: tuple[str, ...] = ()) -> int | None:
+def _options_end(args: Argv, *, flags: str = "", valued: str = "", long: tuple[str, ...] = ()) -> int | None:
     """The position after a wrapper's own options.
 
     A long option in ``long`` that takes the next word as its value ends with a space. Returns ``None`` if an option is
@@ -89,14 +89,14 @@ def _short_option(text: str, flags: str, valued: str) -> int | None:
 
 
 def _simple(
-    *, flags: str = "", valued: str = "", long: tuple[str, ...] = (), skip: int = 0, what: str
+    *, flags: str = "", valued: str = "", long: tuple[str, ...] = (), skip: int = 0, name: str
 ) -> Callable[[Argv], Unwrapped]:
     """An unwrapper for the form ``name [options] [skip words] command …``."""
 
     def unwrap_args(args: Argv) -> Unwrapped:
-        start = options_end(args, flags=flags, valued=valued, long=long)
+        start = _options_end(args, flags=flags, valued=valued, long=long)
         if start is None or any(not arg.literal for arg in args[start : start + skip]):
-            return UnknownInner(f"{what} has unknown options")
+            return UnknownInner(f"{name!r} has unknown options")
         inner = args[start + skip :]
         return InnerCommand(inner) if inner else None
 
@@ -104,12 +104,12 @@ def _simple(
 
 
 def _env(args: Argv) -> Unwrapped:
-    start = options_end(args, flags="i0v", valued="u", long=("--ignore-environment", "--unset "))
+    start = _options_end(args, flags="i0v", valued="u", long=("--ignore-environment", "--unset "))
     return UnknownInner("'env' has unknown options") if start is None else _assigning(args, start)
 
 
 def _time(args: Argv) -> Unwrapped:
-    start = options_end(args, flags="p")
+    start = _options_end(args, flags="p")
     return UnknownInner("'time' has unknown options") if start is None else _assigning(args, start)
 
 
@@ -127,7 +127,7 @@ def _assigning(args: Argv, start: int) -> Unwrapped:
 
 def _xargs(args: Argv) -> Unwrapped:
     long = ("--null", "--no-run-if-empty", "--verbose", "--max-args ", "--max-procs ", "--delimiter ")
-    start = options_end(args, flags="0rtx", valued="nPLsdEI", long=long)
+    start = _options_end(args, flags="0rtx", valued="nPLsdEI", long=long)
     if start is None:
         return UnknownInner("'xargs' has unknown options")
     inner = args[start:] or (Arg("echo"),)
@@ -139,7 +139,7 @@ def _xargs(args: Argv) -> Unwrapped:
 def _command(args: Argv) -> Unwrapped:
     if args and args[0].literal and args[0].text in {"-v", "-V"}:
         return None
-    return _simple(flags="p", what="'command'")(args)
+    return _simple(flags="p", name="command")(args)
 
 
 def _shell(name: str, args: Argv) -> Unwrapped:
@@ -157,11 +157,9 @@ def _shell(name: str, args: Argv) -> Unwrapped:
         else:
             return UnknownInner(f"{name!r} has unknown options")
     if position < len(args):
-        return (
-            None
-            if args[position].literal
-            else UnknownInner(f"the script that {name!r} runs is not known before it runs")
-        )
+        if args[position].literal:
+            return None
+        return UnknownInner(f"the script that {name!r} runs is not known before it runs")
     return UnknownInner(f"{name!r} runs commands from its standard input")
 
 
@@ -207,19 +205,19 @@ _UNWRAPPERS: Final[dict[str, Callable[[Argv], Unwrapped]]] = {
     "find": _find,
     "eval": _eval,
     "git": unwrap_git,
-    "builtin": _simple(what="'builtin'"),
-    "exec": _simple(flags="cl", valued="a", what="'exec'"),
+    "builtin": _simple(name="builtin"),
+    "exec": _simple(flags="cl", valued="a", name="exec"),
     "time": _time,
-    "nohup": _simple(what="'nohup'"),
-    "nice": _simple(valued="n", long=("--adjustment ",), what="'nice'"),
-    "ionice": _simple(flags="t", valued="cn", what="'ionice'"),
-    "setsid": _simple(flags="cfw", what="'setsid'"),
-    "stdbuf": _simple(valued="ioe", what="'stdbuf'"),
+    "nohup": _simple(name="nohup"),
+    "nice": _simple(valued="n", long=("--adjustment ",), name="nice"),
+    "ionice": _simple(flags="t", valued="cn", name="ionice"),
+    "setsid": _simple(flags="cfw", name="setsid"),
+    "stdbuf": _simple(valued="ioe", name="stdbuf"),
     "timeout": _simple(
         flags="fpv",
         valued="sk",
         long=("--preserve-status", "--foreground", "--verbose", "--signal ", "--kill-after "),
         skip=1,
-        what="'timeout'",
+        name="timeout",
     ),
 }
