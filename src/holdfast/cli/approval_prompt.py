@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Callable
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 from holdfast.cli.screen import Screen, one_line, plain
 from holdfast.client.sync_client import SyncClient
@@ -26,10 +26,10 @@ class AnsweredElsewhere(Exception):
 class ApprovalPrompt:
     """Asks the user at the terminal."""
 
-    def __init__(self, client: SyncClient, screen: Screen, *, source: TextIO | None = None) -> None:
+    def __init__(self, client: SyncClient, screen: Screen) -> None:
         self._client = client
         self._screen = screen
-        self._source = source or sys.stdin
+        self._input = sys.stdin
         self._input_ended = False
 
     def ask(self, request: Approval | Question) -> None:
@@ -40,25 +40,25 @@ class ApprovalPrompt:
                 self._ask_question(request)
 
     def _ask_approval(self, asked: Approval) -> None:
-        approval = self._still_open(lambda: self._client.approval(asked.id))
+        approval = self._get_open(lambda: self._client.approval(asked.id))
         if approval is None:
             return
         self._show_approval(approval)
         self._discard_typed_ahead()
         try:
-            decision, feedback = self._decision(lambda: self._client.approval(approval.id).state == "open")
+            decision, feedback = self._ask_decision(lambda: self._client.approval(approval.id).state == "open")
             self._client.answer_approval(approval.id, decision, feedback=feedback)
             self._screen.note(f"  {_describe(decision, approval)}")
         except (AnsweredElsewhere, Conflict, Gone, NotFound):
             self._screen.note("  answered by another client")
 
     def _ask_question(self, asked: Question) -> None:
-        question = self._still_open(lambda: self._client.question(asked.id))
+        question = self._get_open(lambda: self._client.question(asked.id))
         if question is None:
             return
         self._discard_typed_ahead()
         try:
-            answers = self._answers(question)
+            answers = self._ask_items(question)
             self._client.answer_question(question.id, answers)
         except (AnsweredElsewhere, Conflict, Gone, NotFound):
             self._screen.note("  answered by another client")
@@ -71,11 +71,11 @@ class ApprovalPrompt:
         import termios
 
         try:
-            termios.tcflush(self._source, termios.TCIFLUSH)
+            termios.tcflush(self._input, termios.TCIFLUSH)
         except (termios.error, ValueError):
             pass  # not a terminal
 
-    def _still_open(self, get: Callable[[], T]) -> T | None:
+    def _get_open(self, get: Callable[[], T]) -> T | None:
         try:
             found = get()
         except (Gone, NotFound):
@@ -98,7 +98,7 @@ class ApprovalPrompt:
         if approval.patterns:
             self._screen.warn(f"  {style.dim('always would allow: ' + ', '.join(map(one_line, approval.patterns)))}")
 
-    def _decision(self, is_open: Callable[[], bool]) -> tuple[ApprovalDecision, str]:
+    def _ask_decision(self, is_open: Callable[[], bool]) -> tuple[ApprovalDecision, str]:
         prompt = "  [y] once  [s] this session  [a] always  [n] no, or 'n REASON': "
         while True:
             line = self._read_line(prompt, is_open)
@@ -110,16 +110,16 @@ class ApprovalPrompt:
                 return decision, rest.strip() if decision == "deny" else ""
             self._screen.warn("  please answer with y, s, a or n")
 
-    def _answers(self, question: Question) -> list[list[str]] | None:
+    def _ask_items(self, question: Question) -> list[list[str]] | None:
         found: list[list[str]] = []
         for item in question.items:
-            answer = self._answer(item, lambda: self._client.question(question.id).state == "open")
+            answer = self._ask_item(item, lambda: self._client.question(question.id).state == "open")
             if answer is None:
                 return None
             found.append(answer)
         return found
 
-    def _answer(self, item: QuestionItem, is_open: Callable[[], bool]) -> list[str] | None:
+    def _ask_item(self, item: QuestionItem, is_open: Callable[[], bool]) -> list[str] | None:
         self._screen.status(None)
         self._screen.warn(f"{self._screen.style.warn('?')} {self._screen.style.bold(plain(item.text))}")
         for number, option in enumerate(item.options, 1):
@@ -139,11 +139,11 @@ class ApprovalPrompt:
             return None
         self._screen.err.write(prompt)
         self._screen.err.flush()
-        while not select.select([self._source], [], [], _CHECK_SECONDS)[0]:
+        while not select.select([self._input], [], [], _CHECK_SECONDS)[0]:
             if not is_open():
                 self._screen.err.write("\n")
                 raise AnsweredElsewhere
-        line = self._source.readline()
+        line = self._input.readline()
         if not line:
             self._input_ended = True
             self._screen.err.write("\n")

@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, **_: object) -> None:
         super().__init__(prog=prog, formatter_class=_Formatter, allow_abbrev=False)
         self.words_argument: str | None = None
-        """The argument that collects all words; options may stand between them."""
+        """The argument that collects all words; options may be between them."""
 
     def explain(self, description: str, *, examples: Sequence[tuple[str, str]] = ()) -> None:
         """Set the description and the examples, each a command line and its meaning."""
@@ -65,17 +65,17 @@ def _add_common(parser: Parser, *, default: str | None) -> None:
     parser.add_argument("-C", dest="directory", metavar="DIR", default=default, help=argparse.SUPPRESS)
 
 
-def add_subcommands(parser: Parser, *, dest: str = "action") -> Callable[[str, str], Parser]:
+def add_subcommands(parser: Parser) -> Callable[[str, str], Parser]:
     """Returns a function that adds a subcommand with its own help."""
-    actions = parser.add_subparsers(dest=dest, required=True, metavar="COMMAND", parser_class=Parser)
+    actions = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND", parser_class=Parser)
 
-    def make(name: str, summary: str) -> Parser:
-        made = actions.add_parser(name, help=summary)
-        made.description = summary[:1].upper() + summary[1:] + "."
-        _add_common(made, default=argparse.SUPPRESS)  # keep the value given before the subcommand
-        return made
+    def add(name: str, summary: str) -> Parser:
+        subparser = actions.add_parser(name, help=summary)
+        subparser.description = summary[:1].upper() + summary[1:] + "."
+        _add_common(subparser, default=argparse.SUPPRESS)  # keep the value given before the subcommand
+        return subparser
 
-    return make
+    return add
 
 
 def add_session_argument(parser: Parser) -> None:
@@ -84,13 +84,13 @@ def add_session_argument(parser: Parser) -> None:
     )
 
 
-def parse(parser: Parser, given: Sequence[str]) -> argparse.Namespace:
+def parse(parser: Parser, args: Sequence[str]) -> argparse.Namespace:
     if parser.words_argument is None:
-        return parser.parse_args(given)
-    end = given.index("--") if "--" in given else len(given)
-    args = parser.parse_intermixed_args(given[:end])
-    getattr(args, parser.words_argument).extend(given[end + 1 :])
-    return args
+        return parser.parse_args(args)
+    end = args.index("--") if "--" in args else len(args)
+    parsed = parser.parse_intermixed_args(args[:end])
+    getattr(parsed, parser.words_argument).extend(args[end + 1 :])
+    return parsed
 
 
 def time_span(text: str) -> float:

@@ -292,10 +292,10 @@ def title_of(call: ToolCall) -> str:
 
 def title_with_target(call: ToolCall, result: ToolResult) -> str:
     """The title, with the real file if the argument led elsewhere, for example by a symbolic link."""
-    title, given, real = title_of(call), call.arguments.get("path"), _target_of(result)
-    if real is None or not isinstance(given, str) or real in title.split():
+    title, path, real = title_of(call), call.arguments.get("path"), _target_of(result)
+    if real is None or not isinstance(path, str) or real in title.split():
         return title
-    named = os.path.normpath(given)
+    named = os.path.normpath(path)
     if named == os.path.normpath(real) or (os.path.isabs(named) and named.endswith(f"/{real}")):
         return title
     return f"{title} → {one_line(real, most=100)}"

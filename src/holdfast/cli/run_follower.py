@@ -204,11 +204,6 @@ class RunFollower(SessionFollower):
         )
         self._run = run
 
-    @property
-    def run(self) -> Run:
-        """The run as last seen."""
-        return self._run
-
     def until_end(self, *, after: str | None, known: Iterable[Message] = ()) -> Run:
         """Print the run's events from the cursor on; returns the run as it ended."""
         connected = False

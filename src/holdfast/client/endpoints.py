@@ -146,7 +146,7 @@ def workspace(workspace_id: str) -> ApiCall[WorkspaceView]:
 
 
 def create_session(workspace_id: str, *, title: str | None = None) -> ApiCall[Session]:
-    body = {} if title is None else {"title": title}
+    body = _without_none(title=title)
     return api_call("POST", api_path("workspaces", workspace_id, "sessions"), body, returns=Session)
 
 
@@ -168,8 +168,7 @@ def session(session_id: str) -> ApiCall[SessionView]:
 
 
 def change_session(session_id: str, *, title: str | None = None, archived: bool | None = None) -> ApiCall[Session]:
-    given = {"title": title, "archived": archived}
-    body = {name: value for name, value in given.items() if value is not None}
+    body = _without_none(title=title, archived=archived)
     return api_call("PATCH", api_path("sessions", session_id), body, returns=Session)
 
 
@@ -196,7 +195,7 @@ def start_run(session_id: str, request: RunRequest) -> ApiCall[Accepted]:
 
 def start_session(workspace_id: str, request: RunRequest, *, title: str | None = None) -> ApiCall[Accepted]:
     """Start a new session with its first run."""
-    return _start(api_path("workspaces", workspace_id, "runs"), request, **({} if title is None else {"title": title}))
+    return _start(api_path("workspaces", workspace_id, "runs"), request, **_without_none(title=title))
 
 
 def runs(
@@ -213,8 +212,7 @@ def run(run_id: str, *, wait: float = 0.0) -> ApiCall[Run]:
 
 
 def change_run(run_id: str, *, prompt: str | None = None, position: int | None = None) -> ApiCall[Run]:
-    given = {"prompt": prompt, "position": position}
-    body = {name: value for name, value in given.items() if value is not None}
+    body = _without_none(prompt=prompt, position=position)
     return api_call("PATCH", api_path("runs", run_id), body, returns=Run)
 
 
@@ -251,7 +249,7 @@ def redo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[Accept
 
 
 def fork(session_id: str, *, message_id: str | None = None) -> ApiCall[Session]:
-    body = {} if message_id is None else {"message_id": message_id}
+    body = _without_none(message_id=message_id)
     return api_call("POST", api_path("sessions", session_id, "fork"), body, returns=Session)
 
 
@@ -362,7 +360,7 @@ def set_key(provider: str, key: str | None) -> ApiCall[KeyView]:
 
 
 def try_provider(provider: str, *, model: str | None = None) -> ApiCall[ProviderTestView]:
-    body = {} if model is None else {"model": model}
+    body = _without_none(model=model)
     return api_call("POST", api_path("providers", provider, "test"), body, returns=ProviderTestView, wait=60.0)
 
 
@@ -399,12 +397,15 @@ def _start(target: str, request: RunRequest, **more: str) -> ApiCall[Accepted]:
 
 
 def _start_lane_action(action: str, session_id: str, **arguments: str | None) -> ApiCall[Accepted]:
-    given = {name: value for name, value in arguments.items() if value is not None}
-    return _start_call(api_path("sessions", session_id, action), given)
+    return _start_call(api_path("sessions", session_id, action), _without_none(**arguments))
 
 
 def _start_call(target: str, body: dict[str, Any]) -> ApiCall[Accepted]:
     return ApiCall("POST", target, _body_reader(Accepted), _encode_body({"run_id": Ids().new("run"), **body}))
+
+
+def _without_none(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _text(raw: bytes) -> str:

@@ -191,6 +191,6 @@ def _too_large(name: str) -> CommandError:
 
 def _check_writable(path: str) -> None:
     """Fail before the run starts, not after it."""
-    where = os.path.dirname(path) or "."
-    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else where, os.W_OK):
+    directory = os.path.dirname(path) or "."
+    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else directory, os.W_OK):
         raise CommandError(f"cannot write {path!r}", advice="give --last-message a writable file", status=Exit.USAGE)
