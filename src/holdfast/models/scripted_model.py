@@ -218,9 +218,9 @@ def _actions(answer: str | ScriptAction | tuple[ScriptAction, ...]) -> tuple[Scr
 
 
 def _estimate_usage(request: ModelRequest, characters: int) -> Usage:
-    asked = sum(len(block) for block in request.system)
-    asked += sum(len(getattr(part, "text", None) or "") for message in request.messages for part in message.parts)
-    return Usage(input=asked // _CHARACTERS_PER_TOKEN, output=characters // _CHARACTERS_PER_TOKEN, estimated=True)
+    given = sum(len(block) for block in request.system)
+    given += sum(len(getattr(part, "text", None) or "") for message in request.messages for part in message.parts)
+    return Usage(input=given // _CHARACTERS_PER_TOKEN, output=characters // _CHARACTERS_PER_TOKEN, estimated=True)
 
 
 def _error_classes() -> dict[str, type[ModelError]]:

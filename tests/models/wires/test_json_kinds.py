@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 
 import msgspec
 import pytest
 
 from holdfast.errors import ModelError
 from holdfast.models.protocol import ModelDelta, Stop
-from holdfast.schema.base import encode
+from holdfast.schema.base import Value, encode
 from tests.models.compatible_servers import COMPATIBLE_STREAMS
 from tests.models.json_kinds import KINDS, replacements, shape, with_kind
-from tests.models.streams import Stream, sse
+from tests.models.streams import Stream, gemini, sse
 from tests.models.streams.openai_chat import START, STOP, chunk
 from tests.models.support import WIRES, answer, streams
 
@@ -32,6 +33,8 @@ def recorded(wire: str) -> Iterator[Stream]:
     if wire == "openai-chat":
         yield from (Stream(body) for body, _ in COMPATIBLE_STREAMS.values())
         yield Stream(sse(START, _ALL_FIELDS, _ALL_FIELDS, STOP))
+    if wire == "gemini":
+        yield Stream(sse(gemini.chunk(finish="SAFETY", finishMessage="unsafe")))
 
 
 def check(wire: str, stream: Stream) -> bool:
@@ -74,6 +77,18 @@ def test_field_of_any_kind_is_read_or_raises_our_error(wire: str) -> None:
     assert len(counts) >= 60
     assert sum(count[True] for count in counts) > len(counts)
     assert sum(count[False] for count in counts) > len(counts)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_recorded_streams_contain_every_field_that_the_wire_reads(wire: str) -> None:
+    module = import_module(f"holdfast.models.wires.{wire.replace('-', '_')}")
+    classes = [
+        value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+    structs = [value for value in classes if issubclass(value, msgspec.Struct) and not issubclass(value, Value)]
+    read = {field for struct in structs for field in struct.__struct_encode_fields__}
+    sent = {name for (_, _, path), _ in places(wire) for name in path.split(".")}
+    assert read - sent == set()
 
 
 @pytest.mark.stress
