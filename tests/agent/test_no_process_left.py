@@ -1,4 +1,4 @@
-"""A cancel at every place of a turn that runs real commands: when the receipt is there, no process is (C7, R8)."""
+"""A cancel at each await of a turn that runs real commands leaves no process behind (C7, R8)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CutFactory:
 
 
 def add_barriers(desk: AppHarness, factory: CutFactory) -> None:
-    """Around everything that `bash` waits for; what starts a process is not interrupted, only overtaken."""
+    """Add barriers to the awaits of `bash`. The start of a process is not interrupted."""
     bash: Any = desk.app.workspaces._rooms.require(desk.workspace_id).tools.get("bash")
     plan, run, start = bash.plan, bash.run, bash._start
 
@@ -57,7 +57,7 @@ def add_barriers(desk: AppHarness, factory: CutFactory) -> None:
 
 
 def processes(mark: str) -> list[str]:
-    """Command lines of all live processes with this mark in them."""
+    """Return the command lines of live processes that contain the mark."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -72,7 +72,7 @@ def processes(mark: str) -> list[str]:
 
 
 async def cut(desk: AppHarness, factory: CutFactory, at: int | None) -> list[str]:
-    """One run that is cancelled at a place, or when its last command runs; the places up to there."""
+    """Cancel a run at a barrier, or when its last command runs. Returns the barriers up to there."""
     mark = f"31415.{at or 0}0009"
 
     async def cancel() -> None:
@@ -101,7 +101,7 @@ async def cut(desk: AppHarness, factory: CutFactory, at: int | None) -> list[str
 @pytest.mark.promise("C7", "R8")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.stress)])
-async def test_wherever_a_cancel_comes_no_process_outlives_it(tmp_path: Path, every: int) -> None:
+async def test_no_process_survives_a_cancel_at_any_await(tmp_path: Path, every: int) -> None:
     hanging = "sh -c 'sleep {prompt} & sleep {prompt}' & echo ready; sleep {prompt}"
     script = ModelScript(
         rules=(

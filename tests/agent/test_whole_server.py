@@ -1,6 +1,6 @@
-"""The whole server without its sockets: real tools, real HTTP to a provider on loopback, each of the four wires.
+"""A whole server without sockets: real tools, and real HTTP to a provider on loopback with each of the four wires.
 
-Every request that the provider gets is read as its vendor would read it.
+Every request that the provider receives is checked by the rules of its vendor.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PRICE = "price = { input = 1.0, output = 10.0, cache_read = 0.0, cache_write = 0
 
 
 def config(provider: TestProvider, *wires: WireName) -> str:
-    """A provider per wire, with a small window and prices."""
+    """Configure a provider per wire, with a small window and prices."""
     return "".join(
         f'[providers.test-{wire}]\nwire = "{wire}"\nbase_url = "{provider.url(wire)}"\n'
         f'[providers.test-{wire}.models.m]\ncontext_window = 100000\nreasoning = ["low", "high"]\n{PRICE}\n'
@@ -81,7 +81,7 @@ def is_title(received: ReceivedRequest) -> bool:
 
 
 def script(provider: TestProvider, *answers: Answer) -> None:
-    """These answers in order; titles, which are asked for beside, get their own."""
+    """Set the answers, in order. Title requests get a title."""
     waiting = list(answers)
 
     def respond(received: ReceivedRequest) -> Answer:
@@ -101,14 +101,14 @@ def results(messages: tuple[Message, ...]) -> list[ToolResult]:
 
 
 async def shown(desk: AppHarness, words: bytes, *, of: bytes) -> None:
-    """Until everyone who watches has seen these words."""
+    """Wait until subscribers have received this text."""
     async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
         if item.kind in ("delta", "snapshot") and words in item.body and b'"of":"%b"' % of in item.body:
             return
 
 
 async def asked(provider: TestProvider, count: int) -> list[ReceivedRequest]:
-    """The requests of the work itself, when there are so many."""
+    """Wait for this many requests other than title requests, and return them."""
     while len(found := [one for one in provider.requests if not is_title(one)]) < count:
         await provider.wait_for_requests(len(provider.requests) + 1)
     return found
@@ -124,7 +124,7 @@ def is_alive(pid: int) -> bool:
 
 @each_wire
 @pytest.mark.promise("R6", "R8")
-async def test_tools_work_steers_join_and_the_end_tells_it_all(tmp_path: Path, wire: Any) -> None:
+async def test_tools_run_steers_join_and_the_end_has_text_and_usage(tmp_path: Path, wire: Any) -> None:
     async with server(tmp_path, wire) as (desk, provider):
         script(
             provider,
@@ -158,9 +158,7 @@ async def test_tools_work_steers_join_and_the_end_tells_it_all(tmp_path: Path, w
 
 @each_wire
 @pytest.mark.promise("C3", "C5", "C6", "C7", "C9")
-async def test_a_cancel_in_mid_stream_closes_the_connection_and_the_next_prompt_is_answered(
-    tmp_path: Path, wire: Any
-) -> None:
+async def test_a_cancel_closes_the_connection_and_the_next_prompt_is_answered(tmp_path: Path, wire: Any) -> None:
     async with server(tmp_path, wire) as (desk, provider):
         script(provider, Answer((Think("hm"), Say("half an answer", chunk=4), Hang())), text("a whole one"))
         accepted = await desk.start("first", model=model(wire))
@@ -184,7 +182,7 @@ async def test_a_cancel_in_mid_stream_closes_the_connection_and_the_next_prompt_
 
 @each_wire
 @pytest.mark.promise("C3", "C6", "C7", "R8")
-async def test_a_cancel_kills_what_a_tool_started_before_the_end_is_told(tmp_path: Path, wire: Any) -> None:
+async def test_a_cancel_kills_processes_before_the_end_is_published(tmp_path: Path, wire: Any) -> None:
     async with server(tmp_path, wire) as (desk, provider):
         command = "sleep 1000 & echo $! > pids; echo $$ >> pids; echo ready; wait"
         script(
@@ -197,7 +195,7 @@ async def test_a_cancel_kills_what_a_tool_started_before_the_end_is_told(tmp_pat
         pids = [int(line) for line in (desk.directory / "pids").read_text().split()]
         assert all(map(is_alive, pids))
         receipt = await desk.app.engine.cancel_session(accepted.run.session_id)
-        assert not any(map(is_alive, pids)), "the end was told while a process lived"
+        assert not any(map(is_alive, pids)), "the end was published while a process was alive"
         (line,) = receipt.runs
         assert line.doing is not None
         assert (line.doing.phase, line.doing.what) == ("tool", f"bash: {command}")
@@ -246,7 +244,7 @@ async def test_a_cancel_reaches_an_approval_a_question_and_a_sub_agent(tmp_path:
 
 @each_wire
 @pytest.mark.promise("R13")
-async def test_failed_attempts_are_told_and_replaced(tmp_path: Path, wire: Any) -> None:
+async def test_failed_attempts_are_published_and_replaced(tmp_path: Path, wire: Any) -> None:
     async with server(tmp_path, wire) as (desk, provider):
         broken = Fail("overloaded", "Overloaded, please try again in 1ms")
         script(
@@ -282,7 +280,7 @@ CONTEXT_ERRORS: dict[WireName, dict[str, Any]] = {
 
 @each_wire
 @pytest.mark.promise("R12")
-async def test_a_full_window_gets_a_summary_whoever_notices_it_first(tmp_path: Path, wire: Any) -> None:
+async def test_a_full_window_is_compacted_by_the_usage_or_by_the_providers_error(tmp_path: Path, wire: Any) -> None:
     async with server(tmp_path, wire) as (desk, provider):
         todos = {"todos": [{"text": "mend it", "status": "in_progress"}, {"text": "test it", "status": "pending"}]}
         script(
@@ -307,7 +305,7 @@ async def test_a_full_window_gets_a_summary_whoever_notices_it_first(tmp_path: P
 
 @each_wire
 @pytest.mark.promise("R11", "R12")
-async def test_settings_of_a_run_are_its_own(tmp_path: Path, wire: Any) -> None:
+async def test_the_settings_of_a_run_do_not_affect_the_next(tmp_path: Path, wire: Any) -> None:
     async with server(tmp_path, wire) as (desk, provider):
         script(provider, text("one"), text("two"), *[Answer((Call("ls", {"path": "."}),))] * 3)
         schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
@@ -328,7 +326,7 @@ async def test_settings_of_a_run_are_its_own(tmp_path: Path, wire: Any) -> None:
 
 
 @each_wire
-async def test_a_final_answer_has_the_shape_that_was_asked_for(tmp_path: Path, wire: Any) -> None:
+async def test_the_output_schema_is_sent_with_every_request(tmp_path: Path, wire: Any) -> None:
     async with server(tmp_path, wire) as (desk, provider):
         schema = {
             "type": "object",
@@ -351,7 +349,7 @@ async def test_a_final_answer_has_the_shape_that_was_asked_for(tmp_path: Path, w
 
 
 @pytest.mark.promise("C6", "R11")
-async def test_a_session_goes_from_vendor_to_vendor_and_nobody_gets_anothers_thoughts(tmp_path: Path) -> None:
+async def test_a_session_can_change_vendors_and_opaque_data_goes_only_to_its_own(tmp_path: Path) -> None:
     async with server(tmp_path) as (desk, provider):
         session_id = None
         wires: list[WireName] = [*WIRES, *reversed(WIRES)]
@@ -376,7 +374,7 @@ async def test_a_session_goes_from_vendor_to_vendor_and_nobody_gets_anothers_tho
 
 @each_wire
 @pytest.mark.promise("R12")
-async def test_what_sub_agents_and_titles_cost_is_counted_once(tmp_path: Path, wire: Any) -> None:
+async def test_the_usage_of_sub_agents_and_titles_is_counted_once(tmp_path: Path, wire: Any) -> None:
     async with server(tmp_path, wire) as (desk, provider):
         agent = Call("agent", {"title": "look", "prompt": "look around"})
         script(
@@ -398,7 +396,7 @@ async def test_what_sub_agents_and_titles_cost_is_counted_once(tmp_path: Path, w
 
 
 @pytest.mark.promise("C9")
-async def test_nobody_who_watches_sees_a_cancel_as_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cancel_is_not_an_error_for_clients_and_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with server(tmp_path) as (desk, provider):
         script(provider, Answer((Call("bash", {"command": "echo ready; sleep 1000"}),)))
         accepted = await desk.start("go", model=model("anthropic"), mode="auto")
@@ -411,7 +409,7 @@ async def test_nobody_who_watches_sees_a_cancel_as_an_error(tmp_path: Path, capl
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-async def test_a_title_that_a_person_gives_meanwhile_stays_and_its_cost_is_counted(tmp_path: Path) -> None:
+async def test_a_title_set_by_the_user_meanwhile_stays_and_the_usage_is_counted(tmp_path: Path) -> None:
     async with server(tmp_path) as (desk, provider):
         provider._respond = lambda one: Answer((Gate("title"), Say("A title"))) if is_title(one) else text("ok")
         run = await desk.run("please do it", model=model("anthropic"))

@@ -36,7 +36,7 @@ def results(messages: tuple[Message, ...]) -> list[ToolResult]:
     return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
 
 
-async def test_the_demo_mends_its_test_and_undo_takes_it_back(tmp_path: Path) -> None:
+async def test_the_demo_fixes_its_test_and_undo_reverts_it(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path) as desk:
         source = "def slug(kept):\n    return '-'.join(kept.split(\" \"))\n"
         (desk.directory / "slug.py").write_text(source)
@@ -60,7 +60,7 @@ async def test_the_demo_mends_its_test_and_undo_takes_it_back(tmp_path: Path) ->
 
 
 @pytest.mark.promise("W4")
-async def test_a_command_that_is_not_known_to_be_harmless_is_asked_and_the_first_answer_wins(tmp_path: Path) -> None:
+async def test_a_command_that_is_not_known_to_be_safe_needs_approval_and_the_first_answer_wins(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
     async with open_app_harness(tmp_path, script) as desk:
         accepted = await desk.start("go")
@@ -82,7 +82,7 @@ async def test_a_command_that_is_not_known_to_be_harmless_is_asked_and_the_first
         assert [event.approval.answered_by for event in told] == [winner.answered_by]
 
 
-async def test_an_answer_for_the_session_is_remembered_and_one_for_always_is_saved(tmp_path: Path) -> None:
+async def test_an_approval_for_the_session_is_remembered_and_one_for_always_is_saved(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
     async with open_app_harness(tmp_path, script) as desk:
         accepted = await desk.start("go")
@@ -107,7 +107,7 @@ async def test_an_answer_for_the_session_is_remembered_and_one_for_always_is_sav
         assert len([event for event in await desk.events() if isinstance(event, ApprovalRequested)]) == 2
 
 
-async def test_a_run_nobody_can_answer_never_waits(tmp_path: Path) -> None:
+async def test_a_non_interactive_run_does_not_wait_for_an_approval(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "I could not")
     async with open_app_harness(tmp_path, script) as desk:
         run = await desk.run("go", interactive=False)
@@ -117,7 +117,7 @@ async def test_a_run_nobody_can_answer_never_waits(tmp_path: Path) -> None:
         assert not (desk.directory / "made").exists()
 
 
-async def test_a_configured_deny_holds_in_every_mode(tmp_path: Path) -> None:
+async def test_a_deny_rule_applies_in_every_mode(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "ok")
     async with open_app_harness(tmp_path, script) as desk:
         await desk.app.configuring.change({"approvals.deny": ["bash: touch *"]})
@@ -140,7 +140,7 @@ async def test_a_cancel_closes_an_open_approval_with_an_event(tmp_path: Path) ->
             await desk.app.approvals.answer(asked.id, "once", client="late")
 
 
-async def test_questions_are_put_to_a_person_and_answered(tmp_path: Path) -> None:
+async def test_a_question_is_asked_and_its_answer_is_the_result(tmp_path: Path) -> None:
     question = {"questions": [{"text": "Which?", "kind": "single", "options": ["a", "b"]}]}
     async with open_app_harness(tmp_path, saying((ScriptedCall("ask", question),), "thanks")) as desk:
         accepted = await desk.start("go")
@@ -153,7 +153,7 @@ async def test_questions_are_put_to_a_person_and_answered(tmp_path: Path) -> Non
         assert "b" in result.text
 
 
-async def test_todos_are_stored_and_told(tmp_path: Path) -> None:
+async def test_todos_are_stored_and_published(tmp_path: Path) -> None:
     todos = {"todos": [{"text": "first", "status": "in_progress"}, {"text": "second"}]}
     async with open_app_harness(tmp_path, saying((ScriptedCall("todos", todos),), "ok")) as desk:
         run = await desk.run("go")
@@ -161,7 +161,7 @@ async def test_todos_are_stored_and_told(tmp_path: Path) -> None:
         assert any(isinstance(event, TodoChanged) for event in await desk.events())
 
 
-async def test_a_persons_own_command_is_recorded_and_needs_no_approval(tmp_path: Path) -> None:
+async def test_a_shell_run_is_recorded_and_needs_no_approval(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path) as desk:
         first = await desk.run("hello")
         run = await desk.run("", session_id=first.session_id, kind="shell", arguments={"command": "echo hi; exit 3"})
@@ -174,7 +174,7 @@ async def test_a_persons_own_command_is_recorded_and_needs_no_approval(tmp_path:
             await desk.run("", session_id=first.session_id, kind="shell", arguments={})
 
 
-async def test_a_background_job_outlives_its_run_and_not_its_workspace(tmp_path: Path) -> None:
+async def test_a_background_job_survives_its_run_but_not_its_workspace(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "echo started; sleep 1000", "background": True}),), "it runs")
     async with open_app_harness(tmp_path, script) as desk:
         run = await desk.run("go", mode="auto")
@@ -188,7 +188,7 @@ async def test_a_background_job_outlives_its_run_and_not_its_workspace(tmp_path:
 
 
 @pytest.mark.promise("C7")
-async def test_a_cancel_kills_a_running_command_and_says_so(tmp_path: Path) -> None:
+async def test_a_cancel_kills_a_running_command_and_names_it(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "echo ready; sleep 1000"}),), "done")
     async with open_app_harness(tmp_path, script) as desk:
         accepted = await desk.start("go", mode="auto")
@@ -203,7 +203,7 @@ async def test_a_cancel_kills_a_running_command_and_says_so(tmp_path: Path) -> N
         assert "ready" in result.text
 
 
-async def test_files_an_agent_writes_are_told_with_their_diff(tmp_path: Path) -> None:
+async def test_a_written_file_is_published_with_its_diff(tmp_path: Path) -> None:
     script = saying((ScriptedCall("write", {"path": "a/b.txt", "content": "hello\n"}),), "ok")
     async with open_app_harness(tmp_path, script) as desk:
         await desk.run("go", mode="accept_edits")
@@ -212,7 +212,7 @@ async def test_files_an_agent_writes_are_told_with_their_diff(tmp_path: Path) ->
         assert (event.change, "+hello" in event.diff) == ("created", True)
 
 
-async def test_a_title_is_found_in_the_background(tmp_path: Path) -> None:
+async def test_a_title_is_made_in_the_background(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying("ok")) as desk:
         run = await desk.run("please do something long and complicated with the parser")
         async for _ in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
@@ -223,7 +223,7 @@ async def test_a_title_is_found_in_the_background(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("R11")
-async def test_limits_of_a_run_are_its_own(tmp_path: Path) -> None:
+async def test_the_limits_of_a_run_do_not_affect_the_next(tmp_path: Path) -> None:
     script = saying(*[(ScriptedCall("ls", {}),)] * 3, "done")
     async with open_app_harness(tmp_path, script) as desk:
         short = await desk.run("go", limits=Limits(max_steps=1))
@@ -242,7 +242,7 @@ async def test_a_model_that_cannot_be_used_is_refused_before_anything_is_stored(
         assert (await desk.app.store.sessions(desk.workspace_id, limit=10)).items == ()
 
 
-async def test_sub_agents_only_read_and_their_answer_comes_back(tmp_path: Path) -> None:
+async def test_sub_agents_only_read_and_their_answer_is_the_result(tmp_path: Path) -> None:
     script = saying((ScriptedCall("agent", {"title": "look", "prompt": "find the file"}),), "thanks")
     async with open_app_harness(tmp_path, script) as desk:
         run = await desk.run("go")
@@ -256,7 +256,7 @@ async def test_sub_agents_only_read_and_their_answer_comes_back(tmp_path: Path) 
 
 
 @pytest.mark.promise("W1")
-async def test_a_directory_is_one_workspace_however_it_is_reached(tmp_path: Path) -> None:
+async def test_a_directory_is_one_workspace_by_any_path(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path) as desk:
         (tmp_path / "link").symlink_to(desk.directory)
         again, new = await desk.app.workspaces.open(str(tmp_path / "link"))
@@ -267,7 +267,7 @@ async def test_a_directory_is_one_workspace_however_it_is_reached(tmp_path: Path
 
 
 @pytest.mark.promise("W2", "W3")
-async def test_an_idle_workspace_is_unloaded_and_a_busy_one_is_not(tmp_path: Path) -> None:
+async def test_an_idle_workspace_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying((ScriptedText("x"), ScriptedWait()))) as desk:
         (tmp_path / "other").mkdir()
         other, _ = await desk.app.workspaces.open(str(tmp_path / "other"))
@@ -279,7 +279,7 @@ async def test_an_idle_workspace_is_unloaded_and_a_busy_one_is_not(tmp_path: Pat
         assert (await desk.app.engine.get_run(accepted.run.id)).state == "active"
 
 
-async def test_a_fork_has_the_messages_up_to_one_and_lives_on_its_own(tmp_path: Path) -> None:
+async def test_a_fork_has_the_messages_up_to_one_and_is_independent(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying("answer")) as desk:
         first = await desk.run("one")
         await desk.run("two", session_id=first.session_id)
@@ -343,7 +343,7 @@ async def test_undo_covers_what_a_sub_agent_wrote(tmp_path: Path) -> None:
         assert (desk.directory / "c.txt").read_text() == "child"
 
 
-async def test_undo_to_a_message_takes_back_everything_since(tmp_path: Path) -> None:
+async def test_undo_to_a_message_reverts_everything_since(tmp_path: Path) -> None:
     script = saying(
         (ScriptedCall("bash", {"command": "true"}), ScriptedCall("write", {"path": "{prompt}", "content": "x"})), "ok"
     )
@@ -359,7 +359,7 @@ async def test_undo_to_a_message_takes_back_everything_since(tmp_path: Path) -> 
         assert lost.state == "failed"
 
 
-async def test_a_rule_that_cannot_be_read_is_told_before_anything_runs(tmp_path: Path) -> None:
+async def test_an_invalid_rule_is_reported_before_anything_runs(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying("ok")) as desk:
         await desk.app.configuring.change({"approvals.allow": ["bash: 'unclosed"]})
         with pytest.raises(ConfigError, match="unclosed"):
@@ -367,7 +367,7 @@ async def test_a_rule_that_cannot_be_read_is_told_before_anything_runs(tmp_path:
 
 
 @pytest.mark.promise("W8")
-async def test_a_secret_in_a_command_is_never_shown_nor_offered_to_be_saved(tmp_path: Path) -> None:
+async def test_a_secret_in_a_command_is_not_shown_and_not_offered_as_a_rule(tmp_path: Path) -> None:
     planted = "sk-ant-planted-0123456789abcdef"
     script = saying((ScriptedCall("bash", {"command": f"touch {planted}"}),), "done")
     async with open_app_harness(tmp_path, script, env={"ANTHROPIC_API_KEY": planted}) as desk:
@@ -379,7 +379,7 @@ async def test_a_secret_in_a_command_is_never_shown_nor_offered_to_be_saved(tmp_
         await desk.ended(accepted)
 
 
-async def test_redo_takes_the_last_undo_back_and_a_new_write_ends_older_ones(tmp_path: Path) -> None:
+async def test_redo_reverts_the_last_undo_and_a_new_write_clears_older_ones(tmp_path: Path) -> None:
     script = saying((ScriptedCall("write", {"path": "{prompt}", "content": "x"}),), "ok")
     async with open_app_harness(tmp_path, script) as desk:
         session = (await desk.run("f.txt", mode="accept_edits")).session_id
@@ -395,7 +395,7 @@ async def test_redo_takes_the_last_undo_back_and_a_new_write_ends_older_ones(tmp
         assert "nothing to redo" in await again("redo")
 
 
-async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_path: Path) -> None:
+async def test_a_redo_that_is_not_possible_is_reported_once(tmp_path: Path) -> None:
     async with open_app_harness(
         tmp_path, saying((ScriptedCall("write", {"path": "a.txt", "content": "x"}),), "ok")
     ) as desk:
@@ -406,7 +406,7 @@ async def test_a_redo_that_cannot_be_done_is_told_once_and_does_not_stick(tmp_pa
         assert "nothing to redo" in (await desk.run("", session_id=session, kind="redo")).text
 
 
-async def test_a_workspace_whose_directory_is_gone_takes_no_prompts(tmp_path: Path) -> None:
+async def test_a_workspace_without_its_directory_refuses_prompts(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying("ok")) as desk:
         desk.directory.rmdir()
         with pytest.raises(BadRequest, match="does not exist"):
@@ -414,7 +414,7 @@ async def test_a_workspace_whose_directory_is_gone_takes_no_prompts(tmp_path: Pa
         assert not desk.directory.exists()
 
 
-async def test_the_output_of_every_call_can_be_found_and_the_run_names_its_model(tmp_path: Path) -> None:
+async def test_the_output_of_every_call_is_stored_and_the_run_has_its_model(tmp_path: Path) -> None:
     script = saying((ScriptedCall("ls", {}), ScriptedCall("bash", {"command": "seq 1 20000"})), "done")
     async with open_app_harness(tmp_path, script) as desk:
         await desk.app.configuring.change({"models.large": "offline/demo"})
