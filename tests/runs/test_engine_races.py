@@ -65,9 +65,9 @@ class DrivenServer:
 
     async def open(self) -> None:
         self.store = await open_store(self.path)
-        self.ledger = SteppedStore(self.store, self.stepper)
+        self.stepped_store = SteppedStore(self.store, self.stepper)
         self.engine = Engine(
-            self.ledger, Hub(self.store, heartbeat_seconds=10.0), self.turns, ids=Ids(), limits=LONG_LIMITS
+            self.stepped_store, Hub(self.store, heartbeat_seconds=10.0), self.turns, ids=Ids(), limits=LONG_LIMITS
         )  # type: ignore[arg-type]
         if not await self.store.workspaces():
             made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
@@ -157,7 +157,7 @@ class DrivenServer:
             self.stepper.open(place)
         else:
             self._act(number)
-        await self.ledger.settled()
+        await self.stepped_store.settled()
         await check_log_matches_tables(self.store)
 
     def _act(self, number: int) -> None:
@@ -217,7 +217,7 @@ class DrivenServer:
                 assert line.ended_as == "cancelled"
 
     async def _refuse(self, commits: int) -> None:
-        self.ledger.refuses = commits
+        self.stepped_store.refuses = commits
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -233,13 +233,13 @@ class DrivenServer:
         self.stepper.free = False
         self.in_tool.clear()
         await self.open()
-        await self.ledger.settled()
+        await self.stepped_store.settled()
         await check_log_matches_tables(self.store)
 
     async def restart(self) -> None:
         """Stop the server and start another one."""
         self.servers += 1
-        self.ledger.refuses = 0
+        self.stepped_store.refuses = 0
         self.stepper.set_free()
         await self.engine.stop()
         assert not self.engine._state.tasks
@@ -250,13 +250,13 @@ class DrivenServer:
         self.tasks.clear()
         self.stepper.free = False
         await self.open()
-        await self.ledger.settled()
+        await self.stepped_store.settled()
 
     async def _abandon(self) -> None:
         """End the tasks of the old server. What they do does not reach the copy and is not counted."""
         effects = self.effects.copy()
         self.stepper.set_free()
-        self.ledger.refuses = 1_000_000
+        self.stepped_store.refuses = 1_000_000
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -268,7 +268,7 @@ class DrivenServer:
 
     async def finish(self) -> None:
         """Let all runs end, and check their ends."""
-        self.ledger.refuses = 0
+        self.stepped_store.refuses = 0
         self.stepper.set_free()
         await asyncio.gather(*self.tasks)
         for _ in range(20_000):  # a refused end is retried with back-off
@@ -297,7 +297,7 @@ async def run_sequence(numbers: list[int], crashes: frozenset[int], stops: froze
     with tempfile.TemporaryDirectory(prefix="hf-") as directory:
         server = DrivenServer(Path(directory) / "server_1.db")
         await server.open()
-        await server.ledger.settled()
+        await server.stepped_store.settled()
         for place, number in enumerate(numbers):
             if place in crashes:
                 await server.crash()

@@ -24,7 +24,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[EngineHarness]:
 
 
 @pytest.fixture
-def ledger(harness: EngineHarness) -> ControlledStore:
+def store(harness: EngineHarness) -> ControlledStore:
     assert isinstance(harness.store, ControlledStore)
     return harness.store
 
@@ -34,7 +34,7 @@ async def ends(harness: EngineHarness) -> list[str]:
 
 
 @pytest.mark.promise("R14")
-async def test_no_tool_starts_before_its_row_is_committed(harness: EngineHarness, ledger: ControlledStore) -> None:
+async def test_no_tool_starts_before_its_row_is_committed(harness: EngineHarness, store: ControlledStore) -> None:
     ran: list[str] = []
 
     @harness.turns.on("tools")
@@ -45,11 +45,11 @@ async def test_no_tool_starts_before_its_row_is_committed(harness: EngineHarness
 
     accepted = await harness.accept("tools")
     await harness.gates.arrived("before the tool")
-    ledger.refuse()
+    store.refuse()
     harness.gates.open("before the tool")
-    await harness.until(lambda: ledger.refused > 2)
+    await harness.until(lambda: store.refused > 2)
     assert ran == []
-    ledger.refusing = None
+    store.refusing = None
     run = await harness.ended(accepted)
     assert (run.state, run.reason) == ("failed", "store")
     assert ran == []
@@ -57,7 +57,7 @@ async def test_no_tool_starts_before_its_row_is_committed(harness: EngineHarness
 
 @pytest.mark.promise("R14", "R7")
 async def test_an_end_that_cannot_be_written_keeps_the_run_stopping_until_it_can(
-    harness: EngineHarness, ledger: ControlledStore
+    harness: EngineHarness, store: ControlledStore
 ) -> None:
     @harness.turns.on("ends")
     async def ending(turn: TurnActions) -> Ending | None:
@@ -75,16 +75,16 @@ async def test_an_end_that_cannot_be_written_keeps_the_run_stopping_until_it_can
     accepted = await harness.accept("ends")
     queued = await harness.accept("next")
     await harness.gates.arrived("before the end")
-    ledger.refuse()
+    store.refuse()
     harness.gates.open("before the end")
-    await harness.until(lambda: ledger.refused > 3)
+    await harness.until(lambda: store.refused > 3)
     shown = await harness.engine.get_run(accepted.run.id)
     assert shown.state == "stopping"
     assert shown.now is not None
     assert (shown.now.phase, shown.now.what) == ("store", "the database cannot be written: disk full")
     assert (await harness.engine.get_run(queued.run.id)).state == "queued"
     assert await ends(harness) == []
-    ledger.refusing = None
+    store.refusing = None
     run = await harness.ended(accepted)
     assert (run.state, run.text) == ("completed", "all of it")
     await harness.gates.arrived("next")
@@ -97,7 +97,7 @@ async def test_an_end_that_cannot_be_written_keeps_the_run_stopping_until_it_can
 
 @pytest.mark.promise("R14")
 async def test_an_end_at_a_boundary_is_retried_while_the_turn_waits(
-    harness: EngineHarness, ledger: ControlledStore
+    harness: EngineHarness, store: ControlledStore
 ) -> None:
     @harness.turns.on("ends")
     async def ending(turn: TurnActions) -> Ending | None:
@@ -108,18 +108,18 @@ async def test_an_end_at_a_boundary_is_retried_while_the_turn_waits(
 
     accepted = await harness.accept("ends")
     await harness.gates.arrived("before the end")
-    ledger.refuse()
+    store.refuse()
     harness.gates.open("before the end")
-    await harness.until(lambda: ledger.refused > 3)
+    await harness.until(lambda: store.refused > 3)
     assert (await harness.engine.get_run(accepted.run.id)).state == "stopping"
-    ledger.refusing = None
+    store.refusing = None
     run = await harness.ended(accepted)
     assert (run.state, run.reason, run.text) == ("completed", "end_turn", "well")
 
 
 @pytest.mark.promise("R14")
 async def test_other_commands_are_refused_while_an_end_cannot_be_written(
-    harness: EngineHarness, ledger: ControlledStore
+    harness: EngineHarness, store: ControlledStore
 ) -> None:
     await harness.session("ses_2")
 
@@ -131,9 +131,9 @@ async def test_other_commands_are_refused_while_an_end_cannot_be_written(
     accepted = await harness.accept("ends")
     queued = await harness.accept("next")
     await harness.gates.arrived("before the end")
-    ledger.refuse()
+    store.refuse()
     harness.gates.open("before the end")
-    await harness.until(lambda: ledger.refused > 0)
+    await harness.until(lambda: store.refused > 0)
     for attempt in (
         harness.accept("more"),
         harness.accept("more", delivery="steer"),
@@ -145,7 +145,7 @@ async def test_other_commands_are_refused_while_an_end_cannot_be_written(
         with pytest.raises(StoreUnwritable):
             await attempt
     assert (await harness.store.lane("ses_1")).lane.next_seq == 3
-    ledger.refusing = None
+    store.refusing = None
     assert (await harness.ended(accepted)).state == "completed"
     assert (await harness.ended(queued)).state == "completed"
     assert len(harness.turns.started) == 2
@@ -153,7 +153,7 @@ async def test_other_commands_are_refused_while_an_end_cannot_be_written(
 
 @pytest.mark.promise("R14", "C1")
 async def test_a_cancelled_run_whose_end_cannot_be_written_ends_cancelled_later(
-    harness: EngineHarness, ledger: ControlledStore
+    harness: EngineHarness, store: ControlledStore
 ) -> None:
     @harness.turns.on("work")
     async def work(turn: TurnActions) -> Ending | None:
@@ -161,15 +161,15 @@ async def test_a_cancelled_run_whose_end_cannot_be_written_ends_cancelled_later(
         try:
             await turn.gate("working")
         finally:
-            ledger.refuse()
+            store.refuse()
         return None
 
     accepted = await harness.accept("work")
     await harness.gates.arrived("working")
     cancelling = asyncio.create_task(harness.engine.cancel_session("ses_1"))
-    await harness.until(lambda: ledger.refused > 1)
+    await harness.until(lambda: store.refused > 1)
     assert (await harness.engine.get_run(accepted.run.id)).state == "stopping"
-    ledger.refusing = None
+    store.refusing = None
     (line,) = (await cancelling).runs
     assert line.ended_as == "cancelled"
     assert (await harness.messages())[-1].parts[0] == Text("partial")

@@ -184,14 +184,14 @@ async def test_a_sub_agent_that_cannot_be_written_does_not_start(tmp_path: Path)
     async with open_harness(tmp_path / "own.db", controlled=True) as harness:
         await harness.session()
         assert isinstance(harness.store, ControlledStore)
-        ledger = harness.store
+        store = harness.store
 
         @harness.turns.on("try")
         async def attempt(turn: TurnActions) -> Ending | None:
-            ledger.refuse()
+            store.refuse()
             with pytest.raises(StoreUnwritable):
                 await turn.handle.start_subagent(RunRequest(prompt="work"), title="x")
-            ledger.refusing = None
+            store.refusing = None
             await turn.finish("went on alone")
             return None
 
@@ -207,7 +207,7 @@ async def test_a_sub_agent_that_cannot_be_written_does_not_delay_its_cancelled_p
         await harness.session()
         harness.turns.scripts |= {"delegate": delegates, "work": works}
         assert isinstance(harness.store, ControlledStore)
-        ledger = harness.store
+        store = harness.store
 
         @harness.turns.on("slowly")
         async def slowly(turn: TurnActions) -> Ending | None:
@@ -217,13 +217,13 @@ async def test_a_sub_agent_that_cannot_be_written_does_not_delay_its_cancelled_p
         accepted = await harness.accept("slowly work")
         await harness.gates.arrived("before the child")
         active = harness.engine._state.active_runs[accepted.run.id]
-        ledger.open.clear()
+        store.open.clear()
         harness.gates.open("before the child")
         await harness.until(lambda: len(active.subagents) == 1)
-        ledger.refuse_held = True
+        store.refuse_held = True
         active.stop("user_cancel")
         await harness.until(lambda: not harness.turns.running["ses_1"])
-        ledger.open.set()
+        store.open.set()
         run = await harness.ended(accepted)
         assert (run.state, len(harness.turns.started)) == ("cancelled", 1)
 
@@ -234,7 +234,7 @@ async def test_sub_agents_stop_with_their_parent_if_their_stop_cannot_be_written
         await harness.session()
         harness.turns.scripts |= {"delegate": delegates, "work": works}
         assert isinstance(harness.store, ControlledStore)
-        ledger = harness.store
+        store = harness.store
         accepted = await harness.accept("delegate work")
         await harness.gates.arrived("working")
         parent = harness.engine._state.active_runs[accepted.run.id]
@@ -243,13 +243,13 @@ async def test_sub_agents_stop_with_their_parent_if_their_stop_cannot_be_written
 
         def refuse_then_stop(reason: RunStopReason) -> None:
             parent.subagents[run_id] = stop
-            ledger.refuse()
+            store.refuse()
             stop(reason)
 
         parent.subagents[run_id] = refuse_then_stop
-        await harness.until(lambda: ledger.refused > 2)
+        await harness.until(lambda: store.refused > 2)
         (session_id,) = await subagent_sessions(harness)
         assert harness.turns.running[session_id] == []
-        ledger.refusing = None
+        store.refusing = None
         states = [(line.ended_as, line.reason) for line in (await cancelled).runs]
         assert states == [("cancelled", "user_cancel"), ("cancelled", "parent_ended")]

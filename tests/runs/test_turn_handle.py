@@ -245,7 +245,7 @@ async def test_a_turn_knows_the_result_of_a_commit_that_a_cancel_interrupts(tmp_
     async with open_harness(tmp_path / "own.db", controlled=True) as harness:
         await harness.session()
         assert isinstance(harness.store, ControlledStore)
-        ledger, known = harness.store, list[int]()
+        store, known = harness.store, list[int]()
 
         @harness.turns.on("commits")
         async def commits(turn: TurnActions) -> Ending | None:
@@ -254,20 +254,20 @@ async def test_a_turn_knows_the_result_of_a_commit_that_a_cancel_interrupts(tmp_
             try:
                 await turn.handle.commit([PutMessage(turn.new_message(Text("second")))])
             finally:
-                known.append(ledger.committed - before)
+                known.append(store.committed - before)
                 await first
             return None
 
         await harness.accept("commits")
-        ledger.open.clear()
-        before = ledger.committed
+        store.open.clear()
+        before = store.committed
         await harness.gates.arrived("cancel is posted")
         cancelling = asyncio.create_task(harness.engine.cancel_session("ses_1"))
         mailbox = harness.engine._state.mailboxes["ses_1"]
         await harness.until(lambda: len(mailbox._requests) == 2)
         harness.gates.open("cancel is posted")
         await harness.until(lambda: len(mailbox._requests) == 3)
-        ledger.open.set()
+        store.open.set()
         await cancelling
         assert known == [3], "the first message, the cancel and the second message are written, and the turn knows it"
         said = [message.parts[0] for message in await harness.messages() if message.role == "assistant"]
