@@ -28,30 +28,30 @@ async def test_a_second_server_with_the_same_home_is_refused(tmp_path: Path) -> 
 
 
 async def test_jobs_of_a_crashed_server_are_marked_lost(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path, saying("ok")) as desk:
-        run = await desk.run("go")
-        job = Job("job_1", desk.workspace_id, run.session_id, run.id, "sleep 9")
-        await desk.app.store.commit(Batch((PutJob(job),)))
-    async with open_app_harness(tmp_path) as desk:
-        assert (await desk.app.store.job("job_1")).state == "lost"
-        assert any(isinstance(event, JobFinished) for event in await desk.events())
+    async with open_app_harness(tmp_path, saying("ok")) as harness:
+        run = await harness.run("go")
+        job = Job("job_1", harness.workspace_id, run.session_id, run.id, "sleep 9")
+        await harness.app.store.commit(Batch((PutJob(job),)))
+    async with open_app_harness(tmp_path) as harness:
+        assert (await harness.app.store.job("job_1")).state == "lost"
+        assert any(isinstance(event, JobFinished) for event in await harness.events())
 
 
 @pytest.mark.promise("W5")
 async def test_a_stop_interrupts_the_active_run_and_pauses_the_queue(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path, saying((ScriptedText("half"), ScriptedWait()))) as desk:
-        active = await desk.start("first")
-        queued = await desk.start("second", session_id=active.run.session_id)
-        async for item in desk.app.hub.subscribe():
+    async with open_app_harness(tmp_path, saying((ScriptedText("half"), ScriptedWait()))) as harness:
+        active = await harness.start("first")
+        queued = await harness.start("second", session_id=active.run.session_id)
+        async for item in harness.app.hub.subscribe():
             if b"half" in item.body:
                 break
-    async with open_app_harness(tmp_path, saying("whole")) as desk:
-        ended = await desk.app.engine.get_run(active.run.id)
+    async with open_app_harness(tmp_path, saying("whole")) as harness:
+        ended = await harness.app.engine.get_run(active.run.id)
         assert (ended.state, ended.reason, ended.text) == ("interrupted", "server_stop", "half")
-        assert (await desk.app.engine.queue(active.run.session_id)).paused == "server_stop"
-        assert (await desk.app.engine.get_run(queued.run.id)).state == "queued"
-        await desk.app.engine.resume(active.run.session_id)
-        assert (await desk.ended(queued)).text == "whole"
+        assert (await harness.app.engine.queue(active.run.session_id)).paused == "server_stop"
+        assert (await harness.app.engine.get_run(queued.run.id)).state == "queued"
+        await harness.app.engine.resume(active.run.session_id)
+        assert (await harness.ended(queued)).text == "whole"
 
 
 async def test_contents_without_a_snapshot_are_removed_after_a_day(tmp_path: Path) -> None:

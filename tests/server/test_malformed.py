@@ -107,7 +107,7 @@ def test_nothing_that_is_sent_is_answered_as_our_fault(
     server: BackgroundServer, request: tuple[Endpoint, str, bytes | None, dict[str, str]]
 ) -> None:
     endpoint, target, body, headers = request
-    house = server.house
+    house = server.server
     session_id = server.do(_session(house))
     target = target.replace("WORKSPACE", house.workspace_id).replace("SESSION", session_id)
     was_quiet = server.do(_quiet(house))

@@ -42,8 +42,8 @@ def test_schemathesis_finds_nothing(home: Path) -> None:
         ]
         environment = {
             **os.environ,
-            "HOLDFAST_TEST_IDS": json.dumps(server.do(something_there(server.house))),
-            "HOLDFAST_TEST_WORK": str(server.house.work),
+            "HOLDFAST_TEST_IDS": json.dumps(server.do(something_there(server.server))),
+            "HOLDFAST_TEST_WORK": str(server.server.work),
             "SCHEMATHESIS_HOOKS": "hooks",
             "PYTHONPATH": str(HERE),
         }

@@ -17,8 +17,8 @@ T = TypeVar("T")
 class BackgroundServer:
     """A server that runs in another thread."""
 
-    def __init__(self, house: RunningServer, loop: asyncio.AbstractEventLoop, port: int) -> None:
-        self.house = house
+    def __init__(self, server: RunningServer, loop: asyncio.AbstractEventLoop, port: int) -> None:
+        self.server = server
         self.port = port
         self._loop = loop
 
@@ -49,8 +49,8 @@ def serve_in_background(
     ready, stop = threading.Event(), threading.Event()
 
     async def live() -> None:
-        async with run_server(directory, provider() if provider else None) as house:
-            found.append(BackgroundServer(house, asyncio.get_running_loop(), house.tcp.port))
+        async with run_server(directory, provider() if provider else None) as server:
+            found.append(BackgroundServer(server, asyncio.get_running_loop(), server.tcp.port))
             ready.set()
             await asyncio.to_thread(stop.wait)
 

@@ -116,7 +116,7 @@ async def run_server(
             )
             try:
                 await ready.wait()
-                house = RunningServer(
+                server = RunningServer(
                     app,
                     parts,
                     unix=HttpClient(str(locations.socket), client="test/1 cli_test"),
@@ -124,27 +124,27 @@ async def run_server(
                     provider=provider,
                     work=work,
                 )
-                house.serving = task
+                server.serving = task
                 if idle_exit:
-                    house.watcher = await house.http.open_stream("/v1/events")
+                    server.watcher = await server.http.open_stream("/v1/events")
                 else:
-                    house.workspace_id = await house.open()
+                    server.workspace_id = await server.open()
                 starting.close()
-                yield house
+                yield server
             finally:
                 parts.life.stop()
                 await task
 
 
-def hold_stop(house: RunningServer) -> asyncio.Event:
+def hold_stop(server: RunningServer) -> asyncio.Event:
     """Make a stop of the server wait for the returned event, after its runs have stopped."""
-    held, stop_runs = asyncio.Event(), house.app.engine.stop
+    held, stop_runs = asyncio.Event(), server.app.engine.stop
 
     async def stop_later() -> None:
         await stop_runs()
         await held.wait()
 
-    house.app.engine.stop = stop_later  # type: ignore[method-assign]
+    server.app.engine.stop = stop_later  # type: ignore[method-assign]
     return held
 
 

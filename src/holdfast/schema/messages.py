@@ -108,7 +108,7 @@ class Context(Value, frozen=True, tag_field="type", tag="context", omit_defaults
     blocks: tuple[str, ...] = ()
     """The system prompt, if it was sent first or again after a summary. Not sent to clients."""
     changed: str = ""
-    """Changes that the model was told of since."""
+    """Changes since then, as sent to the model."""
     facts: dict[str, str] = {}
     """Digests of what the model knows now, by subject."""
 

@@ -179,7 +179,7 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
 
 
 def _connect_immutable(path: Path) -> sqlite3.Connection:
-    """Open a file that nobody writes. Creates no files beside it."""
+    """Open a file that no process writes. Creates no files beside it."""
     return connect(path, read_only=True, immutable=True)
 
 

@@ -19,7 +19,7 @@ class SessionPlace(Value, frozen=True):
 
 
 class Counters:
-    """Numbers that only the writer assigns. A batch that fails returns its event numbers; nobody has seen them."""
+    """Numbers that only the writer assigns. A failed batch returns its event numbers, which were not published."""
 
     __slots__ = ("activity", "last")
 
