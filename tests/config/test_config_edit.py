@@ -19,7 +19,7 @@ PLANTED = "sk-planted-0123456789abcdef"
 FILE = """# my settings
 [limits]            # how far it may go
 max_steps = 50      # enough
-# the rest is as it comes
+# the other settings are at their defaults
 
 [tui]
 keys = { cancel = "escape" }  # inline

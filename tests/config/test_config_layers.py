@@ -258,8 +258,8 @@ def test_the_file_in_holdfast_config_must_exist(locations: Locations, tmp_path: 
 
 
 @contextmanager
-def as_nobody() -> Iterator[None]:
-    """Root can read everything; for a while, be somebody who cannot."""
+def as_unprivileged_user() -> Iterator[None]:
+    """Run as a user without special permissions: root can read every file."""
     if os.geteuid() != 0:
         yield
         return
@@ -327,7 +327,7 @@ def test_a_hostile_file_gets_a_clear_error(locations: Locations, make: Callable[
 
 def test_an_unreadable_file_gets_a_clear_error(locations: Locations) -> None:
     write(locations.config_file, "limits.max_steps = 1").chmod(0)
-    with as_nobody():
+    with as_unprivileged_user():
         error = refused(locations)
     assert error.message == f"{locations.config_file}: cannot be read: Permission denied"
 
