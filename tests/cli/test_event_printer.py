@@ -23,57 +23,57 @@ class Output:
 
 
 def test_growing_text_is_printed_once() -> None:
-    said = PrintedText()
-    assert said.grow_to("he", attempt=1) == PrintedPiece("he")
-    assert said.continues(offset=2, attempt=1)
-    assert said.add("llo") == PrintedPiece("llo")
-    assert said.end_at("hello") == PrintedPiece("")
+    printed = PrintedText()
+    assert printed.grow_to("he", attempt=1) == PrintedPiece("he")
+    assert printed.continues(offset=2, attempt=1)
+    assert printed.add("llo") == PrintedPiece("llo")
+    assert printed.end_at("hello") == PrintedPiece("")
 
 
 def test_a_repeated_attempt_prints_only_new_text() -> None:
-    said = PrintedText()
-    said.grow_to("hello wor", attempt=1)
-    assert not said.continues(offset=0, attempt=2)
-    assert said.grow_to("hel", attempt=2) == PrintedPiece("")
-    assert said.grow_to("hello world", attempt=2) == PrintedPiece("ld")
-    assert said.end_at("hello world") == PrintedPiece("")
+    printed = PrintedText()
+    printed.grow_to("hello wor", attempt=1)
+    assert not printed.continues(offset=0, attempt=2)
+    assert printed.grow_to("hel", attempt=2) == PrintedPiece("")
+    assert printed.grow_to("hello world", attempt=2) == PrintedPiece("ld")
+    assert printed.end_at("hello world") == PrintedPiece("")
 
 
 def test_an_attempt_that_differs_is_printed_again() -> None:
-    said = PrintedText()
-    said.grow_to("hello", attempt=1)
-    assert said.grow_to("hex", attempt=2) == PrintedPiece("hex", replaces=True)
-    assert said.end_at("hexagon") == PrintedPiece("agon")
+    printed = PrintedText()
+    printed.grow_to("hello", attempt=1)
+    assert printed.grow_to("hex", attempt=2) == PrintedPiece("hex", replaces=True)
+    assert printed.end_at("hexagon") == PrintedPiece("agon")
 
 
 def test_a_shorter_attempt_is_printed_again_when_it_ends() -> None:
-    said = PrintedText()
-    said.grow_to("hello", attempt=1)
-    said.grow_to("hel", attempt=2)
-    assert said.end_at("hel") == PrintedPiece("hel", replaces=True)
+    printed = PrintedText()
+    printed.grow_to("hello", attempt=1)
+    printed.grow_to("hel", attempt=2)
+    assert printed.end_at("hel") == PrintedPiece("hel", replaces=True)
 
 
 def test_text_that_a_crash_cut_off_is_not_printed_again() -> None:
-    said = PrintedText()
-    said.grow_to("hello", attempt=1)
-    assert said.end_at("hel") == PrintedPiece("")
+    printed = PrintedText()
+    printed.grow_to("hello", attempt=1)
+    assert printed.end_at("hel") == PrintedPiece("")
 
 
 @given(attempts=st.lists(st.lists(TEXTS, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_the_last_printed_text_equals_the_stored_text(attempts: list[list[str]]) -> None:
-    said, output = PrintedText(), Output()
+    printed, output = PrintedText(), Output()
     whole = ""
     for number, pieces in enumerate(attempts, 1):
         whole = ""
         for piece in pieces:
             offset, whole = len(whole), whole + piece
-            if said.continues(offset=offset, attempt=number):
-                output.take(said.add(piece))
+            if printed.continues(offset=offset, attempt=number):
+                output.take(printed.add(piece))
             else:
-                output.take(said.grow_to(whole, attempt=number))
-    output.take(said.end_at(whole))
+                output.take(printed.grow_to(whole, attempt=number))
+    output.take(printed.end_at(whole))
     assert output.lines[-1] == whole
-    assert said.text == whole
+    assert printed.text == whole
 
 
 @pytest.mark.parametrize(

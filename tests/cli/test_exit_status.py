@@ -66,7 +66,7 @@ def test_errors_have_exit_statuses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "message"),
     [
         (("!say fine",), 0, ""),
         (("!refuse",), 1, "refused"),
@@ -83,10 +83,10 @@ def test_errors_have_exit_statuses() -> None:
         (("--timeout", "0.5s", "!hang"), 124, "out of time"),
     ],
 )
-def test_each_exit_status_of_run(sh: CliShell, words: tuple[str, ...], status: int, said: str) -> None:
+def test_each_exit_status_of_run(sh: CliShell, words: tuple[str, ...], status: int, message: str) -> None:
     done = sh("run", *words)
     assert done.status == status, done
-    assert said in done.err
+    assert message in done.err
     assert not (sh.work / "made").exists()
 
 
@@ -130,8 +130,8 @@ def test_an_unresponsive_server_is_reported_with_its_process(
         with StubServer(lambda request: [Wait(go_on)], path=locations.socket):
             assert main(words) == 7
             go_on.set()
-    said = capsys.readouterr()
-    what, advice = said.err.splitlines()
+    captured = capsys.readouterr()
+    what, advice = captured.err.splitlines()
     assert "not answered" in what
     assert f"process {os.getpid()}" in what
     assert f"'kill -9 {os.getpid()}'" in advice

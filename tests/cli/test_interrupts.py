@@ -261,5 +261,5 @@ def test_run_gives_up_if_the_server_stays_gone(
         monkeypatch.setenv("HOLDFAST_SERVER", str(stub.address))
         monkeypatch.setattr("sys.stdin", nothing)
         assert main(["run", "hello"]) == 7
-    said = capsys.readouterr()
-    assert (said.out, "holdfast wait run_" in said.err) == ("", True)
+    captured = capsys.readouterr()
+    assert (captured.out, "holdfast wait run_" in captured.err) == ("", True)

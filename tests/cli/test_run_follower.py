@@ -23,7 +23,7 @@ def _message(number: int, role: str, text: str) -> dict[str, object]:
     return {**ids, "seq": number, "role": role, "parts": parts}
 
 
-SAID = [_message(1, "user", "hi"), _message(2, "assistant", "all of it")]
+MESSAGES = [_message(1, "user", "hi"), _message(2, "assistant", "all of it")]
 
 
 class FullServer:
@@ -45,7 +45,7 @@ class FullServer:
             ended = {"state": "completed", "reason": "end_turn", "text": "all of it"} if self.refused > 1 else {}
             return answer({**RUN, **ended})
         if path.endswith("/messages"):
-            return answer({"items": SAID if self.refused > 1 else SAID[:1], "cursor": "a.1"})
+            return answer({"items": MESSAGES if self.refused > 1 else MESSAGES[:1], "cursor": "a.1"})
         if path == "/v1/sessions/ses_1":
             queue = {"session_id": "ses_1", "active": None if self.refused > 1 else "run_x"}
             session = {"id": "ses_1", "workspace_id": "wsp_1", "busy": self.refused <= 1, "queue": queue}
@@ -64,9 +64,9 @@ def test_without_a_free_stream_the_end_is_found_by_polling(
         monkeypatch.setenv("HOLDFAST_SERVER", str(stub.address))
         monkeypatch.setattr("sys.stdin", nothing)
         assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.out == "all of it\n"
-    assert said.err.count("streams of the server are in use") == 1
+    captured = capsys.readouterr()
+    assert captured.out == "all of it\n"
+    assert captured.err.count("streams of the server are in use") == 1
     assert full.refused > 0
 
 

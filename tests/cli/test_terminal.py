@@ -33,9 +33,9 @@ class Terminal:
         """Wait for the text; returns everything shown so far, without escape sequences."""
         while words not in self.plain:
             ready, _, _ = select.select([self._master], [], [], 30)
-            assert ready, f"never said {words!r}: {self.plain!r}"
+            assert ready, f"{words!r} was never shown: {self.plain!r}"
             if not self._read():
-                raise AssertionError(f"ended without saying {words!r}: {self.plain!r}")
+                raise AssertionError(f"ended without showing {words!r}: {self.plain!r}")
         return self.plain
 
     @property

@@ -157,18 +157,18 @@ def _same_shape(ours: Any, theirs: Any) -> None:
         _same_shape(ours.__args__[0], theirs.__args__[0])
         ours = PageView
     if isinstance(ours, type) and issubclass(ours, msgspec.Struct):
-        said = theirs.__origin__ if hasattr(theirs, "__origin__") else theirs
-        assert set(ours.__struct_fields__) <= set(said.__struct_fields__)
+        served = theirs.__origin__ if hasattr(theirs, "__origin__") else theirs
+        assert set(ours.__struct_fields__) <= set(served.__struct_fields__)
     else:
         assert getattr(ours, "__origin__", ours) is getattr(theirs, "__origin__", theirs)
 
 
 @pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
 def test_each_call_decodes_the_response_type_of_its_route(call: ApiCall[object]) -> None:
-    told = _endpoint(call.method, call.target).answer
+    expected = _endpoint(call.method, call.target).answer
     for cell in call.read.__closure__ or ():
         if cell.cell_contents is not type(None):
-            _same_shape(cell.cell_contents, told)
+            _same_shape(cell.cell_contents, expected)
 
 
 @pytest.mark.promise("R3")

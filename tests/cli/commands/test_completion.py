@@ -25,3 +25,9 @@ def test_bash_completes_options(sh: CliShell) -> None:
     program = f"{script}\nCOMP_WORDS=(holdfast run --out); COMP_CWORD=2; _holdfast; echo ${{COMPREPLY[*]}}"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout.split() == ["--output", "--output-schema"]
+
+
+@pytest.mark.parametrize("make", [zsh, fish])
+def test_quotes_in_a_summary_are_escaped(make: Callable[[dict[str, Completions]], str]) -> None:
+    script = make({"pause": Completions("pause a session's queue", (), (), {})})
+    assert "pause a session'\\''s queue'" in script

@@ -4,9 +4,9 @@ from tests.cli.cli_shell import CliShell, open_shell
 
 
 def test_doctor_checks_every_area(sh: CliShell) -> None:
-    told = sh.ok("doctor")
+    output = sh.ok("doctor")
     for words in ("version", "database: ", "running at unix:", "default model: test/test-model", "bash: "):
-        assert words in told
+        assert words in output
     areas = {finding["area"] for finding in sh("doctor", "--json").json}
     assert areas == {"holdfast", "places", "server", "configuration", "models", "tools", "sandbox", "terminal"}
 

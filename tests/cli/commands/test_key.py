@@ -45,9 +45,9 @@ def test_models_and_keys(sh: CliShell) -> None:
     assert sh("models", "--json").json["large"] == "test/test-model"
     assert sh("key", "test", "anthropic").status == 3
     assert "stored" in sh.ok("key", "set", "anthropic", given="sk-secret-never-shown\n")
-    told = sh("models", "--all").out + sh("models", "--json").out + sh("doctor").out + sh("doctor", "--json").out
-    assert "key from" in told
-    assert "sk-secret-never-shown" not in told
+    output = sh("models", "--all").out + sh("models", "--json").out + sh("doctor").out + sh("doctor", "--json").out
+    assert "key from" in output
+    assert "sk-secret-never-shown" not in output
     assert sh.ok("key", "forget", "anthropic") == "removed"
     assert "holdfast key set anthropic" in sh.ok("models", "--all")
     assert "test/test-model answered" in sh.ok("key", "test", "test")

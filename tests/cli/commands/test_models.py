@@ -39,8 +39,8 @@ def test_a_running_local_model_server_is_listed(sh: CliShell) -> None:
         fresh.env["OLLAMA_HOST"] = sh.provider.url().removesuffix("/v1")
         done = fresh("run", "--model", "anthropic/claude-sonnet-4-5", "hello")
         assert (done.status, "ANTHROPIC_API_KEY" in done.err) == (3, True)
-        told = fresh.ok("models")
-        assert "ollama/test-model" in told
+        output = fresh.ok("models")
+        assert "ollama/test-model" in output
 
 
 def test_an_idle_server_is_restarted_to_use_a_new_key(sh: CliShell) -> None:

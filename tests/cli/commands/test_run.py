@@ -52,14 +52,14 @@ def test_output_jsonl_is_the_events_and_then_one_result(sh: CliShell) -> None:
     assert kinds.index("run.accepted") < kinds.index("run.started") < kinds.index("message.finished")
     assert not {"hello", "heartbeat", "client.attached"} & set(kinds)
     assert lines[-1]["text"] == lines[-2]["run"]["text"]
-    said = [
+    texts = [
         part["text"]
         for line in lines
         if line["kind"] == "message.finished"
         for part in line["message"]["parts"]
         if part["type"] == "text" and line["message"]["role"] == "assistant"
     ]
-    assert said == ["I begin.", lines[-1]["text"]]
+    assert texts == ["I begin.", lines[-1]["text"]]
 
 
 def test_continue_uses_the_last_session(sh: CliShell) -> None:

@@ -9,8 +9,8 @@ def test_serve_prints_its_addresses_and_the_token_file() -> None:
     with open_shell() as sh:
         token_file = sh.base / "token"
         server = sh.start("serve", "--listen", "127.0.0.1:0", "--token-file", str(token_file))
-        told = server.until("token in ")
-        address = next(line for line in told.splitlines() if line.startswith("http://"))
+        output = server.until("token in ")
+        address = next(line for line in output.splitlines() if line.startswith("http://"))
         there = {"HOLDFAST_SERVER": address, "HOLDFAST_TOKEN": token_file.read_text().strip()}
         assert sh.ok("run", "!say over tcp", env=there) == "over tcp"
         assert sh("run", "x", env={"HOLDFAST_SERVER": address}).status == 3

@@ -7,9 +7,9 @@ from tests.cli.cli_shell import CliShell
 def test_status_stop_and_logs(sh: CliShell) -> None:
     sh.ok("run", "!say hello")
     assert "running at unix:" in sh.ok("status")
-    told = sh("status", "--json").json
-    assert told["server"]["version"] == __version__
-    assert [workspace["path"] for workspace in told["workspaces"]] == [str(sh.work)]
+    output = sh("status", "--json").json
+    assert output["server"]["version"] == __version__
+    assert [workspace["path"] for workspace in output["workspaces"]] == [str(sh.work)]
     assert "listening at unix:" in sh.ok("logs")
     assert len(sh.ok("logs", "-n", "1").splitlines()) == 1
     assert sh.ok("stop", "--if-idle") == "stopped"

@@ -7,8 +7,8 @@ from tests.cli.cli_shell import CliShell
 
 def test_stats_prints_bars_by_model_and_tool(sh: CliShell) -> None:
     sh.ok("run", "!bash echo counted")
-    told = sh.ok("stats", "--days", "7")
-    assert re.search(r"test/test-model +█+", told)
-    assert re.search(r"bash +█+", told)
-    assert "by day" in told
+    output = sh.ok("stats", "--days", "7")
+    assert re.search(r"test/test-model +█+", output)
+    assert re.search(r"bash +█+", output)
+    assert "by day" in output
     assert sh("stats", "--json").json["models"][0]["model"] == "test/test-model"
