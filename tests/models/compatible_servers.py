@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.models.streams import sse
-from tests.models.streams.openai_chat import CALLED, DONE, START, STOP, chunk, usage, words
+from tests.models.streams.openai_chat import CALLED, DONE, START, STOP, chunk, text_chunks, usage
 
 
 def calls(*found: dict[str, Any]) -> Any:
@@ -92,16 +92,19 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
         ),
         expect(calls=[_LS_CALL], stop="tool_use"),
     ),
-    "no finish reason, then DONE": (sse(START, *words("hi"), DONE), expect(text="hi")),
-    "a finish reason, no DONE": (sse(START, *words("hi"), STOP), expect(text="hi")),
-    "no blank line at the end": (sse(START, *words("hi"), STOP) + b"data: [DONE]", expect(text="hi")),
-    "an unknown finish reason": (sse(START, *words("hi"), chunk({}, finish="eos_token"), DONE), expect(text="hi")),
+    "no finish reason, then DONE": (sse(START, *text_chunks("hi"), DONE), expect(text="hi")),
+    "a finish reason, no DONE": (sse(START, *text_chunks("hi"), STOP), expect(text="hi")),
+    "no blank line at the end": (sse(START, *text_chunks("hi"), STOP) + b"data: [DONE]", expect(text="hi")),
+    "an unknown finish reason": (
+        sse(START, *text_chunks("hi"), chunk({}, finish="eos_token"), DONE),
+        expect(text="hi"),
+    ),
     "reasoning under another name": (
-        sse(START, chunk({"reasoning": "Hm"}), chunk({"reasoning": "."}), *words("hi"), STOP, DONE),
+        sse(START, chunk({"reasoning": "Hm"}), chunk({"reasoning": "."}), *text_chunks("hi"), STOP, DONE),
         expect(reasoning="Hm.", text="hi"),
     ),
     "reasoning under both names": (
-        sse(START, chunk({"reasoning": "Hm.", "reasoning_content": "Hm."}), *words("hi"), STOP, DONE),
+        sse(START, chunk({"reasoning": "Hm.", "reasoning_content": "Hm."}), *text_chunks("hi"), STOP, DONE),
         expect(reasoning="Hm.", text="hi"),
     ),
     "reasoning and text in one chunk": (
@@ -134,20 +137,26 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
                 "usage": None,
             },
             {"choices": None, "usage": None},
-            *words("hi"),
+            *text_chunks("hi"),
             STOP,
             DONE,
         ),
         expect(text="hi"),
     ),
     "usage with each chunk": (
-        sse(START, {**words("hi")[0], "usage": {"prompt_tokens": 5, "completion_tokens": 1}}, STOP, usage(5, 2), DONE),
+        sse(
+            START,
+            {**text_chunks("hi")[0], "usage": {"prompt_tokens": 5, "completion_tokens": 1}},
+            STOP,
+            usage(5, 2),
+            DONE,
+        ),
         expect(text="hi", usage={"input": 5, "output": 2, "cache_read": 0, "cache_write": 0}),
     ),
     "usage inside the choice": (
         sse(
             START,
-            *words("hi"),
+            *text_chunks("hi"),
             {
                 "choices": [
                     {
@@ -163,13 +172,15 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
         expect(text="hi", usage={"input": 5, "output": 0, "cache_read": 4, "cache_write": 0}),
     ),
     "usage in a vendor's own field": (
-        sse(START, *words("hi"), {**STOP, "x_groq": {"usage": {"prompt_tokens": 9, "completion_tokens": 3}}}, DONE),
+        sse(
+            START, *text_chunks("hi"), {**STOP, "x_groq": {"usage": {"prompt_tokens": 9, "completion_tokens": 3}}}, DONE
+        ),
         expect(text="hi", usage={"input": 9, "output": 3, "cache_read": 0, "cache_write": 0}),
     ),
     "cache hits under another name": (
         sse(
             START,
-            *words("hi"),
+            *text_chunks("hi"),
             STOP,
             chunk(usage={"prompt_tokens": 9, "completion_tokens": 3, "prompt_cache_hit_tokens": 8}),
         ),
@@ -178,7 +189,7 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "reasoning counted beside the completion": (
         sse(
             START,
-            *words("hi"),
+            *text_chunks("hi"),
             STOP,
             chunk(
                 usage={
@@ -194,15 +205,21 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "usage with invalid counts": (
         sse(
             START,
-            *words("hi"),
+            *text_chunks("hi"),
             STOP,
             chunk(usage={"prompt_tokens": -5, "completion_tokens": "many", "total_tokens": None}),
         ),
         expect(text="hi", usage={"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}),
     ),
-    "usage that is not an object": (sse(START, *words("hi"), STOP, chunk(usage=[1, 2])), expect(text="hi")),
-    "a lone surrogate": (sse(START, *words("a\ud83d", "b"), STOP, DONE, ascii_only=True), expect(text="a\ufffdb")),
-    "a lone surrogate at the end": (sse(START, *words("a\ud83d"), STOP, DONE, ascii_only=True), expect(text="a\ufffd")),
+    "usage that is not an object": (sse(START, *text_chunks("hi"), STOP, chunk(usage=[1, 2])), expect(text="hi")),
+    "a lone surrogate": (
+        sse(START, *text_chunks("a\ud83d", "b"), STOP, DONE, ascii_only=True),
+        expect(text="a\ufffdb"),
+    ),
+    "a lone surrogate at the end": (
+        sse(START, *text_chunks("a\ud83d"), STOP, DONE, ascii_only=True),
+        expect(text="a\ufffd"),
+    ),
     "surrogates as raw bytes": (
         sse(START) + b'data: {"choices":[{"delta":{"content":"\xed\xa0\xbd\xed\xb8\x80"}}]}\n\n' + sse(STOP, DONE),
         expect(text="😀"),
@@ -216,7 +233,7 @@ COMPATIBLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
         expect(text="hi"),
     ),
     "comments as keep-alive": (
-        b": PROCESSING\n\n: PROCESSING\n\n" + sse(START, *words("hi"), STOP, DONE),
+        b": PROCESSING\n\n: PROCESSING\n\n" + sse(START, *text_chunks("hi"), STOP, DONE),
         expect(text="hi"),
     ),
 }

@@ -62,7 +62,7 @@ _IMAGE = File("a.png", "image/png", data=PIXEL)
 
 def requests(wire: str) -> dict[str, ModelRequest]:
     """Requests by name. Their reasoning has the opaque data of this wire."""
-    thought = Reasoning("Hm.", wire=wire, opaque=OPAQUE[wire])
+    reasoning = Reasoning("Hm.", wire=wire, opaque=OPAQUE[wire])
     foreign = Reasoning("Hm.", wire="another", opaque={"signature": "x"})
     signed = ToolCall("call_01", "view", {"path": "a.py"}, provider_id="toolu_1", opaque=None, wire=wire)
     return {
@@ -116,7 +116,7 @@ def requests(wire: str) -> dict[str, ModelRequest]:
         "reasoning of this wire": ModelRequest(
             messages=(
                 _ASK,
-                message(2, "assistant", thought, Text("Let me look."), signed),
+                message(2, "assistant", reasoning, Text("Let me look."), signed),
                 message(3, "tool", _RESULT),
             ),
             tools=TOOLS,
@@ -127,7 +127,7 @@ def requests(wire: str) -> dict[str, ModelRequest]:
             tools=TOOLS,
         ),
         "reasoning that led to nothing": ModelRequest(
-            messages=(_ASK, message(2, "assistant", Text("Half"), thought), message(3, "user", Text("Go on."))),
+            messages=(_ASK, message(2, "assistant", Text("Half"), reasoning), message(3, "user", Text("Go on."))),
         ),
         "a cancelled answer": ModelRequest(
             messages=(_ASK, message(2, "assistant", Finish("cancelled")), message(3, "user", Text("Again."))),

@@ -40,20 +40,20 @@ CALLED = chunk({}, finish="tool_calls")
 DONE = "[DONE]"
 
 
-def words(*texts: str) -> list[Any]:
+def text_chunks(*texts: str) -> list[Any]:
     return [chunk({"content": text}) for text in texts]
 
 
-_GREETING = [START, *words("Hel", "lo", ", world", "!"), STOP, usage(12, 4), DONE]
+_GREETING = [START, *text_chunks("Hel", "lo", ", world", "!"), STOP, usage(12, 4), DONE]
 
 STREAMS: dict[str, Stream] = {
     "text": Stream(sse(*_GREETING)),
     "text in many scripts": Stream(
-        sse(START, *words("Zażółć ", "gęślą — ", "日本語 ", "😀👩‍👩‍👧"), STOP, usage(3, 9), DONE)
+        sse(START, *text_chunks("Zażółć ", "gęślą — ", "日本語 ", "😀👩‍👩‍👧"), STOP, usage(3, 9), DONE)
     ),
-    "text as ASCII escapes": Stream(sse(START, *words("naïve ", "😀"), STOP, usage(3, 9), DONE, ascii_only=True)),
+    "text as ASCII escapes": Stream(sse(START, *text_chunks("naïve ", "😀"), STOP, usage(3, 9), DONE, ascii_only=True)),
     "a surrogate pair in two chunks": Stream(
-        sse(START, *words("a \ud83d", "\ude00 b"), STOP, usage(3, 9), DONE, ascii_only=True)
+        sse(START, *text_chunks("a \ud83d", "\ude00 b"), STOP, usage(3, 9), DONE, ascii_only=True)
     ),
     "line ends as CRLF, with comments": Stream(b": hello\r\n\r\n" + sse(*_GREETING, end="\r\n")),
     "one event over several data lines": Stream(
@@ -92,7 +92,7 @@ STREAMS: dict[str, Stream] = {
     "text, then a call": Stream(
         sse(
             START,
-            *words("I will ", "look."),
+            *text_chunks("I will ", "look."),
             call(0, id="call_a", name="ls", arguments='{"path": "/"}'),
             CALLED,
             usage(9, 9),
@@ -109,23 +109,29 @@ STREAMS: dict[str, Stream] = {
             DONE,
         )
     ),
-    "usage with a cache": Stream(sse(START, *words("hi"), STOP, usage(2048, 5, cached=1920), DONE)),
-    "usage with a written cache": Stream(sse(START, *words("hi"), STOP, usage(2048, 5, cached=1000, written=48), DONE)),
-    "usage with reasoning": Stream(sse(START, *words("42"), STOP, usage(20, 300, reasoning=290), DONE)),
-    "no usage": Stream(sse(START, *words("hi"), STOP, DONE)),
+    "usage with a cache": Stream(sse(START, *text_chunks("hi"), STOP, usage(2048, 5, cached=1920), DONE)),
+    "usage with a written cache": Stream(
+        sse(START, *text_chunks("hi"), STOP, usage(2048, 5, cached=1000, written=48), DONE)
+    ),
+    "usage with reasoning": Stream(sse(START, *text_chunks("42"), STOP, usage(20, 300, reasoning=290), DONE)),
+    "no usage": Stream(sse(START, *text_chunks("hi"), STOP, DONE)),
     "reasoning in its own field": Stream(
         sse(
             START,
             chunk({"reasoning_content": "Let me "}),
             chunk({"reasoning_content": "think."}),
-            *words("Done", "."),
+            *text_chunks("Done", "."),
             STOP,
             usage(5, 6),
             DONE,
         )
     ),
-    "cut short by its length": Stream(sse(START, *words("once upon"), chunk({}, finish="length"), usage(9, 2), DONE)),
-    "stopped by a filter": Stream(sse(START, *words("How "), chunk({}, finish="content_filter"), usage(9, 2), DONE)),
+    "cut short by its length": Stream(
+        sse(START, *text_chunks("once upon"), chunk({}, finish="length"), usage(9, 2), DONE)
+    ),
+    "stopped by a filter": Stream(
+        sse(START, *text_chunks("How "), chunk({}, finish="content_filter"), usage(9, 2), DONE)
+    ),
     "a refusal": Stream(
         sse(
             START,
@@ -145,7 +151,7 @@ STREAMS: dict[str, Stream] = {
     "an error in mid-stream": Stream(
         sse(
             START,
-            *words("Hel"),
+            *text_chunks("Hel"),
             {"error": {"message": "The server had an error", "type": "server_error", "param": None, "code": None}},
         )
     ),

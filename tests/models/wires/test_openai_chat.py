@@ -13,7 +13,7 @@ from holdfast.schema.messages import Reasoning, Text, ToolCall, ToolResult
 from tests.models.compatible_servers import COMPATIBLE_STREAMS
 from tests.models.requests import TOOLS, message, requests, target
 from tests.models.streams import sse
-from tests.models.streams.openai_chat import CALLED, DONE, START, STOP, chunk, words
+from tests.models.streams.openai_chat import CALLED, DONE, START, STOP, chunk, text_chunks
 from tests.models.support import read, summarize
 
 WIRE = "openai-chat"
@@ -28,8 +28,8 @@ def test_stream_of_a_compatible_server_is_read(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (sse(START, *words("hi")), ModelNetwork),
-        (sse(START, *words("hi")) + b'data: {"cho', ModelMalformed),
+        (sse(START, *text_chunks("hi")), ModelNetwork),
+        (sse(START, *text_chunks("hi")) + b'data: {"cho', ModelMalformed),
         (sse(DONE), ModelMalformed),
         (b"", ModelNetwork),
         (b"data: <html>\n\n", ModelMalformed),
@@ -69,9 +69,9 @@ def test_host_matches_by_its_whole_domain() -> None:
 
 def test_ids_are_short_for_the_vendor_that_requires_it() -> None:
     messages = body_for("api.mistral.ai", request=requests(WIRE)["parallel calls, one failed"])["messages"]
-    asked = [call["id"] for call in messages[1]["tool_calls"]]
-    assert all(len(call_id) == 9 and call_id.isalnum() for call_id in asked)
-    assert asked == [found["tool_call_id"] for found in messages if found["role"] == "tool"]
+    sent_ids = [call["id"] for call in messages[1]["tool_calls"]]
+    assert all(len(call_id) == 9 and call_id.isalnum() for call_id in sent_ids)
+    assert sent_ids == [found["tool_call_id"] for found in messages if found["role"] == "tool"]
 
 
 def test_cache_markers_are_sent_to_anthropic_models_behind_a_router() -> None:
@@ -90,27 +90,27 @@ def test_reasoning_is_sent_back_to_the_same_provider_with_its_calls() -> None:
         DONE,
     )
     ended = next(delta for delta in read(WIRE, body) if isinstance(delta, ReasoningEnd))
-    thought = Reasoning("Hm.", wire=ended.wire, opaque=ended.opaque)
+    reasoning = Reasoning("Hm.", wire=ended.wire, opaque=ended.opaque)
     called = ToolCall("call_1", "now", provider_id="a")
-    asked = (
+    messages = (
         message(1, "user", Text("?")),
-        message(2, "assistant", thought, called),
+        message(2, "assistant", reasoning, called),
         message(3, "tool", ToolResult("call_1", "now", text="1")),
     )
-    same = OpenAIChat().body(ModelRequest(messages=asked, tools=TOOLS), target(WIRE))
-    other = OpenAIChat().body(ModelRequest(messages=asked, tools=TOOLS), target(WIRE, origin="openai-chat:another"))
+    same = OpenAIChat().body(ModelRequest(messages=messages, tools=TOOLS), target(WIRE))
+    other = OpenAIChat().body(ModelRequest(messages=messages, tools=TOOLS), target(WIRE, origin="openai-chat:another"))
     assert same["messages"][1]["reasoning_content"] == "Hm."
     assert "reasoning_content" not in other["messages"][1]
 
 
 def test_plain_reasoning_without_a_call_is_left_out() -> None:
-    thought = Reasoning("Hm.", wire=WIRE, opaque={"field": "reasoning_content"})
-    asked = (
+    reasoning = Reasoning("Hm.", wire=WIRE, opaque={"field": "reasoning_content"})
+    messages = (
         message(1, "user", Text("?")),
-        message(2, "assistant", thought, Text("So.")),
+        message(2, "assistant", reasoning, Text("So.")),
         message(3, "user", Text("!")),
     )
-    assert "reasoning_content" not in OpenAIChat().body(ModelRequest(messages=asked), target(WIRE))["messages"][1]
+    assert "reasoning_content" not in OpenAIChat().body(ModelRequest(messages=messages), target(WIRE))["messages"][1]
 
 
 @pytest.mark.parametrize(
@@ -120,16 +120,16 @@ def test_plain_reasoning_without_a_call_is_left_out() -> None:
 def test_reasoning_is_always_sent_to_vendors_that_require_it_and_never_to_those_that_reject_it(
     host: str, own: str | None, foreign: str | None
 ) -> None:
-    thought = Reasoning("Hm.", wire=WIRE, opaque={"field": "reasoning_content"})
+    reasoning = Reasoning("Hm.", wire=WIRE, opaque={"field": "reasoning_content"})
     call = ToolCall("call_1", "now")
-    asked = (
+    messages = (
         message(1, "user", Text("?")),
-        message(2, "assistant", thought, call),
+        message(2, "assistant", reasoning, call),
         message(3, "tool", ToolResult("call_1", "now", text="1")),
         message(4, "assistant", Text("made by another model")),
         message(5, "user", Text("!")),
     )
-    sent = body_for(host, request=ModelRequest(messages=asked))["messages"]
+    sent = body_for(host, request=ModelRequest(messages=messages))["messages"]
     assert [sent[1].get("reasoning_content"), sent[3].get("reasoning_content")] == [own, foreign]
 
 
@@ -154,8 +154,8 @@ def test_reasoning_details_are_joined_and_sent_back_whole() -> None:
     whole = [{"type": "reasoning.text", "index": 0, "text": "Hm.", "signature": "s"}, encrypted]
     assert [end.opaque for end in ends] == [{"details": whole[:1]}, {"details": whole[1:]}]
     parts = [Reasoning(wire=end.wire, opaque=end.opaque) for end in ends]
-    asked = (message(1, "user", Text("?")), message(2, "assistant", *parts, Text("So.")))
-    assert OpenAIChat().body(ModelRequest(messages=asked), target(WIRE))["messages"][1]["reasoning_details"] == whole
+    messages = (message(1, "user", Text("?")), message(2, "assistant", *parts, Text("So.")))
+    assert OpenAIChat().body(ModelRequest(messages=messages), target(WIRE))["messages"][1]["reasoning_details"] == whole
 
 
 def test_extra_content_of_a_call_is_sent_back_with_it() -> None:
@@ -168,10 +168,10 @@ def test_extra_content_of_a_call_is_sent_back_with_it() -> None:
     )
     end = next(delta for delta in read(WIRE, body) if isinstance(delta, CallEnd))
     call = ToolCall("call_1", "now", provider_id="a", opaque=end.opaque, wire=end.wire)
-    asked = (
+    messages = (
         message(1, "user", Text("?")),
         message(2, "assistant", call),
         message(3, "tool", ToolResult("call_1", "now")),
     )
-    sent = OpenAIChat().body(ModelRequest(messages=asked, tools=TOOLS), target(WIRE))
+    sent = OpenAIChat().body(ModelRequest(messages=messages, tools=TOOLS), target(WIRE))
     assert sent["messages"][1]["tool_calls"][0]["extra_content"] == extra

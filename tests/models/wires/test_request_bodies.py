@@ -38,9 +38,10 @@ def test_anthropic_cache_markers_are_at_the_ends_of_the_stable_prefix() -> None:
 
 
 def test_longer_conversation_begins_with_the_same_bytes() -> None:
-    asked = requests("anthropic")["parallel calls, one failed"]
+    request = requests("anthropic")["parallel calls, one failed"]
     longer = ModelRequest(
-        messages=(*asked.messages, message(9, "assistant", Text("ok")), message(10, "user", Text("more"))), tools=TOOLS
+        messages=(*request.messages, message(9, "assistant", Text("ok")), message(10, "user", Text("more"))),
+        tools=TOOLS,
     )
 
     def plain(sent: dict[str, Any], wire: str) -> str:
@@ -48,7 +49,7 @@ def test_longer_conversation_begins_with_the_same_bytes() -> None:
         return json.dumps(items).replace(', "cache_control": {"type": "ephemeral"}', "")
 
     for wire in WIRES:
-        shorter = plain(body(wire, asked), wire)
+        shorter = plain(body(wire, request), wire)
         assert plain(body(wire, longer), wire).startswith(shorter[:-1])
 
 
@@ -114,20 +115,20 @@ def test_gemini_thinking_depends_on_the_model(model: str, effort: str, expected:
 
 
 def test_gemini_call_of_another_model_has_a_placeholder_signature() -> None:
-    asked = requests("gemini")["a call and its result"]
+    request = requests("gemini")["a call and its result"]
     [call] = [
-        part for content in body("gemini", asked)["contents"] for part in content["parts"] if "functionCall" in part
+        part for content in body("gemini", request)["contents"] for part in content["parts"] if "functionCall" in part
     ]
     assert call["thoughtSignature"] == "skip_thought_signature_validator"
-    older = body("gemini", asked, model="gemini-2.5-pro")["contents"]
+    older = body("gemini", request, model="gemini-2.5-pro")["contents"]
     assert "thoughtSignature" not in json.dumps(older)
 
 
 def test_gemini_signature_is_sent_back_with_its_call() -> None:
     call = ToolCall("call_1", "view", {}, opaque={"signature": "c2ln"}, wire="gemini")
     second = ToolCall("call_2", "view", {})
-    asked = ModelRequest(messages=(message(1, "user", Text("?")), message(2, "assistant", call, second)))
-    parts = body("gemini", asked)["contents"][1]["parts"]
+    request = ModelRequest(messages=(message(1, "user", Text("?")), message(2, "assistant", call, second)))
+    parts = body("gemini", request)["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in parts] == ["c2ln", None]
 
 
@@ -141,23 +142,23 @@ def test_openai_responses_requests_encrypted_reasoning_for_reasoning_models() ->
 @pytest.mark.parametrize("wire", WIRES)
 def test_image_is_replaced_by_a_note_if_the_model_does_not_accept_images(wire: str) -> None:
     picture = File("cat.png", "image/png", data=PIXEL)
-    asked = ModelRequest(
+    request = ModelRequest(
         messages=(
             message(1, "user", Text("?"), picture),
             message(2, "assistant", ToolCall("c", "view")),
             message(3, "tool", ToolResult("c", "view", files=(picture,))),
         )
     )
-    sent = json.dumps(body(wire, asked, info=ModelInfo("x/y")))
+    sent = json.dumps(body(wire, request, info=ModelInfo("x/y")))
     assert PIXEL not in sent
     assert sent.count("cat.png (image/png) is left out") == 2
-    assert json.dumps(body(wire, asked)).count(PIXEL) == 2
+    assert json.dumps(body(wire, request)).count(PIXEL) == 2
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_file_of_another_type_is_not_sent_as_an_image(wire: str) -> None:
-    asked = ModelRequest(messages=(message(1, "user", Text("?"), File("a.zip", "application/zip", data="AAAA")),))
-    assert "a.zip (application/zip) is left out" in json.dumps(body(wire, asked))
+    request = ModelRequest(messages=(message(1, "user", Text("?"), File("a.zip", "application/zip", data="AAAA")),))
+    assert "a.zip (application/zip) is left out" in json.dumps(body(wire, request))
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -166,14 +167,14 @@ def test_call_and_its_result_have_the_same_unique_id(wire: str) -> None:
     same = ToolCall("call_2", "now", provider_id="dup")
     again = ToolCall("call_3", "now", provider_id="dup")
     results = tuple(ToolResult(call.id, "now", text=call.id) for call in (odd, same, again))
-    asked = ModelRequest(
+    request = ModelRequest(
         messages=(
             message(1, "user", Text("?")),
             message(2, "assistant", odd, same, again),
             message(3, "tool", *results),
         )
     )
-    text = json.dumps(body(wire, asked))
+    text = json.dumps(body(wire, request))
     assert "bad id" not in text
     if wire != "gemini":  # which matches them by order and name
         assert text.count('"dup"') == text.count('"call_3"') - 1 == 2

@@ -22,12 +22,12 @@ def conversation(wire: str) -> list[Message]:
     image = File("a.png", "image/png", data=PIXEL)
     for turn in range(0, 60, 6):
         first, second = f"call_{turn}_a", f"call_{turn}_b"
-        thought = Reasoning("Hm.", wire=wire, opaque=OPAQUE[wire])
+        reasoning = Reasoning("Hm.", wire=wire, opaque=OPAQUE[wire])
         calls = (ToolCall(first, "view", {"n": turn}, provider_id="same"), ToolCall(second, "view"))
         results = (ToolResult(first, "view", text="ż"), ToolResult(second, "view", "error", files=(image,)))
         messages += [
             message(turn + 1, "user", Text(f"prompt {turn}")),
-            message(turn + 2, "assistant", thought, Text("I look."), *calls),
+            message(turn + 2, "assistant", reasoning, Text("I look."), *calls),
             message(turn + 3, "tool", *results),
             message(turn + 4, "assistant", Text("Seen.")),
             message(turn + 5, "user", Text("a steer"), image),
