@@ -144,6 +144,7 @@ class FileSession:
             asker=nothing,
             todos=nothing,
             subagents=nothing,
+            search_key=nothing,
         )
 
     async def call(

@@ -192,6 +192,7 @@ class TestToolContexts:
             asker=unused,
             todos=unused,
             subagents=_TestSubagents(handle, on_subagent),
+            search_key=unused,
         )
 
 

@@ -13,7 +13,7 @@ from holdfast.schema.approvals import QuestionItem
 from holdfast.schema.runs import Outcome
 from holdfast.schema.sessions import Job, Todo
 from holdfast.tools.jobs import JobTable
-from holdfast.tools.process.command_process import child_environment
+from holdfast.tools.process.command_process import command_environment
 from holdfast.tools.protocol import ToolContext
 
 
@@ -57,6 +57,10 @@ class FixedSubagents:
     async def run(self, *, agent: str, prompt: str, title: str) -> Outcome:
         self.started.append((agent, prompt, title))
         return self.outcome
+
+
+async def no_search_key() -> None:
+    """Return no key, for contexts without a search service."""
 
 
 class Gate:
@@ -122,7 +126,7 @@ class ToolWorkspace:
             call_id=self.new_id("call"),
             workspace_id="wsp_1",
             settings=settings,
-            environment=child_environment(os.environ, settings),
+            environment=command_environment(os.environ, settings),
             outputs=self.outputs,
             can_see_images=False,
             interactive=True,
@@ -135,5 +139,6 @@ class ToolWorkspace:
             asker=self.asker,
             todos=self.todos,
             subagents=self.subagents,
+            search_key=more.pop("search_key", no_search_key),
             **more,
         )

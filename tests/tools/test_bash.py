@@ -37,20 +37,20 @@ async def call(tool: BashTool, context: ToolContext, command: str, **arguments: 
     return await tool.run(struct, context, await tool.plan(struct, context))
 
 
-async def test_output_and_exit_code_are_told(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_the_result_has_output_and_exit_code(bash: BashTool, workspace: ToolWorkspace) -> None:
     output = await call(bash, workspace.context(), "echo out; echo err >&2; exit 3")
     assert output.text.startswith("out\nerr\n[exit code 3, ")
     assert output.status == "error"
     assert output.display["exit_code"] == 3
 
 
-async def test_a_silent_success_says_so(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_a_command_without_output_says_so(bash: BashTool, workspace: ToolWorkspace) -> None:
     output = await call(bash, workspace.context(), "true")
     assert output.text.startswith("(no output)\n[exit code 0, ")
     assert output.status == "ok"
 
 
-async def test_output_is_shown_while_the_command_runs(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_output_is_emitted_while_the_command_runs(bash: BashTool, workspace: ToolWorkspace) -> None:
     gate = Gate(workspace.directory)
     running = asyncio.create_task(call(bash, workspace.context(), "echo first; read < gate; echo second"))
     await workspace.wait_for_output("first\n")
@@ -76,7 +76,7 @@ async def test_a_command_runs_in_the_workspace_without_keys_pagers_and_prompts(
         assert f"\n{line}\n" in output.text
 
 
-async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_long_output_is_shortened_and_stored_whole_in_a_file(bash: BashTool, workspace: ToolWorkspace) -> None:
     context = workspace.context()
     output = await call(bash, context, "seq 100000")
     path = workspace.outputs / f"{context.call_id}.txt"
@@ -97,9 +97,7 @@ async def test_short_output_makes_no_file(bash: BashTool, workspace: ToolWorkspa
     assert not workspace.outputs.exists()
 
 
-async def test_a_secret_is_redacted_live_in_the_answer_and_in_the_file(
-    bash: BashTool, workspace: ToolWorkspace
-) -> None:
+async def test_a_secret_is_redacted_in_live_output_answer_and_file(bash: BashTool, workspace: ToolWorkspace) -> None:
     secret = "sk-0123456789abcdef"
     gate = Gate(workspace.directory)
 
@@ -120,9 +118,7 @@ async def test_a_secret_is_redacted_live_in_the_answer_and_in_the_file(
         assert "key=[redacted] end\n" in text
 
 
-async def test_bytes_that_are_no_text_and_split_characters_arrive_readable(
-    bash: BashTool, workspace: ToolWorkspace
-) -> None:
+async def test_invalid_bytes_and_split_characters_are_decoded(bash: BashTool, workspace: ToolWorkspace) -> None:
     gate = Gate(workspace.directory)
     command = "printf 'a\\xff b '; printf '\\xe2\\x82'; read < gate; printf '\\xac \\n'"
     running = asyncio.create_task(call(bash, workspace.context(), command))
@@ -131,10 +127,10 @@ async def test_bytes_that_are_no_text_and_split_characters_arrive_readable(
     assert (await running).text.startswith("a\ufffd b €")
 
 
-async def test_a_time_out_kills_and_says_so(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_the_time_out_kills_the_command(bash: BashTool, workspace: ToolWorkspace) -> None:
     context = workspace.context()
     output = await call(bash, context, "echo begun; sleep 1000", timeout=0.05)
-    assert "[killed: it took longer than 0.05 s" in output.text
+    assert "[killed after the time-out of 0.05 s" in output.text
     assert output.status == "error"
     assert any("sleep 1000" in name for name in output.killed)
     assert await still_there([], context.call_id) == []
@@ -181,7 +177,7 @@ async def test_a_second_cancel_does_not_interrupt_the_kill(bash: BashTool, works
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_slow_command_becomes_a_job_and_can_be_read_on(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_a_slow_command_becomes_a_job_whose_output_can_be_read(bash: BashTool, workspace: ToolWorkspace) -> None:
     gate = Gate(workspace.directory)
     context = workspace.context(settings=_SOON)
     output = await call(bash, context, "echo first; read < gate; echo second; exit 4")
@@ -199,34 +195,30 @@ async def test_a_slow_command_becomes_a_job_and_can_be_read_on(bash: BashTool, w
     assert workspace.changes[-1] == job
 
 
-async def test_a_command_asked_for_in_the_background_is_a_job(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_a_background_command_becomes_a_job(bash: BashTool, workspace: ToolWorkspace) -> None:
     output = await call(bash, workspace.context(), "sleep 1000", background=True)
     [job] = workspace.table.running
     assert output.display["job_id"] == job.id
 
 
-async def test_a_background_command_that_fails_at_once_tells_it_at_once(
-    bash: BashTool, workspace: ToolWorkspace
-) -> None:
+async def test_a_background_command_that_fails_at_once_is_reported(bash: BashTool, workspace: ToolWorkspace) -> None:
     output = await call(bash, workspace.context(), "no-such-program", background=True)
     assert "[exit code 127" in output.text
     assert workspace.table.list() == ()
 
 
-async def test_what_a_finished_command_left_running_is_a_job_that_can_be_killed(
-    bash: BashTool, workspace: ToolWorkspace
-) -> None:
+async def test_processes_left_by_an_exited_command_become_a_job(bash: BashTool, workspace: ToolWorkspace) -> None:
     context = workspace.context()
     output = await call(bash, context, "(sleep 1000) & echo started")
     [job] = workspace.table.running
-    assert "exit code 0, but it left running: " in output.text
+    assert "exit code 0, but these processes still run as job " in output.text
     assert "sleep 1000" in output.text
     killed = await context.jobs.kill(job.id)
     assert (killed.state, killed.left_running) == ("killed", ())
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_time_out_also_ends_a_job(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_the_time_out_also_kills_a_job(bash: BashTool, workspace: ToolWorkspace) -> None:
     context = workspace.context(settings=_SOON)
     await call(bash, context, "sleep 1000", timeout=0.2)
     [job] = workspace.table.list()
@@ -246,7 +238,7 @@ async def test_a_job_that_cannot_be_recorded_is_killed(bash: BashTool, tmp_path:
     assert await still_there([], context.call_id) == []
 
 
-async def test_a_command_that_floods_is_bounded_and_others_go_on(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_a_command_with_huge_output_does_not_block_others(bash: BashTool, workspace: ToolWorkspace) -> None:
     context = workspace.context()
     flood = asyncio.create_task(call(bash, context, "yes holdfast"))
     await workspace.wait_for_output("too much to show live")
@@ -258,9 +250,7 @@ async def test_a_command_that_floods_is_bounded_and_others_go_on(bash: BashTool,
     assert sum(map(len, workspace.live)) < 500_000
 
 
-async def test_a_command_too_long_for_the_kernel_is_refused_with_advice(
-    bash: BashTool, workspace: ToolWorkspace
-) -> None:
+async def test_a_command_too_long_for_the_kernel_raises_an_error(bash: BashTool, workspace: ToolWorkspace) -> None:
     with pytest.raises(ToolError, match="write it to a file"):
         await call(bash, workspace.context(), "x" * 200_000)
 
@@ -272,7 +262,7 @@ async def test_the_subject_of_a_call_is_its_exact_command(bash: BashTool, worksp
 
 
 @pytest.mark.parametrize("mode", ["workspace-write", "read-only"])
-async def test_a_confined_call_says_what_it_may_not_write(bash: BashTool, workspace: ToolWorkspace, mode: str) -> None:
+async def test_a_sandboxed_command_cannot_write_outside(bash: BashTool, workspace: ToolWorkspace, mode: str) -> None:
     outside = workspace.directory.parent / "outside"
     context = workspace.context(settings=settings_of(server={"sandbox": mode}))
     output = await call(bash, context, f"echo x > {outside}; echo x > inside; mktemp && cat <<< here")

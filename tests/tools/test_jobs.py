@@ -1,4 +1,4 @@
-"""Background jobs: each session reads on where it stopped, a kill is verified, closing leaves nothing."""
+"""Background jobs: each session reads new output, a kill is verified, closing leaves no process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ async def start(bash: BashTool, workspace: ToolWorkspace, command: str, **more: 
     return workspace.table.list()[-1]
 
 
-async def test_each_session_reads_on_where_it_stopped(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_each_session_reads_from_its_own_position(bash: BashTool, workspace: ToolWorkspace) -> None:
     first_gate, second_gate = Gate(workspace.directory, "first"), Gate(workspace.directory, "second")
     job = await start(bash, workspace, "read < first; echo one; read < second; echo two")
     first, second = workspace.table.for_session("ses_a"), workspace.table.for_session("ses_b")
@@ -54,7 +54,7 @@ async def test_each_session_reads_on_where_it_stopped(bash: BashTool, workspace:
     assert (await second.read(job.id))[1] == "one\ntwo\n"
 
 
-async def test_waiting_ends_when_the_job_does(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_a_wait_ends_with_the_job(bash: BashTool, workspace: ToolWorkspace) -> None:
     gate = Gate(workspace.directory)
     job = await start(bash, workspace, "read < gate; exit 5")
     reading = asyncio.create_task(workspace.table.read(job.id, session_id="ses_1", wait=500))
@@ -65,20 +65,20 @@ async def test_waiting_ends_when_the_job_does(bash: BashTool, workspace: ToolWor
     assert ended.finished_at
 
 
-async def test_waiting_does_not_outlast_its_time(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_a_wait_ends_after_its_time(bash: BashTool, workspace: ToolWorkspace) -> None:
     job = await start(bash, workspace, "sleep 1000")
     still, text = await workspace.table.read(job.id, session_id="ses_1", wait=0.001)
     assert (still.state, text) == ("running", "")
 
 
-async def test_a_long_output_is_read_with_its_middle_cut_out(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_long_output_is_shortened_in_the_middle(bash: BashTool, workspace: ToolWorkspace) -> None:
     gate = Gate(workspace.directory)
     job = await start(bash, workspace, "read < gate; seq 200000")
     await gate.open()
     _, text = await workspace.table.read(job.id, session_id="ses_1", wait=30)
     assert text.startswith("1\n2\n")
     assert text.endswith("\n200000\n")
-    assert f"bytes cut here; the whole output is in {job.output_path}" in text
+    assert f"bytes omitted; the whole output is in {job.output_path}" in text
     assert len(text) < 31_000
 
 
@@ -101,7 +101,7 @@ async def test_killing_twice_changes_nothing(bash: BashTool, workspace: ToolWork
 
 
 @pytest.mark.promise("W3")
-async def test_closing_a_workspaces_table_ends_its_jobs_and_no_others(
+async def test_closing_a_table_kills_only_its_own_jobs(
     bash: BashTool, workspace: ToolWorkspace, tmp_path: Path
 ) -> None:
     jobs = [
@@ -119,7 +119,7 @@ async def test_closing_a_workspaces_table_ends_its_jobs_and_no_others(
     await other.table.close()
 
 
-async def test_a_closed_table_takes_no_job(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_a_closed_table_accepts_no_job(bash: BashTool, workspace: ToolWorkspace) -> None:
     await workspace.table.close()
     context = workspace.context(settings=_SOON)
     with pytest.raises(ToolError, match="closing"):
@@ -127,7 +127,7 @@ async def test_a_closed_table_takes_no_job(bash: BashTool, workspace: ToolWorksp
     assert await still_there([], context.call_id) == []
 
 
-async def test_an_end_that_cannot_be_recorded_is_logged_and_known(
+async def test_an_end_that_cannot_be_recorded_is_logged(
     bash: BashTool, workspace: ToolWorkspace, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refuse_ends(job: Job) -> None:
@@ -137,10 +137,10 @@ async def test_an_end_that_cannot_be_recorded_is_logged_and_known(
     workspace.table = JobTable(on_change=refuse_ends, now=lambda: "")
     job = await start(bash, workspace, "sleep 1000")
     assert (await workspace.table.kill(job.id)).state == "killed"
-    assert f"the end of job {job.id} could not be recorded: disk full" in caplog.text
+    assert f"cannot record the end of job {job.id}: disk full" in caplog.text
 
 
-async def test_the_tools_say_how_the_job_stands(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_the_tools_report_the_state_of_the_job(bash: BashTool, workspace: ToolWorkspace) -> None:
     job = await start(bash, workspace, "sleep 1000")
     context = workspace.context()
     arguments = JobOutputArguments(job.id)
@@ -152,15 +152,15 @@ async def test_the_tools_say_how_the_job_stands(bash: BashTool, workspace: ToolW
     assert killed.killed == ("sleep 1000",)
 
 
-async def test_an_unknown_job_is_refused_with_the_known_ones(bash: BashTool, workspace: ToolWorkspace) -> None:
+async def test_an_unknown_job_raises_an_error_with_the_known_jobs(bash: BashTool, workspace: ToolWorkspace) -> None:
     job = await start(bash, workspace, "sleep 1000")
-    with pytest.raises(ToolError, match=rf"there is no job 'job_x'; jobs of this workspace: {job.id}"):
+    with pytest.raises(ToolError, match=rf"job 'job_x' does not exist; jobs of this workspace: {job.id}"):
         await workspace.table.kill("job_x")
 
 
-def test_a_job_that_would_not_die_is_named() -> None:
-    from holdfast.tools.jobs import _state
+def test_processes_that_survive_a_kill_are_named() -> None:
+    from holdfast.tools.jobs import _describe_state
 
     job = Job("job_1", "wsp_1", "ses_1", "run_1", "x", state="killed", left_running=("12 stuck",))
-    assert _state(job) == "[job_1: killed, but these would not die: 12 stuck]"
-    assert "lost" in _state(msgspec.structs.replace(job, state="lost", left_running=()))
+    assert _describe_state(job) == "[job_1: killed, but these processes survived: 12 stuck]"
+    assert "lost" in _describe_state(msgspec.structs.replace(job, state="lost", left_running=()))

@@ -1,4 +1,4 @@
-"""Which tools a run is offered, how they are described, and what happens to bad arguments."""
+"""Which tools a run is offered, how they are described, and how arguments are validated."""
 
 import json
 import subprocess
@@ -12,6 +12,7 @@ from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.messages import ToolCall
+from holdfast.schema.runs import Mode
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.registry import BUILT_IN, OfferedTools, ToolRegistry
 from tests.support.tool_contexts import settings_of
@@ -21,7 +22,7 @@ ALL = (
     *("fetch", "download", "web_search", "todos", "ask", "agent"),
 )
 SEARCHING = settings_of(web_search={"provider": "brave"})
-_LARGEST_TOTAL = 12_000
+_MAX_TOTAL_BYTES = 12_000
 
 
 @pytest.fixture(scope="module")
@@ -29,24 +30,36 @@ def registry() -> ToolRegistry:
     return ToolRegistry()
 
 
-def read(offer: OfferedTools, name: str, **arguments: Any) -> Any:
-    return offer.arguments(offer.find(name), ToolCall("call_1", name, arguments))
+def offer(
+    registry: ToolRegistry,
+    settings: Settings,
+    *,
+    mode: Mode = "ask",
+    interactive: bool = True,
+    depth: int = 0,
+    agent: str = "",
+) -> OfferedTools:
+    return registry.offer(settings, mode=mode, interactive=interactive, depth=depth, agent=agent)
 
 
-def test_every_tool_is_there_in_a_fixed_order(registry: ToolRegistry) -> None:
+def decode(offered: OfferedTools, name: str, **arguments: Any) -> Any:
+    return offered.arguments(offered.find(name), ToolCall("call_1", name, arguments))
+
+
+def test_all_tools_are_offered_in_a_fixed_order(registry: ToolRegistry) -> None:
     assert registry.names == ALL
-    assert registry.offer(SEARCHING).names == ALL
-    assert [spec.name for spec in registry.offer(SEARCHING).specs] == list(ALL)
+    assert offer(registry, SEARCHING).names == ALL
+    assert [spec.name for spec in offer(registry, SEARCHING).specs] == list(ALL)
 
 
-def test_all_descriptions_and_schemas_together_are_small(registry: ToolRegistry) -> None:
-    size = sum(len(msgspec.json.encode(spec)) for spec in registry.offer(SEARCHING).specs)
-    assert size < _LARGEST_TOTAL
+def test_descriptions_and_schemas_are_small_in_total(registry: ToolRegistry) -> None:
+    size = sum(len(msgspec.json.encode(spec)) for spec in offer(registry, SEARCHING).specs)
+    assert size < _MAX_TOTAL_BYTES
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_schema_is_one_plain_object_with_described_parameters(registry: ToolRegistry, name: str) -> None:
-    spec = next(spec for spec in registry.offer(SEARCHING).specs if spec.name == name)
+    spec = next(spec for spec in offer(registry, SEARCHING).specs if spec.name == name)
     text = json.dumps(spec.parameters)
     assert spec.parameters["type"] == "object"
     assert spec.parameters["additionalProperties"] is False
@@ -68,67 +81,67 @@ def test_a_schema_is_one_plain_object_with_described_parameters(registry: ToolRe
         ("ask", "none"),
     ],
 )
-def test_tools_declare_what_they_do_to_the_world(registry: ToolRegistry, name: str, effect: Effect) -> None:
+def test_tools_declare_their_effect(registry: ToolRegistry, name: str, effect: Effect) -> None:
     assert registry.get(name).effect == effect
 
 
-def test_what_writes_or_runs_is_not_offered_for_planning(registry: ToolRegistry) -> None:
-    names = registry.offer(SEARCHING, mode="plan").names
+def test_tools_that_write_or_run_are_not_offered_in_plan_mode(registry: ToolRegistry) -> None:
+    names = offer(registry, SEARCHING, mode="plan").names
     assert set(ALL) - set(names) == {"bash", "edit", "multiedit", "write", "apply_patch", "download"}
 
 
-def test_a_run_without_a_person_has_nobody_to_ask(registry: ToolRegistry) -> None:
-    offer = registry.offer(SEARCHING, interactive=False)
-    assert set(ALL) - set(offer.names) == {"ask"}
-    with pytest.raises(ToolError, match="'ask' is not available: nobody can be asked"):
-        offer.find("ask")
+def test_ask_is_not_offered_to_a_run_that_is_not_interactive(registry: ToolRegistry) -> None:
+    offered = offer(registry, SEARCHING, interactive=False)
+    assert set(ALL) - set(offered.names) == {"ask"}
+    with pytest.raises(ToolError, match="'ask' is not available: this run is not interactive"):
+        offered.find("ask")
 
 
-def test_a_sub_agent_can_only_read_unless_its_configuration_says_otherwise(registry: ToolRegistry) -> None:
+def test_a_sub_agent_gets_reading_tools_unless_configured_otherwise(registry: ToolRegistry) -> None:
     settings = settings_of(agents={"writer": {"tools": ["view", "edit", "mcp_docs_*", "agent"]}, "reader": {}})
     reading = ("view", "ls", "glob", "grep", "fetch")
-    assert registry.offer(settings, depth=1).names == reading
-    assert registry.offer(settings, depth=1, agent="reader").names == reading
-    assert registry.offer(settings, depth=1, agent="writer").names == ("view", "edit", "agent")
-    with pytest.raises(ToolError, match="this sub-agent can only read"):
-        registry.offer(settings, depth=1).find("bash")
+    assert offer(registry, settings, depth=1).names == reading
+    assert offer(registry, settings, depth=1, agent="reader").names == reading
+    assert offer(registry, settings, depth=1, agent="writer").names == ("view", "edit", "agent")
+    with pytest.raises(ToolError, match="this sub-agent has only tools that read"):
+        offer(registry, settings, depth=1).find("bash")
 
 
 @pytest.mark.parametrize(("allowed", "depths"), [(0, []), (1, [0]), (2, [0, 1])])
-def test_sub_agents_go_only_as_deep_as_allowed(registry: ToolRegistry, allowed: int, depths: list[int]) -> None:
-    settings = settings_of(limits={"agent_depth": allowed}, agents={"boss": {"tools": ["agent"]}})
-    assert [d for d in range(4) if "agent" in registry.offer(settings, depth=d, agent="boss").names] == depths
+def test_sub_agents_nest_only_to_the_configured_depth(registry: ToolRegistry, allowed: int, depths: list[int]) -> None:
+    settings = settings_of(limits={"agent_depth": allowed}, agents={"nested": {"tools": ["agent"]}})
+    assert [d for d in range(4) if "agent" in offer(registry, settings, depth=d, agent="nested").names] == depths
 
 
-def test_what_the_configuration_disables_is_not_offered_and_says_so(registry: ToolRegistry) -> None:
-    offer = registry.offer(settings_of(tools={"disabled": ["bash", "web_*"]}))
-    assert "bash" not in offer.names
+def test_a_disabled_tool_is_not_offered_and_the_error_says_so(registry: ToolRegistry) -> None:
+    offered = offer(registry, settings_of(tools={"disabled": ["bash", "web_*"]}))
+    assert "bash" not in offered.names
     with pytest.raises(ToolError, match="disabled in the configuration"):
-        offer.find("bash")
+        offered.find("bash")
 
 
-def test_a_search_without_a_provider_is_not_offered_and_says_what_to_do(registry: ToolRegistry) -> None:
+def test_web_search_without_a_provider_is_not_offered_and_the_error_says_what_to_do(registry: ToolRegistry) -> None:
     with pytest.raises(ToolError, match=r"not configured; the user can set web_search\.provider"):
-        registry.offer(Settings()).find("web_search")
+        offer(registry, Settings()).find("web_search")
 
 
-def test_configured_agents_are_told_to_the_model(registry: ToolRegistry) -> None:
+def test_configured_agents_are_in_the_description(registry: ToolRegistry) -> None:
     settings = settings_of(agents={"reviewer": {"description": "Looks for mistakes."}})
-    spec = next(spec for spec in registry.offer(settings).specs if spec.name == "agent")
+    spec = next(spec for spec in offer(registry, settings).specs if spec.name == "agent")
     assert "- reviewer: Looks for mistakes." in spec.description
 
 
-def test_an_unknown_name_gets_the_nearest(registry: ToolRegistry) -> None:
-    with pytest.raises(ToolError, match="there is no tool 'grepp'; did you mean 'grep'"):
-        registry.offer(Settings()).find("grepp")
-    with pytest.raises(ToolError, match="there is no tool 'xyz'; tools: bash, "):
-        registry.offer(Settings()).find("xyz")
+def test_an_unknown_tool_name_suggests_the_nearest(registry: ToolRegistry) -> None:
+    with pytest.raises(ToolError, match="tool 'grepp' does not exist; did you mean 'grep'"):
+        offer(registry, Settings()).find("grepp")
+    with pytest.raises(ToolError, match="tool 'xyz' does not exist; tools: bash, "):
+        offer(registry, Settings()).find("xyz")
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({}, r"missing required field `command`.* Its parameters: command \(required\), timeout, background\."),
+        ({}, r"missing required field `command`.* Parameters: command \(required\), timeout, background\."),
         ({"command": ""}, "length >= 1"),
         ({"command": "x", "cwd": "/"}, "unknown field `cwd`"),
         ({"command": ["ls"]}, "Expected `str`, got `array`"),
@@ -137,18 +150,20 @@ def test_an_unknown_name_gets_the_nearest(registry: ToolRegistry) -> None:
         ({"command": None}, "Expected `str`, got `null`"),
     ],
 )
-def test_bad_arguments_are_told_back(registry: ToolRegistry, arguments: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ToolError, match=f"(?s)the arguments of 'bash' do not fit: .*{problem}"):
-        read(registry.offer(Settings()), "bash", **arguments)
+def test_invalid_arguments_raise_an_error_with_the_parameters(
+    registry: ToolRegistry, arguments: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ToolError, match=f"(?s)invalid arguments for 'bash': .*{problem}"):
+        decode(offer(registry, Settings()), "bash", **arguments)
 
 
-def test_numbers_as_text_and_nulls_for_what_is_left_out_are_understood(registry: ToolRegistry) -> None:
-    found = read(registry.offer(Settings()), "bash", command="x", timeout="5", background=None)
+def test_numbers_in_strings_and_nulls_for_optional_arguments_are_accepted(registry: ToolRegistry) -> None:
+    found = decode(offer(registry, Settings()), "bash", command="x", timeout="5", background=None)
     assert (found.timeout, found.background) == (5.0, False)
 
 
-class Foreign:
-    """A tool of an extension, with a schema of its own."""
+class ExtensionTool:
+    """A tool of an extension, with its own schema."""
 
     name = "mcp_docs_search"
     description = "Search the docs."
@@ -164,37 +179,37 @@ class Foreign:
         return ToolOutput("")
 
 
-def test_extensions_come_through_the_same_door() -> None:
-    registry = ToolRegistry(extra=[Foreign()])
-    offer = registry.offer(Settings())
-    assert offer.names[-1] == "mcp_docs_search"
-    assert offer.specs[-1].parameters == Foreign.parameters
-    assert read(offer, "mcp_docs_search", q="x") == {"q": "x"}
-    assert "mcp_docs_search" not in registry.offer(Settings(), mode="plan").names
+def test_tools_of_extensions_are_offered_and_can_be_removed() -> None:
+    registry = ToolRegistry(extra=[ExtensionTool()])
+    offered = offer(registry, Settings())
+    assert offered.names[-1] == "mcp_docs_search"
+    assert offered.specs[-1].parameters == ExtensionTool.parameters
+    assert decode(offered, "mcp_docs_search", q="x") == {"q": "x"}
+    assert "mcp_docs_search" not in offer(registry, Settings(), mode="plan").names
     registry.remove(["mcp_docs_search", "bash"])
     assert "mcp_docs_search" not in registry.names
     assert "bash" in registry.names
 
 
-def test_an_extension_cannot_take_the_place_of_a_built_in_tool() -> None:
-    class Fake(Foreign):
+def test_an_extension_cannot_replace_a_built_in_tool() -> None:
+    class Fake(ExtensionTool):
         name = "bash"
 
     with pytest.raises(ToolError, match="'bash' is built in"):
         ToolRegistry(extra=[Fake()])
 
 
-def test_nothing_heavy_is_imported_with_the_tools() -> None:
+def test_creating_the_tools_imports_nothing_heavy() -> None:
     program = "import json, sys, holdfast.tools.registry as r; r.ToolRegistry(); json.dump([*sys.modules], sys.stdout)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert loaded & {"httpx2", "markdownify", "bs4", "tree_sitter", "tomlkit", "starlette"} == set()
 
 
-def test_the_list_names_modules_and_classes() -> None:
+def test_the_list_of_built_in_tools_is_complete() -> None:
     assert ("view", "ViewTool") in BUILT_IN
     assert len(BUILT_IN) == len(ALL)
 
 
-async def test_closing_a_registry_that_ran_nothing_is_quick() -> None:
+async def test_a_registry_without_calls_can_be_closed() -> None:
     await ToolRegistry().close()

@@ -1,9 +1,8 @@
-"""What a model can do to the world: one file per tool or family of tools, and what they share.
+"""The tools that a model can call: one module per tool, and sub-packages for what they share.
 
-`protocol` says what a tool is; `registry` knows them all, offers the right ones to a run and checks their arguments.
-Commands are started through `processes`, whose trees are ended for certain; `jobs` keeps those that go on in the
-background; `web` reaches only where it may. A tool knows nothing of the store, the turn or the server: what it needs
-comes in its `Context`, and its errors become results.
+`protocol` defines a tool and its context. `registry` holds the tools of a workspace and chooses those that a run is
+offered. A tool knows nothing of the store, the turn or the server: everything it needs is in its `ToolContext`. Errors
+are raised as `ToolError`; the model gets the message.
 
-This module imports nothing, because the keeper program passes through it.
+This module imports nothing, because the supervisor program imports it.
 """

@@ -1,8 +1,8 @@
-"""`bash`: a shell command in the workspace, shown live, bounded, and ended for certain.
+"""`bash`: run a shell command in the workspace.
 
-A call ends in one of five ways: the command ended; it was killed by its own time-out; it takes long (or was asked for
-in the background) and is a job from then on; it ended but left processes behind, which are a job too; or the call was
-cancelled, and the whole tree was killed. Cancelled, it returns a result that says what was killed instead of raising.
+A call ends in one of five ways. The command exits. Its time-out kills it. It takes long, or was started in the
+background, and becomes a job. It exits but leaves processes running, which become a job. Or the call is cancelled and
+the process tree is killed; the result then names what was killed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from holdfast.tools.process.output_capture import CapturedCommand, OutputCapture
 from holdfast.tools.process.sandbox import CommandSandbox
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
-_LONGEST_COMMAND = 120_000
-"""Bytes; the kernel takes 131,072 as one argument."""
+_MAX_COMMAND_BYTES = 120_000
+"""In bytes. The kernel accepts 131,072 for one argument."""
 _SETTLE_SECONDS = 0.3
-"""How long what a finished command left behind may take to end by itself."""
+"""How long processes that an exited command left may take to end."""
 _BACKGROUND_SECONDS = 0.5
-"""How long a command that was asked for in the background may take to fail at once."""
+"""How long to wait for a command that was started in the background, to report an immediate failure."""
 
 _Ending = Literal["ended", "left", "slow"]
 _Status = Literal["ok", "error", "cancelled"]
@@ -36,19 +36,21 @@ _Status = Literal["ok", "error", "cancelled"]
 
 class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(description="The command line.", min_length=1)]
-    timeout: Annotated[float, Meta(description="Kill it after this many seconds; 0: never.", ge=0, le=86_400)] = 0
-    background: Annotated[bool, Meta(description="Start it as a background job and go on.")] = False
+    timeout: Annotated[
+        float, Meta(description="Kill the command after this many seconds; 0 means never.", ge=0, le=86_400)
+    ] = 0
+    background: Annotated[bool, Meta(description="Start the command as a background job and return.")] = False
 
 
 class BashTool:
-    """Runs shell commands. One per workspace: it owns the keeper of their processes."""
+    """Runs shell commands. Each workspace has one instance, which owns the supervisor program."""
 
     name: ClassVar[str] = "bash"
     description: ClassVar[str] = (
-        "Run a command with bash in the workspace directory. No terminal and no input. Each call is a new shell: chain"
-        " with && and use cd within one call. Long output is cut in the middle and kept whole in a file. A command"
-        " that takes long goes on as a background job (see job_output, job_kill). Prefer view, grep, glob, edit and"
-        " write to cat, find, sed and echo."
+        "Run a command with bash in the workspace directory, without a terminal and without input. Each call is a new"
+        " shell: use cd and && within one call. Long output is shortened in the middle and stored whole in a file. A"
+        " command that takes long continues as a background job (see job_output and job_kill). Prefer view, grep,"
+        " glob, edit and write to cat, find, sed and echo."
     )
     arguments: ClassVar[type[Any]] = BashArguments
     effect: ClassVar[Effect] = "runs"
@@ -56,15 +58,15 @@ class BashTool:
 
     def __init__(self) -> None:
         self.launcher = CommandLauncher()
-        self._sandboxes = CommandSandbox()
+        self._sandbox = CommandSandbox()
 
     async def close(self) -> None:
-        """After the workspace's jobs have ended."""
+        """End the supervisor program, after the workspace's jobs have ended."""
         await self.launcher.close()
 
     async def plan(self, arguments: BashArguments, context: ToolContext) -> ToolPlan:
-        if len(arguments.command.encode("utf-8", "replace")) > _LONGEST_COMMAND:
-            raise ToolError("the command is too long for one call; write it to a file and run that")
+        if len(arguments.command.encode("utf-8", "replace")) > _MAX_COMMAND_BYTES:
+            raise ToolError("the command is too long for one call; write it to a file and run the file")
         subject = Subject(
             tool=self.name,
             effect="runs",
@@ -90,17 +92,17 @@ class BashTool:
         environment = {**context.environment, **NON_INTERACTIVE}
         mode = context.settings.server.sandbox
         temporary = context.outputs / "tmp"
-        argv = await self._sandboxes.confine(
+        argv = await self._sandbox.confine(
             ("bash", "-c", arguments.command), mode=mode, workspace=context.workspace, temporary=temporary
         )
         if mode != "off":
             environment["TMPDIR"] = str(temporary)
         capture = OutputCapture(context.outputs / f"{context.call_id}.txt", redact=context.redact, emit=context.emit)
         command = CommandSpec(argv, context.workspace, environment, mark=context.call_id)
-        live = await CapturedCommand.start(self.launcher, command, capture)
+        captured = await CapturedCommand.start(self.launcher, command, capture)
         if arguments.timeout:
-            live.kill_after(arguments.timeout)
-        return live
+            captured.kill_after(arguments.timeout)
+        return captured
 
 
 class _StartTime(NamedTuple):
@@ -109,7 +111,7 @@ class _StartTime(NamedTuple):
 
 
 class _BashCall:
-    """One call's command and how it ends."""
+    """One call, its command, and how it ends."""
 
     def __init__(
         self, arguments: BashArguments, context: ToolContext, command: CapturedCommand, began: _StartTime
@@ -120,12 +122,12 @@ class _BashCall:
         self._began = began
 
     async def wait(self) -> _Ending:
-        """Until the call is over, whatever becomes of the command."""
-        patience = _BACKGROUND_SECONDS if self._arguments.background else self._context.settings.tools.bash_background
+        """Wait until the call is over. The command may go on."""
+        seconds = _BACKGROUND_SECONDS if self._arguments.background else self._context.settings.tools.bash_background
         ended = asyncio.ensure_future(self._command.wait_ended())
         exited = asyncio.ensure_future(self._command.running.wait_exited())
         try:
-            await asyncio.wait((ended, exited), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((ended, exited), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if exited.done() and not ended.done():
                 await asyncio.wait((ended,), timeout=_SETTLE_SECONDS)
             if ended.done():
@@ -136,28 +138,28 @@ class _BashCall:
             exited.cancel()
 
     def report(self) -> ToolOutput:
-        """The command has ended: what it printed and how."""
+        """Return the result of a command that has ended."""
         code = self._command.running.exit_code
-        death = self._command.running.death
-        how = "ended with its supervisor" if code is None else f"exit code {code}"
+        killed = self._command.running.kill_result
+        how = "exit code unknown: the supervisor was killed" if code is None else f"exit code {code}"
         if self._command.timed_out:
-            how = f"killed: it took longer than {self._arguments.timeout:g} s"
+            how = f"killed after the time-out of {self._arguments.timeout:g} s"
         return self._output(
-            f"[{how}, {self._seconds:.1f} s]{_named(death.left)}",
+            f"[{how}, {self._seconds:.1f} s]{_describe_survivors(killed.left)}",
             status="ok" if code == 0 and not self._command.timed_out else "error",
-            killed=death.killed,
-            left=death.left,
+            killed=killed.killed,
+            left=killed.left,
         )
 
     async def cancel(self) -> ToolOutput:
-        """Kill the tree and say what was killed; a second cancel does not interrupt that."""
+        """Kill the tree and return what was killed. A second cancel does not interrupt this."""
         await finish_despite_cancel(self._command.kill())
-        death = self._command.running.death
-        text = f"[cancelled after {self._seconds:.1f} s; the command was killed]{_named(death.left)}"
-        return self._output(text, status="cancelled", killed=death.killed, left=death.left)
+        killed = self._command.running.kill_result
+        text = f"[cancelled after {self._seconds:.1f} s; the command was killed]{_describe_survivors(killed.left)}"
+        return self._output(text, status="cancelled", killed=killed.killed, left=killed.left)
 
     async def become_job(self, ending: _Ending) -> ToolOutput:
-        """The command is the workspace's from now on."""
+        """Hand the command over to the workspace as a background job."""
         context = self._context
         job = Job(
             id=context.new_id("job"),
@@ -177,13 +179,13 @@ class _BashCall:
             raise
         status: _Status = "ok"
         if ending == "left":
-            code, names = self._command.running.exit_code, await self._command.running.names()
-            how = f"exit code {code}, but it left running: {'; '.join(names)}. That is job {job.id} now"
+            code, left = self._command.running.exit_code, await self._command.running.processes()
+            how = f"exit code {code}, but these processes still run as job {job.id}: {'; '.join(left)}"
             status = "ok" if code == 0 else "error"
         else:
-            how = f"still running after {self._seconds:.1f} s, in the background as job {job.id}"
+            how = f"still running after {self._seconds:.1f} s, now in the background as job {job.id}"
         return self._output(
-            f"[{how}; read on with job_output, end it with job_kill]",
+            f"[{how}; read new output with job_output, end the job with job_kill]",
             status="cancelled" if cancelled else status,
             left=(f"{job.id} {job.command}",),
             job=job,
@@ -220,5 +222,5 @@ class _BashCall:
         return time.monotonic() - self._began.clock
 
 
-def _named(left: tuple[str, ...]) -> str:
-    return f"\n[these processes would not die and were given up: {'; '.join(left)}]" if left else ""
+def _describe_survivors(left: tuple[str, ...]) -> str:
+    return f"\n[these processes could not be killed: {'; '.join(left)}]" if left else ""

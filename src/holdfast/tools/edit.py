@@ -1,4 +1,4 @@
-"""`edit`: one exact replacement in a file, or a new file."""
+"""`edit`: replace a text in a file, or create a file."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ from holdfast.tools.text.text_replacement import replace_text
 
 class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Relative to the workspace, or absolute.")]
-    old_text: Annotated[str, Meta(description="The text to replace, exactly; empty to create the file.")]
-    new_text: Annotated[str, Meta(description="What stands there afterwards.")]
-    replace_all: Annotated[bool, Meta(description="Replace every occurrence; else there must be exactly one.")] = False
+    old_text: Annotated[str, Meta(description="The exact text to replace; empty to create the file.")]
+    new_text: Annotated[str, Meta(description="The text to insert instead.")]
+    replace_all: Annotated[
+        bool, Meta(description="Replace every occurrence. Otherwise old_text must occur exactly once.")
+    ] = False
 
 
 class EditTool:
     name: ClassVar[str] = "edit"
     description: ClassVar[str] = (
-        "Replace a text in a file that you have viewed. Copy old_text exactly, without line numbers, with enough lines "
-        "around it to be unique. An empty old_text creates a new file."
+        "Replace text in a file that you have viewed. Copy old_text exactly, without line numbers, and include enough "
+        "lines to make it unique. An empty old_text creates a new file."
     )
     arguments: ClassVar[type[EditArguments]] = EditArguments
     effect: ClassVar[Effect] = "writes"
@@ -48,29 +50,29 @@ class EditTool:
 
     async def plan(self, arguments: EditArguments, context: ToolContext) -> ToolPlan:
         with redacted_errors(context):
-            drafted = await _draft(arguments, context)
-            return plan_writes(self.name, [drafted], context, title=drafted.found.name)
+            draft = await _load_draft(arguments, context)
+            return plan_writes(self.name, [draft], context, title=draft.found.name)
 
     async def run(self, arguments: EditArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         with redacted_errors(context):
-            drafted = await _draft(arguments, context)
-            notes = await write_drafts([drafted], context, plan)
-        return edit_output(drafted, context, notes)
+            draft = await _load_draft(arguments, context)
+            notes = await write_drafts([draft], context, plan)
+        return write_output(draft, context, notes)
 
 
-async def _draft(arguments: EditArguments, context: ToolContext) -> FileDraft:
+async def _load_draft(arguments: EditArguments, context: ToolContext) -> FileDraft:
     if not arguments.old_text:
         return await asyncio.to_thread(draft_new_file, await load_new_file(arguments.path, context), arguments.new_text)
     found = await load_known_file(arguments.path, context)
-    return await asyncio.to_thread(_replaced, found, arguments)
+    return await asyncio.to_thread(_make_draft, found, arguments)
 
 
 async def load_new_file(path: str, context: ToolContext) -> LoadedFile:
-    """A place for a new file: nothing is there, or an empty file that this session knows."""
+    """Load a path for a new file: it must not exist, or be an empty file that the session has read."""
     found = await load_file(path, context)
     if found.data:
         raise ToolError(
-            f"{found.name!r} exists already; give the old_text to replace, or use write to replace all of it",
+            f"{found.name!r} already exists; pass the old_text to replace, or use write to replace the whole file",
             code="file_exists",
         )
     await require_read(found, context)
@@ -81,7 +83,7 @@ def draft_new_file(found: LoadedFile, text: str) -> FileDraft:
     return make_draft(found, encode_text(text, "utf-8"))
 
 
-def _replaced(found: LoadedFile, arguments: EditArguments) -> FileDraft:
+def _make_draft(found: LoadedFile, arguments: EditArguments) -> FileDraft:
     file = found.text()
     try:
         edited = replace_text(
@@ -93,9 +95,9 @@ def _replaced(found: LoadedFile, arguments: EditArguments) -> FileDraft:
     return make_draft(found, encode_text(edited.text, file.encoding), notes=[f"replaced at {count}", edited.note])
 
 
-def edit_output(drafted: FileDraft, context: ToolContext, notes: Sequence[str]) -> ToolOutput:
-    """What the model is told of one written file."""
-    verb = "created" if drafted.found.data is None else "changed"
-    said = "; ".join(note for note in (*drafted.notes, *notes) if note)
-    text = f"{drafted.found.name}: {verb} ({drafted.diff.counts} lines){f'; {said}' if said else ''}"
-    return ToolOutput(clean_text(context, text), display=display_drafts([drafted], context))
+def write_output(draft: FileDraft, context: ToolContext, notes: Sequence[str]) -> ToolOutput:
+    """Return the result of a write to one file."""
+    verb = "created" if draft.found.data is None else "changed"
+    details = "; ".join(note for note in (*draft.notes, *notes) if note)
+    text = f"{draft.found.name}: {verb} ({draft.diff.counts} lines){f'; {details}' if details else ''}"
+    return ToolOutput(clean_text(context, text), display=display_drafts([draft], context))

@@ -1,4 +1,4 @@
-"""`grep`: lines by content, from the newest files first."""
+"""`grep`: find lines by content, newest files first."""
 
 from __future__ import annotations
 
@@ -25,25 +25,27 @@ from holdfast.tools.search.search_scope import SearchScope, newest_first, resolv
 DEFAULT_LIMIT = 100
 MAX_LINE_CHARS = 400
 MAX_CHARS = 30_000
-_MOST_BYTES = 8 * 1024 * 1024
+_MAX_BYTES = 8 * 1024 * 1024
 _TIMEOUT = 60.0
 _TYPE = "holdfastinclude"
 
 
 class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, Meta(min_length=1, description="Regular expression for a line.")]
+    pattern: Annotated[str, Meta(min_length=1, description="Regular expression that a line must contain.")]
     path: Annotated[str, Meta(description="File or directory, relative to the workspace or absolute.")] = "."
-    include: Annotated[str | None, Meta(description="Only files like this, for example '*.{ts,tsx}'.")] = None
-    literal: Annotated[bool, Meta(description="The pattern is plain text.")] = False
+    include: Annotated[
+        str | None, Meta(description="Search only files that match this glob, for example '*.{ts,tsx}'.")
+    ] = None
+    literal: Annotated[bool, Meta(description="Treat the pattern as plain text.")] = False
     ignore_case: bool = False
-    context: Annotated[int, Meta(ge=0, le=20, description="Lines to show around each match.")] = 0
-    limit: Annotated[int, Meta(ge=1, le=2_000, description="How many matching lines to show.")] = DEFAULT_LIMIT
+    context: Annotated[int, Meta(ge=0, le=20, description="Number of lines to show around each match.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=2_000, description="Maximum number of matching lines to show.")] = DEFAULT_LIMIT
 
 
 class GrepTool:
     name: ClassVar[str] = "grep"
     description: ClassVar[str] = (
-        "Find lines in files, newest files first, without what .gitignore and .holdfastignore leave out."
+        "Find lines in files, newest files first. Files that .gitignore or .holdfastignore exclude are omitted."
     )
     arguments: ClassVar[type[GrepArguments]] = GrepArguments
     effect: ClassVar[Effect] = "reads"
@@ -54,23 +56,23 @@ class GrepTool:
         return await search_plan(self.name, arguments.path, context, title=f"{arguments.pattern}{where}")
 
     async def run(self, arguments: GrepArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        place = await asyncio.to_thread(resolve_scope, arguments.path, context, plan)
-        ripgrep = await asyncio.to_thread(ripgrep_command, context.environment, place.root)
+        scope = await asyncio.to_thread(resolve_scope, arguments.path, context, plan)
+        ripgrep = await asyncio.to_thread(ripgrep_command, context.environment, scope.root)
         ran = await run_search(
-            _plain_command(arguments, place) if ripgrep is None else [*ripgrep, *_options(arguments, place)],
-            cwd=Path("/") if ripgrep is None else place.root,
+            _plain_command(arguments, scope) if ripgrep is None else [*ripgrep, *_options(arguments, scope)],
+            cwd=Path("/") if ripgrep is None else scope.root,
             environment=context.environment,
-            most_bytes=_MOST_BYTES,
+            max_bytes=_MAX_BYTES,
             timeout=_TIMEOUT,
         )
-        dialect = "Python's re syntax, since ripgrep is not there" if ripgrep is None else ""
+        dialect = "Python's re syntax, because ripgrep is not installed" if ripgrep is None else ""
         if ran.code not in (0, 1, None) and not ran.output:
             raise ToolError(clean_text(context, _failure(ran, dialect)))
-        text = await asyncio.to_thread(_answer, arguments, place, ran, context.workspace, dialect)
+        text = await asyncio.to_thread(_answer, arguments, scope, ran, context.workspace, dialect)
         return ToolOutput(clean_text(context, text))
 
 
-def _options(arguments: GrepArguments, place: SearchScope) -> list[str]:
+def _options(arguments: GrepArguments, scope: SearchScope) -> list[str]:
     options = ["--line-number", "--with-filename", "--no-heading", "--null", "--max-columns-preview"]
     options += [
         f"--max-columns={MAX_LINE_CHARS * 4}",
@@ -79,13 +81,13 @@ def _options(arguments: GrepArguments, place: SearchScope) -> list[str]:
     ]
     options += ["--fixed-strings"] * arguments.literal + ["--ignore-case"] * arguments.ignore_case
     if arguments.include is not None and "/" not in arguments.include:
-        # a type, not a glob: a glob would bring back what the ignore files leave out
+        # a type and not a glob, because a glob would override the ignore files
         options += [f"--type-add={_TYPE}:{arguments.include}", f"--type={_TYPE}"]
-    return [*options, f"--regexp={arguments.pattern}", "--", f"./{place.start}"]
+    return [*options, f"--regexp={arguments.pattern}", "--", f"./{scope.start}"]
 
 
-def _plain_command(arguments: GrepArguments, place: SearchScope) -> list[str]:
-    question = python_search.GrepQuery(
+def _plain_command(arguments: GrepArguments, scope: SearchScope) -> list[str]:
+    query = python_search.GrepQuery(
         pattern=arguments.pattern,
         ignore_case=arguments.ignore_case,
         literal=arguments.literal,
@@ -93,12 +95,12 @@ def _plain_command(arguments: GrepArguments, place: SearchScope) -> list[str]:
         context=arguments.context,
         width=MAX_LINE_CHARS * 4,
     )
-    return python_search.search_command(question, root=place.root, start=place.start)
+    return python_search.search_command(query, root=scope.root, start=scope.start)
 
 
 def _failure(ran: SearchOutput, dialect: str) -> str:
-    said = ran.errors.strip()[:1_000] or f"exit code {ran.code}"
-    return f"the search failed{f' ({dialect})' if dialect else ''}: {said}"
+    reason = ran.errors.strip()[:1_000] or f"exit code {ran.code}"
+    return f"the search failed{f' ({dialect})' if dialect else ''}: {reason}"
 
 
 class _FoundLine(msgspec.Struct, frozen=True):
@@ -111,13 +113,13 @@ _Found = dict[str, list[_FoundLine]]
 
 
 def _parsed(output: bytes) -> _Found:
-    """By file. A last line that was cut off in the middle is left out."""
+    """Return the lines by file. An incomplete last line is dropped."""
     found: _Found = {}
     for row in output.split(b"\n")[:-1]:
         name, separator, rest = row.partition(b"\0")
         digits = len(rest) - len(rest.lstrip(b"0123456789"))
         if separator and digits:
-            text = rest[digits + 1 :].decode("utf-8", "replace").rstrip("\r")
+            text = rest[digits + 1 :].decode("utf-8", "rescope").rstrip("\r")
             line = _FoundLine(int(rest[:digits]), rest[digits : digits + 1] == b":", _cut(text))
             found.setdefault(os.fsdecode(name).removeprefix("./"), []).append(line)
     return found
@@ -127,31 +129,31 @@ def _cut(text: str) -> str:
     return f"{text[:MAX_LINE_CHARS]}…" if len(text) > MAX_LINE_CHARS else text
 
 
-def _answer(arguments: GrepArguments, place: SearchScope, ran: SearchOutput, workspace: Path, dialect: str) -> str:
-    found = _wanted(_parsed(ran.output), arguments, place)
+def _answer(arguments: GrepArguments, scope: SearchScope, ran: SearchOutput, workspace: Path, dialect: str) -> str:
+    found = _wanted(_parsed(ran.output), arguments, scope)
     total = sum(line.matches for lines in found.values() for line in lines)
     notes = [dialect] if dialect else []
-    if ran.cut is not None:
-        why = "it took too long" if ran.cut == "time" else "there are too many"
-        notes.append(f"the search was stopped, {why}; narrow the pattern or the path")
+    if ran.stopped is not None:
+        why = "it took too long" if ran.stopped == "time" else "it found too much"
+        notes.append(f"the search was stopped because {why}; narrow the pattern or the path")
     elif ran.errors and ran.code == 2:
         notes.append(f"some files could not be searched: {ran.errors.strip().splitlines()[0][:200]}")
     if not total:
         return "\n".join([f"no line matches {arguments.pattern!r}", *(f"({note})" for note in notes)])
-    body, shown, files = _body(found, newest_first(place.root, found), arguments, place, workspace)
+    body, shown, files = _body(found, newest_first(scope.root, found), arguments, scope, workspace)
     if shown < total:
-        more = " or more" if ran.cut else ""
+        more = " or more" if ran.stopped else ""
         notes.append(f"{shown:,} of {total:,}{more} matching lines, {files} of {len(found)} files, newest first")
     return "\n".join([*body, *(f"({note})" for note in notes)])
 
 
-def _wanted(found: _Found, arguments: GrepArguments, place: SearchScope) -> _Found:
-    """Without what the search program does not know: our own ignore file, and rules above the place searched."""
-    if not place.is_dir:
+def _wanted(found: _Found, arguments: GrepArguments, scope: SearchScope) -> _Found:
+    """Remove files that the program does not exclude: by .holdfastignore, or by rules above the searched path."""
+    if not scope.is_dir:
         return found
-    prefix = f"{place.start}/" if place.start else ""
+    prefix = f"{scope.start}/" if scope.start else ""
     include = compile_glob(arguments.include) if arguments.include and "/" in arguments.include else None
-    ignore = IgnoreRules(place.root, open_path=place.start)
+    ignore = IgnoreRules(scope.root, open_path=scope.start)
     return {
         name: lines
         for name, lines in found.items()
@@ -160,13 +162,13 @@ def _wanted(found: _Found, arguments: GrepArguments, place: SearchScope) -> _Fou
 
 
 def _body(
-    found: _Found, order: Iterable[str], arguments: GrepArguments, place: SearchScope, workspace: Path
+    found: _Found, order: Iterable[str], arguments: GrepArguments, scope: SearchScope, workspace: Path
 ) -> tuple[list[str], int, int]:
-    """Lines by file, how many of them match, and of how many files."""
+    """Return the output lines, the number of matching lines in them, and the number of files."""
     body: list[str] = []
     shown = files = size = 0
     for name in order:
-        rows = [place.name(name, workspace)]
+        rows = [scope.name(name, workspace)]
         last = None
         for line in found[name]:
             if shown == arguments.limit or size > MAX_CHARS:

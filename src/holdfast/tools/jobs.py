@@ -1,7 +1,7 @@
-"""Background jobs: commands that outlive their call and their run, but not their workspace.
+"""Background jobs and their tools, `job_output` and `job_kill`.
 
-A `JobTable` belongs to a workspace. Whoever makes it gives it `on_change`, which records a job and tells everyone; the
-table itself stores nothing. A job runs until its whole process tree is gone.
+A job is a command that outlives its call and its run. It ends with its workspace at the latest. A `JobTable` holds the
+jobs of a workspace in memory; its owner passes `on_change` to record them. A job runs until its process tree has ended.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 logger = logging.getLogger(__name__)
 
-_MOST_FINISHED = 100
-_LONGEST_WAIT = 600.0
+_MAX_FINISHED = 100
+_MAX_WAIT_SECONDS = 600.0
 
 
 class _JobEntry:
-    """A job as the table knows it."""
+    """A job and its command."""
 
     def __init__(self, job: Job, command: CapturedCommand) -> None:
         self.job = job
@@ -36,7 +36,7 @@ class _JobEntry:
         self.ended = asyncio.Event()
         self.watcher: asyncio.Task[None] | None = None
         self.shown: dict[str, int] = {}
-        """Per session, how much of the output it has been given."""
+        """Bytes of the output that each session has read."""
 
 
 class JobTable:
@@ -49,7 +49,7 @@ class JobTable:
         self._closed = False
 
     def for_session(self, session_id: str) -> SessionJobs:
-        """The table as one session sees it: each reads every job's output from where it stopped."""
+        """Return the table for one session, which reads each job's output from its own position."""
         return SessionJobs(self, session_id)
 
     def list(self) -> tuple[Job, ...]:
@@ -57,13 +57,13 @@ class JobTable:
 
     @property
     def running(self) -> tuple[Job, ...]:
-        """What keeps the workspace loaded (W2)."""
+        """Running jobs, which keep the workspace loaded (W2)."""
         return tuple(job for job in self.list() if job.state == "running")
 
     async def adopt(self, job: Job, command: CapturedCommand, *, shown: int = 0, session_id: str | None = None) -> None:
-        """Take over a running command. It is recorded first; if that is refused it stays the caller's."""
+        """Take over a running command. If the job cannot be recorded, the caller keeps the command."""
         if self._closed:
-            raise ToolError("the workspace is closing; no background job can start")
+            raise ToolError("the workspace is closing; a background job cannot be started")
         entry = self._entries[job.id] = _JobEntry(job, command)
         entry.shown[session_id or job.session_id] = shown
         try:
@@ -77,15 +77,15 @@ class JobTable:
         self._forget_oldest()
 
     async def read(self, job_id: str, *, session_id: str, wait: float = 0.0) -> tuple[Job, str]:
-        """The job and what it printed since this session looked last; waits up to `wait` seconds for its end."""
+        """Return the job and its output since the session's last read. Waits up to `wait` seconds for its end."""
         entry = self._entry(job_id)
         if wait > 0 and not entry.ended.is_set():
-            await _wait(entry.ended, min(wait, _LONGEST_WAIT))
+            await _wait(entry.ended, min(wait, _MAX_WAIT_SECONDS))
         text, entry.shown[session_id] = await entry.command.capture.since(entry.shown.get(session_id, 0))
         return entry.job, text
 
     async def kill(self, job_id: str) -> Job:
-        """End a job; returns when its tree is dead, or what lives of it named. One that has ended stays as it is."""
+        """Kill a job. Returns when its processes are dead; the job names those that survived."""
         entry = self._entry(job_id)
         entry.kill_wanted = True
         await entry.command.kill()
@@ -93,7 +93,7 @@ class JobTable:
         return entry.job
 
     async def close(self) -> tuple[str, ...]:
-        """End every job, side by side; returns what would not die."""
+        """Kill all jobs at once. Returns the processes that survived."""
         self._closed = True
         jobs = await asyncio.gather(*(self.kill(job.id) for job in self.running))
         return tuple(name for job in jobs for name in job.left_running)
@@ -102,7 +102,7 @@ class JobTable:
         if entry := self._entries.get(job_id):
             return entry
         known = ", ".join(self._entries) or "none"
-        raise ToolError(f"there is no job {job_id!r}; jobs of this workspace: {known}")
+        raise ToolError(f"job {job_id!r} does not exist; jobs of this workspace: {known}")
 
     async def _watch(self, entry: _JobEntry) -> None:
         await entry.command.wait_ended()
@@ -113,23 +113,23 @@ class JobTable:
             state="killed" if was_killed else "exited",
             exit_code=running.exit_code,
             finished_at=self._now(),
-            left_running=running.death.left,
+            left_running=running.kill_result.left,
         )
         try:
             await self._on_change(entry.job)
         except HoldfastError as error:
-            logger.warning("the end of job %s could not be recorded: %s", entry.job.id, error)
+            logger.warning("cannot record the end of job %s: %s", entry.job.id, error)
         finally:
             entry.ended.set()
 
     def _forget_oldest(self) -> None:
         finished = [job_id for job_id, entry in self._entries.items() if entry.ended.is_set()]
-        for job_id in finished[:-_MOST_FINISHED]:
+        for job_id in finished[:-_MAX_FINISHED]:
             del self._entries[job_id]
 
 
 class SessionJobs:
-    """A session's view of its workspace's jobs: the `Jobs` of a tool's context."""
+    """The `Jobs` of one session's tool contexts."""
 
     def __init__(self, table: JobTable, session_id: str) -> None:
         self._table = table
@@ -150,14 +150,16 @@ class SessionJobs:
 
 class JobOutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     job: Annotated[str, Meta(description="Id of the job.")]
-    wait: Annotated[float, Meta(description="Wait up to this many seconds for it to end.", ge=0, le=_LONGEST_WAIT)] = 0
+    wait: Annotated[
+        float, Meta(description="Wait up to this many seconds for the job to end.", ge=0, le=_MAX_WAIT_SECONDS)
+    ] = 0
 
 
 class JobOutputTool:
-    """Reads on in a job's output."""
-
     name: ClassVar[str] = "job_output"
-    description: ClassVar[str] = "Read what a background job printed since you last looked, and whether it still runs."
+    description: ClassVar[str] = (
+        "Read the output of a background job since your last read, and whether the job still runs."
+    )
     arguments: ClassVar[type[Any]] = JobOutputArguments
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = True
@@ -167,7 +169,7 @@ class JobOutputTool:
 
     async def run(self, arguments: JobOutputArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         job, text = await context.jobs.read(arguments.job, wait=arguments.wait)
-        return ToolOutput(context.redact(f"{text or '(no new output)'}\n{_state(job)}"), display=_display(job))
+        return ToolOutput(context.redact(f"{text or '(no new output)'}\n{_describe_state(job)}"), display=_display(job))
 
 
 class JobKillArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -175,10 +177,8 @@ class JobKillArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobKillTool:
-    """Ends a job and everything it started."""
-
     name: ClassVar[str] = "job_kill"
-    description: ClassVar[str] = "End a background job and everything it started."
+    description: ClassVar[str] = "Kill a background job and all processes that it started."
     arguments: ClassVar[type[Any]] = JobKillArguments
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = True
@@ -189,7 +189,7 @@ class JobKillTool:
     async def run(self, arguments: JobKillArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         job = await context.jobs.kill(arguments.job)
         return ToolOutput(
-            context.redact(_state(job)),
+            context.redact(_describe_state(job)),
             status="error" if job.left_running else "ok",
             display=_display(job),
             killed=(job.command,) if job.state == "killed" else (),
@@ -205,16 +205,16 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _state(job: Job) -> str:
+def _describe_state(job: Job) -> str:
     if job.left_running:
-        return f"[{job.id}: killed, but these would not die: {'; '.join(job.left_running)}]"
+        return f"[{job.id}: killed, but these processes survived: {'; '.join(job.left_running)}]"
     match job.state:
         case "running":
             return f"[{job.id}: running since {job.started_at}]"
         case "exited" | "killed":
             return f"[{job.id}: {job.state}, exit code {job.exit_code}]"
         case "lost":
-            return f"[{job.id}: lost; the server that ran it is gone]"
+            return f"[{job.id}: lost; the server that ran it has ended]"
 
 
 def _display(job: Job) -> dict[str, object]:

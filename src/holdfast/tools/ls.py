@@ -1,4 +1,4 @@
-"""`ls`: a directory as a tree."""
+"""`ls`: list a directory as a tree."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ DEFAULT_DEPTH = 3
 
 class LsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Directory, relative to the workspace or absolute.")] = "."
-    depth: Annotated[int, Meta(ge=1, le=20, description="How many levels to show.")] = DEFAULT_DEPTH
+    depth: Annotated[int, Meta(ge=1, le=20, description="Number of levels to show.")] = DEFAULT_DEPTH
 
 
 class LsTool:
     name: ClassVar[str] = "ls"
-    description: ClassVar[str] = "Show a directory as a tree, without what .gitignore and .holdfastignore leave out."
+    description: ClassVar[str] = (
+        "List a directory as a tree. Files that .gitignore or .holdfastignore exclude are omitted."
+    )
     arguments: ClassVar[type[LsArguments]] = LsArguments
     effect: ClassVar[Effect] = "reads"
     parallel: ClassVar[bool] = True
@@ -41,36 +43,36 @@ class LsTool:
 
 
 def _listing(arguments: LsArguments, context: ToolContext, plan: ToolPlan, stopped: Callable[[], bool]) -> str:
-    place = resolve_scope(arguments.path, context, plan)
-    if not place.is_dir:
-        raise ToolError(f"{display_path(place.path, context.workspace)!r} is a file; use view to read it")
-    tree = _DirectoryTree(place, arguments.depth, stopped)
-    lines = [f"{display_path(place.path, context.workspace)}/", *tree.lines(place.start, indent="  ")]
-    if tree.cut:
-        lines.append(f"(cut after {MAX_ENTRIES:,} entries, the upper levels first; list a directory below for more)")
+    scope = resolve_scope(arguments.path, context, plan)
+    if not scope.is_dir:
+        raise ToolError(f"{display_path(scope.path, context.workspace)!r} is a file; use view to read it")
+    tree = _DirectoryTree(scope, arguments.depth, stopped)
+    lines = [f"{display_path(scope.path, context.workspace)}/", *tree.lines(scope.start, indent="  ")]
+    if tree.truncated:
+        lines.append(f"(only the first {MAX_ENTRIES:,} entries, upper levels first; list a subdirectory for more)")
     elif len(lines) == 1:
-        lines.append("  (empty, or all of it is ignored)")
+        lines.append("  (empty, or all entries are ignored)")
     return "\n".join(lines)
 
 
 class _DirectoryTree:
-    """Entries by directory. The walk goes level by level, so a large directory does not hide its neighbours."""
+    """Entries by directory. The walk is breadth first, so that a large directory does not hide its siblings."""
 
-    def __init__(self, place: SearchScope, depth: int, stopped: Callable[[], bool]) -> None:
-        self.cut = False
+    def __init__(self, scope: SearchScope, depth: int, stopped: Callable[[], bool]) -> None:
+        self.truncated = False
         self._children: dict[str, list[TreeEntry]] = {}
         self._unreadable: set[str] = set()
         self._depth = depth
         count = 0
         for entry in walk_tree(
-            place.root, place.start, IgnoreRules(place.root, open_path=place.start), depth=depth, stopped=stopped
+            scope.root, scope.start, IgnoreRules(scope.root, open_path=scope.start), depth=depth, stopped=stopped
         ):
             if not entry.readable:
                 self._unreadable.add(entry.relative)
                 continue
             count += 1
             if count > MAX_ENTRIES:
-                self.cut = True
+                self.truncated = True
                 break
             self._children.setdefault(entry.relative.rpartition("/")[0], []).append(entry)
 

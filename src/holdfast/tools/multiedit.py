@@ -1,4 +1,4 @@
-"""`multiedit`: several replacements in one file, all or nothing."""
+"""`multiedit`: several replacements in one file, all or none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools.edit import edit_output, load_new_file
+from holdfast.tools.edit import load_new_file, write_output
 from holdfast.tools.files.file_changes import (
     FileDraft,
     LoadedFile,
@@ -27,24 +27,28 @@ from holdfast.tools.text.text_replacement import replace_text
 
 
 class SingleEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    old_text: Annotated[str, Meta(description="The text to replace, exactly.")]
-    new_text: Annotated[str, Meta(description="What stands there afterwards.")]
-    replace_all: Annotated[bool, Meta(description="Replace every occurrence; else there must be exactly one.")] = False
+    old_text: Annotated[str, Meta(description="The exact text to replace.")]
+    new_text: Annotated[str, Meta(description="The text to insert instead.")]
+    replace_all: Annotated[
+        bool, Meta(description="Replace every occurrence. Otherwise old_text must occur exactly once.")
+    ] = False
 
 
 class MultiEditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Relative to the workspace, or absolute.")]
     edits: Annotated[
         tuple[SingleEdit, ...],
-        Meta(min_length=1, max_length=200, description="Done in this order, each on the result of the one before."),
+        Meta(
+            min_length=1, max_length=200, description="Applied in this order, each to the result of the previous one."
+        ),
     ]
 
 
 class MultiEditTool:
     name: ClassVar[str] = "multiedit"
     description: ClassVar[str] = (
-        "Make several replacements in one file that you have viewed; if one cannot be made, none is. "
-        "Rules as for edit; an empty old_text in the first one creates the file."
+        "Make several replacements in one file that you have viewed, all or none. The rules of edit apply; "
+        "an empty old_text in the first edit creates the file."
     )
     arguments: ClassVar[type[MultiEditArguments]] = MultiEditArguments
     effect: ClassVar[Effect] = "writes"
@@ -52,26 +56,26 @@ class MultiEditTool:
 
     async def plan(self, arguments: MultiEditArguments, context: ToolContext) -> ToolPlan:
         with redacted_errors(context):
-            drafted = await _draft(arguments, context)
-            return plan_writes(self.name, [drafted], context, title=drafted.found.name)
+            draft = await _load_draft(arguments, context)
+            return plan_writes(self.name, [draft], context, title=draft.found.name)
 
     async def run(self, arguments: MultiEditArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         with redacted_errors(context):
-            drafted = await _draft(arguments, context)
-            notes = await write_drafts([drafted], context, plan)
-        return edit_output(drafted, context, notes)
+            draft = await _load_draft(arguments, context)
+            notes = await write_drafts([draft], context, plan)
+        return write_output(draft, context, notes)
 
 
-async def _draft(arguments: MultiEditArguments, context: ToolContext) -> FileDraft:
+async def _load_draft(arguments: MultiEditArguments, context: ToolContext) -> FileDraft:
     first, *rest = arguments.edits
     if first.old_text:
         found = await load_known_file(arguments.path, context)
-        return await asyncio.to_thread(_edited, found, None, arguments.edits, first=1)
+        return await asyncio.to_thread(_make_draft, found, None, arguments.edits, first=1)
     found = await load_new_file(arguments.path, context)
-    return await asyncio.to_thread(_edited, found, TextFile(first.new_text), rest, first=2)
+    return await asyncio.to_thread(_make_draft, found, TextFile(first.new_text), rest, first=2)
 
 
-def _edited(found: LoadedFile, start: TextFile | None, edits: Sequence[SingleEdit], *, first: int) -> FileDraft:
+def _make_draft(found: LoadedFile, start: TextFile | None, edits: Sequence[SingleEdit], *, first: int) -> FileDraft:
     file = start or found.text()
     text = file.text
     notes = []
@@ -81,7 +85,7 @@ def _edited(found: LoadedFile, start: TextFile | None, edits: Sequence[SingleEdi
             edited = replace_text(text, old=edit.old_text, new=edit.new_text, replace_all=edit.replace_all)
         except ToolError as error:
             raise ToolError(
-                f"{found.name!r}: edit {number} of {last} cannot be made, so none was: {error.message}",
+                f"{found.name!r}: edit {number} of {last} failed, so nothing was changed: {error.message}",
                 code=error.error_code,
                 detail={"edit": number},
             ) from error

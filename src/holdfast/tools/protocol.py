@@ -1,7 +1,8 @@
-"""What a tool is, and what it is given. The turn drives every tool the same way:
+"""The `Tool` protocol, and the context of a tool call.
 
-arguments (validated against the tool's struct) → `plan` (no side effects: what will be done, shown to the person and to
-the approval rules) → approval → `run`. Between plan and run time may pass, so `run` checks again what it relies on.
+Each call takes the same steps: the arguments are validated against the tool's struct; `plan` describes the call without
+side effects; the approval rules or the user decide; `run` makes the call. Time can pass between `plan` and `run`, so
+`run` checks again what the plan relied on.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ P_contra = TypeVar("P_contra", bound=msgspec.Struct, contravariant=True)
 
 
 class ToolPlan(Value, frozen=True):
-    """What a call will do, before it does it."""
+    """What a call will do."""
 
     subject: Subject
     display: dict[str, Any] = {}
-    """For the approval and the transcript: for example ``{"diff": …}``."""
+    """For the approval request and the transcript, for example ``{"diff": …}``."""
     expected: dict[str, str] = {}
-    """By path, the hash of each file that the plan was made from; `run` refuses when one is another now."""
+    """Content hashes by path of the files from which the plan was made. `run` fails if one has changed."""
 
 
 class ToolOutput(Value, frozen=True):
-    """What a call did. An error is raised as `ToolError`; its message goes to the model."""
+    """The result of a call. Errors are raised as `ToolError` instead; the model gets the message."""
 
     text: str
     status: ResultStatus = "ok"
@@ -43,39 +44,41 @@ class ToolOutput(Value, frozen=True):
     killed: tuple[str, ...] = ()
     left_running: tuple[str, ...] = ()
     output_path: str = ""
-    """The file with the whole output, where ``text`` is only part of it."""
+    """The file with the whole output, if ``text`` is only a part."""
 
 
 class FileLedger(Protocol):
-    """What this session knows of files: which content it has read, and what was there before it wrote."""
+    """Records which file contents a session has read, and the contents before its writes."""
 
     async def last_read(self, path: Path) -> str | None:
-        """The hash of the content this session last read or wrote, or None."""
+        """Return the hash of the content that the session last read or wrote, or None."""
 
     async def record_read(self, path: Path, content_hash: str) -> None: ...
 
     async def before_write(self, path: Path, old: bytes | None, *, new: bytes | UnsetType | None = UNSET) -> None:
-        """Keep the old content (None: the file did not exist), durably, before the write happens.
+        """Store the old content durably before a write; None means that the file did not exist.
 
-        Who knows the new content already gives it, so that undo also works after a crash in mid-write.
+        Pass the new content if it is known, so that undo works after a crash during the write.
         """
 
     async def after_write(self, path: Path, new: bytes | None, *, diff: str) -> None:
-        """The write happened: the session knows this content now, and everyone is told (`file.changed`)."""
+        """Record a finished write and publish `file.changed`."""
 
     async def drop_write(self, path: Path) -> None:
-        """The write that `before_write` announced did not happen; undo has nothing to do for it."""
+        """Record that the write announced by `before_write` did not happen."""
 
 
 class Jobs(Protocol):
-    """The workspace's background processes."""
+    """The workspace's background jobs."""
 
     async def adopt(self, job: Job, process: Any, *, shown: int = 0) -> None:
-        """Take over a running command (`commands.LiveCommand`); from now on it belongs to the workspace, not to the
-        call. ``shown``: how many bytes of its output this session has been given already."""
+        """Take over a running command (`CapturedCommand`) as a job of the workspace.
+
+        ``shown`` is the number of bytes of its output that the session has already read.
+        """
 
     async def read(self, job_id: str, *, wait: float = 0.0) -> tuple[Job, str]:
-        """The job and its output that this session has not been shown yet."""
+        """Return the job and its output since the session's last read."""
 
     async def kill(self, job_id: str) -> Job: ...
 
@@ -83,10 +86,10 @@ class Jobs(Protocol):
 
 
 class Asker(Protocol):
-    """Puts questions to the person."""
+    """Asks the user questions."""
 
     async def ask(self, items: tuple[QuestionItem, ...]) -> tuple[tuple[str, ...], ...] | None:
-        """One tuple of answers per item, or None when dismissed."""
+        """Return one tuple of answers per item, or None if the user dismissed the questions."""
 
 
 class TodoList(Protocol):
@@ -96,61 +99,59 @@ class TodoList(Protocol):
 
 
 class SubagentRunner(Protocol):
-    """Starts sub-agents; the child run itself belongs to the engine."""
+    """Runs sub-agents. Their runs belong to the engine."""
 
     async def run(self, *, agent: str, prompt: str, title: str) -> Outcome: ...
 
 
-async def no_key() -> Secret | None:
-    """Finds nothing."""
-    return None
-
-
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a call may touch. Made by the turn, one per call."""
+    """Everything that a call can use. The turn makes one for each call."""
 
     workspace: Path
-    """The resolved directory; relative paths start here."""
+    """The resolved directory. Relative paths start here."""
     session_id: str
     run_id: str
     call_id: str
     workspace_id: str
     settings: Settings
     environment: Mapping[str, str]
-    """For child processes: provider keys already removed."""
+    """The environment of commands, without provider keys."""
     outputs: Path
-    """The directory for whole outputs of calls, outside the workspace."""
+    """The directory for long outputs of calls, outside the workspace."""
     can_see_images: bool
     interactive: bool
     emit: Callable[[str], None]
-    """Live output, shown to people as it comes."""
+    """Publishes live output."""
     redact: Callable[[str], str]
-    """Removes known secrets; every text that leaves a tool passes through it."""
+    """Removes known secrets. Every text that leaves a tool passes through it."""
     new_id: Callable[[str], str]
-    """Makes an id with this prefix."""
+    """Makes an id with a prefix."""
     now: Callable[[], str]
     files: FileLedger
     jobs: Jobs
     asker: Asker
     todos: TodoList
     subagents: SubagentRunner
-    search_key: Callable[[], Awaitable[Secret | None]] = no_key
-    """The key of the configured search service, for `web_search` (see `web_search.key_finder`)."""
+    search_key: Callable[[], Awaitable[Secret | None]]
+    """Returns the key of the configured search service (see `web_search.search_key_finder`)."""
 
 
 class Tool(Protocol, Generic[P_contra]):
     name: ClassVar[str]
     description: ClassVar[str]
-    """For the model: ours, short."""
+    """For the model."""
     arguments: ClassVar[type[Any]]
-    """A msgspec struct; its JSON Schema is what the model is given, its field docs the parameters' descriptions."""
+    """A msgspec struct. The model gets its JSON Schema, with the descriptions of the fields."""
     effect: ClassVar[Effect]
     parallel: ClassVar[bool]
-    """Whether it may run beside its siblings of the same step."""
+    """Whether the call can run in parallel with other calls of the same step."""
 
     async def plan(self, arguments: P_contra, context: ToolContext) -> ToolPlan: ...
 
     async def run(self, arguments: P_contra, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        """Do it. Cancelled, a tool that started processes ends them (bounded, see `processes`) and then *returns* an
-        output of status ``cancelled`` that names what was killed and what lives on; others let the cancel through. So
-        the turn runs each call in a task of its own, cancels that, and takes its result if there is one."""
+        """Make the call.
+
+        If it is cancelled, a tool that started processes kills them and *returns* an output of status ``cancelled``
+        that names what was killed and what still runs. Other tools raise the cancel. So the turn runs each call in its
+        own task, cancels the task, and uses its result if there is one.
+        """

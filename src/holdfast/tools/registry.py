@@ -1,7 +1,7 @@
-"""All tools by name, and which of them a run is offered.
+"""The tools of a workspace, which of them a run is offered, and the validation of arguments.
 
-A `Registry` belongs to a workspace: it makes one instance of each tool and closes them. `offer` is what one run sees:
-what it may not use is not shown to its model, and if the model asks for it all the same it is told why.
+A `ToolRegistry` creates one instance of each tool and closes them. The model of a run sees only the tools that it can
+use. If it calls another tool, the error says why that tool is not available.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ BUILT_IN: tuple[tuple[str, str], ...] = (
     ("ask", "AskTool"),
     ("agent", "AgentTool"),
 )
-"""Module and class of each, in the order that models are told of them."""
+"""Module and class of each tool, in the order in which models see them."""
 
-_PLANNING = frozenset({"reads", "network", "none"})
-"""Effects of tools that a run in plan mode has."""
-_READING = frozenset({"reads", "network"})
-"""Effects of tools that a sub-agent has if its configuration does not say."""
+_PLAN_MODE_EFFECTS = frozenset({"reads", "network", "none"})
+"""Effects of the tools that a run in plan mode is offered."""
+_SUBAGENT_EFFECTS = frozenset({"reads", "network"})
+"""Effects of the tools that a sub-agent is offered by default."""
+_OMITTED_KEYWORDS = frozenset({"title", "$defs", "default"})
+"""JSON Schema keywords that are not sent to models."""
 
 
 class OfferedTools:
@@ -60,22 +62,22 @@ class OfferedTools:
         return tuple(self._tools)
 
     def find(self, name: str) -> Tool[Any]:
-        """`ToolError` for a name that is not offered; it says why, or which are."""
+        """Return a tool. Raises `ToolError` with the reason if it is not offered."""
         if tool := self._tools.get(name):
             return tool
         if why := self._withheld.get(name):
-            raise ToolError(f"the tool {name!r} is not available: {why}")
+            raise ToolError(f"tool {name!r} is not available: {why}")
         close = difflib.get_close_matches(name, self._tools, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"tools: {', '.join(self._tools)}"
-        raise ToolError(f"there is no tool {name!r}; {hint}")
+        raise ToolError(f"tool {name!r} does not exist; {hint}")
 
     def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
-        """Validated; `ToolError` tells the model what is wrong."""
+        """Return the validated arguments of a call. Raises `ToolError` if they are invalid."""
         return decode_arguments(tool.name, tool.arguments, call.arguments)
 
 
 class ToolRegistry:
-    """One instance of each tool. `extra`: tools of extensions, after the built-in ones."""
+    """One instance of each tool. `extra` are tools of extensions, after the built-in tools."""
 
     def __init__(self, *, extra: Sequence[Tool[Any]] = ()) -> None:
         self._tools: dict[str, Tool[Any]] = {}
@@ -87,33 +89,31 @@ class ToolRegistry:
         self.extend(extra)
 
     def extend(self, tools: Iterable[Tool[Any]]) -> None:
-        """Add tools of extensions, or put new ones in place of those of the same name. Built-in ones stay.
+        """Add tools of extensions. A tool replaces an extension's tool of the same name, but not a built-in tool.
 
-        A tool whose arguments are described elsewhere has ``arguments = dict`` and its JSON Schema as ``parameters``.
+        A tool with an external schema has ``arguments = dict`` and its JSON Schema as ``parameters``.
         """
         for tool in tools:
             if tool.name in self._built_in:
-                raise ToolError(f"the tool {tool.name!r} is built in; an extension cannot replace it")
+                raise ToolError(f"tool {tool.name!r} is built in; an extension cannot replace it")
             self._tools[tool.name] = tool
             self._parameters[tool.name] = _parameters(tool)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Take tools of extensions away."""
+        """Remove tools of extensions. Built-in tools stay."""
         for name in set(names) - self._built_in:
             self._tools.pop(name, None)
 
     def get(self, name: str) -> Tool[Any]:
-        """Whether it is offered or not, for the workspace itself."""
+        """Return a tool, also if it is not offered to runs."""
         return self._tools[name]
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
 
-    def offer(
-        self, settings: Settings, *, mode: Mode = "ask", interactive: bool = True, depth: int = 0, agent: str = ""
-    ) -> OfferedTools:
-        """What a run is offered. `depth`: how many parents it has; `agent`: the named agent that a child run is."""
+    def offer(self, settings: Settings, *, mode: Mode, interactive: bool, depth: int, agent: str) -> OfferedTools:
+        """Return the tools for a run. `depth` is the nesting of sub-agents, `agent` the sub-agent's configured name."""
         withheld: dict[str, str] = {}
         for tool in self._tools.values():
             if why := _reason_withheld(tool, settings, mode=mode, interactive=interactive, depth=depth, agent=agent):
@@ -122,7 +122,7 @@ class ToolRegistry:
         return OfferedTools(tools, specs=tuple(self._spec(tool, settings) for tool in tools), withheld=withheld)
 
     async def close(self) -> None:
-        """Close the tools that hold something, after the workspace's jobs have ended."""
+        """Close the tools that hold resources, after the workspace's jobs have ended."""
         for tool in self._tools.values():
             if close := getattr(tool, "close", None):
                 await close()
@@ -136,15 +136,15 @@ class ToolRegistry:
 def _reason_withheld(
     tool: Tool[Any], settings: Settings, *, mode: Mode, interactive: bool, depth: int, agent: str
 ) -> str | None:
-    """Why a run does not get this tool; None if it does."""
+    """Return why a run is not offered a tool, or None."""
     if any(fnmatchcase(tool.name, pattern) for pattern in settings.tools.disabled):
         return "it is disabled in the configuration"
-    if mode == "plan" and tool.effect not in _PLANNING:
-        return "this run only plans, nothing may be changed"
+    if mode == "plan" and tool.effect not in _PLAN_MODE_EFFECTS:
+        return "this run is in plan mode, which only reads"
     if tool.name == "ask" and not interactive:
-        return "nobody can be asked in this run"
+        return "this run is not interactive"
     if tool.name == "agent" and depth >= settings.limits.agent_depth:
-        return "sub-agents cannot start further ones here"
+        return "the limit for nested sub-agents is reached"
     if tool.name == "web_search" and settings.web_search.provider == "none":
         from holdfast.tools.web_search import NOT_CONFIGURED
 
@@ -157,8 +157,8 @@ def _reason_withheld_from_subagent(tool: Tool[Any], settings: Settings, *, agent
     if named is not None and named.tools is not None:
         if any(fnmatchcase(tool.name, pattern) for pattern in named.tools):
             return None
-        return f"the agent {agent!r} does not have it"
-    return None if tool.effect in _READING else "this sub-agent can only read"
+        return f"the agent {agent!r} is configured without it"
+    return None if tool.effect in _SUBAGENT_EFFECTS else "this sub-agent has only tools that read"
 
 
 def _parameters(tool: Tool[Any]) -> dict[str, Any]:
@@ -166,46 +166,46 @@ def _parameters(tool: Tool[Any]) -> dict[str, Any]:
     return given if given is not None else arguments_schema(tool.arguments)
 
 
-_LEFT_OUT = frozenset({"title", "$defs", "default"})
-
-
 def arguments_schema(arguments: type[Any]) -> dict[str, Any]:
-    """The schema of a struct as one object: references written out, nothing in it that a model does not need."""
+    """Return the JSON Schema of a struct, without references and without fields that a model does not need."""
     whole = msgspec.json.schema(arguments)
-    found = _simplified(whole, whole.get("$defs", {}))
-    found.pop("description", None)
-    return {"type": "object", "properties": {}, **found}
+    schema = _simplify(whole, whole.get("$defs", {}))
+    schema.pop("description", None)
+    return {"type": "object", "properties": {}, **schema}
 
 
 def decode_arguments(tool: str, arguments: type[Any], given: Mapping[str, Any]) -> Any:
-    """The struct (or the plain dict, where that is the type); `ToolError` says what is wrong and what is expected."""
+    """Return the validated struct, or a dict if that is the type. Raises `ToolError` if the arguments are invalid.
+
+    Numbers in strings are accepted, and so is ``null`` for an optional argument, because models send both.
+    """
     if arguments is dict:
         return dict(given)
     fields = {field.name: field for field in msgspec.structs.fields(arguments)}
-    said = {
+    present = {
         name: value for name, value in given.items() if value is not None or name not in fields or fields[name].required
     }
     try:
-        return msgspec.convert(said, arguments, strict=False)
+        return msgspec.convert(present, arguments, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(f"{name} (required)" if field.required else name for name, field in fields.items())
-        raise ToolError(f"the arguments of {tool!r} do not fit: {error}. Its parameters: {known or 'none'}.") from None
+        raise ToolError(f"invalid arguments for {tool!r}: {error}. Parameters: {known or 'none'}.") from None
 
 
-def _simplified(node: Any, definitions: Mapping[str, Any]) -> Any:
+def _simplify(node: Any, definitions: Mapping[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_simplified(item, definitions) for item in node]
+        return [_simplify(item, definitions) for item in node]
     if not isinstance(node, dict):
         return node
     if reference := node.get("$ref"):
         beside = {name: value for name, value in node.items() if name != "$ref"}
-        return _simplified({**definitions[reference.rpartition("/")[2]], **beside}, definitions)
+        return _simplify({**definitions[reference.rpartition("/")[2]], **beside}, definitions)
     if options := [option for option in node.get("anyOf", ()) if option != {"type": "null"}]:
         rest = {name: value for name, value in node.items() if name != "anyOf"}
-        return _simplified({**options[0], **rest}, definitions) if len(options) == 1 else {**rest, "anyOf": options}
+        return _simplify({**options[0], **rest}, definitions) if len(options) == 1 else {**rest, "anyOf": options}
     if isinstance(node.get("properties"), dict):
-        properties = {name: _simplified(value, definitions) for name, value in node["properties"].items()}
-        rest = {name: value for name, value in node.items() if name != "properties" and name not in _LEFT_OUT}
-        return {**{name: _simplified(value, definitions) for name, value in rest.items()}, "properties": properties}
-    plain = {name: _simplified(value, definitions) for name, value in node.items() if name not in _LEFT_OUT}
+        properties = {name: _simplify(value, definitions) for name, value in node["properties"].items()}
+        rest = {name: value for name, value in node.items() if name != "properties" and name not in _OMITTED_KEYWORDS}
+        return {**{name: _simplify(value, definitions) for name, value in rest.items()}, "properties": properties}
+    plain = {name: _simplify(value, definitions) for name, value in node.items() if name not in _OMITTED_KEYWORDS}
     return {"type": "string", **plain} if "enum" in plain else plain

@@ -1,4 +1,4 @@
-"""`view`: a text file with line numbers, or an image for models that can see."""
+"""`view`: read a text file with line numbers, or an image."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _IMAGES = {
 
 class ViewArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Relative to the workspace, or absolute.")]
-    offset: Annotated[int, Meta(ge=1, description="First line to show; lines count from 1.")] = 1
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many lines to show.")] = DEFAULT_LINES
+    offset: Annotated[int, Meta(ge=1, description="Number of the first line to show, counted from 1.")] = 1
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of lines to show.")] = DEFAULT_LINES
 
 
 class ViewTool:
     name: ClassVar[str] = "view"
     description: ClassVar[str] = (
-        "Read a file: text with line numbers, or an image. Read a file before you change it. "
-        "Long files come in parts: go on with offset."
+        "Read a text file with line numbers, or an image. You must view a file before you change it. "
+        "A long file is shown in parts: continue with offset."
     )
     arguments: ClassVar[type[ViewArguments]] = ViewArguments
     effect: ClassVar[Effect] = "reads"
@@ -60,11 +60,11 @@ class ViewTool:
 
 
 def _read(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> tuple[ToolOutput, str]:
-    """What is shown, and the hash of the whole content."""
+    """Return the output and the hash of the whole content."""
     path = resolve_path(arguments.path, context.workspace)
     name = display_path(path, context.workspace)
     if plan.subject.paths != (str(path),):
-        raise ToolError(f"{arguments.path!r} leads elsewhere than when this was planned; try again")
+        raise ToolError(f"{arguments.path!r} now leads to another file than in the plan; try again")
     data = read_file(path)
     if data is None:
         raise missing_file_error(path, context.workspace)
@@ -74,12 +74,14 @@ def _read(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> tup
         return ToolOutput(f"{image.name}: an image ({media_type})", files=(image,), display=display), content_hash(data)
     found = decode_text(data)
     if found is None:
-        raise ToolError(f"{name!r} is a binary file ({len(data):,} bytes); view shows text and images", code="binary")
+        raise ToolError(
+            f"{name!r} is a binary file ({len(data):,} bytes); view shows only text and images", code="binary"
+        )
     return ToolOutput(clean_text(context, _shown(found, arguments)), display=display), content_hash(data)
 
 
 def image_type(data: bytes) -> str | None:
-    """By content, not by name."""
+    """Detect the image type by content, not by name."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for magic, media_type in _IMAGES.items() if data.startswith(magic)), None)
@@ -87,10 +89,10 @@ def image_type(data: bytes) -> str | None:
 
 def _image(name: str, media_type: str, data: bytes, context: ToolContext) -> File:
     if not context.can_see_images:
-        raise ToolError(f"{name!r} is an image ({media_type}), and the model of this run cannot see images")
+        raise ToolError(f"{name!r} is an image ({media_type}), but the model of this run does not accept images")
     if len(data) > MAX_IMAGE_BYTES:
         raise ToolError(
-            f"{name!r} is an image of {len(data):,} bytes; at most {MAX_IMAGE_BYTES:,} can be shown; make it smaller"
+            f"{name!r} is an image of {len(data):,} bytes; the limit is {MAX_IMAGE_BYTES:,}; make it smaller"
         )
     return File(name=clean_text(context, name), media_type=media_type, data=base64.b64encode(data).decode())
 
@@ -102,18 +104,18 @@ def _shown(found: TextFile, arguments: ViewArguments) -> str:
         return _with_notes("", ["the file is empty", *notes])
     first = arguments.offset - 1
     if first >= len(lines):
-        raise ToolError(f"offset {arguments.offset} is past the end: the file has {len(lines):,} lines")
+        raise ToolError(f"offset {arguments.offset} is past the end; the file has {len(lines):,} lines")
     shown = _numbered(lines[first : first + arguments.limit], first=arguments.offset)
     last = first + len(shown)
     if last < len(lines):
-        notes.append(f"lines {first + 1} to {last} of {len(lines):,}; go on with offset {last + 1}")
+        notes.append(f"lines {first + 1} to {last} of {len(lines):,}; continue with offset {last + 1}")
     elif not lines[-1].end:
         notes.append("no newline at the end of the file")
     return _with_notes("\n".join(shown), notes)
 
 
 def _numbered(lines: list[TextLine], *, first: int) -> list[str]:
-    """As many as fit, at least one."""
+    """Number the lines that fit into `MAX_CHARS`, at least one."""
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines, start=first):
@@ -131,5 +133,5 @@ def _cut(text: str) -> str:
 
 
 def _with_notes(body: str, notes: list[str]) -> str:
-    said = f"({'; '.join(notes)})" if notes else ""
-    return f"{body}\n{said}" if body and said else body or said
+    suffix = f"({'; '.join(notes)})" if notes else ""
+    return f"{body}\n{suffix}" if body and suffix else body or suffix

@@ -1,4 +1,4 @@
-"""`write`: a whole file, new or instead of the one that is there."""
+"""`write`: create a file, or replace its whole content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools.edit import edit_output
+from holdfast.tools.edit import write_output
 from holdfast.tools.files.file_changes import (
     FileDraft,
     LoadedFile,
@@ -27,40 +27,40 @@ from holdfast.tools.text.text_file import decode_text, encode_text
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Relative to the workspace, or absolute.")]
-    content: Annotated[str, Meta(description="The whole content of the file.")]
+    content: Annotated[str, Meta(description="The whole new content.")]
 
 
 class WriteTool:
     name: ClassVar[str] = "write"
     description: ClassVar[str] = (
-        "Create a file, or replace all of one that you have viewed. Missing directories are made. "
-        "For a small change use edit."
+        "Create a file, or replace the whole content of a file that you have viewed. Missing directories are created. "
+        "For small changes use edit."
     )
     arguments: ClassVar[type[WriteArguments]] = WriteArguments
     effect: ClassVar[Effect] = "writes"
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: WriteArguments, context: ToolContext) -> ToolPlan:
-        drafted = await _draft(arguments, context)
-        return plan_writes(self.name, [drafted], context, title=drafted.found.name)
+        draft = await _load_draft(arguments, context)
+        return plan_writes(self.name, [draft], context, title=draft.found.name)
 
     async def run(self, arguments: WriteArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        drafted = await _draft(arguments, context)
-        if drafted.new == drafted.found.data:
+        draft = await _load_draft(arguments, context)
+        if draft.new == draft.found.data:
             return ToolOutput(
-                clean_text(context, f"{drafted.found.name}: it has this content already; nothing was written")
+                clean_text(context, f"{draft.found.name}: the file already has this content; nothing was written")
             )
-        return edit_output(drafted, context, await write_drafts([drafted], context, plan))
+        return write_output(draft, context, await write_drafts([draft], context, plan))
 
 
-async def _draft(arguments: WriteArguments, context: ToolContext) -> FileDraft:
+async def _load_draft(arguments: WriteArguments, context: ToolContext) -> FileDraft:
     found = await load_file(arguments.path, context)
     await require_read(found, context)
-    return await asyncio.to_thread(_replaced, found, arguments.content)
+    return await asyncio.to_thread(_make_draft, found, arguments.content)
 
 
-def _replaced(found: LoadedFile, content: str) -> FileDraft:
-    """The new text in the old one's encoding and line endings, which the model does not see."""
+def _make_draft(found: LoadedFile, content: str) -> FileDraft:
+    """Keep the encoding and line endings of the old content, which the model does not see."""
     old = decode_text(found.data) if found.data else None
     if old is None:
         return make_draft(found, encode_text(content, "utf-8"))
@@ -72,5 +72,5 @@ def _replaced(found: LoadedFile, content: str) -> FileDraft:
         data = encode_text(content, old.encoding)
     except ToolError:
         data = encode_text(content, "utf-8")
-        notes.append("it is UTF-8 now, because its old encoding could not hold the new text")
+        notes.append("the file is UTF-8 now, because its old encoding does not have all characters of the new content")
     return make_draft(found, data, notes=notes)

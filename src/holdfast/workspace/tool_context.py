@@ -16,7 +16,7 @@ from holdfast.schema.runs import Limits, Outcome, Phase, Run, RunRequest
 from holdfast.schema.sessions import Todo
 from holdfast.store import Store
 from holdfast.store.writes import PutTodos
-from holdfast.tools.process.command_process import child_environment
+from holdfast.tools.process.command_process import command_environment
 from holdfast.tools.protocol import ToolContext
 from holdfast.tools.web_search import search_key_finder
 from holdfast.workspace.open_workspace import OpenWorkspace
@@ -36,7 +36,7 @@ class WorkspaceToolContexts:
         self._settings = settings
         self._root_session_id = root_session_id
         self._can_see_images = can_see_images
-        self._environment = child_environment(workspace.shared.env, settings)
+        self._environment = command_environment(workspace.shared.env, settings)
 
     def redact(self, text: str) -> str:
         return self._workspace.shared.redact(text)

@@ -1,4 +1,4 @@
-"""A command's whole tree ends when it is told to, whatever its processes do to stay (C7)."""
+"""A kill ends a command's whole process tree, whatever its processes do to survive (C7)."""
 
 import asyncio
 import os
@@ -17,25 +17,26 @@ import uvloop
 from holdfast.config.provider_catalogue import PROVIDERS
 from holdfast.errors import ToolError
 from holdfast.tools.process import command_process
-from holdfast.tools.process.command_process import KILL_SECONDS, NON_INTERACTIVE, CommandLauncher, child_environment
+from holdfast.tools.process.command_process import KILL_SECONDS, NON_INTERACTIVE, CommandLauncher, command_environment
 from holdfast.tools.process.process_table import IS_LINUX, Process, find_process, tree_below
 from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready
 from tests.support.tool_contexts import settings_of
 
-pytestmark = pytest.mark.skipif(not IS_LINUX, reason="child subreapers are Linux's; elsewhere groups take their place")
+pytestmark = pytest.mark.skipif(not IS_LINUX, reason="only Linux has child subreapers")
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Runs a coroutine on each kind of loop."""
+    """Run a coroutine on each kind of event loop."""
     with asyncio.Runner(loop_factory=request.param) as runner:
         yield runner.run
 
 
 @asynccontextmanager
-async def keeping():
+async def open_launcher():
+    """A launcher that leaves no process behind."""
     before = await asyncio.to_thread(tree_below, os.getpid())
     launcher = CommandLauncher()
     try:
@@ -45,8 +46,8 @@ async def keeping():
         assert {p.pid for p in await asyncio.to_thread(tree_below, os.getpid())} <= {p.pid for p in before}
 
 
-def wait_for_the_end_of(processes: list[Process]) -> None:
-    """Until the kernel says that all of them have ended."""
+def wait_until_dead(processes: list[Process]) -> None:
+    """Wait until the kernel reports the end of all processes."""
     for process in processes:
         try:
             descriptor = os.pidfd_open(process.pid)
@@ -62,14 +63,14 @@ def wait_for_the_end_of(processes: list[Process]) -> None:
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("name", STUBBORN_COMMANDS)
-async def test_nothing_is_left_after_a_kill(name: str) -> None:
-    async with keeping() as launcher:
+async def test_kill_ends_every_process_of_a_stubborn_command(name: str) -> None:
+    async with open_launcher() as launcher:
         with subprocess.Popen(["sleep", "1000"]) as bystander:
             running = await launcher.start(command(STUBBORN_COMMANDS[name].script, mark := f"call_{name}"))
             members = await until_ready(running, STUBBORN_COMMANDS[name].ready)
-            death = await running.kill()
-            assert death.left == ()
-            assert death.killed
+            result = await running.kill()
+            assert result.left == ()
+            assert result.killed
             assert await still_there(members, mark) == []
             assert bystander.poll() is None
             bystander.kill()
@@ -77,16 +78,16 @@ async def test_nothing_is_left_after_a_kill(name: str) -> None:
 
 
 @pytest.mark.promise("C7")
-def test_the_whole_zoo_at_once_is_gone_after_killing_it(run: Run) -> None:
+def test_all_stubborn_commands_can_be_killed_at_once(run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as launcher:
+        async with open_launcher() as launcher:
             every = [
                 await launcher.start(command(stubborn.script, f"call_{name}"))
                 for name, stubborn in STUBBORN_COMMANDS.items()
             ]
             ready = [await until_ready(r, a.ready) for r, a in zip(every, STUBBORN_COMMANDS.values(), strict=True)]
-            deaths = await asyncio.gather(*(running.kill() for running in every))
-            assert [death.left for death in deaths] == [()] * len(STUBBORN_COMMANDS)
+            results = await asyncio.gather(*(running.kill() for running in every))
+            assert [result.left for result in results] == [()] * len(STUBBORN_COMMANDS)
             for name, processes in zip(STUBBORN_COMMANDS, ready, strict=True):
                 assert await still_there(processes, f"call_{name}") == []
             for running in every:
@@ -98,7 +99,7 @@ def test_the_whole_zoo_at_once_is_gone_after_killing_it(run: Run) -> None:
 @pytest.mark.promise("C7")
 def test_a_kill_reaches_only_its_own_command(run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as launcher:
+        async with open_launcher() as launcher:
             hidden = STUBBORN_COMMANDS["clears_its_environment"]
             first = await launcher.start(command(hidden.script, "call_1"))
             second = await launcher.start(command(hidden.script, "call_2"))
@@ -116,20 +117,20 @@ def test_a_kill_reaches_only_its_own_command(run: Run) -> None:
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("attack", ["kill -KILL $PPID", "kill -STOP $PPID"])
-def test_a_command_that_takes_out_its_supervisor_is_still_ended(attack: str, run: Run) -> None:
+def test_a_command_that_kills_or_stops_its_supervisor_is_killed(attack: str, run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as launcher:
+        async with open_launcher() as launcher:
             stay = "echo ready $$; exec sleep 1000"
             script = f"setsid -f bash -c '{stay}'; env -i setsid -f bash -c '{stay}'; read < fifo; {attack}; sleep 1000"
             running = await launcher.start(command(script, "call_x", directory=home))
             processes = await until_ready(running, 2)
             await asyncio.to_thread((home / "fifo").write_text, "go\n")
             if "KILL" in attack:
-                await running.wait_gone()
-            death = await running.kill()
-            assert death.left == ()
+                await running.wait_tree_ended()
+            result = await running.kill()
+            assert result.left == ()
             assert await still_there([], "call_x") == []
-            await asyncio.to_thread(wait_for_the_end_of, processes)
+            await asyncio.to_thread(wait_until_dead, processes)
             running.stop_reading()
 
     home = Path(os.environ["HOME"])
@@ -138,7 +139,7 @@ def test_a_command_that_takes_out_its_supervisor_is_still_ended(attack: str, run
 
 
 @pytest.mark.promise("C7")
-def test_everything_ends_when_the_server_is_killed(home: Path) -> None:
+def test_all_commands_end_when_the_server_is_killed(home: Path) -> None:
     program = """
 import asyncio, sys
 from holdfast.tools.process.command_process import CommandLauncher
@@ -159,15 +160,15 @@ asyncio.run(main())
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
         processes = [find_process(int(line)) for line in iter(server.stdout.readline, "done\n")]
-        kept = tree_below(server.pid)
+        supervisors = tree_below(server.pid)
         server.kill()
     assert len(processes) == 4
-    wait_for_the_end_of([process for process in processes if process] + kept)
+    wait_until_dead([process for process in processes if process] + supervisors)
 
 
 @pytest.mark.promise("C7")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a process that its own parent may not signal")
-def test_what_will_not_die_is_named_and_given_up() -> None:
+def test_a_process_that_survives_the_kill_is_named() -> None:
     script = "setpriv --reuid=65534 --clear-groups bash -c 'echo ready $$; exec sleep 1000'"
     program = f"""
 import asyncio, time
@@ -180,10 +181,10 @@ async def main():
     running = await launcher.start(command({script!r}, "call_r"))
     [process] = await until_ready(running)
     began = time.monotonic()
-    death = await running.kill()
+    result = await running.kill()
     took = time.monotonic() - began
     running.stop_reading()
-    print(process.pid, took < {KILL_SECONDS + 0.5}, *death.left, sep="|", flush=True)
+    print(process.pid, took < {KILL_SECONDS + 0.5}, *result.left, sep="|", flush=True)
     await launcher.close()
 
 asyncio.run(main())
@@ -195,83 +196,86 @@ asyncio.run(main())
     survivor = find_process(int(pid))
     assert survivor
     os.kill(survivor.pid, signal.SIGKILL)
-    wait_for_the_end_of([survivor])
+    wait_until_dead([survivor])
     assert in_time == "True"
     assert left == [f"{pid} sleep 1000"]
 
 
 @pytest.mark.parametrize("name", ["plain", "ignores_signals", "holds_the_pipe", "fifty", "stopped"])
-async def test_where_there_are_no_subreapers_the_group_is_killed(name: str) -> None:
-    class Elsewhere(command_process._SupervisorProcess):
-        program = "from holdfast.tools import keeper as k, proctable as p; k.IS_LINUX = p.IS_LINUX = False; k.main({})"
+async def test_without_subreapers_the_process_group_is_killed(name: str) -> None:
+    class WithoutSubreapers(command_process._SupervisorProgram):
+        code = (
+            "from holdfast.tools.process import process_table, supervisor;"
+            " supervisor.IS_LINUX = process_table.IS_LINUX = False; supervisor.main({descriptor})"
+        )
 
-    async with keeping() as launcher:
-        launcher._keeper = await asyncio.to_thread(Elsewhere)
+    async with open_launcher() as launcher:
+        launcher._program = await asyncio.to_thread(WithoutSubreapers)
         running = await launcher.start(command(STUBBORN_COMMANDS[name].script, mark := f"call_{name}"))
         members = await until_ready(running, STUBBORN_COMMANDS[name].ready)
-        death = await running.kill()
-        assert death.left == ()
+        result = await running.kill()
+        assert result.left == ()
         assert await still_there([], mark) == []
-        await asyncio.to_thread(wait_for_the_end_of, members)
+        await asyncio.to_thread(wait_until_dead, members)
         running.stop_reading()
 
 
-def test_output_and_exit_code_are_the_commands(run: Run) -> None:
+def test_output_and_exit_code_are_those_of_the_command(run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as launcher:
+        async with open_launcher() as launcher:
             running = await launcher.start(command("echo out; echo err >&2; exit 7", "call_1"))
             assert await running.output.read() == b"out\nerr\n"
-            await running.wait_gone()
+            await running.wait_tree_ended()
             assert running.exit_code == 7
             running.stop_reading()
 
     run(scenario())
 
 
-def test_a_commands_death_by_signal_is_a_negative_code(run: Run) -> None:
+def test_a_command_ended_by_a_signal_has_a_negative_exit_code(run: Run) -> None:
     async def scenario() -> None:
-        async with keeping() as launcher:
+        async with open_launcher() as launcher:
             running = await launcher.start(command("kill -SEGV $$", "call_1"))
-            await running.wait_gone()
+            await running.wait_tree_ended()
             assert running.exit_code == -signal.SIGSEGV
             running.stop_reading()
 
     run(scenario())
 
 
-async def test_a_command_that_ends_early_leaves_what_it_started_running() -> None:
-    async with keeping() as launcher:
+async def test_processes_of_a_command_that_exited_keep_running() -> None:
+    async with open_launcher() as launcher:
         running = await launcher.start(command(STUBBORN_COMMANDS["holds_the_pipe"].script, "call_1"))
         [process] = await until_ready(running)
         await running.wait_exited()
         assert running.exit_code == 3
-        assert [name.split()[0] for name in await running.names()] == [str(process.pid)]
+        assert [name.split()[0] for name in await running.processes()] == [str(process.pid)]
         await running.kill()
         running.stop_reading()
 
 
-async def test_a_command_has_default_signals_no_input_and_no_descriptor_of_ours() -> None:
-    async with keeping() as launcher:
+async def test_a_command_has_default_signals_no_input_and_no_inherited_descriptors() -> None:
+    async with open_launcher() as launcher:
         script = (
             "grep -E 'Sig(Ign|Blk)' /proc/self/status; readlink /proc/self/fd/0; ls /proc/self/fd; pwd; ps -o tty= $$"
         )
         running = await launcher.start(command(script, "call_1", directory=Path("/usr")))
         _, blocked, _, ignored, *rest = (await running.output.read()).decode().split()
-        c_librarys_own = 0b11 << 31  # signals 32 and 33, which no program can set; some parents hand them down ignored
-        assert (int(blocked, 16), int(ignored, 16) & ~c_librarys_own) == (0, 0)
+        reserved_by_libc = 0b11 << 31  # signals 32 and 33, which programs cannot set and some parents ignore
+        assert (int(blocked, 16), int(ignored, 16) & ~reserved_by_libc) == (0, 0)
         assert rest == ["/dev/null", "0", "1", "2", "3", "/usr", "?"]
         running.stop_reading()
 
 
-async def test_a_commands_environment_is_what_was_given_and_its_mark() -> None:
-    async with keeping() as launcher:
-        asked = command("exec env -0", "call_1")
-        running = await launcher.start(asked)
+async def test_a_command_gets_the_given_environment_and_its_mark() -> None:
+    async with open_launcher() as launcher:
+        spec = command("exec env -0", "call_1")
+        running = await launcher.start(spec)
         lines = (await running.output.read()).decode().rstrip("\0").split("\0")
         seen = dict(line.split("=", 1) for line in lines)
         assert {name: seen[name] for name in seen.keys() - {"PWD", "SHLVL", "_"}} == {
-            **asked.environment,
-            "HOLDFAST_CALL": asked.mark,
+            **spec.environment,
+            "HOLDFAST_CALL": spec.mark,
         }
         running.stop_reading()
 
@@ -285,30 +289,32 @@ async def test_a_commands_environment_is_what_was_given_and_its_mark() -> None:
         (("echo", "x" * 200_000), Path("/"), "too long"),
     ],
 )
-async def test_a_command_that_cannot_start_says_why(argv: tuple[str, ...], directory: Path, reason: str) -> None:
-    async with keeping() as launcher:
-        asked = command("", "call_1")
-        broken = type(asked)(argv, directory, asked.environment, asked.mark)
+async def test_a_command_that_cannot_start_raises_the_reason(
+    argv: tuple[str, ...], directory: Path, reason: str
+) -> None:
+    async with open_launcher() as launcher:
+        spec = command("", "call_1")
+        broken = type(spec)(argv, directory, spec.environment, spec.mark)
         with pytest.raises(ToolError, match=reason):
             await launcher.start(broken)
 
 
-async def test_the_keeper_is_started_again_when_it_was_killed() -> None:
-    async with keeping() as launcher:
+async def test_the_supervisor_program_is_restarted_after_it_was_killed() -> None:
+    async with open_launcher() as launcher:
         running = await launcher.start(command("echo one", "call_1"))
-        await running.wait_gone()
+        await running.wait_tree_ended()
         running.stop_reading()
         ours = await asyncio.to_thread(tree_below, os.getpid())
-        keeper = next(process for process in ours if process.pid == launcher.pid)
-        os.kill(keeper.pid, signal.SIGKILL)
-        await asyncio.to_thread(wait_for_the_end_of, [keeper])
+        program = next(process for process in ours if process.pid == launcher.pid)
+        os.kill(program.pid, signal.SIGKILL)
+        await asyncio.to_thread(wait_until_dead, [program])
         again = await launcher.start(command("echo two", "call_2"))
         assert await again.output.read() == b"two\n"
         again.stop_reading()
 
 
-async def test_many_killers_get_one_answer_and_a_cancelled_one_stops_nothing() -> None:
-    async with keeping() as launcher:
+async def test_concurrent_kills_get_one_result_and_a_cancelled_one_stops_nothing() -> None:
+    async with open_launcher() as launcher:
         running = await launcher.start(command(STUBBORN_COMMANDS["ignores_signals"].script, "call_1"))
         processes = await until_ready(running)
         killers = [asyncio.create_task(running.kill()) for _ in range(3)]
@@ -321,8 +327,8 @@ async def test_many_killers_get_one_answer_and_a_cancelled_one_stops_nothing() -
         running.stop_reading()
 
 
-async def test_a_keeper_that_was_stopped_is_replaced_and_its_commands_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with keeping() as launcher:
+async def test_a_stopped_supervisor_program_is_replaced_and_its_commands_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_launcher() as launcher:
         first = await launcher.start(command(STUBBORN_COMMANDS["plain"].script, "call_1"))
         members = await until_ready(first)
         stopped = launcher.pid
@@ -340,10 +346,10 @@ async def test_a_keeper_that_was_stopped_is_replaced_and_its_commands_go_on(monk
 
 
 async def test_the_exit_code_of_the_shortest_command_is_never_lost() -> None:
-    async with keeping() as launcher:
+    async with open_launcher() as launcher:
         for number in range(50):
             running = await launcher.start(command(f"exit {number}", f"call_{number}"))
-            await running.wait_gone()
+            await running.wait_tree_ended()
             assert running.exit_code == number
             running.stop_reading()
 
@@ -351,10 +357,10 @@ async def test_the_exit_code_of_the_shortest_command_is_never_lost() -> None:
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 @pytest.mark.promise("C7")
-async def test_the_zoo_many_times_beside_other_commands() -> None:
-    rounds, slowest, gone = 25, 0.0, 0
+async def test_stubborn_commands_are_killed_many_times_side_by_side() -> None:
+    rounds, slowest, killed = 25, 0.0, 0
     loop = asyncio.get_running_loop()
-    async with keeping() as launcher:
+    async with open_launcher() as launcher:
         for number in range(rounds):
             marks = [f"call_{number}_{name}" for name in STUBBORN_COMMANDS]
             every = [
@@ -363,28 +369,28 @@ async def test_the_zoo_many_times_beside_other_commands() -> None:
             ]
             members = [await until_ready(r, a.ready) for r, a in zip(every, STUBBORN_COMMANDS.values(), strict=True)]
             began = loop.time()
-            deaths = await asyncio.gather(*(running.kill() for running in every))
+            results = await asyncio.gather(*(running.kill() for running in every))
             slowest = max(slowest, loop.time() - began)
-            for mark, death, found, running in zip(marks, deaths, members, every, strict=True):
-                assert death.left == ()
+            for mark, result, found, running in zip(marks, results, members, every, strict=True):
+                assert result.left == ()
                 assert await still_there(found, mark) == []
                 running.stop_reading()
-                gone += len(found)
+                killed += len(found)
     commands = rounds * len(STUBBORN_COMMANDS)
-    print(f"{rounds} rounds, {commands} commands, {gone} named processes gone, slowest round {slowest:.2f} s")
+    print(f"{rounds} rounds, {commands} commands, {killed} processes killed, slowest round {slowest:.2f} s")
 
 
 @pytest.mark.promise("W8")
 @pytest.mark.parametrize("name", [name for provider in PROVIDERS.values() for name in provider.key_env])
-def test_no_known_providers_key_is_passed_on(name: str) -> None:
-    assert name not in child_environment({name: "secret", "PATH": "/bin"}, settings_of())
+def test_keys_of_known_providers_are_not_passed_on(name: str) -> None:
+    assert name not in command_environment({name: "secret", "PATH": "/bin"}, settings_of())
 
 
 @pytest.mark.promise("W8")
 @pytest.mark.parametrize(
     "name", ["HOLDFAST_TOKEN", "MY_KEY", "TEAM_TOKEN", "SEARCH_KEY", "TAVILY_API_KEY", "anthropic_api_key"]
 )
-def test_no_configured_key_and_no_token_is_passed_on(name: str) -> None:
+def test_configured_keys_and_server_tokens_are_not_passed_on(name: str) -> None:
     settings = settings_of(
         providers={
             "mine": {
@@ -396,13 +402,13 @@ def test_no_configured_key_and_no_token_is_passed_on(name: str) -> None:
         },
         web_search={"provider": "brave", "api_key": "env:SEARCH_KEY"},
     )
-    assert name not in child_environment({name: "secret"}, settings)
+    assert name not in command_environment({name: "secret"}, settings)
 
 
-def test_everything_else_is_passed_on() -> None:
+def test_other_variables_are_passed_on() -> None:
     base = {"PATH": "/bin", "HOME": "/root", "GITHUB_TOKEN": "the user's own", "LANG": "C"}
-    assert child_environment(base, settings_of()) == {**base, **NON_INTERACTIVE}
+    assert command_environment(base, settings_of()) == {**base, **NON_INTERACTIVE}
 
 
-def test_a_users_pager_does_not_wait_for_a_key_press() -> None:
-    assert child_environment({"PAGER": "less"}, settings_of())["PAGER"] == "cat"
+def test_the_users_pager_is_replaced() -> None:
+    assert command_environment({"PAGER": "less"}, settings_of())["PAGER"] == "cat"

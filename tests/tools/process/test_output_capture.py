@@ -1,4 +1,4 @@
-"""Captured output: exact, bounded, and without secrets however it is cut into chunks."""
+"""Captured output is exact, limited in size, and free of secrets however it is split into chunks."""
 
 import asyncio
 import itertools
@@ -27,7 +27,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
     st.lists(st.sampled_from([SECRET, SECRET[:7], " ", "\n", "x", "tok-", "é"]), max_size=12).map("".join),
     st.lists(st.integers(min_value=0), max_size=6),
 )
-def test_redacting_in_pieces_is_redacting_the_whole(text: str, cuts: list[int]) -> None:
+def test_redacting_pieces_equals_redacting_the_whole(text: str, cuts: list[int]) -> None:
     redactor = OutputRedactor(redact)
     shown = [redactor.push(piece) for piece in pieces_of(text, cuts)]
     assert "".join(shown) + redactor.push("", final=True) == redact(text)
@@ -35,7 +35,7 @@ def test_redacting_in_pieces_is_redacting_the_whole(text: str, cuts: list[int]) 
 
 @settings(max_examples=30)
 @given(st.integers(min_value=3_000, max_value=9_000), st.integers(min_value=50, max_value=5_000))
-def test_a_secret_inside_an_endless_word_is_found_too(before: int, size: int) -> None:
+def test_a_secret_inside_a_very_long_word_is_redacted(before: int, size: int) -> None:
     text = "x" * before + SECRET + "y" * 9_000
     redactor = OutputRedactor(redact)
     shown = [redactor.push(text[at : at + size]) for at in range(0, len(text), size)]
@@ -49,13 +49,13 @@ async def test_output_that_arrives_while_the_file_is_created_is_in_the_file(tmp_
     assert captured.path.read_text() == "first\nsecond\n"
 
 
-def test_a_whole_word_is_shown_at_once() -> None:
+def test_a_complete_word_is_shown_at_once() -> None:
     assert OutputRedactor(redact).push("ready on port 80\n") == "ready on port 80\n"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.lists(st.text(max_size=20_000), max_size=6), st.lists(st.integers(min_value=0), max_size=8))
-async def test_live_text_and_file_are_the_output(tmp_path: Path, texts: list[str], cuts: list[int]) -> None:
+async def test_live_text_and_file_equal_the_output(tmp_path: Path, texts: list[str], cuts: list[int]) -> None:
     data = "".join(texts).encode("utf-8", "replace")
     live: list[str] = []
     captured = OutputCapture(tmp_path / "out.txt", redact=str, emit=live.append)
@@ -70,7 +70,7 @@ async def test_live_text_and_file_are_the_output(tmp_path: Path, texts: list[str
     assert captured.answer() == text if len(text) <= ANSWER_LIMIT else captured.answer().startswith(text[:10_000])
 
 
-async def test_output_at_the_limit_is_whole_and_one_more_is_cut(tmp_path: Path) -> None:
+async def test_output_is_shortened_only_above_the_limit(tmp_path: Path) -> None:
     for extra in (0, 1):
         captured = OutputCapture(tmp_path / f"{extra}.txt", redact=str, emit=str)
         text = "x" * (ANSWER_LIMIT + extra)
@@ -79,7 +79,7 @@ async def test_output_at_the_limit_is_whole_and_one_more_is_cut(tmp_path: Path) 
         assert captured.path.exists() == (extra == 1)
 
 
-async def test_the_file_stops_at_its_limit_and_the_end_is_still_told(
+async def test_the_file_stops_at_its_limit_and_the_answer_has_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FILE_LIMIT", 1 << 20)
@@ -88,7 +88,7 @@ async def test_the_file_stops_at_its_limit_and_the_end_is_still_told(
         await captured.feed(b"line\n" * 100_000)
     await captured.feed(b"the end\n", final=True)
     assert captured.path.stat().st_size == 1 << 20
-    assert "only its first 1 MiB are in" in captured.answer()
+    assert "only the first 1 MiB are in" in captured.answer()
     assert captured.answer().endswith("the end\n")
     text, position = await captured.since(0)
     assert text.endswith("the end\n")
@@ -96,16 +96,16 @@ async def test_the_file_stops_at_its_limit_and_the_end_is_still_told(
     assert (await captured.since(position))[0] == ""
 
 
-async def test_a_disk_that_refuses_ends_the_file_and_not_the_output(tmp_path: Path) -> None:
+async def test_a_write_error_ends_the_file_but_not_the_output(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     captured = OutputCapture(tmp_path / "file" / "out.txt", redact=str, emit=str)
     await captured.feed(b"line\n" * 20_000)
     await captured.feed(b"the end\n", final=True)
-    assert "could not be kept in" in captured.answer()
+    assert "could not be stored in" in captured.answer()
     assert captured.answer().endswith("the end\n")
 
 
-async def test_the_file_is_only_for_its_owner(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     captured = OutputCapture(tmp_path / "new" / "out.txt", redact=str, emit=str)
     await captured.feed(b"x" * 40_000, final=True)
     assert captured.path.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""The process table: who descends from whom, and signals that reach only who is meant."""
+"""The process table finds descendants, and signals reach only the intended process."""
 
 import os
 import signal
@@ -23,13 +23,13 @@ linux_only = pytest.mark.skipif(not IS_LINUX, reason="reads /proc")
 
 @pytest.fixture(params=[pytest.param("proc", marks=linux_only), "ps"])
 def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to read the table."""
+    """Read the table from /proc and with ps."""
     if request.param == "ps":
         monkeypatch.setattr(module, "IS_LINUX", False)
     return request.param
 
 
-def test_we_and_our_parent_are_in_the_table(table: str) -> None:
+def test_the_table_has_this_process(table: str) -> None:
     ours = next(process for process in process_table() if process.pid == os.getpid())
     assert (ours.parent, ours.group, ours.alive) == (os.getppid(), os.getpgrp(), True)
     assert find_process(os.getpid()) is not None
@@ -48,7 +48,7 @@ def test_descendants_are_found_at_any_depth(table: str) -> None:
 
 
 @linux_only
-def test_a_process_that_got_the_number_later_is_not_signalled() -> None:
+def test_a_later_process_with_the_same_pid_is_not_signalled() -> None:
     with subprocess.Popen(["sleep", "1000"]) as sleeper:
         process = find_process(sleeper.pid)
         assert process
@@ -60,7 +60,7 @@ def test_a_process_that_got_the_number_later_is_not_signalled() -> None:
 
 
 @linux_only
-def test_marks_are_whole_variables() -> None:
+def test_environment_variables_are_compared_whole() -> None:
     environment = {**os.environ, "HOLDFAST_CALL": "call_77"}
     with subprocess.Popen(["sleep", "1000"], env=environment) as sleeper:
         assert [process.pid for process in processes_with_variable("HOLDFAST_CALL=call_77")] == [sleeper.pid]
@@ -69,12 +69,12 @@ def test_marks_are_whole_variables() -> None:
 
 
 @linux_only
-def test_names_are_short_and_on_one_line() -> None:
+def test_descriptions_are_short_and_on_one_line() -> None:
     argv = [sys.executable, "-c", "import time\ntime.sleep(1000)" + "#" * 200]
     with subprocess.Popen(argv) as process:
         found = find_process(process.pid)
         assert found
-        while "-c" not in (name := describe_process(found)):  # before its exec it has our name
+        while "-c" not in (name := describe_process(found)):  # before exec it has our command line
             pass
         process.kill()
     assert name.startswith(f"{process.pid} ")

@@ -1,4 +1,4 @@
-"""Confinement: what each backend stops, tried with real commands."""
+"""What each sandbox prevents, tested with real commands."""
 
 import asyncio
 import os
@@ -24,8 +24,8 @@ BOTH = [pytest.param(backend, marks=_needs(backend)) for backend in ("bubblewrap
 MODES = ("workspace-write", "read-only")
 
 
-class Cell:
-    """A workspace, a temporary directory and an outside, and commands confined to them."""
+class ConfinedDirectory:
+    """A workspace, a temporary directory and a directory outside, and commands confined to the first two."""
 
     def __init__(self, directory: Path, backend: SandboxBackend) -> None:
         self.workspace = directory / "workspace"
@@ -37,14 +37,14 @@ class Cell:
         self._sandboxes = CommandSandbox(backend=backend)
 
     def run(self, script: str, *, mode: str, network: bool = True) -> subprocess.CompletedProcess[str]:
-        confining = self._sandboxes.confine(
+        wrapping = self._sandboxes.confine(
             ("bash", "-c", script),
             mode=mode,
             workspace=self.workspace,
             temporary=self.temporary,
             network=network,
         )
-        argv = asyncio.run(confining)
+        argv = asyncio.run(wrapping)
         environment = {**os.environ, "TMPDIR": str(self.temporary), "OUT": str(self.outside)}
         return subprocess.run(
             argv, cwd=self.workspace, env=environment, capture_output=True, text=True, check=False, timeout=30
@@ -52,8 +52,8 @@ class Cell:
 
 
 @pytest.fixture(params=BOTH)
-def cell(request: pytest.FixtureRequest, tmp_path: Path) -> Cell:
-    return Cell(tmp_path, request.param)
+def confined(request: pytest.FixtureRequest, tmp_path: Path) -> ConfinedDirectory:
+    return ConfinedDirectory(tmp_path, request.param)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -81,76 +81,78 @@ def cell(request: pytest.FixtureRequest, tmp_path: Path) -> Cell:
         "exec 3<$OUT/file; echo gone > /proc/self/fd/3",
     ],
 )
-def test_nothing_outside_can_be_changed(cell: Cell, attack: str, mode: str) -> None:
-    cell.run(attack, mode=mode)
-    assert (cell.outside / "file").read_text() == "precious"
-    assert [path.name for path in cell.outside.iterdir()] == ["file"]
+def test_files_outside_cannot_be_changed(confined: ConfinedDirectory, attack: str, mode: str) -> None:
+    confined.run(attack, mode=mode)
+    assert (confined.outside / "file").read_text() == "precious"
+    assert [path.name for path in confined.outside.iterdir()] == ["file"]
 
 
-def test_the_workspace_can_be_written_if_it_may(cell: Cell) -> None:
+def test_workspace_write_allows_writes_to_the_workspace(confined: ConfinedDirectory) -> None:
     script = (
         "echo x > new && mkdir d && mv new d/renamed && ln d/renamed hard && rm hard && cat d/renamed && : > d/renamed"
     )
-    done = cell.run(script, mode="workspace-write")
+    done = confined.run(script, mode="workspace-write")
     assert (done.returncode, done.stdout) == (0, "x\n"), done.stderr
 
 
-def test_the_workspace_cannot_be_written_if_it_may_not(cell: Cell) -> None:
-    (cell.workspace / "file").write_text("precious")
-    done = cell.run("echo gone > file; echo x > new; rm -f file; mkdir d", mode="read-only")
+def test_read_only_forbids_writes_to_the_workspace(confined: ConfinedDirectory) -> None:
+    (confined.workspace / "file").write_text("precious")
+    done = confined.run("echo gone > file; echo x > new; rm -f file; mkdir d", mode="read-only")
     assert done.returncode != 0
-    assert [path.name for path in cell.workspace.iterdir()] == ["file"]
-    assert (cell.workspace / "file").read_text() == "precious"
+    assert [path.name for path in confined.workspace.iterdir()] == ["file"]
+    assert (confined.workspace / "file").read_text() == "precious"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_reading_temporary_files_devices_and_pipes_work(cell: Cell, mode: str) -> None:
+def test_reads_temporary_files_devices_and_pipes_work(confined: ConfinedDirectory, mode: str) -> None:
     script = (
         "cat $OUT/file > /dev/null && f=$(mktemp) && echo x > $f && cat $f | tr x y && cat <<< here && echo > /dev/null"
     )
-    done = cell.run(script, mode=mode)
+    done = confined.run(script, mode=mode)
     assert (done.returncode, done.stdout) == (0, "y\nhere\n"), done.stderr
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_processes_outside_cannot_be_signalled(cell: Cell, mode: str) -> None:
+def test_processes_outside_cannot_be_signalled(confined: ConfinedDirectory, mode: str) -> None:
     if landlock.landlock_version() < landlock.SCOPE_VERSION and _AVAILABLE.bubblewrap:
         pytest.skip("signals are scoped from Landlock's version 6 (Linux 6.12) on, or by bubblewrap")
-    with subprocess.Popen(["sleep", "1000"]) as outsider:
-        done = cell.run(f"kill -KILL {outsider.pid}", mode=mode)
+    with subprocess.Popen(["sleep", "1000"]) as outside_process:
+        done = confined.run(f"kill -KILL {outside_process.pid}", mode=mode)
         assert done.returncode != 0
-        assert outsider.poll() is None
-        outsider.kill()
+        assert outside_process.poll() is None
+        outside_process.kill()
 
 
-def test_the_network_stays_unless_it_is_taken_away(cell: Cell) -> None:
+def test_the_network_is_available_unless_disabled(confined: ConfinedDirectory) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         reach = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}"
-        assert cell.run(reach, mode="read-only").returncode == 0
-        assert cell.run(reach, mode="read-only", network=False).returncode != 0
+        assert confined.run(reach, mode="read-only").returncode == 0
+        assert confined.run(reach, mode="read-only", network=False).returncode != 0
 
 
-def test_off_leaves_the_command_as_it_is(tmp_path: Path) -> None:
+def test_off_returns_the_command_unchanged(tmp_path: Path) -> None:
     argv = ("bash", "-c", "true")
-    confining = CommandSandbox().confine(argv, mode="off", workspace=tmp_path, temporary=tmp_path / "tmp")
-    assert asyncio.run(confining) == argv
+    wrapping = CommandSandbox().confine(argv, mode="off", workspace=tmp_path, temporary=tmp_path / "tmp")
+    assert asyncio.run(wrapping) == argv
 
 
-def test_bubblewrap_is_used_where_it_works_and_landlock_elsewhere() -> None:
+def test_bubblewrap_is_preferred_to_landlock() -> None:
     assert SandboxAvailability().backend == "bubblewrap"
     assert SandboxAvailability(bubblewrap="not installed").backend == "landlock"
     assert SandboxAvailability(bubblewrap="not installed", landlock="no").backend is None
 
 
-async def test_a_machine_without_either_refuses_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_without_a_sandbox_the_command_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sandbox, "probe_sandboxes", lambda: SandboxAvailability("not installed", "no kernel support"))
-    with pytest.raises(ToolError, match=r"but this machine has none .*not installed.*no kernel support.*'off'"):
+    with pytest.raises(
+        ToolError, match=r"but no sandbox works on this machine .*not installed.*no kernel support.*'off'"
+    ):
         await CommandSandbox().confine(("true",), mode="read-only", workspace=tmp_path, temporary=tmp_path / "tmp")
 
 
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(landlock, "landlock_version", lambda: 1)
     assert probe_sandboxes() == SandboxAvailability(
-        "not installed", "the kernel has version 1, version 3 (Linux 6.2) is needed"
+        "not installed", "the kernel has version 1, but version 3 (Linux 6.2) is required"
     )

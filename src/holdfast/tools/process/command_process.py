@@ -1,9 +1,9 @@
-"""Commands as process trees that end when they are told to, and prove it.
+"""Commands as process trees that can be killed reliably.
 
-A command is started through the keeper (see `keeper`), which holds everything the command starts below one
-supervisor. `Running.kill` interrupts the whole tree, kills it after a short grace, and returns when the supervisor has
-no descendant left, or names what would not die: at most `KILL_SECONDS` in all. If the supervisor itself was killed or
-stopped by its command, the environment mark ``HOLDFAST_CALL`` is the second net.
+Commands are started through the supervisor program (see `supervisor`), which keeps all processes of a command below one
+supervisor process. `RunningCommand.kill` interrupts the tree, kills it after a grace period, and returns when the
+supervisor has no descendant left, or names the processes that survived. It takes at most `KILL_SECONDS`. If a command
+kills or stops its own supervisor, its processes are found by the environment variable ``HOLDFAST_CALL`` instead.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import holdfast
 from holdfast.config import Settings, secret_variables
@@ -32,314 +33,14 @@ from holdfast.tools.process.process_table import (
 from holdfast.tools.process.supervisor import KILL_MESSAGE, CommandRequest
 
 GRACE_SECONDS = 0.4
-"""Between SIGINT and SIGKILL."""
+"""Time between SIGINT and SIGKILL."""
 SUPERVISOR_SECONDS = 1.0
-"""After which a supervisor gives up and names what lives."""
+"""Time after which a supervisor gives up and names the survivors."""
 KILL_SECONDS = 1.5
-"""The whole of a kill, the second net included."""
+"""Limit of a whole kill, including the search by environment variable."""
 START_SECONDS = 2.0
-"""After which a keeper that does not answer is replaced."""
+"""Time after which a supervisor program that does not respond is replaced."""
 MARK_VARIABLE = "HOLDFAST_CALL"
-
-_PIPE_BUFFER = 1 << 17
-_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
-
-
-class CommandSpec(Value, frozen=True):
-    """What to run, where, and with which environment; `mark` must be this command's alone."""
-
-    argv: tuple[str, ...]
-    directory: Path
-    environment: Mapping[str, str]
-    mark: str
-
-
-class KillResult(Value, frozen=True):
-    """What a kill did: processes as ``123 sleep 1000``."""
-
-    killed: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    """Would not die within the time; given up."""
-
-
-class RunningCommand:
-    """A command that was started. `output` is what its tree writes to stdout and stderr, in order."""
-
-    def __init__(self, line: _SupervisorConnection, *, output: _OutputPipe, supervisor: Process, mark: str) -> None:
-        self.output = output.reader
-        self._pipe = output
-        self._line = line
-        self._supervisor = supervisor
-        self._mark = mark
-        self._exit_code: int | None = None
-        self._killed: list[str] = []
-        self._left: list[str] = []
-        self._exited = asyncio.Event()
-        self._gone = asyncio.Event()
-        self._listener = asyncio.create_task(self._listen(), name=f"command:{mark}")
-        self._killer: asyncio.Task[None] | None = None
-
-    @property
-    def exit_code(self) -> int | None:
-        """Of the command itself, negative for a signal; `None` while it runs, or if its supervisor was killed."""
-        return self._exit_code
-
-    @property
-    def death(self) -> KillResult:
-        return KillResult(tuple(self._killed), tuple(self._left))
-
-    async def wait_exited(self) -> None:
-        """Until the command itself has ended; what it started may go on."""
-        await self._exited.wait()
-
-    async def wait_gone(self) -> None:
-        """Until the whole tree is gone, or given up after a kill."""
-        await self._gone.wait()
-
-    async def names(self) -> tuple[str, ...]:
-        """What of it runs now."""
-        return await asyncio.to_thread(_names_below, self._supervisor.pid)
-
-    async def kill(self) -> KillResult:
-        """End the whole tree. Bounded; every caller gets the same answer, and a cancelled one stops nothing."""
-        if self._killer is None:
-            self._killer = asyncio.create_task(self._kill(), name=f"kill:{self._mark}")
-        await asyncio.shield(self._killer)
-        return self.death
-
-    def stop_reading(self) -> None:
-        """Close our end of the pipe: whoever still holds the other one writes to nobody."""
-        self._pipe.close()
-
-    async def _kill(self) -> None:
-        if not self._gone.is_set():
-            self._line.say(KILL_MESSAGE)
-            try:
-                async with asyncio.timeout(SUPERVISOR_SECONDS + 0.1):
-                    await self._gone.wait()
-            except TimeoutError:
-                self._line.close()  # its own command stopped it, most likely: the listener spreads the second net
-        await self._listener
-
-    async def _listen(self) -> None:
-        finished = False
-        while not finished and (words := await self._line.next()):
-            match words:
-                case ["exited", code]:
-                    self._exit_code = int(code)
-                    self._exited.set()
-                case ["killed", name]:
-                    self._killed.append(name)
-                case ["left", name]:
-                    self._left.append(name)
-                case ["empty" | "ended"]:
-                    finished = True
-        if not finished:
-            self._left += await asyncio.to_thread(_kill_marked, self._supervisor, f"{MARK_VARIABLE}={self._mark}")
-        self._line.close()
-        self._exited.set()
-        self._gone.set()
-
-
-class CommandLauncher:
-    """Starts commands; owns the keeper program, which is started with the first one and again if it was killed."""
-
-    def __init__(self) -> None:
-        self._keeper: _SupervisorProcess | None = None
-        self._starting = asyncio.Lock()
-
-    @property
-    def pid(self) -> int | None:
-        """Of the keeper program, once it runs."""
-        return self._keeper.pid if self._keeper else None
-
-    async def start(self, command: CommandSpec) -> RunningCommand:
-        """Run a command; `ToolError` if it cannot be started."""
-        try:
-            request = _request(command)
-        except ValueError as error:
-            raise ToolError(f"the command cannot be started: {error}") from None
-        for patience in (START_SECONDS, 5 * START_SECONDS):
-            keeper = await self._running_keeper(fresh=patience > START_SECONDS)
-            handle = await _new_supervisor(keeper, patience=patience)
-            if handle is not None:
-                return await _start_command(*handle, request=request, mark=command.mark)
-        raise ToolError("the command cannot be started: the program that keeps commands does not answer")
-
-    async def close(self) -> None:
-        """End the keeper, after the commands it started have ended."""
-        keeper, self._keeper = self._keeper, None
-        if keeper:
-            await asyncio.to_thread(keeper.end)
-
-    async def _running_keeper(self, *, fresh: bool) -> _SupervisorProcess:
-        async with self._starting:
-            if fresh and self._keeper is not None:
-                await asyncio.to_thread(self._keeper.end, patience=0.0)
-                self._keeper = None
-            if self._keeper is None:
-                self._keeper = await asyncio.to_thread(_SupervisorProcess)
-            return self._keeper
-
-
-class _SupervisorProcess:
-    """The keeper program and the socket to it. Blocking: made and ended in a thread."""
-
-    def __init__(self) -> None:
-        self.socket, theirs = socket.socketpair()
-        root = str(Path(holdfast.__file__).parents[1])
-        path = f"import sys; sys.path.append({root!r})"
-        start = f"{path}; from holdfast.tools.process.supervisor import main; main({theirs.fileno()})"
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", start],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=_ENVIRONMENT,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
-        self.socket.setblocking(False)
-        self.pid = self._process.pid
-
-    def end(self, *, patience: float = 2 * KILL_SECONDS) -> None:
-        """Without patience for a keeper that does not answer; its supervisors go on without it."""
-        self.socket.close()
-        try:
-            self._process.wait(timeout=patience)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-class _OutputPipe:
-    """Our end of a command's output."""
-
-    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
-        self.reader = reader
-        self._transport = transport
-
-    @classmethod
-    async def open(cls, descriptor: int) -> _OutputPipe:
-        reader = asyncio.StreamReader(limit=_PIPE_BUFFER)
-        file = os.fdopen(descriptor, "rb", buffering=0)
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
-        return cls(reader, transport)
-
-    def close(self) -> None:
-        self._transport.close()
-
-
-class _SupervisorConnection:
-    """The socket to a supervisor: one report a line."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def next(self) -> list[str]:
-        """The words of the next report; none when the supervisor is gone or the line was closed."""
-        try:
-            line = await self._reader.readline()
-        except OSError:
-            return []
-        return line.decode("utf-8", "replace").rstrip("\n").split("\t") if line.endswith(b"\n") else []
-
-    def say(self, data: bytes) -> None:
-        self._writer.write(data)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def _request(command: CommandSpec) -> bytes:
-    environment = {**command.environment, MARK_VARIABLE: command.mark}
-    fields = [*command.argv, *environment, *environment.values(), str(command.directory)]
-    if any("\0" in field for field in fields):
-        raise ValueError("it has a zero byte in it")
-    request = CommandRequest(str(command.directory), list(command.argv), environment, GRACE_SECONDS, SUPERVISOR_SECONDS)
-    return request.pack()
-
-
-def _send_descriptors(keeper: _SupervisorProcess) -> tuple[socket.socket | None, int]:
-    """Give the keeper one end of a socket and of a pipe; we keep the others. No socket: the keeper is gone."""
-    reading, writing = os.pipe()
-    ours, theirs = socket.socketpair()
-    try:
-        socket.send_fds(keeper.socket, [b"c"], [theirs.fileno(), writing])
-    except OSError:
-        ours.close()
-        return None, reading
-    finally:
-        theirs.close()
-        os.close(writing)
-    ours.setblocking(False)
-    return ours, reading
-
-
-async def _new_supervisor(
-    keeper: _SupervisorProcess, *, patience: float
-) -> tuple[_SupervisorConnection, _OutputPipe] | None:
-    """A supervisor that is ready to run something; `None` if the keeper is gone, or stopped by one of its commands."""
-    control, descriptor = _send_descriptors(keeper)
-    if control is None:
-        os.close(descriptor)
-        return None
-    line = _SupervisorConnection(*await asyncio.open_unix_connection(sock=control))
-    pipe = await _OutputPipe.open(descriptor)
-    try:
-        async with asyncio.timeout(patience):
-            if await line.next() == ["ready"]:
-                return line, pipe
-    except TimeoutError:
-        pass
-    except BaseException:
-        line.close()
-        pipe.close()
-        raise
-    line.close()
-    pipe.close()
-    return None
-
-
-async def _start_command(
-    line: _SupervisorConnection, pipe: _OutputPipe, *, request: bytes, mark: str
-) -> RunningCommand:
-    """From here on the command may have run: nothing is tried twice."""
-    try:
-        line.say(request)
-        match await line.next():
-            case ["started", pid, parent, group, state, started]:
-                supervisor = Process(int(pid), int(parent), int(group), state, started)
-                return RunningCommand(line, output=pipe, supervisor=supervisor, mark=mark)
-            case ["failed", reason]:
-                raise ToolError(f"the command cannot be started: {reason}")
-        raise ToolError("the command may have been started, but its supervisor was ended")
-    except BaseException:
-        line.close()
-        pipe.close()
-        raise
-
-
-def _names_below(pid: int) -> tuple[str, ...]:
-    return tuple(describe_process(process) for process in tree_below(pid) if process.alive)
-
-
-def _kill_marked(supervisor: Process, variable: str) -> list[str]:
-    """Kill a supervisor that does not answer and what carries its mark; the names of what is left."""
-    deadline = time.monotonic() + KILL_SECONDS - SUPERVISOR_SECONDS - 0.15
-    send_signal(supervisor, signal.SIGKILL)
-    while found := processes_with_variable(variable):
-        for process in found:
-            send_signal(process, signal.SIGKILL)
-        if time.monotonic() > deadline:
-            return [describe_process(process) for process in found]
-        time.sleep(0.01)
-    return []
-
 
 NON_INTERACTIVE: Mapping[str, str] = {
     "HOLDFAST": "1",
@@ -358,12 +59,315 @@ NON_INTERACTIVE: Mapping[str, str] = {
     "PIP_NO_INPUT": "1",
     "NO_COLOR": "1",
 }
-"""No pager, no editor, no prompt, no colour: nobody is there to answer, and a model reads the output."""
+"""Disables pagers, editors, prompts and colours: there is no terminal, and a model reads the output."""
 
 _OWN_VARIABLES = frozenset({"HOLDFAST_TOKEN", "HOLDFAST_CALL"})
 
+_PIPE_BUFFER = 1 << 17
+_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
-def child_environment(base: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """What a child process may see of `base`: no provider's key, no token of this server (W8)."""
+
+def command_environment(base: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """Return `base` without provider keys and server tokens (W8), and with non-interactive settings."""
     secret = {name.upper() for name in secret_variables(settings)} | _OWN_VARIABLES
     return {**{name: value for name, value in base.items() if name.upper() not in secret}, **NON_INTERACTIVE}
+
+
+class CommandSpec(Value, frozen=True):
+    """What to run, where, and with which environment. `mark` must be unique to the command."""
+
+    argv: tuple[str, ...]
+    directory: Path
+    environment: Mapping[str, str]
+    mark: str
+
+
+class KillResult(Value, frozen=True):
+    """The processes of a killed tree, as ``123 sleep 1000``."""
+
+    killed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """Survived until the time limit."""
+
+
+class RunningCommand:
+    """A started command. `output` is everything its processes write to stdout and stderr, in order."""
+
+    def __init__(
+        self, connection: _SupervisorConnection, *, output: _OutputPipe, supervisor: Process, mark: str
+    ) -> None:
+        self.output = output.reader
+        self._pipe = output
+        self._connection = connection
+        self._supervisor = supervisor
+        self._mark = mark
+        self._exit_code: int | None = None
+        self._killed: list[str] = []
+        self._left: list[str] = []
+        self._exited = asyncio.Event()
+        self._tree_ended = asyncio.Event()
+        self._listener = asyncio.create_task(self._listen(), name=f"command:{mark}")
+        self._killer: asyncio.Task[None] | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the command, negative for a signal. None while it runs, or if its supervisor was killed."""
+        return self._exit_code
+
+    @property
+    def kill_result(self) -> KillResult:
+        return KillResult(tuple(self._killed), tuple(self._left))
+
+    async def wait_exited(self) -> None:
+        """Wait until the command has exited. Processes that it started may still run."""
+        await self._exited.wait()
+
+    async def wait_tree_ended(self) -> None:
+        """Wait until the whole tree has ended, or a kill has given up on it."""
+        await self._tree_ended.wait()
+
+    async def processes(self) -> tuple[str, ...]:
+        """Return the processes that run now, as ``123 sleep 1000``."""
+        return await asyncio.to_thread(_describe_tree, self._supervisor.pid)
+
+    async def kill(self) -> KillResult:
+        """Kill the tree within `KILL_SECONDS`. All callers get the same result; a cancelled caller stops nothing."""
+        if self._killer is None:
+            self._killer = asyncio.create_task(self._kill(), name=f"kill:{self._mark}")
+        await asyncio.shield(self._killer)
+        return self.kill_result
+
+    def stop_reading(self) -> None:
+        """Close the output pipe, also if a process outside the tree still holds its other end."""
+        self._pipe.close()
+
+    async def _kill(self) -> None:
+        if not self._tree_ended.is_set():
+            self._connection.send(KILL_MESSAGE)
+            try:
+                async with asyncio.timeout(SUPERVISOR_SECONDS + 0.1):
+                    await self._tree_ended.wait()
+            except TimeoutError:
+                self._connection.close()  # most likely stopped by its command; the listener then searches by mark
+        await self._listener
+
+    async def _listen(self) -> None:
+        finished = False
+        while not finished and (report := await self._connection.read_report()):
+            match report:
+                case ["exited", code]:
+                    self._exit_code = int(code)
+                    self._exited.set()
+                case ["killed", name]:
+                    self._killed.append(name)
+                case ["left", name]:
+                    self._left.append(name)
+                case ["empty" | "ended"]:
+                    finished = True
+        if not finished:
+            self._left += await asyncio.to_thread(_kill_marked, self._supervisor, f"{MARK_VARIABLE}={self._mark}")
+        self._connection.close()
+        self._exited.set()
+        self._tree_ended.set()
+
+
+class CommandLauncher:
+    """Starts commands. Owns the supervisor program, which starts with the first command and again if it was killed."""
+
+    def __init__(self) -> None:
+        self._program: _SupervisorProgram | None = None
+        self._starting = asyncio.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the supervisor program, if it runs."""
+        return self._program.pid if self._program else None
+
+    async def start(self, command: CommandSpec) -> RunningCommand:
+        """Start a command. Raises `ToolError` if it cannot be started."""
+        try:
+            request = _pack_request(command)
+        except ValueError as error:
+            raise ToolError(f"the command cannot be started: {error}") from None
+        for seconds in (START_SECONDS, 5 * START_SECONDS):
+            program = await self._running_program(restart=seconds > START_SECONDS)
+            handle = await _new_supervisor(program, seconds=seconds)
+            if handle is not None:
+                return await _start_command(*handle, request=request, mark=command.mark)
+        raise ToolError("the command cannot be started: the supervisor program does not respond; try again")
+
+    async def close(self) -> None:
+        """End the supervisor program, after its commands have ended."""
+        program, self._program = self._program, None
+        if program:
+            await asyncio.to_thread(program.end)
+
+    async def _running_program(self, *, restart: bool) -> _SupervisorProgram:
+        async with self._starting:
+            if restart and self._program is not None:
+                await asyncio.to_thread(self._program.end, seconds=0.0)
+                self._program = None
+            if self._program is None:
+                self._program = await asyncio.to_thread(_SupervisorProgram)
+            return self._program
+
+
+class _SupervisorProgram:
+    """The supervisor program and the socket to it. Blocking: create and end it in a thread."""
+
+    code: ClassVar[str] = "from holdfast.tools.process.supervisor import main; main({descriptor})"
+    """What the program runs."""
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair()
+        root = str(Path(holdfast.__file__).parents[1])
+        code = f"import sys; sys.path.append({root!r}); {self.code.format(descriptor=theirs.fileno())}"
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", code],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=_ENVIRONMENT,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self.socket.setblocking(False)
+        self.pid = self._process.pid
+
+    def end(self, *, seconds: float = 2 * KILL_SECONDS) -> None:
+        """Wait up to `seconds`, then kill the program. Its supervisors go on without it."""
+        self.socket.close()
+        try:
+            self._process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class _OutputPipe:
+    """The read end of a command's output."""
+
+    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
+        self.reader = reader
+        self._transport = transport
+
+    @classmethod
+    async def open(cls, descriptor: int) -> _OutputPipe:
+        reader = asyncio.StreamReader(limit=_PIPE_BUFFER)
+        file = os.fdopen(descriptor, "rb", buffering=0)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+        return cls(reader, transport)
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class _SupervisorConnection:
+    """The socket to a supervisor. Each report is a line of fields separated by tabs."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read_report(self) -> list[str]:
+        """Return the fields of the next report; empty if the supervisor has ended or the connection is closed."""
+        try:
+            line = await self._reader.readline()
+        except OSError:
+            return []
+        return line.decode("utf-8", "replace").rstrip("\n").split("\t") if line.endswith(b"\n") else []
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _pack_request(command: CommandSpec) -> bytes:
+    environment = {**command.environment, MARK_VARIABLE: command.mark}
+    fields = [*command.argv, *environment, *environment.values(), str(command.directory)]
+    if any("\0" in field for field in fields):
+        raise ValueError("it contains a zero byte; remove it")
+    request = CommandRequest(str(command.directory), list(command.argv), environment, GRACE_SECONDS, SUPERVISOR_SECONDS)
+    return request.pack()
+
+
+def _send_descriptors(program: _SupervisorProgram) -> tuple[socket.socket | None, int]:
+    """Send one end of a new socket and of a new pipe; return the other ends. No socket if the program has ended."""
+    reading, writing = os.pipe()
+    ours, theirs = socket.socketpair()
+    try:
+        socket.send_fds(program.socket, [b"c"], [theirs.fileno(), writing])
+    except OSError:
+        ours.close()
+        return None, reading
+    finally:
+        theirs.close()
+        os.close(writing)
+    ours.setblocking(False)
+    return ours, reading
+
+
+async def _new_supervisor(
+    program: _SupervisorProgram, *, seconds: float
+) -> tuple[_SupervisorConnection, _OutputPipe] | None:
+    """Return a supervisor that is ready to run a command; None if the program has ended or does not respond."""
+    control, descriptor = _send_descriptors(program)
+    if control is None:
+        os.close(descriptor)
+        return None
+    connection = _SupervisorConnection(*await asyncio.open_unix_connection(sock=control))
+    pipe = await _OutputPipe.open(descriptor)
+    try:
+        async with asyncio.timeout(seconds):
+            if await connection.read_report() == ["ready"]:
+                return connection, pipe
+    except TimeoutError:
+        pass
+    except BaseException:
+        connection.close()
+        pipe.close()
+        raise
+    connection.close()
+    pipe.close()
+    return None
+
+
+async def _start_command(
+    connection: _SupervisorConnection, pipe: _OutputPipe, *, request: bytes, mark: str
+) -> RunningCommand:
+    """Send the request. The command may have run from here on, so nothing is retried."""
+    try:
+        connection.send(request)
+        match await connection.read_report():
+            case ["started", pid, parent, group, state, started]:
+                supervisor = Process(int(pid), int(parent), int(group), state, started)
+                return RunningCommand(connection, output=pipe, supervisor=supervisor, mark=mark)
+            case ["failed", reason]:
+                raise ToolError(f"the command cannot be started: {reason}")
+        raise ToolError("the command may have been started, but its supervisor ended unexpectedly")
+    except BaseException:
+        connection.close()
+        pipe.close()
+        raise
+
+
+def _describe_tree(pid: int) -> tuple[str, ...]:
+    return tuple(describe_process(process) for process in tree_below(pid) if process.alive)
+
+
+def _kill_marked(supervisor: Process, variable: str) -> list[str]:
+    """Kill a supervisor that does not respond and all processes with its mark; return the survivors."""
+    deadline = time.monotonic() + KILL_SECONDS - SUPERVISOR_SECONDS - 0.15
+    send_signal(supervisor, signal.SIGKILL)
+    while found := processes_with_variable(variable):
+        for process in found:
+            send_signal(process, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return [describe_process(process) for process in found]
+        time.sleep(0.01)
+    return []

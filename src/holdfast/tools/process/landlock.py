@@ -1,7 +1,7 @@
-"""Landlock: a process gives up the right to write, for itself and for all that it starts, and then becomes a program.
+"""A program that confines itself with Landlock and then executes a command.
 
-Run as a program of its own before the command, so it imports nothing but the standard library. What is confined may
-read and execute everything, write below the given directories and to the usual devices, and signal only its own kind.
+It runs before each confined command, so it imports only the standard library. The command and its descendants can read
+and execute all files, write below the given directories and to common devices, and signal only each other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 LOWEST_VERSION = 3
-"""Before Linux 6.2 a file outside could still be truncated."""
+"""Linux 6.2. Older versions cannot prevent the truncation of files."""
 NETWORK_VERSION = 4
 SCOPE_VERSION = 6
 
@@ -43,7 +43,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def landlock_version() -> int:
-    """The kernel's version of Landlock; 0 if it has none."""
+    """Return the kernel's Landlock version; 0 if it has none."""
     if sys.platform != "linux":
         return 0
     version: int = _libc().syscall(_CREATE, None, 0, _VERSION_FLAG)
@@ -51,7 +51,7 @@ def landlock_version() -> int:
 
 
 def restrict(writable: Sequence[str], *, network: bool) -> None:
-    """Confine this process, for good. `OSError` if the kernel does not."""
+    """Confine this process permanently. Raises `OSError` if the kernel refuses."""
     version = landlock_version()
     ruleset = _Ruleset(_ALL_RIGHTS, 0, 0)
     size = 8

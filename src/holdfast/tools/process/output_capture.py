@@ -1,7 +1,7 @@
-"""What a command prints: shown live, kept whole in a file, told to the model with its middle cut out.
+"""The output of a command: emitted live, stored in a file, and shortened for the model.
 
-Memory stays bounded whatever comes: the head and the tail are held, the file has a largest size, and live text stops
-after a while with a notice. Secrets are removed before anything is kept or shown, also where one arrives in pieces.
+Memory is limited: only the head and the tail are held, the file has a maximum size, and live text stops at a limit with
+a notice. Secrets are removed before output is stored or shown, also if a secret arrives in several pieces.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ from pathlib import Path
 from holdfast.tools.process.command_process import CommandLauncher, CommandSpec, KillResult, RunningCommand
 
 ANSWER_LIMIT = 30_000
-"""Characters of an output that a model is told."""
+"""Characters of output that the model gets."""
 LIVE_LIMIT = 400_000
-"""Characters that are shown as they come."""
+"""Characters that are emitted live."""
 FILE_LIMIT = 100 << 20
-"""Bytes of the largest file."""
+"""Maximum size of the file in bytes."""
 
 _LONGEST_SECRET = 4_096
+_DRAIN_SECONDS = 0.3
+_READ_BYTES = 1 << 16
 _GAP = re.compile(r"\s(?=\S*\Z)")
 
 
 class OutputRedactor:
-    """Redacts text that comes in pieces. Secrets are taken to have no white space in them, as keys and tokens have."""
+    """Redacts text that arrives in pieces. Assumes that secrets contain no white space."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
         self._held = ""
 
     def push(self, text: str, *, final: bool = False) -> str:
-        """What can be shown now; an unfinished word is held back until it ends."""
+        """Return the redacted text that is complete. The last word is held back until white space follows it."""
         text = self._held + text
         cut = len(text) if final else self._safe_cut(text)
         self._held = text[cut:]
@@ -51,12 +53,12 @@ class OutputRedactor:
 
 
 class OutputCapture:
-    """One command's output. The file is made when the output outgrows an answer, or when it is asked for."""
+    """The output of one command. The file is created when the output exceeds `ANSWER_LIMIT`, or on request."""
 
     def __init__(self, path: Path, *, redact: Callable[[str], str], emit: Callable[[str], None]) -> None:
         self.path = path
         self.size = 0
-        """Bytes so far, as UTF-8."""
+        """Bytes of redacted output so far, as UTF-8."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._redactor = OutputRedactor(redact)
         self._emit = emit
@@ -69,7 +71,7 @@ class OutputCapture:
         self._stored = 0
         self._problem = ""
         self._ended = False
-        self._writing = asyncio.Lock()  # output that arrives while the file is being created belongs into it as well
+        self._writing = asyncio.Lock()  # output that arrives while the file is created must be in it too
 
     async def feed(self, data: bytes, *, final: bool = False) -> None:
         async with self._writing:
@@ -82,7 +84,7 @@ class OutputCapture:
                 await self._close()
 
     async def keep_in_file(self) -> None:
-        """From now on everything is in the file, what came before included."""
+        """Store all output in the file from now on, including earlier output."""
         async with self._writing:
             if self._file is None and not self._stored:
                 await self._store(b"", head=self._head)
@@ -91,24 +93,24 @@ class OutputCapture:
 
     @property
     def stored_path(self) -> str:
-        """The file's path, if there is one."""
+        """Path of the file; empty if there is none."""
         return str(self.path) if self._stored else ""
 
     def answer(self) -> str:
-        """The whole output if it is short, else its head and tail with a line that says what is missing."""
+        """Return the whole output if it is short, else its head and tail and a line about the missing part."""
         if self._characters <= ANSWER_LIMIT:
             return self._head
-        head, tail = cut_head(self._head), cut_tail(self._tail)
+        head, tail = _cut_head(self._head), _cut_tail(self._tail)
         missing = self._characters - len(head) - len(tail)
         lines = self._lines - head.count("\n") - tail.count("\n")
-        return f"{head}\n[… {missing:,} characters in {lines:,} lines cut here; {self._where()} …]\n{tail}"
+        return f"{head}\n[… {missing:,} characters in {lines:,} lines omitted; {self._describe_file()} …]\n{tail}"
 
     async def since(self, start: int) -> tuple[str, int]:
-        """What came after this position (in bytes), cut like an answer, and the position after it. Needs the file."""
+        """Return the output after a byte position, shortened like an answer, and the new position. Needs the file."""
         size, stored = self.size, self._stored
         text = await asyncio.to_thread(_read_cut, self.path, start, stored) if start < stored else ""
         if stored < size and start < size:
-            text += f"\n[… {self._where()}; the output ends with: …]\n{self._tail}"
+            text += f"\n[… {self._describe_file()}; the output ends with: …]\n{self._tail}"
         return text, size
 
     async def _close(self) -> None:
@@ -116,19 +118,23 @@ class OutputCapture:
             await asyncio.to_thread(os.close, self._file)
             self._file = None
 
-    def _where(self) -> str:
+    def _describe_file(self) -> str:
         if self._problem:
-            return f"the rest could not be kept in {self.path}: {self._problem}"
+            return f"the output could not be stored in {self.path}: {self._problem}"
         if self._stored < self.size:
-            return f"only its first {FILE_LIMIT >> 20} MiB are in {self.path}"
+            return f"only the first {FILE_LIMIT >> 20} MiB are in {self.path}"
         return f"the whole output is in {self.path}"
 
     def _show(self, text: str) -> None:
-        room = LIVE_LIMIT - self._live
-        if room <= 0:
+        allowed = LIVE_LIMIT - self._live
+        if allowed <= 0:
             return
         self._live += len(text)
-        self._emit(text if len(text) <= room else text[:room] + "\n[… too much to show live; the command goes on …]\n")
+        self._emit(
+            text
+            if len(text) <= allowed
+            else text[:allowed] + "\n[… too much output to show live; the command is still running …]\n"
+        )
 
     async def _keep(self, text: str) -> None:
         encoded = text.encode("utf-8", "replace")
@@ -143,7 +149,7 @@ class OutputCapture:
         self.size += len(encoded)
 
     async def _store(self, data: bytes, *, head: str = "") -> None:
-        """Into the file, as far as it may grow. A full disk ends the file, not the command."""
+        """Append to the file up to its maximum size. A full disk ends the file but not the command."""
         if self._problem:
             return
         data = head.encode("utf-8", "replace") + data
@@ -158,15 +164,69 @@ class OutputCapture:
             self._problem = error.strerror or str(error)
 
 
-def cut_head(text: str) -> str:
-    """The first half of an answer, up to a line's end if one is near."""
+class CapturedCommand:
+    """A running command whose output is captured. It has ended when its tree has ended and its output is read."""
+
+    def __init__(self, running: RunningCommand, capture: OutputCapture) -> None:
+        self.capture = capture
+        self.running = running
+        self.timed_out = False
+        self._ended = asyncio.create_task(self._follow(), name="output")
+        self._timer: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(cls, launcher: CommandLauncher, command: CommandSpec, capture: OutputCapture) -> CapturedCommand:
+        return cls(await launcher.start(command), capture)
+
+    async def wait_ended(self) -> None:
+        """Wait until the command has ended. A cancelled caller stops nothing."""
+        await asyncio.shield(self._ended)
+
+    async def kill(self) -> KillResult:
+        """Kill the command and wait until it has ended."""
+        await self.running.kill()
+        await self.wait_ended()
+        return self.running.kill_result
+
+    def kill_after(self, seconds: float) -> None:
+        """Kill the command after this time, also if it is a background job by then."""
+        self._timer = asyncio.create_task(self._expire(seconds), name="timeout")
+
+    async def _expire(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self.timed_out = True
+        await self.running.kill()
+
+    async def _follow(self) -> None:
+        reading = asyncio.create_task(self._read(), name="read")
+        await self.running.wait_tree_ended()
+        seen = -1
+        for _ in range(3):  # a process outside the tree may hold the pipe open; stop when it is silent
+            if reading.done() or seen == self.capture.size:
+                break
+            seen = self.capture.size
+            await asyncio.wait((reading,), timeout=_DRAIN_SECONDS)
+        self.running.stop_reading()
+        reading.cancel()
+        await asyncio.wait((reading,))
+        await self.capture.feed(b"", final=True)
+        if self._timer and not self.timed_out:
+            self._timer.cancel()
+
+    async def _read(self) -> None:
+        while data := await self.running.output.read(_READ_BYTES):
+            await self.capture.feed(data)
+
+
+def _cut_head(text: str) -> str:
+    """Return the first half of an answer, up to the end of a line if one is near."""
     head = text[: ANSWER_LIMIT // 2]
     end = head.rfind("\n", len(head) * 9 // 10)
     return head[:end] if end > 0 else head
 
 
-def cut_tail(text: str) -> str:
-    """The last half of an answer, from a line's start if one is near."""
+def _cut_tail(text: str) -> str:
+    """Return the last half of an answer, from the start of a line if one is near."""
     tail = text[-ANSWER_LIMIT // 2 :]
     start = tail.find("\n", 0, len(tail) // 10)
     return tail[start + 1 :]
@@ -191,72 +251,10 @@ def _read_cut(path: Path, start: int, stop: int) -> str:
             text = file.read(stop - start).decode("utf-8", "ignore")
             if len(text) <= ANSWER_LIMIT:
                 return text
-            head, tail = cut_head(text), cut_tail(text)
+            head, tail = _cut_head(text), _cut_tail(text)
         else:
-            head = cut_head(file.read(half).decode("utf-8", "ignore"))
+            head = _cut_head(file.read(half).decode("utf-8", "ignore"))
             file.seek(stop - half)
-            tail = cut_tail(file.read(half).decode("utf-8", "ignore"))
+            tail = _cut_tail(file.read(half).decode("utf-8", "ignore"))
     missing = stop - start - len(head.encode()) - len(tail.encode())
-    return f"{head}\n[… {missing:,} bytes cut here; the whole output is in {path} …]\n{tail}"
-
-
-_DRAIN_SECONDS = 0.3
-_READ_BYTES = 1 << 16
-
-
-class CapturedCommand:
-    """A running command whose output is captured. It has ended when its tree is gone and its output read."""
-
-    def __init__(self, running: RunningCommand, capture: OutputCapture) -> None:
-        self.capture = capture
-        self.running = running
-        self.timed_out = False
-        self._ended = asyncio.create_task(self._follow(), name="output")
-        self._timer: asyncio.Task[None] | None = None
-
-    @classmethod
-    async def start(cls, launcher: CommandLauncher, command: CommandSpec, capture: OutputCapture) -> CapturedCommand:
-        return cls(await launcher.start(command), capture)
-
-    @property
-    def has_ended(self) -> bool:
-        return self._ended.done()
-
-    async def wait_ended(self) -> None:
-        """Until it has ended; a cancelled waiter stops nothing."""
-        await asyncio.shield(self._ended)
-
-    async def kill(self) -> KillResult:
-        """End it; returns when it has ended."""
-        await self.running.kill()
-        await self.wait_ended()
-        return self.running.death
-
-    def kill_after(self, seconds: float) -> None:
-        """Kill it when this time has passed, wherever it runs then."""
-        self._timer = asyncio.create_task(self._expire(seconds), name="timeout")
-
-    async def _expire(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self.timed_out = True
-        await self.running.kill()
-
-    async def _follow(self) -> None:
-        reading = asyncio.create_task(self._read(), name="read")
-        await self.running.wait_gone()
-        seen = -1
-        for _ in range(3):  # somebody outside the tree may hold the pipe: it is not waited for once it is silent
-            if reading.done() or seen == self.capture.size:
-                break
-            seen = self.capture.size
-            await asyncio.wait((reading,), timeout=_DRAIN_SECONDS)
-        self.running.stop_reading()
-        reading.cancel()
-        await asyncio.wait((reading,))
-        await self.capture.feed(b"", final=True)
-        if self._timer and not self.timed_out:
-            self._timer.cancel()
-
-    async def _read(self) -> None:
-        while data := await self.running.output.read(_READ_BYTES):
-            await self.capture.feed(data)
+    return f"{head}\n[… {missing:,} bytes omitted; the whole output is in {path} …]\n{tail}"

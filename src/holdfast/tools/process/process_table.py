@@ -1,6 +1,6 @@
-"""The process table: who descends from whom, and signals that cannot reach the wrong process.
+"""The process table: descendants of a process, and signals that cannot reach the wrong process.
 
-Read by the keeper program too, so it imports nothing but the standard library.
+The supervisor program uses it, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ IS_LINUX = sys.platform == "linux"
 
 
 class Process(NamedTuple):
-    """One line of the process table. `pid` and `started` together are never reused."""
+    """One entry of the process table. The pair of `pid` and `started` is never reused."""
 
     pid: int
     parent: int
@@ -29,15 +29,15 @@ class Process(NamedTuple):
 
 
 def process_table() -> list[Process]:
-    """Everything that runs on this machine, as far as it can be seen."""
+    """Return all visible processes of this machine."""
     if not IS_LINUX:
-        return _table_of_ps()
+        return _read_ps()
     found = (_read_stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
     return [process for process in found if process]
 
 
 def tree_below(root: int, *, group: int = 0) -> list[Process]:
-    """All descendants of a process, and the members of a group if one is given; parents before children."""
+    """Return all descendants of a process, and the members of `group` if given. Parents come before their children."""
     table = process_table()
     children: dict[int, list[Process]] = {}
     for process in table:
@@ -54,14 +54,14 @@ def tree_below(root: int, *, group: int = 0) -> list[Process]:
 
 
 def find_process(pid: int) -> Process | None:
-    """The process that has this number now."""
+    """Return the process that has this pid now."""
     if IS_LINUX:
         return _read_stat(pid)
-    return next((process for process in _table_of_ps() if process.pid == pid), None)
+    return next((process for process in _read_ps() if process.pid == pid), None)
 
 
 def processes_with_variable(variable: str) -> list[Process]:
-    """Living processes that were started with this ``NAME=value`` in their environment (Linux only)."""
+    """Return running processes that were started with ``NAME=value`` in their environment (Linux only)."""
     wanted = os.fsencode(variable)
     found = []
     for process in process_table() if IS_LINUX else ():
@@ -76,7 +76,7 @@ def processes_with_variable(variable: str) -> list[Process]:
 
 
 def send_signal(process: Process, number: int) -> bool:
-    """Signal exactly this process, never one that got its number later. False: we may not, and it lives on."""
+    """Signal this process, never a later one with the same pid. Returns False if the signal is not permitted."""
     try:
         if sys.platform == "linux":
             descriptor = os.pidfd_open(process.pid)
@@ -95,7 +95,7 @@ def send_signal(process: Process, number: int) -> bool:
 
 
 def describe_process(process: Process) -> str:
-    """``123 sleep 1000``, on one line and not too long."""
+    """Return pid and command line, such as ``123 sleep 1000``, on one line of limited length."""
     text = ""
     if IS_LINUX:
         try:
@@ -106,8 +106,8 @@ def describe_process(process: Process) -> str:
                     text = f"[{file.read().strip()}]"
         except OSError:
             text = ""
-    words = " ".join(text.encode("utf-8", "replace").decode().split())
-    return f"{process.pid} {words if len(words) <= 80 else words[:79] + '…'}".strip()
+    line = " ".join(text.encode("utf-8", "replace").decode().split())
+    return f"{process.pid} {line if len(line) <= 80 else line[:79] + '…'}".strip()
 
 
 def _is_still(process: Process) -> bool:
@@ -124,7 +124,7 @@ def _read_stat(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[2]), fields[0], fields[19]) if len(fields) > 19 else None
 
 
-def _table_of_ps() -> list[Process]:
+def _read_ps() -> list[Process]:
     done = subprocess.run(
         ["ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="], stdout=subprocess.PIPE, env={"LC_ALL": "C"}, check=False
     )

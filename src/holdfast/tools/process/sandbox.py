@@ -1,8 +1,8 @@
-"""Optional confinement of commands: what they may write to, and on request that they have no network.
+"""Optional confinement of commands: which directories they can write, and whether they have a network.
 
-Everything stays readable. ``workspace-write`` lets a command write below the workspace and a temporary directory of its
-own (``TMPDIR``), ``read-only`` only to the latter. bubblewrap does it where it works, Landlock elsewhere; where neither
-does, a command that should be confined is refused, never run free.
+All files stay readable. ``workspace-write`` allows writes below the workspace and a temporary directory (``TMPDIR``),
+``read-only`` only below the temporary directory. bubblewrap is used if it works, otherwise Landlock. If neither works,
+a command that must be confined is not run.
 """
 
 from __future__ import annotations
@@ -25,51 +25,52 @@ SandboxBackend = Literal["bubblewrap", "landlock"]
 
 _PROBE_SECONDS = 5.0
 _ROOT_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER")
-"""What root keeps: other people's files, where they may be written at all. With more it could mount its way out."""
+"""What root keeps, to write files of other users in writable directories. With more, it could remount directories."""
 
 
 class SandboxAvailability(Value, frozen=True):
-    """What this machine can confine with; for `doctor`."""
+    """Which sandboxes work on this machine, for `doctor`."""
 
     bubblewrap: str = ""
-    """Why not, or empty when it works."""
+    """Why it does not work; empty if it works."""
     landlock: str = ""
+    """Why it does not work; empty if it works."""
 
     @property
     def backend(self) -> SandboxBackend | None:
-        """The one that is used."""
+        """The sandbox to use."""
         if not self.bubblewrap:
             return "bubblewrap"
         return None if self.landlock else "landlock"
 
 
 class CommandSandbox:
-    """Wraps commands so that they are confined. Looks once at what the machine has."""
+    """Wraps commands in a sandbox. Probes the machine once."""
 
     def __init__(self, *, backend: SandboxBackend | None = None) -> None:
         self._backend = backend
-        self._looking = asyncio.Lock()
+        self._probing = asyncio.Lock()
 
     async def confine(
         self, argv: tuple[str, ...], *, mode: Sandbox, workspace: Path, temporary: Path, network: bool = True
     ) -> tuple[str, ...]:
-        """The command to run instead. Makes the temporary directory."""
+        """Return the command that runs `argv` confined. Creates the temporary directory."""
         if mode == "off":
             return argv
-        backend = await self._found(mode)
+        backend = await self._select_backend(mode)
         await asyncio.to_thread(temporary.mkdir, mode=0o700, parents=True, exist_ok=True)
         writable = [temporary, workspace] if mode == "workspace-write" else [temporary]
         if backend == "bubblewrap":
             return (*_bubblewrap(writable, network=network), "--chdir", str(workspace), "--", *argv)
         return (*_landlock(writable, network=network), "--", *argv)
 
-    async def _found(self, mode: Sandbox) -> SandboxBackend:
-        async with self._looking:
+    async def _select_backend(self, mode: Sandbox) -> SandboxBackend:
+        async with self._probing:
             if self._backend is None:
                 found = await asyncio.to_thread(probe_sandboxes)
                 if found.backend is None:
                     raise ToolError(
-                        f"commands are set to run in the sandbox {mode!r}, but this machine has none"
+                        f"server.sandbox is {mode!r}, but no sandbox works on this machine"
                         f" (bubblewrap: {found.bubblewrap}; Landlock: {found.landlock});"
                         " install bubblewrap, or set server.sandbox to 'off'"
                     )
@@ -78,7 +79,7 @@ class CommandSandbox:
 
 
 def probe_sandboxes() -> SandboxAvailability:
-    """Try both. Blocks for some milliseconds: call it in a thread."""
+    """Try both sandboxes. Blocking: call it in a thread."""
     return SandboxAvailability(bubblewrap=_bubblewrap_problem(), landlock=_landlock_problem())
 
 
@@ -100,7 +101,7 @@ def _landlock(writable: list[Path], *, network: bool) -> list[str]:
 
 def _bubblewrap_problem() -> str:
     if sys.platform != "linux":
-        return "only for Linux"
+        return "requires Linux"
     if not shutil.which("bwrap"):
         return "not installed"
     try:
@@ -112,16 +113,16 @@ def _bubblewrap_problem() -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"does not start: {error}"
+        return f"cannot be started: {error}"
     if done.returncode:
-        return f"does not work here: {done.stderr.decode('utf-8', 'replace').strip()}"
+        return f"fails on this machine: {done.stderr.decode('utf-8', 'replace').strip()}"
     return ""
 
 
 def _landlock_problem() -> str:
     if sys.platform != "linux":
-        return "only for Linux"
+        return "requires Linux"
     version = landlock.landlock_version()
     if version < landlock.LOWEST_VERSION:
-        return f"the kernel has version {version}, version {landlock.LOWEST_VERSION} (Linux 6.2) is needed"
+        return f"the kernel has version {version}, but version {landlock.LOWEST_VERSION} (Linux 6.2) is required"
     return ""

@@ -1,13 +1,14 @@
-"""The program that keeps commands. It imports only the standard library and `proctable`, so that it starts fast.
+"""The supervisor program, which starts commands and kills their process trees.
 
-The server has one keeper and asks it for each command. The keeper forks a supervisor, the supervisor the command. A
-supervisor is a child subreaper: whatever the command starts, in whatever session or group, however it detaches itself,
-stays below it, and having no children left proves that all of it is gone. Nothing else is ever signalled.
+It imports only the standard library and `process_table`, so that it starts fast. Each workspace has one program. For
+each command its root supervisor forks a command supervisor, and that starts the command. A command supervisor is a
+child subreaper: every descendant of the command stays below it, in any session or process group, also after
+daemonizing. When it has no children left, the whole tree has ended. No other process is signalled.
 
-If a supervisor is killed, what it kept falls to the keeper, which ends it. If the server goes away, every socket
-closes, and supervisors and keeper end what they kept and themselves.
+If a command supervisor is killed, its processes become children of the root supervisor, which kills them. If the server
+dies, its sockets close, and all supervisors kill their processes and exit.
 
-Without subreapers (not Linux) the command's process group takes their place, and `ps` that of ``/proc``.
+On systems other than Linux there are no subreapers: the command's process group and `ps` are used instead.
 """
 
 from __future__ import annotations
@@ -32,29 +33,29 @@ from holdfast.tools.process.process_table import (
 )
 
 LENGTH = struct.Struct("!I")
-"""Stands before a `Request`: how many bytes follow."""
+"""Header of a packed `CommandRequest`: the number of bytes that follow."""
 
 KILL_MESSAGE = b"k"
-"""What the server says to end a command; closing the socket says the same."""
+"""The server sends this to kill a command. Closing the socket has the same effect."""
 
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _CAUGHT_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
-"""Handled, not ignored: a handler is not inherited by the command."""
+"""These are handled and not ignored, because the command would inherit an ignored signal."""
 _MAX_NAMES = 32
 _FREEZE_PASSES = 20
 
 
 class CommandRequest(NamedTuple):
-    """What the server asks a supervisor to run."""
+    """A command for a supervisor to run."""
 
     directory: str
     argv: list[str]
     environment: dict[str, str]
     grace: float
-    """Seconds between the interrupt and the kill."""
+    """Seconds between SIGINT and SIGKILL."""
     limit: float
-    """Seconds after which an end is given up; what still lives is named."""
+    """Seconds after which a kill gives up and names the survivors."""
 
     def pack(self) -> bytes:
         variables = [f"{name}={value}" for name, value in self.environment.items()]
@@ -71,7 +72,7 @@ class CommandRequest(NamedTuple):
 
 
 class ChildExitPipe:
-    """Becomes readable when a child has ended."""
+    """A pipe that becomes readable when a child exits."""
 
     def __init__(self) -> None:
         self.read_end, self._write_end = os.pipe()
@@ -89,63 +90,63 @@ class ChildExitPipe:
 
 
 class CommandSupervisor:
-    """Keeps one command: starts it, reaps what it leaves, ends all of it when told."""
+    """Starts one command, reaps its processes, and kills all of them on request."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._exits = ChildExitPipe()
         self._poll = select.poll()
         self._poll.register(self._exits.read_end, select.POLLIN)
-        self._shell: subprocess.Popen[bytes] | None = None
+        self._command: subprocess.Popen[bytes] | None = None
         self._group = 0
 
     def run(self, output: int) -> int:
-        """The supervisor's whole life; its exit code is 0 if nothing is left below it."""
-        self._tell("ready")
+        """Run until the command's tree has ended. Returns 0 if no process is left, else 1."""
+        self._report("ready")
         request = _receive_request(self._control)
         if request is None:
             return 0
         try:
-            self._shell = _launch(request, output)
+            self._command = _launch(request, output)
         except OSError as error:
-            self._tell("failed", f"{error.strerror or error}: {error.filename or request.argv[0]!r}")
+            self._report("failed", f"{error.strerror or error}: {error.filename or request.argv[0]!r}")
             return 0
         finally:
             os.close(output)
-        self._group = 0 if IS_LINUX else self._shell.pid
-        self._tell("started", *map(str, find_process(os.getpid()) or ()))
+        self._group = 0 if IS_LINUX else self._command.pid
+        self._report("started", *map(str, find_process(os.getpid()) or ()))
         self._poll.register(self._control.fileno(), select.POLLIN)
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
             if not self._has_members():
-                self._tell("empty")
+                self._report("empty")
                 return 0
             if self._control.fileno() in ready:
-                return self._end(request)
+                return self._kill(request)
 
-    def _end(self, request: CommandRequest) -> int:
+    def _kill(self, request: CommandRequest) -> int:
         self._poll.unregister(self._control.fileno())
         begin = time.monotonic()
-        names = self._signal_all(signal.SIGINT)
+        killed = self._signal_all(signal.SIGINT)
         gone = self._gone_by(begin + request.grace)
         while not gone and time.monotonic() < begin + request.limit:
-            names |= self._freeze()
-            names |= self._signal_all(signal.SIGKILL)
+            killed |= self._freeze()
+            killed |= self._signal_all(signal.SIGKILL)
             gone = self._gone_by(min(time.monotonic() + 0.05, begin + request.limit))
         left = [] if gone else [process for process in self._members() if process.alive]
         for process in left:
-            names.pop((process.pid, process.started), None)
-            self._tell("left", describe_process(process))
-        killed = list(names.values())
-        for name in killed[:_MAX_NAMES]:
-            self._tell("killed", name)
-        if len(killed) > _MAX_NAMES:
-            self._tell("killed", f"{len(killed) - _MAX_NAMES} more")
-        self._tell("ended")
+            killed.pop((process.pid, process.started), None)
+            self._report("left", describe_process(process))
+        names = list(killed.values())
+        for name in names[:_MAX_NAMES]:
+            self._report("killed", name)
+        if len(names) > _MAX_NAMES:
+            self._report("killed", f"{len(names) - _MAX_NAMES} more")
+        self._report("ended")
         return 0 if gone else 1
 
     def _signal_all(self, number: int) -> dict[tuple[int, str], str]:
-        """Signal what is there now, waking what is stopped; returns the names."""
+        """Signal all current processes and continue stopped ones. Returns their descriptions."""
         names = {}
         for process in self._members():
             if process.alive:
@@ -156,7 +157,7 @@ class CommandSupervisor:
         return names
 
     def _freeze(self) -> dict[tuple[int, str], str]:
-        """Stop everything until nothing new appears, so that nothing forks away from the kill that follows."""
+        """Stop all processes until no new one appears, so that none can fork before the kill that follows."""
         names: dict[tuple[int, str], str] = {}
         for _ in range(_FREEZE_PASSES):
             new = [process for process in self._members() if process.alive and process[0::4] not in names]
@@ -184,17 +185,17 @@ class CommandSupervisor:
                 return bool(self._group) and any(process.alive for process in self._members())
             if pid == 0:
                 return True
-            if self._shell and pid == self._shell.pid:
-                self._tell("exited", str(os.waitstatus_to_exitcode(status)))
+            if self._command and pid == self._command.pid:
+                self._report("exited", str(os.waitstatus_to_exitcode(status)))
 
     def _members(self) -> list[Process]:
         return tree_below(os.getpid(), group=self._group)
 
-    def _tell(self, *words: str) -> None:
+    def _report(self, *fields: str) -> None:
         try:
-            self._control.sendall("\t".join(words).encode("utf-8", "replace") + b"\n")
+            self._control.sendall("\t".join(fields).encode("utf-8", "replace") + b"\n")
         except OSError:
-            return  # the server is gone: the next look at the socket says so, and ends everything
+            return  # the server has ended; the next poll reports the closed socket, which kills the command
 
 
 def _receive_request(control: socket.socket) -> CommandRequest | None:
@@ -215,7 +216,7 @@ def _receive_exactly(control: socket.socket, size: int) -> bytes | None:
 
 
 def _launch(request: CommandRequest, output: int) -> subprocess.Popen[bytes]:
-    """Start the command in a session of its own. Hold on to it: let go of, it would be reaped behind our back."""
+    """Start the command in its own session. The caller must keep the object, or subprocess reaps the command."""
     return subprocess.Popen(
         request.argv,
         cwd=request.directory,
@@ -228,13 +229,13 @@ def _launch(request: CommandRequest, output: int) -> subprocess.Popen[bytes]:
 
 
 class RootSupervisor:
-    """Forks a supervisor for each pair of descriptors it is sent, and ends what dead supervisors left."""
+    """Forks a command supervisor for each request, and kills the processes of supervisors that died."""
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
         self._exits = ChildExitPipe()
         self._supervisors: set[int] = set()
-        self._strays = False
+        self._has_orphans = False
         self._open = True
 
     def run(self) -> None:
@@ -242,16 +243,16 @@ class RootSupervisor:
         poll.register(self._exits.read_end, select.POLLIN)
         poll.register(self._server.fileno(), select.POLLIN)
         while self._open or self._supervisors:
-            ready = {descriptor for descriptor, _ in poll.poll(20 if self._strays else None)}
+            ready = {descriptor for descriptor, _ in poll.poll(20 if self._has_orphans else None)}
             self._reap()
-            if self._strays:
-                self._strays = self._end_strays()
-            if self._server.fileno() in ready and not self._take():
+            if self._has_orphans:
+                self._has_orphans = self._kill_orphans()
+            if self._server.fileno() in ready and not self._accept():
                 poll.unregister(self._server.fileno())
                 self._open = False
 
-    def _take(self) -> bool:
-        """One request; False when the server is gone."""
+    def _accept(self) -> bool:
+        """Fork a supervisor for one request. Returns False if the server has ended."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self._server, 1, 2)
         except OSError:
@@ -280,18 +281,18 @@ class RootSupervisor:
         try:
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = found
-                self._strays |= pid in self._supervisors and status != 0
+                self._has_orphans |= pid in self._supervisors and status != 0
                 self._supervisors.discard(pid)
         except ChildProcessError:
             pass
 
-    def _end_strays(self) -> bool:
-        """Kill what fell to us; True while some of it is there."""
-        kept = {process for pid in self._supervisors for process in tree_below(pid)}
-        strays = [p for p in tree_below(os.getpid()) if p not in kept and p.pid not in self._supervisors]
-        for process in strays:
+    def _kill_orphans(self) -> bool:
+        """Kill processes whose supervisor died. Returns True while some exist."""
+        supervised = {process for pid in self._supervisors for process in tree_below(pid)}
+        orphans = [p for p in tree_below(os.getpid()) if p not in supervised and p.pid not in self._supervisors]
+        for process in orphans:
             send_signal(process, signal.SIGKILL)
-        return bool(strays)
+        return bool(orphans)
 
 
 def _prctl(option: int, value: int | bytes) -> None:
@@ -302,7 +303,7 @@ def _prctl(option: int, value: int | bytes) -> None:
 def main(descriptor: int) -> None:
     for name in _CAUGHT_SIGNALS:
         signal.signal(getattr(signal, name), lambda *_: None)
-    _prctl(_PR_SET_NAME, b"holdfast-keeper")
+    _prctl(_PR_SET_NAME, b"holdfast-superv")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     with socket.socket(fileno=descriptor) as server:
         RootSupervisor(server).run()

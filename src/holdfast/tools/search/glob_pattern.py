@@ -1,7 +1,7 @@
-"""Glob patterns as regular expressions that cannot take exponential time. Pure.
+"""Glob patterns as regular expressions without exponential backtracking. Pure.
 
-``*`` and ``?`` stay within a name, ``**`` crosses directories, ``[…]`` is a set, ``{a,b}`` are alternatives. Between
-two stars the first place that fits is as good as any other, so the groups are atomic and nothing is tried twice.
+``*`` and ``?`` match within a name, ``**`` matches directories, ``[…]`` is a set, ``{a,b}`` are alternatives. Between
+two stars the first match is always sufficient, so the groups are atomic.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from collections.abc import Iterator
 
 from holdfast.errors import ToolError
 
-_MOST_ALTERNATIVES = 256
+_MAX_ALTERNATIVES = 256
 _STAR = "*"
 _ANY_DIRECTORIES = "(?:[^/]+/)*"
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """For paths relative to the searched directory. A pattern without a slash means names at any depth."""
+    """Compile a pattern for paths relative to the searched directory. Without a slash it matches at any depth."""
     pattern = pattern.removeprefix("./")
     if not pattern:
-        raise ToolError("the pattern is empty; for example '**/*.py'")
+        raise ToolError("the pattern is empty; pass one such as '**/*.py'")
     alternatives = [one if "/" in one else f"**/{one}" for one in expand_braces(pattern)]
     try:
         return re.compile("|".join(map(translate, alternatives)), re.DOTALL)
     except re.error as error:
-        raise ToolError(f"the pattern {pattern!r} is not valid: {error}") from error
+        raise ToolError(f"the pattern {pattern!r} is invalid: {error}") from error
 
 
 def translate(pattern: str) -> str:
-    """The regular expression of a pattern without braces, for a whole path (`re.fullmatch`)."""
+    """Return the regular expression of a pattern without braces, for `re.fullmatch` of a whole path."""
     groups: list[list[str]] = [[]]
     segments = pattern.split("/")
     for segment in segments:
@@ -49,7 +49,7 @@ def translate(pattern: str) -> str:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """``a{b,c}`` → ``ab``, ``ac``; nested too, and a brace without its partner is a letter."""
+    """Expand ``a{b,c}`` to ``ab`` and ``ac``, also nested. An unpaired brace is literal."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
@@ -60,13 +60,13 @@ def expand_braces(pattern: str) -> list[str]:
         else:
             start, stop, choices = found
             waiting += [current[:start] + choice + current[stop:] for choice in reversed(choices)]
-        if len(done) + len(waiting) > _MOST_ALTERNATIVES:
-            raise ToolError(f"the pattern {pattern!r} has too many alternatives (more than {_MOST_ALTERNATIVES})")
+        if len(done) + len(waiting) > _MAX_ALTERNATIVES:
+            raise ToolError(f"the pattern {pattern!r} has too many alternatives (more than {_MAX_ALTERNATIVES})")
     return list(dict.fromkeys(done))
 
 
 def _first_braces(pattern: str) -> tuple[int, int, list[str]] | None:
-    """The first complete pair with a comma: where it starts, where it ends, what may stand there."""
+    """Return start, end and alternatives of the first complete pair of braces with a comma."""
     start = pattern.find("{")
     while start >= 0:
         depth, pieces, piece_start = 0, [], start + 1
@@ -99,7 +99,7 @@ def _segment(segment: str) -> str:
 
 
 def _tokens(segment: str) -> Iterator[str]:
-    """Stars, and expressions that match exactly one character each."""
+    """Yield stars, and expressions that match one character each."""
     position = 0
     while position < len(segment):
         character = segment[position]
@@ -119,7 +119,7 @@ def _tokens(segment: str) -> Iterator[str]:
 
 
 def _set(segment: str, position: int) -> tuple[str, int] | None:
-    """A ``[…]`` whose content starts at the position; None if it never closes, then the bracket is a letter."""
+    """Parse a ``[…]`` whose content starts at the position. None if it is not closed; the bracket is then literal."""
     start = position
     negated = segment[position : position + 1] in ("!", "^")
     position += negated

@@ -1,9 +1,8 @@
-"""Which files a search leaves out: what `.gitignore` and `.holdfastignore` say, from the searched root down.
+"""Ignore rules of `.gitignore` and `.holdfastignore`, and walks of a directory tree that follow them. Blocking.
 
-Both have git's syntax. They are two layers: a file is left out if either says so, and a ``!`` pattern takes back only
-what its own layer left out. Nothing above the root counts, so a project that lives under a directory called ``build``
-still has files; no git repository is needed; a repository inside starts afresh, as for git itself. Looks at the disk:
-use it in a thread.
+Both files have git's syntax. They are separate layers: a file is ignored if either layer ignores it, and a ``!``
+pattern re-includes only what its own layer excludes. Files above the root do not count, so a project below a directory
+named ``build`` still has files. No git repository is needed. A nested repository starts with no rules, as in git.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from holdfast.tools.search.glob_pattern import translate
 GIT_IGNORE_FILE = ".gitignore"
 OWN_IGNORE_FILE = ".holdfastignore"
 ALWAYS_IGNORED = frozenset({".git", ".hg", ".svn", ".jj"})
-_MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 
 
 class IgnoreRule(msgspec.Struct, frozen=True):
@@ -39,7 +38,7 @@ class IgnoreFile(msgspec.Struct, frozen=True):
     rules: tuple[IgnoreRule, ...] = ()
 
     def verdict(self, relative: str, *, is_dir: bool) -> bool | None:
-        """Whether the path (from the file's directory) is ignored; None if no pattern speaks of it. The last wins."""
+        """Return whether a path below the file's directory is ignored; None if no pattern matches. The last wins."""
         for rule in reversed(self.rules):
             if (is_dir or not rule.directories_only) and rule.expression.fullmatch(relative):
                 return not rule.negated
@@ -47,7 +46,7 @@ class IgnoreFile(msgspec.Struct, frozen=True):
 
 
 def parse_ignore_file(text: str) -> IgnoreFile:
-    """Git's syntax; a line that means nothing is skipped, as git does."""
+    """Parse git's syntax. Invalid lines are skipped, as in git."""
     parsed = (_rule(line) for line in text.removeprefix("\ufeff").split("\n"))
     return IgnoreFile(tuple(rule for rule in parsed if rule is not None))
 
@@ -78,7 +77,7 @@ def _without_trailing_spaces(line: str) -> str:
 
 
 class _Level(msgspec.Struct, frozen=True):
-    """What one directory says of what is below it."""
+    """The ignore files of one directory."""
 
     git: IgnoreFile
     own: IgnoreFile
@@ -86,17 +85,17 @@ class _Level(msgspec.Struct, frozen=True):
 
 
 class IgnoreRules:
-    """The rules below one root. Paths are given relative to it, with ``/`` between names."""
+    """The rules below one root. Paths are relative to it, with ``/`` between names."""
 
     def __init__(self, root: Path, *, open_path: str = "") -> None:
-        """``open_path`` was asked for by name: it is searched even if a rule leaves it out."""
+        """``open_path`` was named explicitly, so it is searched even if a rule ignores it."""
         self._root = root
         self._open = {"", *_ancestors(open_path), open_path}
         self._levels: dict[str, _Level] = {}
         self._directories: dict[str, bool] = {}
 
     def ignored(self, relative: str, *, is_dir: bool) -> bool:
-        """Whether a path, or a directory it lies in, is left out."""
+        """Return whether a path or one of its parents is ignored."""
         if relative in self._open:
             return False
         parent = relative.rpartition("/")[0]
@@ -105,7 +104,7 @@ class IgnoreRules:
         return self.entry_ignored(relative, is_dir=is_dir)
 
     def entry_ignored(self, relative: str, *, is_dir: bool) -> bool:
-        """The same for a path whose parents are known not to be left out."""
+        """Return whether a path is ignored whose parents are not."""
         name = relative.rpartition("/")[2]
         if name in ALWAYS_IGNORED or (name.startswith(TEMP_PREFIX) and name.endswith(".tmp")):
             return True
@@ -141,7 +140,7 @@ class IgnoreRules:
 
 
 def _ancestors(relative: str) -> Iterable[str]:
-    """The directories a path lies in, the nearest first, the root (an empty name) last."""
+    """Yield the parent directories, nearest first; the root is the empty string."""
     while relative:
         relative = relative.rpartition("/")[0]
         yield relative
@@ -149,19 +148,19 @@ def _ancestors(relative: str) -> Iterable[str]:
 
 def _read_ignore_file(path: Path) -> IgnoreFile:
     try:
-        data = read_file(path, limit=_MOST_BYTES)
-    except ToolError:  # a directory, a pipe, a symlink, or far too large: no rules, as for git
+        data = read_file(path, limit=_MAX_BYTES)
+    except ToolError:  # a directory, pipe or symlink, or too large: no rules, as in git
         return IgnoreFile()
     return parse_ignore_file(data.decode("utf-8", "replace")) if data else IgnoreFile()
 
 
 class TreeEntry(msgspec.Struct, frozen=True):
     relative: str
-    """From the root of the ignore rules, with ``/`` between names."""
+    """Path relative to the root, with ``/`` between names."""
     is_dir: bool
     is_link: bool = False
     readable: bool = True
-    """False for a directory that could not be looked into."""
+    """False for a directory that cannot be listed."""
 
     @property
     def name(self) -> str:
@@ -176,7 +175,7 @@ def walk_tree(
     depth: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[TreeEntry]:
-    """What lies below ``start``, breadth first, names in order; symlinks are told but not followed."""
+    """Yield the entries below ``start``, breadth first and sorted by name. Symlinks are not followed."""
     waiting = deque([(start, 1)])
     while waiting and not stopped():
         directory, level = waiting.popleft()

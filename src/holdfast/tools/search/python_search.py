@@ -1,8 +1,8 @@
-"""A search program for machines without ripgrep: the same questions and answers, in Python's regular expressions.
+"""A search program for machines without ripgrep, with Python's regular expressions.
 
-It is a program of its own (``python -m holdfast.tools.search.python_search``), because a bad expression can keep Python
-busy without end, and only a process can be ended then. Its arguments are the question as JSON, the root, and where to
-start below it; it prints ``path NUL line-number separator text`` like ripgrep with ``--null``.
+It is a separate program (``python -m holdfast.tools.search.python_search``), because a regular expression can run
+forever, and only a process can then be stopped. Its arguments are the query as JSON, the root, and the start below it.
+It prints ``path NUL line-number separator text``, like ripgrep with ``--null``.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class GrepQuery(msgspec.Struct, frozen=True):
     width: int = 1_000
 
 
-def compile_pattern(question: GrepQuery) -> re.Pattern[str]:
-    pattern = re.escape(question.pattern) if question.literal else question.pattern
-    return re.compile(pattern, re.IGNORECASE if question.ignore_case else 0)
+def compile_pattern(query: GrepQuery) -> re.Pattern[str]:
+    pattern = re.escape(query.pattern) if query.literal else query.pattern
+    return re.compile(pattern, re.IGNORECASE if query.ignore_case else 0)
 
 
-def search_command(question: GrepQuery, *, root: Path, start: str) -> list[str]:
-    """How to start it. ``-P``: nothing is imported from the directory it is started in."""
-    options = msgspec.json.encode(question).decode()
+def search_command(query: GrepQuery, *, root: Path, start: str) -> list[str]:
+    """Return the command line. ``-P`` prevents imports from the current directory."""
+    options = msgspec.json.encode(query).decode()
     return [sys.executable, "-P", "-m", "holdfast.tools.search.python_search", options, str(root), start]
 
 
-def search_lines(question: GrepQuery, *, root: Path, start: str) -> Iterator[bytes]:
-    """One output line for each line that matches, and for those around it that were asked for."""
-    wanted = compile_pattern(question)
-    for relative in _files(root, start, include=question.include):
+def search_lines(query: GrepQuery, *, root: Path, start: str) -> Iterator[bytes]:
+    """Yield an output line for each matching line and its context."""
+    wanted = compile_pattern(query)
+    for relative in _files(root, start, include=query.include):
         try:
             data = read_file(root / relative)
         except ToolError:
@@ -52,7 +52,7 @@ def search_lines(question: GrepQuery, *, root: Path, start: str) -> Iterator[byt
         found = decode_text(data) if data else None
         if found is not None:
             texts = [line.text for line in split_lines(found.text)]
-            yield from (_line(relative, *shown, width=question.width) for shown in _matches(texts, wanted, question))
+            yield from (_line(relative, *shown, width=query.width) for shown in _matches(texts, wanted, query))
 
 
 def _files(root: Path, start: str, *, include: str | None) -> Iterator[str]:
@@ -68,16 +68,11 @@ def _files(root: Path, start: str, *, include: str | None) -> Iterator[str]:
             yield entry.relative
 
 
-def _matches(texts: list[str], wanted: re.Pattern[str], question: GrepQuery) -> Iterator[tuple[int, str, str]]:
+def _matches(texts: list[str], wanted: re.Pattern[str], query: GrepQuery) -> Iterator[tuple[int, str, str]]:
     hits = [number for number, text in enumerate(texts) if wanted.search(text)]
     marked = set(hits)
     around = sorted(
-        {
-            near
-            for hit in hits
-            for near in range(hit - question.context, hit + question.context + 1)
-            if 0 <= near < len(texts)
-        }
+        {near for hit in hits for near in range(hit - query.context, hit + query.context + 1) if 0 <= near < len(texts)}
     )
     for number in around:
         yield number + 1, ":" if number in marked else "-", texts[number]
@@ -89,14 +84,14 @@ def _line(relative: str, number: int, mark: str, text: str, *, width: int) -> by
 
 def main(arguments: list[str]) -> int:
     options, root, start = arguments
-    question = msgspec.json.decode(options, type=GrepQuery)
+    query = msgspec.json.decode(options, type=GrepQuery)
     try:
-        compile_pattern(question)
+        compile_pattern(query)
     except re.error as error:
-        sys.stderr.write(f"the expression is not valid: {error}\n")
+        sys.stderr.write(f"the regular expression is invalid: {error}\n")
         return 2
     found = False
-    for answer in search_lines(question, root=Path(root), start=start):
+    for answer in search_lines(query, root=Path(root), start=start):
         found = True
         sys.stdout.buffer.write(answer)
     return 0 if found else 1

