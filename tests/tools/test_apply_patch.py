@@ -114,10 +114,10 @@ async def test_a_failure_in_the_middle_of_writing_puts_all_files_back(
 @pytest.mark.parametrize(
     ("section", "why"),
     [
-        ("*** Add File: a.py\n+x", "exists already"),
+        ("*** Add File: a.py\n+x", "already exists"),
         ("*** Delete File: nope", "does not exist"),
         ("*** Update File: a.pyy\n-x\n+y", "does not exist; similar: 'a.py'"),
-        ("*** Update File: a.py\n*** Move to: old.txt", "'old.txt' exists already"),
+        ("*** Update File: a.py\n*** Move to: old.txt", "'old.txt' already exists"),
         ("*** Add File: x\n+a\n*** Delete File: x", "changes nothing"),
     ],
 )
@@ -148,6 +148,6 @@ async def test_a_unified_diff_works_and_keeps_bom_and_line_endings(workspace: Fi
 async def test_a_patch_of_far_too_many_files_is_refused(
     workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply_patch, "_MOST_FILES", 2)
-    with pytest.raises(ToolError, match="changes 4 files; at most 2"):
+    monkeypatch.setattr(apply_patch, "_MAX_FILES", 2)
+    with pytest.raises(ToolError, match="changes 4 files; the limit is 2"):
         await workspace.session().call(ApplyPatchTool(), patch=_PATCH)

@@ -241,7 +241,7 @@ async def test_a_job_that_cannot_be_recorded_is_killed(bash: BashTool, tmp_path:
 async def test_a_command_with_huge_output_does_not_block_others(bash: BashTool, workspace: ToolWorkspace) -> None:
     context = workspace.context()
     flood = asyncio.create_task(call(bash, context, "yes holdfast"))
-    await workspace.wait_for_output("too much to show live")
+    await workspace.wait_for_output("too much output to show live")
     other = await call(bash, workspace.context(), "echo here")
     assert other.text.startswith("here\n")
     flood.cancel()

@@ -51,7 +51,7 @@ async def test_an_empty_old_text_creates_the_file_and_its_directories(workspace:
 
 async def test_a_file_that_exists_is_not_created_again(workspace: FileWorkspace) -> None:
     workspace.put("a", "content")
-    with pytest.raises(ToolError, match="exists already"):
+    with pytest.raises(ToolError, match="already exists"):
         await workspace.session().edit("a", "", "x")
 
 

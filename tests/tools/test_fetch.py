@@ -148,7 +148,7 @@ async def test_a_download_never_replaces_a_file(server: RawWebServer, tmp_path: 
     workspace = FileWorkspace(tmp_path)
     workspace.put("mine", "precious")
     context = in_box(workspace)
-    with pytest.raises(ToolError, match="'mine' exists already"):
+    with pytest.raises(ToolError, match="'mine' already exists"):
         await call(DownloadTool(), context, url=url_of(server), path="mine")
     server.answers["/"] = page("theirs", kind="text/plain")
     arguments = msgspec.convert({"url": url_of(server), "path": "new"}, DownloadTool.arguments)

@@ -90,11 +90,11 @@ async def test_long_lines_and_long_answers_are_cut(workspace: FileWorkspace) -> 
 async def test_a_search_that_finds_far_too_much_is_stopped(
     workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep, "_MOST_BYTES", 100_000)
+    monkeypatch.setattr(grep, "_MAX_BYTES", 100_000)
     workspace.put("a", "needle\n" * 100_000)
     found = await _grep(workspace, "needle", limit=3)
     assert found[:2] == ["a", "  1: needle"]
-    assert "the search was stopped, there are too many" in found[-2]
+    assert "the search was stopped because it found too much" in found[-2]
     assert re.match(r"\(3 of [\d,]+ or more matching lines", found[-1])
 
 
@@ -128,7 +128,7 @@ async def test_the_dialect_is_said(workspace: FileWorkspace, monkeypatch: pytest
     workspace.put("a", "needle\n")
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
     output = await workspace.session().call(GrepTool(), pattern="needle")
-    assert output.text.endswith("(Python's re syntax, since ripgrep is not there)")
+    assert output.text.endswith("(Python's re syntax, because ripgrep is not installed)")
 
 
 async def test_the_plain_search_imports_nothing_from_the_workspace(
@@ -184,8 +184,8 @@ async def test_a_cancelled_search_leaves_no_process(tmp_path: Path) -> None:
 
 async def test_a_search_that_takes_too_long_is_ended_and_says_so(tmp_path: Path) -> None:
     program = _program(tmp_path / "slow", "import time\nprint('first', flush=True)\ntime.sleep(3600)\n")
-    ran = await run_search([program], cwd=tmp_path, environment=os.environ, most_bytes=1_000, timeout=0.3)
-    assert (ran.code, ran.cut) == (None, "time")
+    ran = await run_search([program], cwd=tmp_path, environment=os.environ, max_bytes=1_000, timeout=0.3)
+    assert (ran.code, ran.stopped) == (None, "time")
 
 
 async def test_a_hopeless_expression_is_ended_with_the_plain_search_too(
@@ -196,7 +196,7 @@ async def test_a_hopeless_expression_is_ended_with_the_plain_search_too(
     workspace = FileWorkspace(tmp_path)
     workspace.put("a", "a" * 60 + "\n")
     text = (await workspace.session().call(GrepTool(), pattern="(a+)+$b")).text
-    assert "the search was stopped, it took too long" in text
+    assert "the search was stopped because it took too long" in text
 
 
 def test_ripgrep_is_taken_from_the_path_else_from_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

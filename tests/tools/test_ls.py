@@ -48,12 +48,12 @@ async def test_a_large_tree_is_cut_from_below_and_says_so(
 ) -> None:
     monkeypatch.setattr(ls, "MAX_ENTRIES", 5)
     text = await _ls(workspace)
-    assert text.startswith("./\n  .env\n  .gitignore\n  README.md\n  src/\n    app/\n(cut after 5 entries")
+    assert text.startswith("./\n  .env\n  .gitignore\n  README.md\n  src/\n    app/\n(only the first 5 entries")
 
 
 async def test_an_empty_directory_a_file_and_a_missing_one(workspace: FileWorkspace) -> None:
     (workspace.directory / "empty").mkdir()
-    assert await _ls(workspace, path="empty") == "empty/\n  (empty, or all of it is ignored)"
+    assert await _ls(workspace, path="empty") == "empty/\n  (empty, or all entries are ignored)"
     with pytest.raises(ToolError, match=r"is a file; use view"):
         await _ls(workspace, path="README.md")
     with pytest.raises(ToolError, match=r"'scr' does not exist; similar: 'src'"):

@@ -34,7 +34,7 @@ async def test_one_that_fails_is_named_and_none_is_made(workspace: FileWorkspace
     await session.view("a")
     edits = [_edit("one", "1"), _edit("one", "uno"), _edit("two", "2")]
     with pytest.raises(
-        ToolError, match=r"'a': edit 2 of 3 cannot be made, so none was: old_text was not found"
+        ToolError, match=r"'a': edit 2 of 3 failed, so nothing was changed: old_text was not found"
     ) as refused:
         await session.call(MultiEditTool(), path="a", edits=edits)
     assert refused.value.detail == {"edit": 2}

@@ -35,7 +35,7 @@ async def test_a_long_file_comes_in_parts(workspace: FileWorkspace) -> None:
     workspace.put("a", "".join(f"{number}\n" for number in range(1, 2_502)))
     session = workspace.session()
     text = await session.view("a")
-    assert text.endswith("  2000\t2000\n(lines 1 to 2000 of 2,501; go on with offset 2001)")
+    assert text.endswith("  2000\t2000\n(lines 1 to 2000 of 2,501; continue with offset 2001)")
     assert (await session.view("a", offset=2_001)).startswith("  2001\t2001\n")
     assert await session.view("a", offset=2_501, limit=5) == "  2501\t2501"
     with pytest.raises(ToolError, match="past the end: the file has 2,501 lines"):
@@ -53,7 +53,7 @@ async def test_the_whole_answer_is_bounded_and_goes_on_where_it_stopped(workspac
     text = await session.view("a")
     assert len(text) < MAX_CHARS + 200
     shown = text.count("\n")
-    assert text.endswith(f"(lines 1 to {shown} of 300; go on with offset {shown + 1})")
+    assert text.endswith(f"(lines 1 to {shown} of 300; continue with offset {shown + 1})")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_an_image_is_a_file_part_for_models_that_can_see(workspace: FileWo
 async def test_an_image_is_refused_for_models_that_cannot_see_or_if_too_large(workspace: FileWorkspace) -> None:
     workspace.put("a.png", _PNG)
     workspace.put("b.png", _PNG + b"\0" * 5 * 1024 * 1024)
-    with pytest.raises(ToolError, match="cannot see images"):
+    with pytest.raises(ToolError, match="does not accept images"):
         await workspace.session().view("a.png")
     with pytest.raises(ToolError, match="make it smaller"):
         await workspace.session(can_see_images=True).view("b.png")
@@ -123,7 +123,7 @@ async def test_a_link_that_is_turned_after_the_approval_is_not_followed(
         link.unlink()
         link.symlink_to(tmp_path / "outside")
 
-    with pytest.raises(ToolError, match="leads elsewhere"):
+    with pytest.raises(ToolError, match="now leads to another"):
         await workspace.session().call(ViewTool(), path="link", between=turn)
 
 

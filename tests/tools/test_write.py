@@ -47,7 +47,7 @@ async def test_a_text_that_the_old_encoding_cannot_hold_makes_the_file_utf_8(wor
     path = workspace.put("a", b"gr\xfcn\n")
     session = workspace.session()
     await session.view("a")
-    assert "it is UTF-8 now" in await session.write("a", "5 €\n")
+    assert "the file is UTF-8 now" in await session.write("a", "5 €\n")
     assert path.read_bytes() == "5 €\n".encode()
 
 
@@ -56,7 +56,7 @@ async def test_the_same_content_is_not_written_again(workspace: FileWorkspace) -
     session = workspace.session()
     await session.view("a")
     inode = path.stat().st_ino
-    assert "has this content already" in await session.write("a", "same\n")
+    assert "already has this content" in await session.write("a", "same\n")
     assert path.stat().st_ino == inode
 
 
