@@ -70,5 +70,5 @@ def test_there_are_one_to_five_questions(count: int) -> None:
 
 async def test_nobody_is_asked_in_a_run_without_a_person(workspace: ToolWorkspace) -> None:
     context = msgspec.structs.replace(workspace.context(), interactive=False)
-    with pytest.raises(ToolError, match="nobody can be asked"):
+    with pytest.raises(ToolError, match="this run is not interactive"):
         await call(AskTool(), context, questions=[{"text": "Why?"}])

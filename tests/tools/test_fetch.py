@@ -11,8 +11,7 @@ import pytest_asyncio
 
 from holdfast.errors import ToolError
 from holdfast.tools.download import DownloadTool
-from holdfast.tools.fetch import ANSWER_LIMIT, LARGEST_BODY, FetchTool
-from holdfast.tools.files.file_access import MAX_FILE_BYTES
+from holdfast.tools.fetch import ANSWER_LIMIT, MAX_BODY_BYTES, FetchTool
 from holdfast.tools.protocol import ToolContext, ToolOutput
 from tests.support.file_sessions import FileWorkspace
 from tests.support.raw_web_server import RawWebServer, page, redirect
@@ -73,7 +72,7 @@ async def test_a_long_page_is_cut_and_whole_in_a_file(server: RawWebServer, cont
     output = await call(FetchTool(), context, url=url_of(server))
     path = context.outputs / f"{context.call_id}.txt"
     assert path.read_text() == text
-    assert f"[the first 30,000 of {len(text):,} characters; all of them are in {path}]" in output.text
+    assert f"[the first 30,000 of {len(text):,} characters; the whole text is in {path}]" in output.text
     assert len(output.text) < ANSWER_LIMIT + 300
 
 
@@ -86,19 +85,19 @@ async def test_an_endless_page_is_read_up_to_a_limit(server: RawWebServer, conte
 
     server.answers["/"] = endless
     output = await call(FetchTool(), context, url=url_of(server))
-    assert f"[only the first {LARGEST_BODY >> 20} MiB were read]" in output.text
+    assert f"[only the first {MAX_BODY_BYTES >> 20} MiB were read]" in output.text
     assert "\ufffd" not in (context.outputs / f"{context.call_id}.txt").read_text()
 
 
 @pytest.mark.parametrize("kind", ["image/png", "application/octet-stream", "application/pdf", "text/plain"])
 async def test_what_is_no_text_is_refused_with_advice(server: RawWebServer, context: ToolContext, kind: str) -> None:
     server.answers["/"] = page(b"\x89PNG\0\0\0\1", kind=kind)
-    with pytest.raises(ToolError, match=r"is no text .*use download"):
+    with pytest.raises(ToolError, match=r"is not text .*use download"):
         await call(FetchTool(), context, url=url_of(server))
 
 
 async def test_an_error_of_the_server_is_told_without_its_page(server: RawWebServer, context: ToolContext) -> None:
-    with pytest.raises(ToolError, match=r"http://.*/gone answered 404 Not Found$"):
+    with pytest.raises(ToolError, match=r"http://.*/gone responded with 404 Not Found$"):
         await call(FetchTool(), context, url=url_of(server, "/gone"))
 
 
@@ -129,7 +128,7 @@ async def test_a_download_is_the_bytes_that_were_sent_and_can_be_undone(server: 
     server.answers["/"] = page(bytes(range(256)), kind="application/octet-stream")
     output = await call(DownloadTool(), context, url=url_of(server), path="sub/file.bin")
     assert (workspace.directory / "sub/file.bin").read_bytes() == bytes(range(256))
-    assert output.text == f"256 bytes from {url_of(server)} are in sub/file.bin"
+    assert output.text == f"saved 256 bytes from {url_of(server)} as sub/file.bin"
     assert [event.path for event in workspace.records.events if event.change == "created"] == [
         str(workspace.directory / "sub/file.bin")
     ]
@@ -168,6 +167,6 @@ async def test_a_download_that_is_too_large_leaves_nothing(server: RawWebServer,
 
     server.answers["/"] = endless
     workspace = FileWorkspace(tmp_path)
-    with pytest.raises(ToolError, match=f"larger than {MAX_FILE_BYTES >> 20} MiB; nothing was written"):
+    with pytest.raises(ToolError, match="larger than the limit of 16 MiB; nothing was written"):
         await call(DownloadTool(), in_box(workspace), url=url_of(server), path="big")
     assert workspace.tree() == {}

@@ -78,10 +78,10 @@ async def test_only_as_many_as_asked_for(server: RawWebServer, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (page("denied", status="401 Unauthorized"), r"brave refused the key \(401\)"),
-        (page("secret details", status="429 Too Many Requests"), "brave answered 429 Too Many Requests"),
-        (page("<html>", kind="text/html"), "no JSON"),
-        (page(b"\xff\xfe", kind="application/json"), "no JSON"),
+        (page("denied", status="401 Unauthorized"), r"brave rejected the key \(401\)"),
+        (page("secret details", status="429 Too Many Requests"), "brave responded with 429 Too Many Requests"),
+        (page("<html>", kind="text/html"), "not JSON"),
+        (page(b"\xff\xfe", kind="application/json"), "not JSON"),
     ],
 )
 async def test_a_failure_is_told_without_the_services_words(

@@ -1,4 +1,4 @@
-"""`agent`: a sub-agent with its own session and fewer tools. The child run itself belongs to the engine."""
+"""`agent`: run a sub-agent in its own session and return its answer. Its run belongs to the engine."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.base import repair_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
-_LONGEST_DESCRIPTION = 200
+_MAX_DESCRIPTION_CHARS = 200
 
 
 class AgentArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    title: Annotated[str, Meta(description="Its task in a few words.", min_length=1, max_length=200)]
+    title: Annotated[str, Meta(description="The task in a few words.", min_length=1, max_length=200)]
     prompt: Annotated[
         str,
-        Meta(description="The whole task: it knows nothing of this conversation. Say what to answer.", min_length=1),
+        Meta(
+            description="The complete task. The sub-agent does not see this conversation. Say what it should answer.",
+            min_length=1,
+        ),
     ]
-    agent: Annotated[str, Meta(description="Which agent; empty: one that only reads.")] = ""
+    agent: Annotated[str, Meta(description="Name of a configured agent; empty for one that only reads.")] = ""
 
 
 class AgentTool:
-    """Starts a sub-agent and waits for its answer."""
-
     name: ClassVar[str] = "agent"
     description: ClassVar[str] = (
-        "Give a task to a sub-agent with a context of its own, and get its final answer. By default it can only read:"
-        " use it for wide searches. Several calls in one step run side by side."
+        "Give a task to a sub-agent with its own context and get its final answer. By default a sub-agent can only"
+        " read; use it for broad searches. Several calls in one step run in parallel."
     )
     arguments: ClassVar[type[Any]] = AgentArguments
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = True
 
     def describe(self, settings: Settings) -> str:
-        """The description with the configured agents."""
+        """Return the description with the configured agents."""
         lines = [
-            f"- {name}: {agent.description[:_LONGEST_DESCRIPTION] or 'no description'}"
+            f"- {name}: {agent.description[:_MAX_DESCRIPTION_CHARS] or 'no description'}"
             for name, agent in settings.agents.items()
         ]
         return "\n".join([self.description, *(["Agents:", *lines] if lines else [])])
@@ -48,8 +49,8 @@ class AgentTool:
     async def plan(self, arguments: AgentArguments, context: ToolContext) -> ToolPlan:
         known = context.settings.agents
         if arguments.agent and arguments.agent not in known:
-            names = ", ".join(map(repr, known)) or "none is configured"
-            raise ToolError(f"there is no agent {arguments.agent!r}; agents: {names}. Leave it empty for the default.")
+            names = ", ".join(map(repr, known)) or "none"
+            raise ToolError(f"agent {arguments.agent!r} is not configured; agents: {names}. Omit it for the default.")
         return ToolPlan(Subject(tool=self.name, effect="none", title=context.redact(repair_text(arguments.title))))
 
     async def run(self, arguments: AgentArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
@@ -61,7 +62,7 @@ class AgentTool:
             problem = f": {outcome.error.message}" if outcome.error else ""
             text = f"{text}\n[the sub-agent did not finish: {outcome.state}, {outcome.reason}{problem}]".lstrip()
         return ToolOutput(
-            context.redact(text or "(the sub-agent answered nothing)"),
+            context.redact(text or "(the sub-agent returned no answer)"),
             status="ok" if outcome.state == "completed" else "error",
             left_running=outcome.left_running,
         )

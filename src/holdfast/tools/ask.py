@@ -1,4 +1,4 @@
-"""`ask`: questions to the person, for what only they can decide."""
+"""`ask`: ask the user questions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 class AskedQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(description="The question.", min_length=1)]
-    kind: Annotated[QuestionKind, Meta(description="How it is answered; single and multiple need options.")] = "text"
+    kind: Annotated[QuestionKind, Meta(description="The kind of answer; single and multiple require options.")] = "text"
     options: Annotated[tuple[str, ...], Meta(description="The choices.", max_length=12)] = ()
 
 
@@ -24,12 +24,10 @@ class AskArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AskTool:
-    """Asks and waits. An answer, a dismissal, a cancel or a deadline ends the wait."""
-
     name: ClassVar[str] = "ask"
     description: ClassVar[str] = (
-        "Ask the person one to five questions and wait for the answers. Only for decisions that are theirs;"
-        " what can be found out, find out."
+        "Ask the user one to five questions and wait for the answers. Ask only for decisions that the user must"
+        " make; find out everything else yourself."
     )
     arguments: ClassVar[type[Any]] = AskArguments
     effect: ClassVar[Effect] = "none"
@@ -42,12 +40,12 @@ class AskTool:
 
     async def run(self, arguments: AskArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         if not context.interactive:
-            raise ToolError("nobody can be asked in this run; decide by yourself and say what you assumed")
+            raise ToolError("this run is not interactive; decide yourself and say what you assumed")
         items = tuple(_item(item, context) for item in arguments.questions)
         answers = await context.asker.ask(items)
         if answers is None:
             return ToolOutput(
-                "The person dismissed the questions. Go on without an answer, or stop and say what is open."
+                "The user dismissed the questions. Continue without an answer, or stop and say what is undecided."
             )
         lines = [
             f"{item.text}\n→ {'; '.join(given) or '(no answer)'}" for item, given in zip(items, answers, strict=True)
@@ -63,8 +61,6 @@ def _item(item: AskedQuestion, context: ToolContext) -> QuestionItem:
 def _check(item: AskedQuestion) -> None:
     if item.kind in ("single", "multiple"):
         if len(set(item.options)) < 2 or len(set(item.options)) != len(item.options):
-            raise ToolError(
-                f"the question {item.text!r} is of kind {item.kind!r}: it needs two or more different options"
-            )
+            raise ToolError(f"the question {item.text!r} has kind {item.kind!r}; pass two or more different options")
     elif item.options:
-        raise ToolError(f"the question {item.text!r} has options; its kind must be 'single' or 'multiple'")
+        raise ToolError(f"the question {item.text!r} has options; set its kind to 'single' or 'multiple'")

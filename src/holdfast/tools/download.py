@@ -1,4 +1,4 @@
-"""`download`: a file from the web into the workspace, never over one that exists."""
+"""`download`: save a file from the web as a new file."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ SECONDS = 300.0
 
 
 class DownloadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, Meta(description="An http or https address.", min_length=1)]
-    path: Annotated[str, Meta(description="Where to put it; nothing may be there yet.", min_length=1)]
+    url: Annotated[str, Meta(description="An http or https URL.", min_length=1)]
+    path: Annotated[str, Meta(description="Path of the new file; it must not exist.", min_length=1)]
 
 
 class DownloadTool:
-    """Writes what an address answers with to a file."""
-
     name: ClassVar[str] = "download"
-    description: ClassVar[str] = "Download a file from the web to a new file."
+    description: ClassVar[str] = "Download a file from the web and save it as a new file."
     arguments: ClassVar[type[Any]] = DownloadArguments
     effect: ClassVar[Effect] = "writes"
     parallel: ClassVar[bool] = True
@@ -40,7 +38,7 @@ class DownloadTool:
         with redacted_errors(context):
             found = await load_file(arguments.path, context)
             if found.data is not None:
-                raise ToolError(f"{found.name!r} exists already; choose another path")
+                raise ToolError(f"{found.name!r} already exists; choose another path")
         subject = Subject(
             tool=self.name,
             effect="writes",
@@ -53,15 +51,17 @@ class DownloadTool:
 
     async def run(self, arguments: DownloadArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         with redacted_errors(context):
-            async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as answer:
-                if answer.status >= 400:
-                    raise ToolError(f"{answer.url} answered {answer.status} {answer.reason}".rstrip())
-                body, cut = await answer.read(MAX_FILE_BYTES)
+            async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as response:
+                if response.status >= 400:
+                    raise ToolError(f"{response.url} responded with {response.status} {response.reason}".rstrip())
+                body, cut = await response.read(MAX_FILE_BYTES)
             if cut:
-                raise ToolError(f"{answer.url} is larger than {MAX_FILE_BYTES >> 20} MiB; nothing was written")
+                raise ToolError(
+                    f"{response.url} is larger than the limit of {MAX_FILE_BYTES >> 20} MiB; nothing was written"
+                )
             found = await load_file(arguments.path, context)
             await write_drafts([make_draft(found, body)], context, plan)
-        text = f"{len(body):,} bytes from {answer.url} are in {found.name}"
+        text = f"saved {len(body):,} bytes from {response.url} as {found.name}"
         return ToolOutput(
-            clean_text(context, text), display={"path": found.name, "url": answer.url, "bytes": len(body)}
+            clean_text(context, text), display={"path": found.name, "url": response.url, "bytes": len(body)}
         )

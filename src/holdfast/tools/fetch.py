@@ -1,4 +1,4 @@
-"""`fetch`: a web page or document as text."""
+"""`fetch`: read a web page or document as text."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from holdfast.tools.web.page_text import PageFormat, decode_page, html_to_markdo
 from holdfast.tools.web.web_requests import WebClient
 
 SECONDS = 30.0
-LARGEST_BODY = 5 << 20
+MAX_BODY_BYTES = 5 << 20
 ANSWER_LIMIT = 30_000
-"""Characters of a page that a model is told; the rest is in a file."""
+"""Characters of a page that the model gets; the whole text is in a file."""
 
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/javascript", "application/x-")
 _TEXT_ENDINGS = ("+json", "+xml", "/yaml", "/toml", "/graphql", "/sql")
 
 
 class FetchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, Meta(description="An http or https address.", min_length=1)]
-    format: Annotated[PageFormat, Meta(description="What to make of HTML.")] = "markdown"
+    url: Annotated[str, Meta(description="An http or https URL.", min_length=1)]
+    format: Annotated[PageFormat, Meta(description="The format to which HTML is converted.")] = "markdown"
 
 
 class FetchTool:
-    """Reads from the web. `web` makes the client; tests give one with its own resolver."""
+    """`web` makes the client; tests pass their own."""
 
     name: ClassVar[str] = "fetch"
     description: ClassVar[str] = (
-        "Read a page or document from the web as Markdown, text or HTML. For other files use download."
+        "Read a web page or text document as Markdown, plain text or HTML. For other files use download."
     )
     arguments: ClassVar[type[Any]] = FetchArguments
     effect: ClassVar[Effect] = "network"
@@ -50,24 +50,24 @@ class FetchTool:
         return ToolPlan(Subject(tool=self.name, effect="network", title=arguments.url, url=arguments.url))
 
     async def run(self, arguments: FetchArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as answer:
-            if answer.status >= 400:
-                raise ToolError(f"{answer.url} answered {answer.status} {answer.reason}".rstrip())
-            body, cut = await answer.read(LARGEST_BODY)
-        if not _is_text(answer.content_type, body):
-            kind = answer.content_type.partition(";")[0] or "unknown"
-            raise ToolError(f"{answer.url} is no text (its type is {kind}); use download to get it as a file")
-        text = await asyncio.to_thread(_convert, body, answer.content_type, arguments.format, cut=cut)
+        async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as response:
+            if response.status >= 400:
+                raise ToolError(f"{response.url} responded with {response.status} {response.reason}".rstrip())
+            body, cut = await response.read(MAX_BODY_BYTES)
+        if not _is_text(response.content_type, body):
+            kind = response.content_type.partition(";")[0] or "unknown"
+            raise ToolError(f"{response.url} is not text (its type is {kind}); use download to save it as a file")
+        text = await asyncio.to_thread(_convert, body, response.content_type, arguments.format, cut=cut)
         text = context.redact(repair_text(text))
-        notes = [f"[{answer.url}]"]
+        notes = [f"[{response.url}]"]
         if cut:
-            notes.append(f"[only the first {LARGEST_BODY >> 20} MiB were read]")
+            notes.append(f"[only the first {MAX_BODY_BYTES >> 20} MiB were read]")
         if len(text) > ANSWER_LIMIT:
             path = context.outputs / f"{context.call_id}.txt"
-            await asyncio.to_thread(_keep, path, text)
-            notes.append(f"[the first {ANSWER_LIMIT:,} of {len(text):,} characters; all of them are in {path}]")
+            await asyncio.to_thread(_store, path, text)
+            notes.append(f"[the first {ANSWER_LIMIT:,} of {len(text):,} characters; the whole text is in {path}]")
             text = text[:ANSWER_LIMIT]
-        display = {"url": answer.url, "status": answer.status, "bytes": len(body)}
+        display = {"url": response.url, "status": response.status, "bytes": len(body)}
         return ToolOutput(context.redact("\n".join(notes)) + "\n\n" + (text or "(empty)"), display=display)
 
 
@@ -92,7 +92,7 @@ def _convert(body: bytes, content_type: str, wanted: PageFormat, *, cut: bool) -
     return html_to_markdown(text) if wanted == "markdown" else html_to_text(text)
 
 
-def _keep(path: Path, text: str) -> None:
+def _store(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.write_text(text, encoding="utf-8", errors="replace")
     path.chmod(0o600)

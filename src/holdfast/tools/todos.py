@@ -1,4 +1,4 @@
-"""`todos`: the session's task list, written whole each time."""
+"""`todos`: replace the session's task list."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ class TodosArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TodosTool:
-    """Stores the list and tells it back as it is."""
-
     name: ClassVar[str] = "todos"
     description: ClassVar[str] = (
-        "Write the task list that the person sees. For work of several steps: list them first, keep one in_progress,"
-        " and mark each completed when it is. Each call replaces the whole list."
+        "Replace the task list that the user sees. For work of several steps: list the steps first, keep one"
+        " in_progress, and mark each step completed when it is done. Each call replaces the whole list."
     )
     arguments: ClassVar[type[Any]] = TodosArguments
     effect: ClassVar[Effect] = "none"
@@ -47,5 +45,5 @@ class TodosTool:
 
 
 def format_todos(todos: tuple[Todo, ...]) -> str:
-    """The list as a model reads it."""
+    """Return the list as text for the model."""
     return "\n".join(f"{_MARKS[todo.status]} {todo.text}" for todo in todos) or "(the list is empty)"

@@ -1,4 +1,4 @@
-"""`web_search`: results of a configured search service."""
+"""`web_search`: search the web with the configured service."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from holdfast.tools.web.page_text import html_to_text
 from holdfast.tools.web.web_requests import WebClient
 
 SECONDS = 20.0
-_LARGEST_ANSWER = 2 << 20
-_LONGEST_SNIPPET = 500
+_MAX_RESPONSE_BYTES = 2 << 20
+_MAX_EXCERPT_CHARS = 500
 
 NOT_CONFIGURED = (
     "web search is not configured; the user can set web_search.provider to 'brave', 'tavily' or 'searxng',"
@@ -31,7 +31,7 @@ NOT_CONFIGURED = (
 
 class WebSearchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(min_length=1, max_length=400)]
-    count: Annotated[int, Meta(description="How many results.", ge=1, le=20)] = 8
+    count: Annotated[int, Meta(description="Maximum number of results.", ge=1, le=20)] = 8
 
 
 class SearchResult(NamedTuple):
@@ -50,10 +50,10 @@ class _SearchRequest(NamedTuple):
 
 
 class WebSearchTool:
-    """Asks the configured service. `web` makes the client."""
+    """`web` makes the client; tests pass their own."""
 
     name: ClassVar[str] = "web_search"
-    description: ClassVar[str] = "Search the web. Gives titles, addresses and excerpts; read a page with fetch."
+    description: ClassVar[str] = "Search the web. Returns titles, URLs and excerpts; read a page with fetch."
     arguments: ClassVar[type[Any]] = WebSearchArguments
     effect: ClassVar[Effect] = "network"
     parallel: ClassVar[bool] = True
@@ -69,26 +69,28 @@ class WebSearchTool:
     async def run(self, arguments: WebSearchArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         search = context.settings.web_search
         key = await _key(context)
-        asked = _search_request(context.settings, arguments, key)
-        # A service of the user's own may be anywhere; the built-in ones are reached like any page.
+        request = _search_request(context.settings, arguments, key)
+        # A configured service may have a private address; the built-in ones must be public.
         web = self._web(context.settings, private=True if search.url else None)
         async with web.request(
-            asked.url, seconds=SECONDS, method=asked.method, headers=asked.headers, body=asked.body
-        ) as answer:
-            if answer.status in (401, 403):
-                raise ToolError(f"{search.provider} refused the key ({answer.status}); the user must check it")
-            if answer.status >= 400:
-                raise ToolError(f"{search.provider} answered {answer.status} {answer.reason}; try again later")
-            body, _ = await answer.read(_LARGEST_ANSWER)
+            request.url, seconds=SECONDS, method=request.method, headers=request.headers, body=request.body
+        ) as response:
+            if response.status in (401, 403):
+                raise ToolError(f"{search.provider} rejected the key ({response.status}); the user must check it")
+            if response.status >= 400:
+                raise ToolError(
+                    f"{search.provider} responded with {response.status} {response.reason}; try again later"
+                )
+            body, _ = await response.read(_MAX_RESPONSE_BYTES)
         results = (await asyncio.to_thread(_results, search.provider, body))[: arguments.count]
-        text = "\n\n".join(_shown(number, result) for number, result in enumerate(results, 1))
+        text = "\n\n".join(_format_result(number, result) for number, result in enumerate(results, 1))
         return ToolOutput(context.redact(repair_text(text or "no results")), display={"results": len(results)})
 
 
 def search_key_finder(
     keyring: Keyring, settings: Settings, *, env: Mapping[str, str]
 ) -> Callable[[], Awaitable[Secret | None]]:
-    """What a context's `search_key` is."""
+    """Return the `search_key` function of a tool context."""
 
     async def find() -> Secret | None:
         source = search_key(settings, env=env, stored=await keyring.stored_names())
@@ -123,7 +125,7 @@ def _search_request(settings: Settings, arguments: WebSearchArguments, key: str)
             return _SearchRequest("POST", f"{base}/search", headers, body)
         case "searxng":
             if not search.url:
-                raise ToolError("web search with 'searxng' needs its address; the user can set web_search.url")
+                raise ToolError("web search with 'searxng' needs a URL; the user can set web_search.url")
             headers = {"Authorization": f"Bearer {key}"} if key else {}
             query = urlencode({"q": arguments.query, "format": "json"})
             return _SearchRequest("GET", f"{search.url}/search?{query}", headers)
@@ -135,7 +137,7 @@ def _results(provider: str, body: bytes) -> list[SearchResult]:
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise ToolError(f"{provider} sent an answer that is no JSON") from None
+        raise ToolError(f"{provider} sent a response that is not JSON") from None
     if provider == "brave":
         found = found.get("web") if isinstance(found, dict) else None
     rows = found.get("results") if isinstance(found, dict) else None
@@ -147,7 +149,7 @@ def _results(provider: str, body: bytes) -> list[SearchResult]:
     return results
 
 
-def _shown(number: int, result: SearchResult) -> str:
+def _format_result(number: int, result: SearchResult) -> str:
     text = " ".join(result.text.split())
-    cut = text if len(text) <= _LONGEST_SNIPPET else f"{text[:_LONGEST_SNIPPET]}…"
+    cut = text if len(text) <= _MAX_EXCERPT_CHARS else f"{text[:_MAX_EXCERPT_CHARS]}…"
     return f"{number}. {result.title or '(no title)'}\n   {result.url}\n   {cut}".rstrip()

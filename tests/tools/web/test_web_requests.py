@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools.web.public_addresses import Address, is_public, resolve_host
-from holdfast.tools.web.web_requests import MOST_REDIRECTS, WebClient, WebResponse
+from holdfast.tools.web.web_requests import MAX_REDIRECTS, WebClient, WebResponse
 from tests.support.raw_web_server import RawWebServer, page, redirect
 from tests.support.tool_contexts import settings_of
 
@@ -144,10 +144,10 @@ async def test_a_name_is_checked_again_at_each_redirect() -> None:
     "target", ["file:///etc/passwd", "ftp://site.test/", "gopher://site.test/", "javascript:1", "unix:/x"]
 )
 async def test_only_http_is_spoken_also_after_a_redirect(target: str) -> None:
-    with pytest.raises(ToolError, match="is not an http or https address"):
+    with pytest.raises(ToolError, match="is not an http or https URL"):
         await get(local(), target)
     async with RawWebServer({"/": redirect(target)}).running() as server:
-        with pytest.raises(ToolError, match="is not an http or https address"):
+        with pytest.raises(ToolError, match="is not an http or https URL"):
             await get(local(), f"http://127.0.0.1:{server.port}/")
 
 
@@ -155,7 +155,7 @@ async def test_only_http_is_spoken_also_after_a_redirect(target: str) -> None:
     "url", ["http://", "http://user:pass@127.0.0.1/", "http://127.0.0.1:0/", "http://[::1", "nonsense"]
 )
 async def test_an_address_that_makes_no_sense_is_refused(url: str) -> None:
-    with pytest.raises(ToolError, match=r"address|must have a host"):
+    with pytest.raises(ToolError, match=r"URL|must have a host"):
         await get(local(), url)
 
 
@@ -168,9 +168,9 @@ async def test_redirects_are_followed_and_the_last_address_is_told() -> None:
 
 async def test_an_endless_chain_of_redirects_ends() -> None:
     async with RawWebServer({"/": redirect("/")}).running() as server:
-        with pytest.raises(ToolError, match=f"more than {MOST_REDIRECTS} times"):
+        with pytest.raises(ToolError, match=f"more than {MAX_REDIRECTS} times"):
             await get(local(), f"http://127.0.0.1:{server.port}/")
-        assert len(server.requests) == MOST_REDIRECTS + 1
+        assert len(server.requests) == MAX_REDIRECTS + 1
 
 
 async def test_headers_do_not_follow_to_another_host() -> None:
@@ -266,9 +266,9 @@ async def test_a_port_where_nobody_listens_and_a_name_nobody_has_are_told() -> N
     server = RawWebServer({})
     async with server.running():
         pass
-    with pytest.raises(ToolError, match="cannot be read"):
+    with pytest.raises(ToolError, match="cannot be fetched"):
         await get(local(), f"http://127.0.0.1:{server.port}/")
-    with pytest.raises(ToolError, match=r"'nowhere\.test' cannot be found: unknown name"):
+    with pytest.raises(ToolError, match=r"'nowhere\.test' cannot be resolved: unknown name"):
         await get(careful(Names()), "http://nowhere.test/")
 
 
@@ -305,7 +305,7 @@ async def test_a_proxy_gets_the_name_and_private_targets_are_still_refused() -> 
         for url in ("http://127.0.0.1/", "http://inside.test/"):
             with pytest.raises(ToolError, match="is not a public address"):
                 await get(web, url)
-        with pytest.raises(ToolError, match=r"'direct\.test' cannot be found"):
+        with pytest.raises(ToolError, match=r"'direct\.test' cannot be resolved"):
             await get(web, "http://direct.test/")
         assert len(proxy.requests) == 1
 

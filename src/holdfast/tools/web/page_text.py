@@ -1,4 +1,9 @@
-"""Web pages as text."""
+"""Web pages as text: decoding, HTML to Markdown, HTML to plain text. Blocking: call it in a thread.
+
+The standard library's HTML parser takes minutes for some pages of a few hundred kilobytes, and converters recurse for
+each open tag. So a page is first split into tokens in linear time and written again with all tags closed, without
+invisible content, and with limited depth.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,8 @@ from typing import Literal, NamedTuple
 
 PageFormat = Literal["markdown", "text", "html"]
 
-LARGEST_HTML = 1 << 20
-"""Characters of a page that are converted."""
+MAX_HTML_CHARS = 1 << 20
+"""Characters of a page to convert."""
 
 _CHARSETS = re.compile(
     r"(utf-?(8|16|32)([-_]?[lb]e)?|us-ascii|ascii|latin-?\d|iso-?8859-?\d+|iso-2022-\w+|windows-\d+|cp-?\d+|koi8-\w"
@@ -21,7 +26,7 @@ _CHARSETS = re.compile(
 _HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[^>]{0,300}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _XML_CHARSET = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE)
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -31,9 +36,9 @@ _MARKS = (
 
 
 def decode_page(body: bytes, content_type: str, *, cut: bool = False) -> str:
-    """The characters of a body: by its mark, its header, or its own words; where these are wrong, by what fits."""
+    """Decode a body by its byte order mark, its header or its declaration; if these are wrong, by trial."""
     named = _named_charsets(body, content_type)
-    # Servers say Latin-1 of everything; text in it is hardly ever valid UTF-8.
+    # Many servers declare Latin-1 for UTF-8 pages; Latin-1 text is rarely valid UTF-8.
     for name in ("utf-8", *named) if named[:1] == ["windows-1252"] else (*named, "utf-8"):
         try:
             return codecs.getincrementaldecoder(name)("strict").decode(body, final=not cut)
@@ -43,19 +48,23 @@ def decode_page(body: bytes, content_type: str, *, cut: bool = False) -> str:
 
 
 def _named_charsets(body: bytes, content_type: str) -> list[str]:
-    for mark, name in _MARKS:
+    for mark, name in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return [name]
     start = body[:2_048]
-    said = [found[1] for found in [_HEADER_CHARSET.search(content_type)] if found]
-    said += [found[1].decode("ascii") for found in (_XML_CHARSET.search(start), _META_CHARSET.search(start)) if found]
+    declared = [found[1] for found in [_HEADER_CHARSET.search(content_type)] if found]
+    declared += [
+        found[1].decode("ascii") for found in (_XML_CHARSET.search(start), _META_CHARSET.search(start)) if found
+    ]
     return [
-        name for name in map(_usable, said) if name and (b"\0" in start or not name.startswith(("utf-16", "utf-32")))
+        name
+        for name in map(_codec_name, declared)
+        if name and (b"\0" in start or not name.startswith(("utf-16", "utf-32")))
     ]
 
 
-def _usable(name: str) -> str | None:
-    """Python's name of a charset that pages use; some codecs of Python are none, or take for ever."""
+def _codec_name(name: str) -> str | None:
+    """Return Python's name of a known charset. Other codecs of Python are not text encodings, or are slow."""
     if not _CHARSETS.fullmatch(name):
         return None
     try:
@@ -66,22 +75,22 @@ def _usable(name: str) -> str | None:
 
 
 def html_to_text(html: str) -> str:
-    """The words of a page, a line per block."""
-    lines = (" ".join(line.split()) for line in html_text(html[:LARGEST_HTML]).split("\n"))
+    """Return the text of a page, one line per block."""
+    lines = (" ".join(line.split()) for line in html_text(html[:MAX_HTML_CHARS]).split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
 def html_to_markdown(html: str) -> str:
-    """A page as Markdown, without what is not shown."""
+    """Return a page as Markdown, without invisible content."""
     from markdownify import MarkdownConverter
 
     converter = MarkdownConverter(heading_style="ATX", bullets="-", keep_inline_images_in=["td", "th"])
-    text: str = converter.convert(tidy_html(html[:LARGEST_HTML]))
+    text: str = converter.convert(tidy_html(html[:MAX_HTML_CHARS]))
     lines = (line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-_DEEPEST = 60
+_MAX_DEPTH = 60
 _TAG = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]{0,40})")
 _REST_OF_TAG = re.compile(r"""(?:[^>"']|"[^"]{0,2000}"|'[^']{0,2000}'){0,2000}>""")
 _ATTRIBUTE = re.compile(
@@ -92,7 +101,7 @@ _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
 _RAW = frozenset({"script", "style", "textarea", "title", "xmp"})
-_SILENT = frozenset({"noscript", "template", "svg", "iframe", "object"})
+_INVISIBLE = frozenset({"noscript", "template", "svg", "iframe", "object"})
 _BLOCKS = frozenset(
     {
         *("address", "article", "aside", "blockquote", "body", "dd", "div", "dl", "dt", "fieldset", "figcaption"),
@@ -110,13 +119,13 @@ _CLOSES = {
     "tbody": frozenset({"thead", "tbody"}),
     "option": frozenset({"option"}),
 }
-"""What a start tag ends that was left open."""
+"""Open tags that a start tag closes."""
 _SCOPES = frozenset({"table", "ul", "ol", "dl", "select", "div", "section", "article", "blockquote"})
 _KEPT_ATTRIBUTES = frozenset({"href", "src", "alt", "title", "start", "colspan"})
 
 
 class HtmlToken(NamedTuple):
-    """Text if it has no tag, else the start or the end of one."""
+    """A text if `tag` is empty, else a start tag or an end tag."""
 
     text: str = ""
     tag: str = ""
@@ -125,7 +134,7 @@ class HtmlToken(NamedTuple):
 
 
 def html_tokens(html: str) -> Iterator[HtmlToken]:
-    """The tags and texts of a page in order; scripts, styles and comments are left out."""
+    """Yield tags and texts in order, without scripts, styles and comments."""
     at = 0
     while (start := html.find("<", at)) >= 0:
         if start > at:
@@ -150,9 +159,9 @@ def html_tokens(html: str) -> Iterator[HtmlToken]:
 
 
 def tidy_html(html: str) -> str:
-    """The page again, in order."""
+    """Return the page with all tags closed."""
     writer = _Writer()
-    for token in _shown(html):
+    for token in _visible_tokens(html):
         if not token.tag:
             writer.text(unescape(token.text))
         elif token.is_end:
@@ -163,10 +172,10 @@ def tidy_html(html: str) -> str:
 
 
 def html_text(html: str) -> str:
-    """Only the texts, with a line's end where a block begins or ends; lines of the source count within ``pre``."""
+    """Return the texts, with a newline at the start and end of each block. Newlines of the source count in ``pre``."""
     out = []
     in_pre = False
-    for token in _shown(html):
+    for token in _visible_tokens(html):
         if not token.tag:
             text = unescape(token.text)
             out.append(text if in_pre else " ".join(text.splitlines()))
@@ -176,12 +185,12 @@ def html_text(html: str) -> str:
     return "".join(out)
 
 
-def _shown(html: str) -> Iterator[HtmlToken]:
-    silent = 0
+def _visible_tokens(html: str) -> Iterator[HtmlToken]:
+    hidden = 0
     for token in html_tokens(html):
-        if token.tag in _SILENT:
-            silent = max(0, silent + (-1 if token.is_end else 1))
-        elif not silent:
+        if token.tag in _INVISIBLE:
+            hidden = max(0, hidden + (-1 if token.is_end else 1))
+        elif not hidden:
             yield token
 
 
@@ -198,7 +207,7 @@ class _Writer:
 
     def start(self, tag: str, attributes: str) -> None:
         self._end_implied(tag)
-        if tag not in _VOID and len(self._open) >= _DEEPEST:
+        if tag not in _VOID and len(self._open) >= _MAX_DEPTH:
             return
         kept = "".join(f' {name}="{escape(value)}"' for name, value in _attributes(attributes))
         self._out.append(f"<{tag}{kept}>")
@@ -213,7 +222,7 @@ class _Writer:
                 break
 
     def _end_implied(self, tag: str) -> None:
-        """End what this tag ends in every browser: an open paragraph before a block, an item before the next."""
+        """Close the tags that browsers close here: a paragraph before a block, an item before the next item."""
         if tag in _BLOCKS and "p" in self._open:
             self.end("p")
         closes = _CLOSES.get(tag, frozenset())
@@ -231,10 +240,10 @@ def _attributes(text: str) -> Iterator[tuple[str, str]]:
             yield name.lower(), unescape(double or single or bare)
 
 
-def _after(html: str, what: str, start: int) -> int:
-    """The place after the next of these, or the page's end."""
-    found = html.find(what, start)
-    return len(html) if found < 0 else found + len(what)
+def _after(html: str, text: str, start: int) -> int:
+    """Return the position after the next occurrence, or the end of the page."""
+    found = html.find(text, start)
+    return len(html) if found < 0 else found + len(text)
 
 
 def _after_raw(html: str, tag: str, start: int) -> int:

@@ -1,4 +1,4 @@
-"""Which addresses the web tools may reach: public ones, however an address is written or wrapped."""
+"""Checks whether an address is public, in any notation and inside any IPv6 wrapper."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Resolver: TypeAlias = Callable[[str, int], Awaitable[tuple[Address, ...]]]
 _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 _PLATFORMS = (ipaddress.IPv4Network("168.63.129.16/32"), ipaddress.IPv4Network("192.0.0.0/24"))
-"""Services of a cloud for its own machines, at addresses that look public."""
+"""Services of cloud platforms for their own machines, at addresses that look public."""
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address can only be a host on the internet: not this machine, its networks, or a cloud's metadata."""
+    """Return whether an address is a host on the internet, and not this machine, its networks or cloud metadata."""
     if isinstance(address, ipaddress.IPv6Address):
         if inner := _wrapped(address):
             return is_public(inner)
@@ -33,9 +33,9 @@ def is_public(address: Address) -> bool:
 
 
 def parse_address(host: str) -> Address | None:
-    """The address a host is written as, in any of the ways that systems understand; None for a name.
+    """Return the address that a host is written as, in any notation that systems accept; None for a name.
 
-    `ValueError` for what is neither.
+    Raises `ValueError` if the host is neither.
     """
     try:
         return ipaddress.ip_address(host)
@@ -47,19 +47,19 @@ def parse_address(host: str) -> Address | None:
         except OSError:
             pass
     if not _HOST.fullmatch(host) or len(host) > 253:
-        raise ValueError(f"{host!r} is no name of a host")
+        raise ValueError(f"{host!r} is not a valid host name")
     return None
 
 
 async def resolve_host(host: str, port: int) -> tuple[Address, ...]:
-    """All addresses of a name, in the system's order; `OSError` if it has none."""
+    """Return all addresses of a name, in the system's order. Raises `OSError` if it has none."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in found))
 
 
 def _wrapped(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address inside an IPv6 one: mapped, 6to4, Teredo, NAT64, or compatible."""
+    """Return the IPv4 address inside an IPv6 address: mapped, 6to4, Teredo, NAT64 or compatible."""
     if address.ipv4_mapped:
         return address.ipv4_mapped
     if address.sixtofour:

@@ -1,9 +1,9 @@
-"""HTTP for tools, with suspicion: where a request goes, how much comes back, and how long it may take.
+"""HTTP requests of tools, limited in destination, size and time.
 
-Each hop's name is resolved once, every address it has is checked, and the connection is made to an address that was
-checked: a name that answers differently the next time gains nothing. Redirects are followed by us, so each is a new
-hop. What comes back is decompressed piece by piece up to a limit. Behind a configured proxy the proxy connects; then
-names are checked as far as they can be resolved here.
+Each host name is resolved once, all its addresses are checked, and the connection is made to a checked address, so a
+name that later resolves to another address has no effect (DNS rebinding). Each redirect is checked in the same way.
+Responses are decompressed in pieces up to a limit. With a configured proxy, the proxy connects; names are then checked
+if they can be resolved locally.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from holdfast.tools.web.public_addresses import Address, Resolver, is_public, pa
 if TYPE_CHECKING:
     import httpx2
 
-MOST_REDIRECTS = 10
+MAX_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONNECT_SECONDS = 10.0
-_MOST_ADDRESSES = 4
-_PIECE = 1 << 16
-_AGENT = "Mozilla/5.0 (compatible; Holdfast)"
+_MAX_ADDRESSES = 4
+_PIECE_BYTES = 1 << 16
+_USER_AGENT = "Mozilla/5.0 (compatible; Holdfast)"
 
 
 class WebResponse:
@@ -35,27 +35,27 @@ class WebResponse:
     def __init__(self, response: httpx2.Response, url: str) -> None:
         self._response = response
         self.url = url
-        """Where it came from, after redirects."""
+        """The final address, after redirects."""
         self.status: int = response.status_code
         self.reason: str = response.reason_phrase
         self.content_type: str = response.headers.get("content-type", "")
 
     async def pieces(self, limit: int) -> AsyncIterator[bytes]:
-        """The body, decompressed, up to `limit` bytes and one more piece; the reader stops when it has enough."""
+        """Yield the decompressed body until more than `limit` bytes were yielded."""
         unpack = _unpacker(self._response.headers.get("content-encoding", ""))
         total = 0
         try:
-            async for raw in self._response.aiter_raw(_PIECE):
+            async for raw in self._response.aiter_raw(_PIECE_BYTES):
                 for piece in unpack(raw):
                     yield piece
                     total += len(piece)
                     if total > limit:
                         return
         except zlib.error as error:
-            raise ToolError(f"{self.url} sent a body that cannot be decompressed: {error}") from None
+            raise ToolError(f"{self.url} sent a compressed body that is invalid: {error}") from None
 
     async def read(self, limit: int) -> tuple[bytes, bool]:
-        """At most `limit` bytes of the body, and whether there was more."""
+        """Return at most `limit` bytes of the body, and whether there is more."""
         body = bytearray()
         async for piece in self.pieces(limit):
             body += piece
@@ -65,7 +65,7 @@ class WebResponse:
 
 
 class WebClient:
-    """Requests under one configuration. The resolver and the rule about addresses can be given, for tests."""
+    """Sends requests with given settings. Tests pass their own resolver and address check."""
 
     def __init__(
         self,
@@ -90,28 +90,28 @@ class WebClient:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> AsyncIterator[WebResponse]:
-        """Send and follow redirects; the body is read inside the block. `ToolError` says what went wrong."""
+        """Send a request and follow redirects. Read the body inside the block. Raises `ToolError` on failure."""
         httpx2 = await asyncio.to_thread(_import_httpx2)
         target = url
         try:
             async with asyncio.timeout(seconds):
-                for _ in range(MOST_REDIRECTS + 1):
+                for _ in range(MAX_REDIRECTS + 1):
                     parsed = _parse(target)
                     async with self._send(parsed, method=method, headers=headers or {}, body=body) as response:
-                        following = _redirect(response, parsed)
-                        if following is None:
+                        next_url = _redirect(response, parsed)
+                        if next_url is None:
                             yield WebResponse(response, str(parsed))
                             return
                     if response.status_code == 303:
                         method, body = "GET", None
-                    if _origin(_parse(following)) != _origin(parsed):
+                    if _origin(_parse(next_url)) != _origin(parsed):
                         headers = {}
-                    target = following
+                    target = next_url
         except TimeoutError:
             raise ToolError(f"{url} took longer than {seconds:g} s") from None
         except httpx2.HTTPError as error:
-            raise ToolError(f"{target} cannot be read: {str(error) or type(error).__name__}") from None
-        raise ToolError(f"{url} redirects more than {MOST_REDIRECTS} times")
+            raise ToolError(f"{target} cannot be fetched: {str(error) or type(error).__name__}") from None
+        raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times")
 
     @asynccontextmanager
     async def _send(
@@ -121,7 +121,7 @@ class WebClient:
 
         proxy = _proxy_for(url.host, self._network.proxy, self._network.no_proxy)
         hosts = await self._checked_hosts(url, proxied=proxy is not None)
-        sent = {"User-Agent": _AGENT, "Accept-Encoding": "gzip, deflate", **headers, "Host": _host_header(url)}
+        sent = {"User-Agent": _USER_AGENT, "Accept-Encoding": "gzip, deflate", **headers, "Host": _host_header(url)}
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS / len(hosts)).as_dict()
         extensions: dict[str, Any] = {"timeout": timeout, "sni_hostname": url.host}
         verified = url.scheme == "https" or proxy is not None
@@ -131,23 +131,23 @@ class WebClient:
             for host in hosts
         ]
         async with transport:
-            response = await _first_answer(transport, requests)
+            response = await _first_response(transport, requests)
             try:
                 yield response
             finally:
                 await response.aclose()
 
     async def _checked_hosts(self, url: httpx2.URL, *, proxied: bool) -> tuple[str, ...]:
-        """What to connect to, one after the other: checked addresses, or the name if a proxy looks it up."""
+        """Return the hosts to try in order: checked addresses, or the name if a proxy resolves it."""
         addresses = await self._addresses(url, proxied=proxied)
         for address in addresses:
             if not (self._private or self._is_allowed(address)):
                 shown = url.host if url.host == str(address) else f"{url.host} ({address})"
                 raise ToolError(
-                    f"{shown} is not a public address, so it is not reached;"
+                    f"{shown} is not a public address, so the request was not sent;"
                     " the user can allow it with tools.fetch_private"
                 )
-        return (url.host,) if proxied else tuple(map(str, addresses[:_MOST_ADDRESSES]))
+        return (url.host,) if proxied else tuple(map(str, addresses[:_MAX_ADDRESSES]))
 
     async def _addresses(self, url: httpx2.URL, *, proxied: bool) -> tuple[Address, ...]:
         host = url.raw_host.decode("ascii")
@@ -160,9 +160,9 @@ class WebClient:
         except OSError as error:
             if proxied:
                 return ()
-            raise ToolError(f"{host!r} cannot be found: {error}") from None
+            raise ToolError(f"host {host!r} cannot be resolved: {error}") from None
         if not found and not proxied:
-            raise ToolError(f"{host!r} has no address")
+            raise ToolError(f"host {host!r} has no address")
         return found
 
 
@@ -172,11 +172,11 @@ def _parse(text: str) -> httpx2.URL:
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError, TypeError) as error:
-        raise ToolError(f"{text!r} is not an address: {error}") from None
+        raise ToolError(f"{text!r} is not a valid URL: {error}") from None
     if url.scheme not in ("http", "https"):
-        raise ToolError(f"{text!r} is not an http or https address")
+        raise ToolError(f"{text!r} is not an http or https URL")
     if not url.host or url.userinfo or url.port == 0:
-        raise ToolError(f"{text!r} must have a host and no user name in it")
+        raise ToolError(f"the URL {text!r} must have a host and no user name")
     return url.copy_with(fragment=None)
 
 
@@ -187,7 +187,7 @@ def _redirect(response: httpx2.Response, url: httpx2.URL) -> str | None:
     try:
         return str(url.join(location))
     except ValueError as error:
-        raise ToolError(f"{url} redirects to something that is no address: {error}") from None
+        raise ToolError(f"{url} redirects to an invalid URL: {error}") from None
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int]:
@@ -214,7 +214,7 @@ def _proxy_for(host: str, proxy: str | None, direct: tuple[str, ...]) -> str | N
 
 
 def _import_httpx2() -> Any:
-    """In a thread, with what it would import on the loop at the first connection."""
+    """Import httpx2 and what it would import at the first connection. Called in a thread, because it is slow."""
     import anyio._backends._asyncio
     import anyio.streams.tls  # noqa: F401 - see above
     import httpx2
@@ -222,26 +222,26 @@ def _import_httpx2() -> Any:
     return httpx2
 
 
-async def _first_answer(transport: httpx2.AsyncHTTPTransport, requests: list[httpx2.Request]) -> httpx2.Response:
-    """From the first address that takes a connection."""
+async def _first_response(transport: httpx2.AsyncHTTPTransport, requests: list[httpx2.Request]) -> httpx2.Response:
+    """Return the response of the first address that accepts a connection."""
     import httpx2
 
     for request in requests[:-1]:
         try:
-            return await _answer(transport, request)
+            return await _send_request(transport, request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             continue
-    return await _answer(transport, requests[-1])
+    return await _send_request(transport, requests[-1])
 
 
-async def _answer(transport: httpx2.AsyncHTTPTransport, request: httpx2.Request) -> httpx2.Response:
+async def _send_request(transport: httpx2.AsyncHTTPTransport, request: httpx2.Request) -> httpx2.Response:
     response = await transport.handle_async_request(request)
     response.request = request
     return response
 
 
 def _transport(proxy: str | None, ca_file: str | None, *, verified: bool) -> httpx2.AsyncHTTPTransport:
-    """A client for one hop. Reads certificates, so it is made in a thread; one without them never sees TLS."""
+    """Return a transport for one request. Blocking, because it reads certificates; plain HTTP needs none."""
     import ssl
 
     import httpx2
@@ -258,7 +258,7 @@ def _transport(proxy: str | None, ca_file: str | None, *, verified: bool) -> htt
 
 
 def _unpacker(encoding: str) -> Any:
-    """A function from received bytes to pieces of the body, none larger than a limit however well it was packed."""
+    """Return a function that decompresses received bytes into pieces of limited size."""
     match encoding.strip().lower():
         case "" | "identity":
             return lambda raw: (raw,)
@@ -278,12 +278,12 @@ class _Inflater:
         data = raw
         while data and not self._inflate.eof:
             try:
-                piece = self._inflate.decompress(data, _PIECE)
+                piece = self._inflate.decompress(data, _PIECE_BYTES)
             except zlib.error:
                 if self._begun:
                     raise
                 self._inflate = zlib.decompressobj(-15)  # "deflate" without its wrapper, as some servers send it
-                piece = self._inflate.decompress(data, _PIECE)
+                piece = self._inflate.decompress(data, _PIECE_BYTES)
             self._begun = True
             data = self._inflate.unconsumed_tail
             if piece:
