@@ -38,7 +38,7 @@ async def test_a_long_file_comes_in_parts(workspace: FileWorkspace) -> None:
     assert text.endswith("  2000\t2000\n(lines 1 to 2000 of 2,501; continue with offset 2001)")
     assert (await session.view("a", offset=2_001)).startswith("  2001\t2001\n")
     assert await session.view("a", offset=2_501, limit=5) == "  2501\t2501"
-    with pytest.raises(ToolError, match="past the end: the file has 2,501 lines"):
+    with pytest.raises(ToolError, match="past the end; the file has 2,501 lines"):
         await session.view("a", offset=2_502)
 
 
