@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from holdfast.errors import StoreDamaged, StoreUnwritable
+from holdfast.files import sync_directory, write_atomic
 from holdfast.tools.files.file_access import content_hash
 
 
@@ -26,10 +25,7 @@ class BlobStore:
             if self._touch(path, size=len(data)):
                 return name
             self._make_directory(path.parent)
-            temp = path.with_name(f".{name}.{secrets.token_hex(4)}")
-            _write(temp, data)
-            os.replace(temp, path)
-            _flush(path.parent)
+            write_atomic(path, data, mode=0o600)
         except OSError as error:
             raise StoreUnwritable(f"cannot store the old content in {str(path)!r}: {error.strerror}") from error
         return name
@@ -87,25 +83,4 @@ class BlobStore:
             return
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
-        _flush(self._directory)
-
-
-def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        raise
-
-
-def _flush(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_directory(self._directory)
