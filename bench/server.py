@@ -30,11 +30,11 @@ KINDS = {"quick": (1, 0.0), "paced": (300, 0.005), "burst": (20_000, 0.0), "slow
 
 SERVER_PROGRAM = """
 import asyncio, os
-from holdfast.app import Listening, run_server
+from holdfast.app import ListenOptions, run_server
 from holdfast.locations import Locations
-from holdfast.server import run
-listening = Listening(tcp="127.0.0.1:" + os.environ["BENCH_PORT"], token=os.environ["BENCH_TOKEN"])
-run(run_server(Locations.from_env(os.environ), os.environ, listening=listening))
+from holdfast.server import run_on_loop
+listen = ListenOptions(tcp="127.0.0.1:" + os.environ["BENCH_PORT"], token=os.environ["BENCH_TOKEN"])
+run_on_loop(run_server(Locations.from_env(os.environ), os.environ, listen=listen))
 """
 
 

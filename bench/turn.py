@@ -91,7 +91,7 @@ async def open_server(port: int, kind: str) -> AsyncIterator[tuple[App, str]]:
     with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
         locations, work, env = prepare(Path(directory), port, kind)
         async with open_app(locations, env) as app:
-            view, _ = await app.workspaces.open(str(work))
+            view, _ = await app.services.workspaces.open(str(work))
             yield app, view.id
 
 
@@ -152,7 +152,7 @@ class StepTimer:
         self.wall: list[float] = []
         self.cpu: list[float] = []
         self._ended: tuple[float, float] | None = None
-        workspace = app.workspaces._rooms.get(workspace_id)  # type: ignore[attr-defined]
+        workspace = app.open_workspaces.require(workspace_id)
         tool = workspace.tools.get("view")
         run, send = tool.run, HttpTransport.send
 

@@ -34,7 +34,7 @@ class CutFactory:
 
 def add_barriers(desk: AppHarness, factory: CutFactory) -> None:
     """Add barriers to the awaits of `bash`. The start of a process is not interrupted."""
-    bash: Any = desk.app.workspaces._rooms.require(desk.workspace_id).tools.get("bash")
+    bash: Any = desk.app.open_workspaces.require(desk.workspace_id).tools.get("bash")
     plan, run, start = bash.plan, bash.run, bash._start
 
     async def cut_plan(*args: Any) -> Any:

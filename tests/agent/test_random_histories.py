@@ -29,6 +29,7 @@ from holdfast.schema.messages import File
 from holdfast.schema.runs import END_STATES
 from holdfast.schema.sessions import Workspace
 from holdfast.schema.usage import Usage
+from holdfast.services.presence import Presence
 from holdfast.services.session_service import SessionService
 from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutWorkspace
@@ -194,9 +195,12 @@ class RandomSession:
 
     async def forked(self) -> None:
         messages = await self.harness.messages(self.session_id)
-        shared: Any = SimpleNamespace(store=self.harness.store, ids=Ids(), now=lambda: "2026-01-01T00:00:00.000Z")
+        shared: Any = SimpleNamespace(
+            store=self.harness.store, hub=self.harness.hub, ids=Ids(), now=lambda: "2026-01-01T00:00:00.000Z"
+        )
         at = self.chance.choice(messages).id if messages and self.chance.random() < 0.7 else None
-        self.session_id = (await SessionService(shared).fork(self.session_id, message_id=at)).id
+        sessions = SessionService(shared, self.harness.engine, presence=Presence(self.harness.hub, new_id=lambda: ""))
+        self.session_id = (await sessions.fork(self.session_id, message_id=at)).id
 
 
 ACTIONS = ["prompt", "prompt", "cancelled", "cancelled", "out_of_time", "steered", "crashed", "compacted", "forked"]

@@ -267,7 +267,7 @@ async def test_failed_attempts_are_published_and_replaced(tmp_path: Path, wire: 
         assert text_of(first.parts) == "right words"
         assert text_of(last.parts) == "done"
         assert len(results(await desk.messages(run.session_id))) == 1
-        assert len(await desk.app.sessions.changes(run.session_id)) == 1
+        assert len((await desk.app.services.sessions.changes(run.session_id)).items) == 1
 
 
 CONTEXT_ERRORS: dict[WireName, dict[str, Any]] = {
@@ -413,10 +413,10 @@ async def test_a_title_set_by_the_user_meanwhile_stays_and_the_usage_is_counted(
     async with server(tmp_path) as (desk, provider):
         provider._respond = lambda one: Answer((Gate("title"), Say("A title"))) if is_title(one) else text("ok")
         run = await desk.run("please do it", model=model("anthropic"))
-        await desk.app.sessions.change(run.session_id, title="My own")
+        await desk.app.services.sessions.change(run.session_id, title="My own")
         before = (await desk.app.store.session(run.session_id)).usage
         provider.open("title")
-        room = desk.app.workspaces._rooms.require(desk.workspace_id)
+        room = desk.app.open_workspaces.require(desk.workspace_id)
         await asyncio.gather(*room.titles._tasks)
         session = await desk.app.store.session(run.session_id)
         assert session.title == "My own"

@@ -13,7 +13,7 @@ from holdfast.errors import BadRequest
 from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Limits, RunRequest
-from holdfast.server.http.application import ENDPOINTS
+from holdfast.server.application import ENDPOINTS
 from holdfast.server.http.endpoint import Endpoint
 
 REQUEST = RunRequest(

@@ -31,7 +31,7 @@ async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_
             asyncio.create_task(house.http.get(f"/v1/runs/{run_id}?wait=600"))
             for run_id in (model_run, tool_run, queued)
         ]
-        await until(lambda: house.parts.life.working == 3)
+        await until(lambda: house.app.services.state.active_requests == 3)
         assert (await house.http.post("/v1/server/stop")).ok(202) == {"stopping": True}
         ends = [(await waiter).ok() for waiter in waiters]
         assert [(run["state"], run["reason"]) for run in ends] == [
@@ -67,7 +67,7 @@ async def test_a_handler_that_hangs_is_cut_off_with_a_503_and_a_stop_asked_twice
             stuck.set()
             await asyncio.Event().wait()
 
-        house.app.workspaces.views = hang  # type: ignore[method-assign, assignment]
+        house.app.services.workspaces.views = hang  # type: ignore[method-assign, assignment]
         house.app.engine.stop = hang  # type: ignore[method-assign]
         waiting = asyncio.create_task(house.http.get("/v1/workspaces"))
         await stuck.wait()
@@ -86,7 +86,7 @@ async def test_while_it_stops_health_says_so_and_nothing_new_begins(home: Path) 
         held = hold_stop(house)
         session_id = await house.session()
         house.stop()
-        await until(lambda: house.parts.life.stopping)
+        await until(lambda: house.app.services.state.stopping)
         assert (await house.http.get("/v1/health")).ok()["status"] == "stopping"
         refused = [
             await house.http.post("/v1/workspaces", {"path": str(house.work)}),
@@ -117,8 +117,8 @@ async def test_a_server_leaves_when_nobody_is_there_and_nothing_is_left_to_do(ho
         run = await house.prompt(await house.session())
         await house.provider.wait_for_requests(1)
         await house.watcher.close()
-        await until(lambda: house.parts.presence.streams == 0 and house.parts.life.idle_seconds > 0.1)
-        assert not house.parts.life.stopping
+        await until(lambda: house.app.services.presence.streams == 0 and house.app.services.state.idle_seconds > 0.1)
+        assert not house.app.services.state.stopping
         house.provider.open("go")
         await house.serving
         assert (await house.app.store.run(run["run"]["id"])).state == "completed"
@@ -138,7 +138,7 @@ async def test_a_server_stays_while_somebody_watches_and_unloads_what_nobody_wat
             while (await house.http.get(f"/v1/workspaces/{other}")).ok()["open"]:
                 pass
             assert (await house.http.get(f"/v1/workspaces/{watched}")).ok()["open"]
-            assert not house.parts.life.stopping
+            assert not house.app.services.state.stopping
         await house.serving
 
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast import errors
 from holdfast.schema.api.request_bodies import EmptyBody
 from holdfast.schema.events import KnownDurable, KnownLive
-from holdfast.server.http.application import ENDPOINTS
+from holdfast.server.application import ENDPOINTS
 from holdfast.server.http.endpoint import Endpoint
 from holdfast.testing import Answer, Call, Hang, Say, calls
 from tests.support.http_client import HttpClient
@@ -33,12 +33,12 @@ def row(endpoint: Endpoint) -> str:
         given += [
             f"`{field.name}`" + ("" if field.required else "?") for field in msgspec.structs.fields(endpoint.body)
         ]
-    answer = str(getattr(endpoint.answer, "__name__", "object"))
-    if arguments := getattr(endpoint.answer, "__args__", ()):
+    answer = str(getattr(endpoint.response, "__name__", "object"))
+    if arguments := getattr(endpoint.response, "__args__", ()):
         answer = f"{answer} of {arguments[0].__name__}" if answer == "PageView" else "object"
-    if endpoint.kind != "application/json":
-        answer = f"`{endpoint.kind}`"
-    statuses = "/".join(str(status) for status in (endpoint.status, *endpoint.also))
+    if endpoint.media_type != "application/json":
+        answer = f"`{endpoint.media_type}`"
+    statuses = "/".join(str(status) for status in (endpoint.status, *endpoint.other_responses))
     return f"| `{endpoint.method} {endpoint.path}` | {endpoint.summary} | {', '.join(given)} | {statuses} {answer} |"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import Redactor
-from holdfast.server import ServerParts, logging_to
+from holdfast.server import ServerParts, log_to_file
 from holdfast.testing import Answer, Call, Fail, Say, calls
 from tests.support.http_client import Stream
 from tests.support.running_server import KEY, answering, run_server
@@ -52,7 +52,7 @@ async def _live_text(stream: Stream) -> bytes:
 def keyring(home: Path) -> Iterator[list[ServerParts]]:
     """A log as a server has it; put the server's parts here, so that it knows their secrets."""
     parts: list[ServerParts] = []
-    with logging_to(home, redactor=lambda: parts[0].redactor() if parts else Redactor(), level=logging.DEBUG):
+    with log_to_file(home, redactor=lambda: parts[0].redactor() if parts else Redactor(), level=logging.DEBUG):
         yield parts
 
 

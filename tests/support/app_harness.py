@@ -86,6 +86,6 @@ async def open_app_harness(
     if config:
         await asyncio.to_thread(locations.prepare)
         locations.config_file.write_text(config)
-    async with open_app(locations, environment, scripts=scripts, limits=limits) as app:
-        view, _ = await app.workspaces.open(str(work))
+    async with open_app(locations, environment, scripts=scripts, engine_limits=limits) as app:
+        view, _ = await app.services.workspaces.open(str(work))
         yield AppHarness(app, work, view.id)

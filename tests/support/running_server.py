@@ -80,7 +80,7 @@ class RunningServer:
         return found
 
     def stop(self) -> None:
-        self.parts.life.stop()
+        self.app.services.state.request_stop()
 
 
 @asynccontextmanager
@@ -91,6 +91,7 @@ async def run_server(
     engine_limits: EngineLimits = LONG_LIMITS,
     limits: ServerLimits | None = None,
     heartbeat: str = "10s",
+    max_streams: int = 256,
     linger: float = 600.0,
     idle_exit: bool = False,
     env: Mapping[str, str] | None = None,
@@ -103,14 +104,17 @@ async def run_server(
     async with provider or answering() as provider:
         locations.config_dir.mkdir(parents=True, exist_ok=True)
         if not locations.config_file.exists() or "[providers.test]" in locations.config_file.read_text():
-            locations.config_file.write_text(CONFIG.format(url=provider.url(), key=KEY, heartbeat=heartbeat))
-        async with open_app(locations, environment, limits=engine_limits) as app:
-            parts = parts_of(app, limits=limits)
+            settings = CONFIG.format(url=provider.url(), key=KEY, heartbeat=heartbeat)
+            locations.config_file.write_text(f"{settings}max_streams = {max_streams}\n")
+        async with open_app(locations, environment, engine_limits=engine_limits, build="test-build") as app:
+            parts = ServerParts(
+                services=app.services, redactor=lambda: app.shared.keyring.redactor, limits=limits or ServerLimits()
+            )
             unix = await asyncio.to_thread(listen_unix, locations.socket)
             tcp = listen_tcp(TcpAddress("127.0.0.1", 0), token=TOKEN)
             ready = asyncio.Event()
             starting = ExitStack()
-            starting.enter_context(parts.life.request())  # the server must not exit before the test begins
+            starting.enter_context(app.services.state.track_request())  # no idle exit before the test begins
             task = asyncio.create_task(
                 serve(parts, [unix, tcp], linger=linger, idle_exit=idle_exit, ready=ready.set), name="serve"
             )
@@ -132,7 +136,7 @@ async def run_server(
                 starting.close()
                 yield server
             finally:
-                parts.life.stop()
+                app.services.state.request_stop()
                 await task
 
 
@@ -152,20 +156,3 @@ async def until(holds: Callable[[], bool]) -> None:
     """Wait until the condition holds. The test's time-out is the limit."""
     while not holds():
         await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.001))])
-
-
-def parts_of(app: App, *, limits: ServerLimits | None = None, build: str = "test-build") -> ServerParts:
-    return ServerParts(
-        store=app.store,
-        hub=app.hub,
-        engine=app.engine,
-        approvals=app.approvals,
-        workspaces=app.workspaces,
-        sessions=app.sessions,
-        configuring=app.configuring,
-        redactor=lambda: app.shared.keyring.redactor,
-        clock=app.shared.clock,
-        ids=app.shared.ids,
-        build=build,
-        limits=limits,
-    )

@@ -16,6 +16,7 @@ from holdfast.models.model_script import (
     ScriptedWait,
     ScriptRule,
 )
+from holdfast.schema.api.request_bodies import QuestionBody
 from holdfast.schema.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -44,13 +45,13 @@ async def test_the_demo_fixes_its_test_and_undo_reverts_it(tmp_path: Path) -> No
         run = await desk.run("mend test_slug", mode="auto")
         assert (run.state, run.steps) == ("completed", 5)
         assert "kept.split()" in (desk.directory / "slug.py").read_text()
-        (change,) = await desk.app.sessions.changes(run.session_id)
+        (change,) = (await desk.app.services.sessions.changes(run.session_id)).items
         assert (change.path, change.change, change.state) == ("slug.py", "modified", "applied")
         assert "+    return '-'.join(kept.split())" in change.diff
         undone = await desk.run("", session_id=run.session_id, kind="undo")
         assert "Undone" in undone.text
         assert (desk.directory / "slug.py").read_text() == source
-        (change,) = await desk.app.sessions.changes(run.session_id)
+        (change,) = (await desk.app.services.sessions.changes(run.session_id)).items
         assert change.state == "undone"
         redone = await desk.run("", session_id=run.session_id, kind="redo")
         assert "Redone" in redone.text
@@ -68,8 +69,8 @@ async def test_a_command_that_is_not_known_to_be_safe_needs_approval_and_the_fir
         assert (asked.title, asked.tool, asked.state) == ("touch made", "bash", "open")
         assert not (desk.directory / "made").exists()
         answers = await asyncio.gather(
-            desk.app.approvals.answer(asked.id, "once", client="a"),
-            desk.app.approvals.answer(asked.id, "deny", client="b"),
+            desk.app.services.approvals.answer(asked.id, "once", client="a"),
+            desk.app.services.approvals.answer(asked.id, "deny", client="b"),
             return_exceptions=True,
         )
         (winner,) = [answer for answer in answers if not isinstance(answer, BaseException)]
@@ -88,8 +89,8 @@ async def test_an_approval_for_the_session_is_remembered_and_one_for_always_is_s
         accepted = await desk.start("go")
         asked = (await desk.until(ApprovalRequested)).approval
         with pytest.raises(BadRequest, match="not offered"):
-            await desk.app.approvals.answer(asked.id, "session", client="a", patterns=("bash: rm *",))
-        await desk.app.approvals.answer(asked.id, "session", client="a")
+            await desk.app.services.approvals.answer(asked.id, "session", client="a", patterns=("bash: rm *",))
+        await desk.app.services.approvals.answer(asked.id, "session", client="a")
         await desk.ended(accepted)
         again = await desk.run("go again", session_id=accepted.run.session_id)
         assert again.state == "completed"
@@ -99,9 +100,9 @@ async def test_an_approval_for_the_session_is_remembered_and_one_for_always_is_s
             if len((await desk.app.store.open_approvals()).items) == 1:
                 break
         (asked,) = (await desk.app.store.open_approvals()).items
-        await desk.app.approvals.answer(asked.id, "always", client="a")
+        await desk.app.services.approvals.answer(asked.id, "always", client="a")
         await desk.ended(other)
-        saved = (await desk.app.configuring.config()).settings.approvals.allow
+        saved = (await desk.app.services.settings.config()).settings.approvals.allow
         assert saved == asked.patterns
         await desk.run("a third session")
         assert len([event for event in await desk.events() if isinstance(event, ApprovalRequested)]) == 2
@@ -120,7 +121,7 @@ async def test_a_non_interactive_run_does_not_wait_for_an_approval(tmp_path: Pat
 async def test_a_deny_rule_applies_in_every_mode(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "ok")
     async with open_app_harness(tmp_path, script) as desk:
-        await desk.app.configuring.change({"approvals.deny": ["bash: touch *"]})
+        await desk.app.services.settings.change({"approvals.deny": ["bash: touch *"]})
         run = await desk.run("go", mode="auto")
         (result,) = results(await desk.messages(run.session_id))
         assert (result.status, "bash: touch *" in result.text) == ("denied", True)
@@ -137,7 +138,7 @@ async def test_a_cancel_closes_an_open_approval_with_an_event(tmp_path: Path) ->
         assert (await desk.app.store.approval(asked.id)).state == "cancelled"
         assert any(isinstance(event, ApprovalResolved) for event in await desk.events())
         with pytest.raises(Conflict):
-            await desk.app.approvals.answer(asked.id, "once", client="late")
+            await desk.app.services.approvals.answer(asked.id, "once", client="late")
 
 
 async def test_a_question_is_asked_and_its_answer_is_the_result(tmp_path: Path) -> None:
@@ -146,8 +147,8 @@ async def test_a_question_is_asked_and_its_answer_is_the_result(tmp_path: Path) 
         accepted = await desk.start("go")
         asked = (await desk.until(QuestionAsked)).question
         with pytest.raises(BadRequest):
-            await desk.app.approvals.answer_question(asked.id, (("c",),), client="x")
-        await desk.app.approvals.answer_question(asked.id, (("b",),), client="x")
+            await desk.app.services.approvals.answer_question(asked.id, QuestionBody(answers=(("c",),)), client="x")
+        await desk.app.services.approvals.answer_question(asked.id, QuestionBody(answers=(("b",),)), client="x")
         assert (await desk.ended(accepted)).text == "thanks"
         (result,) = results(await desk.messages(accepted.run.session_id))
         assert "b" in result.text
@@ -180,8 +181,8 @@ async def test_a_background_job_survives_its_run_but_not_its_workspace(tmp_path:
         run = await desk.run("go", mode="auto")
         (job,) = (await desk.app.store.jobs(workspace_id=desk.workspace_id, running=True)).items
         assert run.left_running == (f"{job.id} echo started; sleep 1000",)
-        assert desk.app.workspaces.is_busy
-        await desk.app.workspaces.close(desk.workspace_id)
+        assert desk.app.services.workspaces.is_busy
+        await desk.app.services.workspaces.close(desk.workspace_id)
         assert (await desk.app.store.job(job.id)).state == "killed"
         kinds = [type(event) for event in await desk.events()]
         assert kinds.index(JobStarted) < kinds.index(JobFinished)
@@ -259,23 +260,23 @@ async def test_sub_agents_only_read_and_their_answer_is_the_result(tmp_path: Pat
 async def test_a_directory_is_one_workspace_by_any_path(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path) as desk:
         (tmp_path / "link").symlink_to(desk.directory)
-        again, new = await desk.app.workspaces.open(str(tmp_path / "link"))
+        again, new = await desk.app.services.workspaces.open(str(tmp_path / "link"))
         assert (again.id, new) == (desk.workspace_id, False)
         for bad in ("relative", str(tmp_path / "absent"), str(tmp_path / "a\0b")):
             with pytest.raises(BadRequest):
-                await desk.app.workspaces.open(bad)
+                await desk.app.services.workspaces.open(bad)
 
 
 @pytest.mark.promise("W2", "W3")
 async def test_an_idle_workspace_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying((ScriptedText("x"), ScriptedWait()))) as desk:
         (tmp_path / "other").mkdir()
-        other, _ = await desk.app.workspaces.open(str(tmp_path / "other"))
+        other, _ = await desk.app.services.workspaces.open(str(tmp_path / "other"))
         accepted = await desk.start("go")
         for now in (0.0, 100.0):
-            await desk.app.workspaces.close_idle(watched=frozenset(), linger=60.0, now=now)
-        assert (await desk.app.workspaces.view(desk.workspace_id)).open
-        assert not (await desk.app.workspaces.view(other.id)).open
+            await desk.app.services.workspaces.close_idle(watched=frozenset(), linger=60.0, now=now)
+        assert (await desk.app.services.workspaces.view(desk.workspace_id)).open
+        assert not (await desk.app.services.workspaces.view(other.id)).open
         assert (await desk.app.engine.get_run(accepted.run.id)).state == "active"
 
 
@@ -284,20 +285,20 @@ async def test_a_fork_has_the_messages_up_to_one_and_is_independent(tmp_path: Pa
         first = await desk.run("one")
         await desk.run("two", session_id=first.session_id)
         source = await desk.messages(first.session_id)
-        fork = await desk.app.sessions.fork(first.session_id, message_id=source[1].id)
+        fork = await desk.app.services.sessions.fork(first.session_id, message_id=source[1].id)
         assert fork.forked_from == first.session_id
         copied = await desk.messages(fork.id)
         assert [message.parts for message in copied] == [message.parts for message in source[:2]]
         assert (await desk.run("three", session_id=fork.id)).state == "completed"
         assert len(await desk.messages(first.session_id)) == 4
         with pytest.raises(NotFound):
-            await desk.app.sessions.fork(first.session_id, message_id="msg_absent")
+            await desk.app.services.sessions.fork(first.session_id, message_id="msg_absent")
 
 
 async def test_a_session_is_exported_as_markdown(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying((ScriptedText("I look"), ScriptedCall("ls", {})), "done")) as desk:
         run = await desk.run("what is there?")
-        text = await desk.app.sessions.export_markdown(run.session_id)
+        text = await desk.app.services.sessions.export_markdown(run.session_id)
         for words in ("## User", "what is there?", "## Assistant", "I look", "`ls`", "done"):
             assert words in text
         assert "You are Holdfast" not in text
@@ -309,10 +310,10 @@ async def test_files_are_found_by_fuzzy_name(tmp_path: Path) -> None:
             path = desk.directory / name
             path.parent.mkdir(exist_ok=True)
             path.write_text("")
-        found = await desk.app.workspaces.files(desk.workspace_id, "pars", limit=10)
+        found = await desk.app.services.workspaces.find_files(desk.workspace_id, "pars", limit=10)
         assert found == ("src/parser.py", "tests/test_parser.py")
-        assert await desk.app.workspaces.files(desk.workspace_id, "srclx", limit=10) == ("src/lexer.py",)
-        assert len(await desk.app.workspaces.files(desk.workspace_id, "", limit=2)) == 2
+        assert await desk.app.services.workspaces.find_files(desk.workspace_id, "srclx", limit=10) == ("src/lexer.py",)
+        assert len(await desk.app.services.workspaces.find_files(desk.workspace_id, "", limit=2)) == 2
 
 
 async def test_undo_covers_what_a_sub_agent_wrote(tmp_path: Path) -> None:
@@ -331,7 +332,7 @@ async def test_undo_covers_what_a_sub_agent_wrote(tmp_path: Path) -> None:
         )
     )
     async with open_app_harness(tmp_path, script) as desk:
-        await desk.app.configuring.change({"agents.hand.tools": ["write"], "agents.hand.description": "writes"})
+        await desk.app.services.settings.change({"agents.hand.tools": ["write"], "agents.hand.description": "writes"})
         run = await desk.run("go", mode="accept_edits")
         assert (desk.directory / "c.txt").read_text() == "child"
         undone = await desk.run("", session_id=run.session_id, kind="undo")
@@ -361,7 +362,7 @@ async def test_undo_to_a_message_reverts_everything_since(tmp_path: Path) -> Non
 
 async def test_an_invalid_rule_is_reported_before_anything_runs(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying("ok")) as desk:
-        await desk.app.configuring.change({"approvals.allow": ["bash: 'unclosed"]})
+        await desk.app.services.settings.change({"approvals.allow": ["bash: 'unclosed"]})
         with pytest.raises(ConfigError, match="unclosed"):
             await desk.start("go")
 
@@ -375,7 +376,7 @@ async def test_a_secret_in_a_command_is_not_shown_and_not_offered_as_a_rule(tmp_
         asked = (await desk.until(ApprovalRequested)).approval
         assert planted not in repr((asked.title, asked.why, asked.patterns))
         assert asked.patterns == () or planted not in "".join(asked.patterns)
-        await desk.app.approvals.answer(asked.id, "deny", client="a")
+        await desk.app.services.approvals.answer(asked.id, "deny", client="a")
         await desk.ended(accepted)
 
 
@@ -417,7 +418,7 @@ async def test_a_workspace_without_its_directory_refuses_prompts(tmp_path: Path)
 async def test_the_output_of_every_call_is_stored_and_the_run_has_its_model(tmp_path: Path) -> None:
     script = saying((ScriptedCall("ls", {}), ScriptedCall("bash", {"command": "seq 1 20000"})), "done")
     async with open_app_harness(tmp_path, script) as desk:
-        await desk.app.configuring.change({"models.large": "offline/demo"})
+        await desk.app.services.settings.change({"models.large": "offline/demo"})
         run = await desk.run("go", mode="auto", model=None)
         assert run.model == "offline/demo"
         listed, counted = results(await desk.messages(run.session_id))

@@ -41,6 +41,21 @@ class Redactor:
         """Like `redact`, for encoded text such as a JSON document."""
         return _replace(data, _spans(data, self._bytes), MARK.encode())
 
+    @property
+    def max_bytes(self) -> int:
+        """Length of the longest form of a secret, in encoded text."""
+        return max((len(form) for form in self._bytes), default=0)
+
+    def span_across(self, data: bytes, position: int) -> tuple[int, int]:
+        """Where the secrets start and end that a cut at `position` would split; the position twice if none."""
+        start = end = position
+        for form in self._bytes:
+            at = data.find(form, max(0, position - len(form) + 1))
+            while 0 <= at < position:
+                start, end = min(start, at), max(end, at + len(form))
+                at = data.find(form, at + 1)
+        return start, end
+
     def stream(self) -> StreamRedactor:
         return StreamRedactor(self._texts)
 

@@ -1,19 +1,15 @@
-"""The server: thin routes over the engine, the workspaces, the ledger and the hub, and the life of the process.
+"""The HTTP server: routes, authentication, event streams, OpenAPI, sockets, start and stop.
 
-- `ServerParts` is what the composition root gives; `make_app` is the interface (docs/protocol.md), from one table of
-  endpoints (`calls.Endpoint`), from which its OpenAPI description comes too.
-- `serve` answers on sockets (`listen_unix`, `listen_tcp`) until it is stopped, in bounded time (`W5`).
-
-It decides nothing about runs. What it closes: a request that is sent twice is done once (`Answers`); a caller's mistake
-is a 4xx and changes nothing, ours is a 500 with an id that the log has too (`Faults`); a stream that is read slowly, or
-not any more, holds up nobody (`EventStream`).
+`make_app` builds the API (docs/protocol.md) from one table of endpoints; the OpenAPI description comes from the same
+table. `serve` answers on sockets until it is stopped, in bounded time (`W5`). The package decides nothing about runs:
+routes translate HTTP to calls of `services`. A mistake of the caller is a 4xx and changes nothing; a bug is a 500 with
+an id that is also in the log. A slow or disconnected reader of a stream delays no other client.
 """
 
 from __future__ import annotations
 
-from holdfast.server.auth import checked_token, token_from_file
-from holdfast.server.event_loop import loop_factory, run
-from holdfast.server.http.application import make_app
+from holdfast.server.application import make_app
+from holdfast.server.auth import check_token, read_token_file
 from holdfast.server.lifecycle import serve
 from holdfast.server.listeners import (
     Listener,
@@ -24,9 +20,8 @@ from holdfast.server.listeners import (
     listen_unix,
     parse_listen,
 )
-from holdfast.server.log_file import logging_to
-from holdfast.server.process_privacy import hide_process
 from holdfast.server.server_parts import ServerLimits, ServerParts
+from holdfast.server.server_process import hide_process, log_to_file, loop_factory, run_on_loop
 
 __all__ = [
     "Listener",
@@ -35,15 +30,15 @@ __all__ = [
     "TcpAddress",
     "TcpListener",
     "UnixListener",
-    "checked_token",
+    "check_token",
     "hide_process",
     "listen_tcp",
     "listen_unix",
-    "logging_to",
+    "log_to_file",
     "loop_factory",
     "make_app",
     "parse_listen",
-    "run",
+    "read_token_file",
+    "run_on_loop",
     "serve",
-    "token_from_file",
 ]

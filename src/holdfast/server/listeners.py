@@ -1,4 +1,4 @@
-"""The sockets a server listens on: a private Unix socket, or an address with a token."""
+"""The sockets that a server listens on: a private Unix socket, and TCP with a token."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ import stat
 from pathlib import Path
 
 from holdfast.errors import ConfigError, StoreLocked
+from holdfast.files import file_identity
 from holdfast.schema.base import Value
 
 _BACKLOG = 512
-_DEAD_PEER_MILLISECONDS = 60_000
+_UNACKNOWLEDGED_MILLISECONDS = 60_000
 
 
 class UnixListener:
-    """A Unix socket at a path, readable by its owner alone. Closing it removes the path if it is still ours."""
+    """A Unix socket that only its owner can open."""
 
     def __init__(self, sock: socket.socket, path: Path) -> None:
         self.socket = sock
         self.path = path
-        self._identity = _identity(path)
+        self._identity = file_identity(path, follow_links=False)
 
     def __str__(self) -> str:
         return f"unix:{self.path}"
 
     def remove(self) -> None:
-        """Blocks."""
-        if self._identity is not None and _identity(self.path) == self._identity:
+        """Remove the path, unless another server has replaced it. Blocks."""
+        if self._identity is not None and file_identity(self.path, follow_links=False) == self._identity:
             self.path.unlink(missing_ok=True)
 
 
 class TcpListener:
-    """A host and port, with the token that every request needs."""
+    """A host and port, and the token that requests need."""
 
     def __init__(self, sock: socket.socket, *, host: str, token: str) -> None:
         self.socket = sock
@@ -47,7 +48,7 @@ class TcpListener:
         return f"http://{host}:{self.port}"
 
     def remove(self) -> None:
-        """Nothing stays behind."""
+        """TCP leaves nothing to remove."""
 
 
 Listener = UnixListener | TcpListener
@@ -62,7 +63,7 @@ _LISTEN = {"option": "--listen"}
 
 
 def parse_listen(text: str, *, allow_remote: bool = False) -> TcpAddress:
-    """``host:port`` of ``--listen``. Anything but this machine itself needs a word from the person."""
+    """Parse the ``host:port`` of ``--listen``. An address that other machines can reach needs ``allow_remote``."""
     host, colon, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
@@ -73,12 +74,12 @@ def parse_listen(text: str, *, allow_remote: bool = False) -> TcpAddress:
         address = ipaddress.ip_address(host)
     except ValueError:
         raise ConfigError(
-            f"--listen needs an address of this machine or localhost, not {host!r}", detail=_LISTEN
+            f"--listen needs an IP address of this machine or 'localhost', not {host!r}", detail=_LISTEN
         ) from None
     if not address.is_loopback and not allow_remote:
         raise ConfigError(
-            f"{host} can be reached from other machines; whoever has the token can run commands as you. "
-            "If that is meant, say --allow-remote",
+            f"{host} can be reached from other machines, and anyone with the token can run commands as you; "
+            "add --allow-remote to listen there",
             detail=_LISTEN,
         )
     return TcpAddress(str(address), int(port))
@@ -89,8 +90,8 @@ def listen_tcp(address: TcpAddress, *, token: str) -> TcpListener:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # a stream whose reader vanished ends with its unread heartbeats
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_PEER_MILLISECONDS)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # ends a stream whose reader vanished without closing it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MILLISECONDS)
         sock.bind((address.host, address.port))
         sock.listen(_BACKLOG)
         sock.setblocking(False)
@@ -101,12 +102,12 @@ def listen_tcp(address: TcpAddress, *, token: str) -> TcpListener:
 
 
 def listen_unix(path: Path) -> UnixListener:
-    """Takes the place of a socket that nobody answers; `StoreLocked` where somebody does.
+    """Listen at a path. A stale socket is replaced; `StoreLocked` if a server answers there.
 
-    The socket appears under its name only when it is private and listens, so nobody ever finds half of one.
+    The socket gets its final name only when it is private and listens.
     """
     if _is_answered(path):
-        raise StoreLocked(f"another server answers at {str(path)!r}; stop it first, or use it")
+        raise StoreLocked(f"another server answers at {str(path)!r}; use it, or stop it first")
     draft = path.with_name(f".{os.getpid()}")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -126,7 +127,7 @@ def listen_unix(path: Path) -> UnixListener:
 def _is_answered(path: Path) -> bool:
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ConfigError(f"{str(path)!r} is in the way: it is no socket; remove it")
+            raise ConfigError(f"{str(path)!r} is in the way: it is not a socket; remove it")
     except FileNotFoundError:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -138,11 +139,3 @@ def _is_answered(path: Path) -> bool:
         except OSError as error:
             return error.errno not in (errno.ECONNREFUSED, errno.ENOENT)
     return True
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""Opening, joining and closing directories, and what is done with a whole one."""
+"""Workspaces: open, join, trust and close directories; their clients, grants, jobs and files (`W1`–`W3`)."""
 
 from __future__ import annotations
 
@@ -8,27 +8,39 @@ from pathlib import Path
 
 from holdfast.errors import BadRequest, NotFound
 from holdfast.runs import Engine
+from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.approvals import Grant
 from holdfast.schema.events import ConfigChanged
-from holdfast.schema.sessions import Job, Workspace, WorkspaceView
+from holdfast.schema.sessions import Client, Job, Workspace, WorkspaceView
+from holdfast.services.api_values import page_view
+from holdfast.services.presence import Presence
+from holdfast.services.server_state import ServerState
 from holdfast.store import Batch
 from holdfast.store.writes import PutWorkspace, RemoveGrants
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces
 
 
 class WorkspaceService:
-    """All workspaces of one server. One per resolved directory (`W1`)."""
+    """All workspaces of one server, one per resolved directory (`W1`)."""
 
-    def __init__(self, rooms: OpenWorkspaces, engine: Engine) -> None:
-        self._rooms = rooms
+    def __init__(
+        self, open_workspaces: OpenWorkspaces, engine: Engine, *, presence: Presence, state: ServerState
+    ) -> None:
+        self._open_workspaces = open_workspaces
         self._engine = engine
-        self._shared = rooms.shared
+        self._presence = presence
+        self._state = state
+        self._shared = open_workspaces.shared
         self._opening = asyncio.Lock()
         self._idle_since: dict[str, float] = {}
 
     async def open(self, path: str) -> tuple[WorkspaceView, bool]:
-        """The workspace of a directory, and whether it is new. Joins one that is open; runs nothing of it."""
-        directory = await asyncio.to_thread(_directory, path)
+        """Open a directory, or join its open workspace. Returns the workspace, and whether it is new.
+
+        Runs no code of the directory.
+        """
+        self._state.raise_if_stopping()
+        directory = await asyncio.to_thread(_resolve_directory, path)
         async with self._opening:
             known = await self._shared.store.workspace_at(str(directory))
             workspace = known or await self._register(directory)
@@ -36,23 +48,23 @@ class WorkspaceService:
         return await self.view(workspace.id), known is None
 
     async def open_known(self, workspace_id: str) -> OpenWorkspace:
-        """The live parts of a workspace, opened if it is not; `NotFound` if its directory is gone."""
-        room = self._rooms.get(workspace_id)
-        if room is not None:
-            return room
+        """The live parts of a workspace; opens it if needed. `BadRequest` if its directory does not exist."""
+        opened = self._open_workspaces.get(workspace_id)
+        if opened is not None:
+            return opened
         workspace = await self._shared.store.workspace(workspace_id)
-        await asyncio.to_thread(_directory, workspace.path)
+        await asyncio.to_thread(_resolve_directory, workspace.path)
         async with self._opening:
             return await self._enter(workspace)
 
     async def open_unfinished(self) -> int:
-        """Those with runs that have not ended, at the start of a server (`W6`); how many."""
+        """Open the workspaces that have unfinished runs, at the start of a server (`W6`). Returns how many."""
         count = 0
         for workspace_id in await self._engine.unfinished_workspaces():
             try:
                 await self.open_known(workspace_id)
             except (BadRequest, NotFound):
-                continue  # its directory is gone; it is opened when it is back
+                continue  # the directory does not exist; the workspace is opened when it is used again
             count += 1
         return count
 
@@ -62,17 +74,17 @@ class WorkspaceService:
         workspace = await store.workspace(workspace_id)
         approvals = await store.open_approvals(workspace_id=workspace_id)
         questions = await store.open_questions(workspace_id=workspace_id)
-        room = self._rooms.get(workspace_id)
+        opened = self._open_workspaces.get(workspace_id)
         return WorkspaceView(
             id=workspace.id,
             path=workspace.path,
             trusted=await asyncio.to_thread(self._shared.trust.is_trusted, Path(workspace.path)),
             created_at=workspace.created_at,
-            open=room is not None,
+            open=opened is not None,
             busy_sessions=self._engine.count_active(workspace_id),
             active_runs=self._engine.count_active(workspace_id),
             unfinished_runs=self._engine.count_unfinished(workspace_id),
-            running_jobs=len(room.jobs.running) if room else 0,
+            running_jobs=len(opened.jobs.running) if opened else 0,
             pending_approvals=len(approvals.items),
             pending_questions=len(questions.items),
             cursor=cursor,
@@ -81,76 +93,102 @@ class WorkspaceService:
     async def views(self) -> tuple[WorkspaceView, ...]:
         return tuple([await self.view(workspace.id) for workspace in await self._shared.store.workspaces()])
 
+    async def list_workspaces(self) -> PageView[WorkspaceView]:
+        """Every directory that was ever opened."""
+        cursor = self._shared.hub.cursor
+        return PageView(await self.views(), cursor)
+
     async def trust(self, workspace_id: str, *, trusted: bool = True) -> WorkspaceView:
-        """Let the directory's own configuration, hooks and servers take part, or not any more."""
+        """Let the configuration, hooks and servers of the directory take effect, or stop that."""
         workspace = await self._shared.store.workspace(workspace_id)
         store = self._shared.trust
         await asyncio.to_thread(store.trust if trusted else store.revoke, Path(workspace.path))
-        if room := self._rooms.get(workspace_id):
-            room.forget_setup()
-        await self.tell_config_changed(("trust",), workspace_id=workspace_id)
+        await self.announce_config_change(("trust",), workspace_id=workspace_id)
         return await self.view(workspace_id)
 
-    async def tell_config_changed(self, keys: tuple[str, ...], *, workspace_id: str | None = None) -> None:
-        for room in self._rooms.all():
-            room.forget_setup()
+    async def announce_config_change(self, keys: tuple[str, ...], *, workspace_id: str | None = None) -> None:
+        """Make every open workspace read its configuration again, and tell the clients."""
+        for opened in self._open_workspaces.all():
+            opened.forget_setup()
         event = ConfigChanged(at=self._shared.now(), workspace_id=workspace_id, keys=keys)
         await self._shared.store.commit(Batch(events=(event,)))
 
-    async def grants(self, workspace_id: str) -> tuple[Grant, ...]:
-        await self._shared.store.workspace(workspace_id)
-        return await self._shared.store.grants(workspace_id)
+    async def clients(self, workspace_id: str) -> PageView[Client]:
+        """The clients that are attached to the workspace."""
+        workspace = await self._shared.store.workspace(workspace_id)
+        return PageView(self._presence.clients(workspace.id), self._shared.hub.cursor)
 
-    async def remove_grants(self, workspace_id: str, *, grant_id: str | None = None) -> None:
+    async def grants(self, workspace_id: str, *, session_id: str | None = None) -> PageView[Grant]:
+        """What was allowed for longer than once, in the workspace and in a session of it."""
+        cursor, store = self._shared.hub.cursor, self._shared.store
+        workspace = await store.workspace(workspace_id)
+        if session_id is not None:
+            await store.session(session_id)
+        return PageView(await store.grants(workspace.id, session_id=session_id), cursor)
+
+    async def remove_grants(
+        self, workspace_id: str, *, grant_id: str | None = None, session_id: str | None = None
+    ) -> PageView[Grant]:
+        """Remove one grant, or all. Returns those that are left, like `grants`."""
         await self._shared.store.workspace(workspace_id)
         await self._shared.store.commit(Batch((RemoveGrants(workspace_id=workspace_id, grant_id=grant_id),)))
+        return await self.grants(workspace_id, session_id=session_id)
+
+    async def jobs(self, workspace_id: str, *, running: bool = False) -> PageView[Job]:
+        """Background jobs, newest first."""
+        workspace = await self._shared.store.workspace(workspace_id)
+        page = await self._shared.store.jobs(workspace_id=workspace.id, running=running)
+        return page_view(page, self._shared.hub)
+
+    async def job(self, job_id: str) -> Job:
+        return await self._shared.store.job(job_id)
 
     async def kill_job(self, job_id: str) -> Job:
-        """End a background job; one that has ended stays as it is."""
+        """End a background job. One that has ended stays as it is."""
         job = await self._shared.store.job(job_id)
-        room = self._rooms.get(job.workspace_id)
-        if job.state != "running" or room is None:
+        opened = self._open_workspaces.get(job.workspace_id)
+        if job.state != "running" or opened is None:
             return job
-        return await room.jobs.kill(job_id)
+        return await opened.jobs.kill(job_id)
 
-    async def files(self, workspace_id: str, query: str, *, limit: int) -> tuple[str, ...]:
-        """Files whose names fit, best first."""
+    async def find_files(self, workspace_id: str, query: str, *, limit: int) -> tuple[str, ...]:
+        """Paths that match a few typed characters, best first."""
         return await (await self.open_known(workspace_id)).file_names.find(query, limit=limit)
 
-    async def close(self, workspace_id: str) -> None:
-        """Interrupt its runs, end its jobs, let go of it. Others do not notice (`W3`)."""
+    async def close(self, workspace_id: str) -> WorkspaceView:
+        """Interrupt the runs of a workspace, end its jobs and unload it. Other workspaces are not affected (`W3`)."""
         await self._shared.store.workspace(workspace_id)
         await self._engine.close_workspace(workspace_id)
-        await self._rooms.close(workspace_id)
+        await self._open_workspaces.close(workspace_id)
         self._idle_since.pop(workspace_id, None)
+        return await self.view(workspace_id)
 
     async def close_idle(self, *, watched: frozenset[str], linger: float, now: float) -> None:
-        """Unload what nobody watches and nothing happens in, after a while (`W2`)."""
-        for room in self._rooms.all():
-            workspace_id = room.workspace.id
-            if workspace_id in watched or room.is_busy or self._engine.count_unfinished(workspace_id):
+        """Close workspaces that have been neither watched nor busy for ``linger`` seconds (`W2`)."""
+        for opened in self._open_workspaces.all():
+            workspace_id = opened.workspace.id
+            if workspace_id in watched or opened.is_busy or self._engine.count_unfinished(workspace_id):
                 self._idle_since.pop(workspace_id, None)
             elif now - self._idle_since.setdefault(workspace_id, now) >= linger:
                 await self.close(workspace_id)
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is unfinished or runs anywhere."""
-        return bool(self._engine.count_unfinished()) or any(room.is_busy for room in self._rooms.all())
+        """Whether any run is unfinished or any job is running."""
+        return bool(self._engine.count_unfinished()) or any(opened.is_busy for opened in self._open_workspaces.all())
 
     async def _register(self, directory: Path) -> Workspace:
-        made = Workspace(id=self._shared.ids.new("wsp"), path=str(directory), created_at=self._shared.now())
-        await self._shared.store.commit(Batch((PutWorkspace(made),)))
-        return made
+        workspace = Workspace(id=self._shared.ids.new("wsp"), path=str(directory), created_at=self._shared.now())
+        await self._shared.store.commit(Batch((PutWorkspace(workspace),)))
+        return workspace
 
     async def _enter(self, workspace: Workspace) -> OpenWorkspace:
-        room = await self._rooms.open(workspace)
+        opened = await self._open_workspaces.open(workspace)
         await self._engine.open_workspace(workspace.id)
-        return room
+        return opened
 
 
-def _directory(path: str) -> Path:
-    """The resolved directory, or a mistake of the caller's."""
+def _resolve_directory(path: str) -> Path:
     if not os.path.isabs(path):
         raise BadRequest(f"the path of a workspace must be absolute, got {path!r}")
     if "\0" in path:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from holdfast.errors import HoldfastError, ModelNetwork, NotFound, StoreDamaged, StoreUnwritable, TooLarge, Unauthorized
-from holdfast.server.http.error_boundary import Faults
-from holdfast.server.http.request_parsing import ClientLeft, Receive
+from holdfast.server.http.error_boundary import ErrorBoundary
+from holdfast.server.http.request_parsing import ClientDisconnected, Receive
 from holdfast.server.http.responses import Scope, Send
 
 SCOPE: Scope = {"type": "http", "method": "POST", "path": "/v1/x", "headers": []}
@@ -38,7 +38,9 @@ async def answered(inside: Inside, *, stopping: bool = False) -> tuple[int, dict
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.disconnect"}
 
-    faults = Faults(inside, is_stopping=lambda: stopping, redact=lambda body: body.replace(b"sk-secret", b"[redacted]"))
+    faults = ErrorBoundary(
+        inside, is_stopping=lambda: stopping, redact=lambda body: body.replace(b"sk-secret", b"[redacted]")
+    )
     await faults(dict(SCOPE), receive, send)
     if not sent:
         return 0, {}, {}
@@ -101,7 +103,7 @@ async def test_an_answer_that_has_begun_is_cut_off_rather_than_mixed_with_an_err
 
 
 async def test_a_caller_that_left_is_told_nothing() -> None:
-    assert await answered(Inside(ClientLeft())) == (0, {}, {})
+    assert await answered(Inside(ClientDisconnected())) == (0, {}, {})
 
 
 @pytest.mark.promise("W8")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.server.http.application import ENDPOINTS
+from holdfast.server.application import ENDPOINTS
 from holdfast.server.http.openapi import describe
 from tests.support.running_server import run_server
 

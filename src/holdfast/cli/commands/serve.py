@@ -38,13 +38,13 @@ def configure(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from holdfast.app import Listening, serve_until_stopped
+    from holdfast.app import ListenOptions, serve_until_stopped
     from holdfast.errors import ConfigError, StoreLocked
 
     locations = Locations.from_env(os.environ)
     token = os.environ.get("HOLDFAST_TOKEN") or None
     token_file = Path(args.token_file) if args.token_file else locations.state_dir / "token"
-    listening = Listening(
+    listen = ListenOptions(
         tcp=args.listen,
         allow_remote=args.allow_remote,
         token=None if args.token_file else token,
@@ -54,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
     def ready(addresses: tuple[str, ...]) -> None:
         for address in addresses:
             print(address)
-        if args.listen and listening.token is None:
+        if args.listen and listen.token is None:
             print(f"token in {token_file}")
         sys.stdout.flush()
 
     try:
-        serve_until_stopped(locations, dict(os.environ), listening=listening, idle_exit=args.idle_exit, ready=ready)
+        serve_until_stopped(locations, dict(os.environ), listen=listen, idle_exit=args.idle_exit, ready=ready)
     except ConfigError as error:
         if "option" not in error.detail:
             raise

@@ -1,1 +1,4 @@
-"""HTTP for the routes: parsing requests, sending responses and event streams, errors, OpenAPI. Knows no runs."""
+"""HTTP for the routes: read requests, send responses and event streams, map errors, describe the API.
+
+It knows endpoints, not what they do.
+"""

@@ -1,38 +1,52 @@
-"""An interface as data: each endpoint names what it takes and what it answers.
+"""The API as data: an endpoint is one row that names its handler, what it takes and what it returns.
 
-From these rows the routes are made and the OpenAPI description is generated, so the two cannot differ.
+The routes and the OpenAPI description are made from these rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, MethodNotAllowed, NotFound
 from holdfast.schema.api.request_bodies import NoParameters, QueryParameters, RequestBody
-from holdfast.server.http.request_parsing import Receive
-from holdfast.server.http.responses import Scope, Send
-from holdfast.server.presence import Caller
-
-if TYPE_CHECKING:
-    from holdfast.server.server_parts import ServerParts
+from holdfast.server.http.request_parsing import (
+    HEADERS,
+    QueryReader,
+    Receive,
+    decode_body,
+    read_body,
+    read_caller,
+    read_key,
+    request_hash,
+    wait_for_disconnect,
+)
+from holdfast.server.http.responses import (
+    ApiResponse,
+    JsonResponse,
+    RawResponse,
+    Scope,
+    Send,
+    error_response,
+    send_response,
+)
+from holdfast.server.server_parts import ServerParts
+from holdfast.services import Services
+from holdfast.services.idempotency import KeyedAnswer
+from holdfast.services.presence import Caller
 
 B = TypeVar("B")
 Q = TypeVar("Q")
 
-Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-
 KIB = 1024
-SMALL = 256 * KIB
-"""Most bytes of an ordinary body."""
 
 
-class Call(Generic[B, Q]):
-    """One request that has been read."""
+class ApiRequest(Generic[B, Q]):
+    """A request whose path, query, body and headers were read."""
 
-    __slots__ = ("body", "caller", "headers", "parts", "path", "query", "receive")
+    __slots__ = ("_receive", "body", "caller", "headers", "key", "parts", "path", "query")
 
     def __init__(
         self,
@@ -42,6 +56,7 @@ class Call(Generic[B, Q]):
         query: Q,
         body: B,
         caller: Caller,
+        key: str | None,
         headers: Mapping[bytes, bytes],
         receive: Receive,
     ) -> None:
@@ -50,67 +65,132 @@ class Call(Generic[B, Q]):
         self.query = query
         self.body = body
         self.caller = caller
+        self.key = key
+        """The idempotency key of a mutation."""
         self.headers = headers
-        """Lower-case names."""
-        self.receive = receive
+        """With lower-case names."""
+        self._receive = receive
+
+    @property
+    def services(self) -> Services:
+        return self.parts.services
 
     @property
     def client(self) -> str:
-        """Who did it, as it is stored."""
+        """The name of the caller as it is stored."""
         return str(self.caller)
 
-    async def left(self) -> None:
-        """Returns when the caller has gone away."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+    def wait_for_disconnect(self) -> Coroutine[Any, Any, None]:
+        return wait_for_disconnect(self._receive)
 
 
-class Responder(Protocol):
-    """An answer that is no JSON value: it speaks for itself."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+Handler: TypeAlias = Callable[[ApiRequest[Any, Any]], Awaitable[object]]
+"""Returns a value, an `ApiResponse`, or an `AsgiApp` that sends the response."""
 
 
-Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[object]]
-"""Answers a value, a `Reply` or a `Responder`."""
-
-
-class _Row(msgspec.Struct, frozen=True):
-    method: Method
+class _EndpointKey(msgspec.Struct, frozen=True):
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
     handler: Handler
 
 
-class Endpoint(_Row, frozen=True, kw_only=True):
-    """One row of the interface."""
-
+class Endpoint(_EndpointKey, frozen=True, kw_only=True):
     query: type[QueryParameters] = NoParameters
     body: type[RequestBody] | None = None
-    limit: int = SMALL
-    """Most bytes of the body."""
-    answer: Any = None
-    """The type of what is answered; ``None`` for no content."""
-    kind: str = "application/json"
-    """The media type of the answer."""
-    other_kinds: tuple[str, ...] = ()
-    """Media types that a parameter may ask for."""
+    max_body_bytes: int = 256 * KIB
+    response: Any = None
+    """The type of the response's value."""
+    media_type: str = "application/json"
+    other_media_types: tuple[str, ...] = ()
+    """Media types that a parameter may select."""
     status: int = 200
-    also: dict[int, Any] = {}
-    """Other good statuses, with the types they answer."""
-    gives: dict[str, str] = {}
-    """Which parameters of other addresses stand where in the answer: ``{"run_id": "/run/id"}``."""
+    other_responses: dict[int, Any] = {}
+    """Other successful statuses, with the types of their values."""
+    response_ids: dict[str, str] = {}
+    """Where the response has the path parameters of other endpoints: ``{"run_id": "/run/id"}``."""
     errors: tuple[type[HoldfastError], ...] = ()
-    """Besides those that every endpoint may answer."""
+    """Errors besides those that every endpoint may return."""
     public: bool = False
-    """Answers without a token."""
-    keyed: bool = True
-    """A mutation that takes an ``Idempotency-Key``, kept with its answer."""
+    """Needs no token."""
+    stores_answer: bool = True
+    """Whether the answer to a mutation is stored under its ``Idempotency-Key``. Runs use the key as their id."""
 
     @property
     def summary(self) -> str:
-        """The first line of the handler's description."""
+        """The first line of the handler's docstring."""
         return (self.handler.__doc__ or "").strip().split("\n")[0]
 
     @property
     def mutates(self) -> bool:
         return self.method != "GET"
+
+
+class EndpointApp:
+    """One endpoint as an ASGI application: read the request, call the handler, send the response."""
+
+    def __init__(self, endpoint: Endpoint, parts: ServerParts) -> None:
+        self._endpoint = endpoint
+        self._parts = parts
+        self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
+        self._query = QueryReader(endpoint.query)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint, services = self._endpoint, self._parts.services
+        headers: Mapping[bytes, bytes] = scope[HEADERS]
+        caller = read_caller(headers.get(b"x-holdfast-client"))
+        raw = b""
+        if endpoint.mutates:
+            raw = await read_body(receive, length=headers.get(b"content-length"), limit=endpoint.max_body_bytes)
+        query_string: bytes = scope["query_string"]
+        request: ApiRequest[Any, Any] = ApiRequest(
+            self._parts,
+            path=scope["path_params"],
+            query=self._query.read(query_string),
+            body=self._decoder and decode_body(raw, self._decoder, content_type=headers.get(b"content-type")),
+            caller=caller,
+            key=read_key(headers.get(b"idempotency-key")) if endpoint.mutates else None,
+            headers=headers,
+            receive=receive,
+        )
+        with services.state.track_request(counts=not endpoint.public):
+            if request.key is None or not endpoint.stores_answer:
+                answer = await endpoint.handler(request)
+            else:
+                digest = request_hash(endpoint.method, scope["path"], query_string, raw)
+                stored = await services.idempotency.answer_once(request.key, digest, lambda: self._answer(request))
+                answer = RawResponse(stored.body, status=stored.status)
+        if callable(answer):
+            await answer(scope, receive, send)
+        else:
+            await send_response(send, self._as_response(answer), redact=self._parts.redact)
+
+    async def _answer(self, request: ApiRequest[Any, Any]) -> KeyedAnswer:
+        response = self._as_response(await self._endpoint.handler(request))
+        return KeyedAnswer(response.status, response.body())
+
+    def _as_response(self, answer: object) -> ApiResponse:
+        return answer if isinstance(answer, ApiResponse) else JsonResponse(answer, status=self._endpoint.status)
+
+
+class Resource:
+    """The endpoints of one path, by method."""
+
+    def __init__(self, by_method: Mapping[str, EndpointApp], *, redact: Callable[[bytes], bytes]) -> None:
+        self._by_method = dict(by_method)
+        if "GET" in self._by_method:
+            self._by_method["HEAD"] = self._by_method["GET"]
+        self._redact = redact
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self._by_method.get(scope["method"])
+        if endpoint is not None:
+            await endpoint(scope, receive, send)
+            return
+        allowed = ", ".join(sorted(self._by_method))
+        error = MethodNotAllowed(f"method {scope['method'][:20]!r} is not allowed here; use one of {allowed}")
+        response = error_response(error, headers=((b"allow", allowed.encode()),))
+        await send_response(send, response, redact=self._redact)
+
+
+async def raise_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
+    raise NotFound(f"there is nothing at {scope['path'][:200]!r}; GET /v1/openapi.json lists the paths")

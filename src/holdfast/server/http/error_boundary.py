@@ -1,4 +1,4 @@
-"""The outermost layer: whatever happens inside, the caller hears it in one shape, and never what it should not hear."""
+"""The outermost ASGI application: every error becomes a response with an error body (`W9`)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from holdfast.errors import HoldfastError, InternalError, ServerStopping, Unauthorized
-from holdfast.server.http.endpoint import Responder
-from holdfast.server.http.request_parsing import ClientLeft, Receive
-from holdfast.server.http.responses import JSON, Header, Reply, Scope, Send, error_reply, send_bytes
+from holdfast.server.http.request_parsing import ClientDisconnected, Receive
+from holdfast.server.http.responses import AsgiApp, Header, JsonResponse, Scope, Send, error_response, send_response
 
 _logger = logging.getLogger(__name__)
 
 _EXPECTED_5XX = frozenset({502, 503, 507})
-"""Not our faults: a provider said no, the server stops, the disk is full."""
+"""Not bugs: a provider refused, the server is stopping, the disk is full."""
 
 
-class Faults:
-    """An ASGI application around another one (`W9`)."""
+class ErrorBoundary:
+    """Bugs get an id that is also in the log; their details stay in the log."""
 
-    def __init__(self, app: Responder, *, is_stopping: Callable[[], bool], redact: Callable[[bytes], bytes]) -> None:
+    def __init__(self, app: AsgiApp, *, is_stopping: Callable[[], bool], redact: Callable[[bytes], bytes]) -> None:
         self._app = app
         self._is_stopping = is_stopping
         self._redact = redact
@@ -30,48 +29,48 @@ class Faults:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
 
-        async def watched(message: MutableMapping[str, Any]) -> None:
+        async def noting_start(message: MutableMapping[str, Any]) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
-        except ClientLeft:
+            await self._app(scope, receive, noting_start)
+        except ClientDisconnected:
             return
         except HoldfastError as error:
-            reply = _known(error, scope)
+            response = _expected(error, scope)
         except asyncio.CancelledError as error:
-            reply = self._cancelled(error, scope)
-        except Exception as error:  # noqa: BLE001 - the last place that can tell the caller anything
-            reply = _fault(error, scope)
+            response = self._cancelled(error, scope)
+        except Exception as error:  # noqa: BLE001 - the last place that can answer the client
+            response = _bug(error, scope)
         else:
             return
         if started:
-            raise ConnectionAbortedError("the answer had begun when it failed; the connection is closed")
-        await send_bytes(send, reply.status, self._redact(reply.body()), headers=(JSON, *reply.headers))
+            raise ConnectionAbortedError("the response failed after it had started; the connection is closed")
+        await send_response(send, response, redact=self._redact)
 
-    def _cancelled(self, error: asyncio.CancelledError, scope: Scope) -> Reply:
-        """Nobody cancels a handler because its caller left; so it is our stop, or our fault."""
+    def _cancelled(self, error: asyncio.CancelledError, scope: Scope) -> JsonResponse:
+        """A disconnect does not cancel a handler: it was cancelled by the stop of the server, or by a bug."""
         if self._is_stopping():
-            return error_reply(ServerStopping("the server is stopping; try again when it is back"))
-        return _fault(error, scope)
+            return error_response(ServerStopping("the server is stopping; try again when it is back"))
+        return _bug(error, scope)
 
 
-def _known(error: HoldfastError, scope: Scope) -> Reply:
+def _expected(error: HoldfastError, scope: Scope) -> JsonResponse:
     if error.status >= 500 and error.status not in _EXPECTED_5XX:
-        return _fault(error, scope, said=error)
+        return _bug(error, scope, shown=error)
     headers: tuple[Header, ...] = ()
     if isinstance(error, Unauthorized):
         headers = ((b"www-authenticate", b"Bearer"),)
     elif error.status == 413:
         headers = ((b"connection", b"close"),)
-    return error_reply(error, headers=headers)
+    return error_response(error, headers=headers)
 
 
-def _fault(error: BaseException, scope: Scope, *, said: HoldfastError | None = None) -> Reply:
-    fault_id = f"flt_{secrets.token_hex(8)}"
-    _logger.error("%s: %s %s failed", fault_id, scope["method"], scope["path"], exc_info=error)
-    if said is None:
-        said = InternalError("something went wrong in the server; its log says more under this id")
-    return error_reply(type(said)(said.message, code=said.error_code, detail={**said.detail, "id": fault_id}))
+def _bug(error: BaseException, scope: Scope, *, shown: HoldfastError | None = None) -> JsonResponse:
+    log_id = f"flt_{secrets.token_hex(8)}"
+    _logger.error("%s: %s %s failed", log_id, scope["method"], scope["path"], exc_info=error)
+    if shown is None:
+        shown = InternalError("the server failed to handle this request; find this id in its log")
+    return error_response(type(shown)(shown.message, code=shown.error_code, detail={**shown.detail, "id": log_id}))

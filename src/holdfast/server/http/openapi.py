@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description, from the same rows that the routes are made of."""
+"""The OpenAPI 3.1 description of the API, made from its endpoints."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from holdfast.errors import (
 from holdfast.schema.api.request_bodies import QueryParameters, RequestBody
 from holdfast.schema.api.response_bodies import ErrorBody
 from holdfast.schema.base import Value
-from holdfast.server import presence
-from holdfast.server.http import idempotency
 from holdfast.server.http.endpoint import Endpoint
+from holdfast.server.http.request_parsing import CLIENT_HEADER, CLIENT_PATTERN, KEY_HEADER, KEY_PATTERN
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -44,7 +43,7 @@ def describe(endpoints: Sequence[Endpoint], *, version: str) -> dict[str, Any]:
         operation = _operation(endpoint, schema_of, components)
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     for endpoint in endpoints:
-        for status in (endpoint.status, *endpoint.also):
+        for status in (endpoint.status, *endpoint.other_responses):
             if links := _links(endpoint, endpoints):
                 paths[endpoint.path][endpoint.method.lower()]["responses"][str(status)]["links"] = links
     _require_every_field_of_responses(components)
@@ -52,7 +51,7 @@ def describe(endpoints: Sequence[Endpoint], *, version: str) -> dict[str, Any]:
         if body.constraints and body.__name__ in components:
             components[body.__name__] |= body.constraints
     for endpoint in endpoints:
-        components.pop(endpoint.query.__name__, None)  # they stand with their operations, one by one
+        components.pop(endpoint.query.__name__, None)  # each is described with its operations
     return {
         "openapi": "3.1.0",
         "info": {"title": "Holdfast", "version": version, "description": _DESCRIPTION},
@@ -60,17 +59,17 @@ def describe(endpoints: Sequence[Endpoint], *, version: str) -> dict[str, Any]:
         "components": {
             "schemas": components,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "responses": {"Error": {"description": "What went wrong.", "content": _json(schema_of[id(ErrorBody)])}},
+            "responses": {"Error": {"description": "An error.", "content": _json(schema_of[id(ErrorBody)])}},
         },
         "security": [{"token": []}],
     }
 
 
-_DESCRIPTION = "A coding agent that runs as a small local server. docs/protocol.md explains what is not in here."
+_DESCRIPTION = "A coding agent that runs as a small local server. docs/protocol.md explains the protocol."
 
 
 def _types(endpoint: Endpoint) -> list[Any]:
-    found = [endpoint.body, endpoint.answer, *endpoint.also.values()]
+    found = [endpoint.body, endpoint.response, *endpoint.other_responses.values()]
     return [endpoint.query, *(one for one in found if one is not None)]
 
 
@@ -110,27 +109,27 @@ def _operation(endpoint: Endpoint, schema_of: dict[int, Any], components: dict[s
 
 
 def _links(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """What can be done with what this one answers."""
+    """The operations whose path parameters are in the response."""
     return {
         other.handler.__name__: {
             "operationId": other.handler.__name__,
-            "parameters": {name: f"$response.body#{endpoint.gives[name]}" for name in needed},
+            "parameters": {name: f"$response.body#{endpoint.response_ids[name]}" for name in needed},
         }
         for other in endpoints
-        if (needed := _PARAMETER.findall(other.path)) and all(name in endpoint.gives for name in needed)
+        if (needed := _PARAMETER.findall(other.path)) and all(name in endpoint.response_ids for name in needed)
     }
 
 
 def _responses(endpoint: Endpoint, schema_of: dict[int, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for status, answer in {endpoint.status: endpoint.answer, **endpoint.also}.items():
-        content = {kind: {"schema": schema_of[id(answer)]} for kind in (endpoint.kind,)}
-        content |= {kind: {"schema": {"type": "string"}} for kind in endpoint.other_kinds}
+    for status, response in {endpoint.status: endpoint.response, **endpoint.other_responses}.items():
+        content = {endpoint.media_type: {"schema": schema_of[id(response)]}}
+        content |= {media_type: {"schema": {"type": "string"}} for media_type in endpoint.other_media_types}
         found[str(status)] = {"description": endpoint.summary, "content": content}
     errors = {error.status for error in (*_ALWAYS, *endpoint.errors)}
     if endpoint.mutates:
         errors |= {error.status for error in _MUTATIONS}
-        if endpoint.keyed:
+        if endpoint.stores_answer:
             errors.add(409)
     if not endpoint.public:
         errors.add(Unauthorized.status)
@@ -148,13 +147,13 @@ def _query_parameters(query: type[QueryParameters], components: dict[str, Any]) 
     described = components[query.__name__]
     required = described.get("required", [])
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": _plain(schema)}
+        {"name": name, "in": "query", "required": name in required, "schema": _not_null(schema)}
         for name, schema in described["properties"].items()
     ]
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter is given or not; it cannot be null."""
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without null: a parameter that is not given is left out."""
     options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
     if len(options) != 1:
         return schema
@@ -162,11 +161,13 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
-    found = [_header(presence.HEADER, presence.PATTERN, "`name/version id` of the client; who did what is told by it.")]
+    headers = [
+        _header(CLIENT_HEADER, CLIENT_PATTERN, "`name/version id` of the client. It names the author of a change.")
+    ]
     if endpoint.mutates:
-        said = "The same key answers the same again for a day."
-        found.append(_header(idempotency.HEADER, idempotency.PATTERN, said))
-    return found
+        description = "For a day, the same request with the same key gets the same answer and is not done again."
+        headers.append(_header(KEY_HEADER, KEY_PATTERN, description))
+    return headers
 
 
 def _header(name: str, pattern: str, description: str) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""Requests, read strictly: bodies within bounds, JSON of exactly the declared shape, parameters that mean something."""
+"""Strict reading of requests: bodies within a limit, JSON of the declared type, known parameters and headers."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Generic, TypeAlias, TypeVar, get_origin
 from urllib.parse import parse_qsl
@@ -13,24 +15,38 @@ import msgspec
 from holdfast.errors import BadRequest, TooLarge
 from holdfast.schema.base import repair_text
 from holdfast.schema.validation_errors import invalid_value
+from holdfast.services.presence import Caller
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-DEEPEST = 64
-"""Levels of nesting that a body may have; no shape of ours comes near."""
+HEADERS = "holdfast.headers"
+"""The key in the ASGI scope of the request's headers, as a dictionary with lower-case names."""
 
-_MOST_PARAMETERS = 32
+CLIENT_HEADER = "X-Holdfast-Client"
+CLIENT_PATTERN = r"^[!-~]{1,64}( [!-~]{1,64})?$"
+_CLIENT = re.compile(rb"[!-~]{1,64}( [!-~]{1,64})?")
+
+KEY_HEADER = "Idempotency-Key"
+KEY_PATTERN = r"^[!-~]{1,128}$"
+_KEY = re.compile(rb"[!-~]{1,128}")
+
+_MAX_PARAMETERS = 32
 
 
-class ClientLeft(Exception):
-    """The caller went away before its request was complete. There is nobody to answer."""
+class ClientDisconnected(Exception):
+    """The client disconnected before its request was complete. There is nothing to answer."""
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def read_body(receive: Receive, *, length: bytes | None, limit: int) -> bytes:
-    """The whole body. One that is too large is read a little further, so that its sender hears why, then refused."""
+    """Read the whole body. One that is too large is read a little further, so that the client gets the error."""
     if length is not None and length.isdigit() and int(length) > 2 * limit:
         raise _too_large(limit)
     message = await receive()
@@ -41,7 +57,7 @@ async def read_body(receive: Receive, *, length: bytes | None, limit: int) -> by
     size = 0
     while True:
         if message["type"] == "http.disconnect":
-            raise ClientLeft
+            raise ClientDisconnected
         piece = message.get("body", b"")
         size += len(piece)
         if size <= limit:
@@ -59,69 +75,84 @@ def _too_large(limit: int) -> TooLarge:
 
 
 def decode_body(body: bytes, decoder: msgspec.json.Decoder[T], *, content_type: bytes | None) -> T:
-    """Exactly this shape, or `BadRequest` that says where it differs. No body at all counts as an empty object."""
+    """Decode JSON of exactly this type; `BadRequest` names the wrong field. An empty body is an empty object."""
     if not body:
         body = b"{}"
     elif content_type is not None and content_type.split(b";")[0].strip().lower() != b"application/json":
         raise BadRequest(f"the body must be application/json, not {content_type[:80].decode('latin-1')!r}")
     try:
         return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        if invalid_value(error).got == "float":
-            return _decode_again(body, decoder.type)
-        raise _invalid("request body", error) from None
+    except msgspec.ValidationError:
+        return _decode_leniently(body, decoder.type)
     except UnicodeDecodeError:
         raise BadRequest("the body is not UTF-8") from None
     except msgspec.DecodeError as error:
         if b"\\ud" in body.lower():
-            return _decode_again(body, decoder.type)
+            return _decode_leniently(body, decoder.type)
         raise BadRequest(f"the body is not JSON: {error}") from None
     except RecursionError:
         raise BadRequest("the body is nested too deeply") from None
 
 
-def check_depth(value: object, *, name: str) -> None:
-    """For free-form parts of a body: what was read must also be writable later."""
-    level: list[object] = [value]
-    for _ in range(DEEPEST + 1):
-        below: list[object] = []
-        for one in level:
-            if isinstance(one, dict):
-                below.extend(one.values())
-            elif isinstance(one, list):
-                below.extend(one)
-        if not below:
-            return
-        level = below
-    raise BadRequest(f"{name!r} is nested more than {DEEPEST} levels deep", detail={"field": name})
+def read_caller(value: bytes | None) -> Caller:
+    """The client that the ``X-Holdfast-Client`` header names."""
+    if value is None:
+        return Caller()
+    if _CLIENT.fullmatch(value) is None:
+        raise BadRequest(
+            f"{CLIENT_HEADER} must be 'name/version id' in printable ASCII, with one space at most; got {value[:80]!r}",
+            detail={"field": CLIENT_HEADER},
+        )
+    name, _, client_id = value.decode("ascii").partition(" ")
+    return Caller(name, client_id)
+
+
+def read_key(value: bytes | None) -> str | None:
+    """The key in the ``Idempotency-Key`` header."""
+    if value is None:
+        return None
+    if _KEY.fullmatch(value) is None:
+        raise BadRequest(
+            f"{KEY_HEADER} must be 1 to 128 printable characters without spaces", detail={"field": KEY_HEADER}
+        )
+    return value.decode("ascii")
+
+
+def request_hash(method: str, path: str, query: bytes, body: bytes) -> str:
+    """A hash of a request with an idempotency key. It is stored."""
+    digest = hashlib.sha256()
+    for piece in (method.encode(), path.encode("utf-8", "surrogateescape"), query, body):
+        digest.update(b"%d:" % len(piece))
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 class QueryReader(Generic[S]):
-    """Reads the parameters of an address. Unknown ones, repeated ones and those of a wrong type are refused by name."""
+    """Reads query parameters. `BadRequest` names one that is unknown, repeated or of a wrong type."""
 
-    def __init__(self, shape: type[S]) -> None:
-        self._shape = shape
-        fields = msgspec.structs.fields(shape)
+    def __init__(self, query_type: type[S]) -> None:
+        self._type = query_type
+        fields = msgspec.structs.fields(query_type)
         self._lists = {field.name for field in fields if (get_origin(field.type) or field.type) in (list, tuple)}
-        self._empty = None if any(field.required for field in fields) else shape()
+        self._empty = None if any(field.required for field in fields) else query_type()
 
     def read(self, query: bytes) -> S:
         if not query and self._empty is not None:
             return self._empty
         given = self._given(query)
         try:
-            found = msgspec.convert(given, self._shape, strict=False)
+            parameters = msgspec.convert(given, self._type, strict=False)
         except msgspec.ValidationError as error:
             raise _invalid("query", error) from None
         for name, text in given.items():
-            value = getattr(found, name)
+            value = getattr(parameters, name)
             if value is None or (isinstance(value, float) and not math.isfinite(value)):
                 raise BadRequest(f"parameter {name!r} cannot be {text!r}", detail={"field": name})
-        return found
+        return parameters
 
     def _given(self, query: bytes) -> dict[str, Any]:
         given: dict[str, Any] = {}
-        for name, value in _pairs(query):
+        for name, value in _parse_query(query):
             if name in self._lists:
                 given.setdefault(name, []).append(value)
             elif name in given:
@@ -131,23 +162,22 @@ class QueryReader(Generic[S]):
         return given
 
 
-def _pairs(query: bytes) -> list[tuple[str, str]]:
+def _parse_query(query: bytes) -> list[tuple[str, str]]:
     if not query:
         return []
     try:
         text = query.decode("ascii")
         return parse_qsl(
-            text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=_MOST_PARAMETERS
+            text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=_MAX_PARAMETERS
         )
     except (UnicodeDecodeError, ValueError):
         raise BadRequest("the query is not a list of name=value pairs in UTF-8") from None
 
 
-def _decode_again(body: bytes, shape: type[T]) -> T:
-    """Half a surrogate pair is no reason to refuse what somebody typed, and ``2.0`` is an integer in JSON."""
+def _decode_leniently(body: bytes, body_type: type[T]) -> T:
+    """Decode with half surrogate pairs replaced, and with ``2.0`` read as an integer as JSON allows."""
     try:
-        found = _repair(json.loads(body, parse_constant=_refuse_constant))
-        return msgspec.convert(found, shape)
+        return msgspec.convert(_repair(json.loads(body, parse_constant=_refuse_constant)), body_type)
     except msgspec.ValidationError as error:
         raise _invalid("request body", error) from None
     except (ValueError, RecursionError):
@@ -165,9 +195,9 @@ def _repair(value: Any) -> Any:
         case float() if value.is_integer():
             return int(value)
         case list():
-            return [_repair(one) for one in value]
+            return [_repair(item) for item in value]
         case dict():
-            return {repair_text(name): _repair(one) for name, one in value.items()}
+            return {repair_text(name): _repair(item) for name, item in value.items()}
         case _:
             return value
 

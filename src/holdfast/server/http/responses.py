@@ -1,55 +1,64 @@
-"""What goes out: values as JSON, errors in one shape, and the few answers that are no JSON."""
+"""Responses: a value as JSON, bytes as they are, an error as its JSON body."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from holdfast.errors import HoldfastError
-from holdfast.schema.api.response_bodies import ErrorBody, ErrorDetail
 from holdfast.schema.base import encode
+from holdfast.server.http.request_parsing import Receive
+from holdfast.services.api_values import error_body
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header: TypeAlias = tuple[bytes, bytes]
 
 JSON: Header = (b"content-type", b"application/json")
-_FIXED: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_ALWAYS: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
-class Reply:
-    """A value and how it is answered."""
+class AsgiApp(Protocol):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class JsonResponse:
+    """A value that is sent as JSON."""
 
     __slots__ = ("headers", "status", "value")
 
     def __init__(self, value: object, *, status: int = 200, headers: Sequence[Header] = ()) -> None:
         self.value = value
         self.status = status
-        self.headers = tuple(headers)
+        self.headers = (JSON, *headers)
 
     def body(self) -> bytes:
         return encode(self.value)
 
 
-class Raw(Reply):
-    """Bytes that are an answer already."""
+class RawResponse:
+    """Bytes that are sent as they are."""
 
-    __slots__ = ("kind",)
+    __slots__ = ("_body", "headers", "status")
 
-    def __init__(self, body: bytes, *, status: int = 200, kind: bytes = b"application/json") -> None:
-        super().__init__(body, status=status)
-        self.kind = kind
+    def __init__(self, body: bytes, *, status: int = 200, media_type: bytes = b"application/json") -> None:
+        self._body = body
+        self.status = status
+        self.headers: tuple[Header, ...] = ((b"content-type", media_type),)
 
     def body(self) -> bytes:
-        return bytes(self.value)  # type: ignore[call-overload, no-any-return]
+        return self._body
 
 
-def error_reply(error: HoldfastError, *, headers: Sequence[Header] = ()) -> Reply:
-    detail = ErrorDetail(error.error_code, error.message, error.detail)
-    return Reply(ErrorBody(detail), status=error.status, headers=headers)
+ApiResponse: TypeAlias = JsonResponse | RawResponse
 
 
-async def send_bytes(send: Send, status: int, body: bytes, *, headers: Sequence[Header] = (JSON,)) -> None:
-    length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, length, *_FIXED]})
+def error_response(error: HoldfastError, *, headers: Sequence[Header] = ()) -> JsonResponse:
+    return JsonResponse(error_body(error), status=error.status, headers=headers)
+
+
+async def send_response(send: Send, response: ApiResponse, *, redact: Callable[[bytes], bytes]) -> None:
+    body = redact(response.body())
+    headers = [*response.headers, (b"content-length", b"%d" % len(body)), *_ALWAYS]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,24 +1,32 @@
-"""uvicorn on our sockets, and stopped our way: soon, whatever is still open."""
+"""uvicorn on one listener, with limits for its connections and a stop in bounded time.
+
+httptools and uvicorn set no limits for the size of a request's head or for slow requests; the limits here do. A request
+that arrives at once sets no timer.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from holdfast.server.http.connection import bounded
-from holdfast.server.http.endpoint import Responder
+from holdfast.errors import BadRequest, HoldfastError, RequestTimeout, TooLarge
+from holdfast.server.http.responses import AsgiApp, error_response
 from holdfast.server.server_parts import ServerLimits
+
+_Phase: TypeAlias = Literal["idle", "head", "body"]
+
+_REASONS = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
 class HttpServer(uvicorn.Server):
-    """Serves one listener from `start` until `stop`. Signals are not its business."""
+    """Serves one listener from `start` until `stop`. It handles no signals."""
 
-    def __init__(self, app: Responder, *, limits: ServerLimits) -> None:
-        self._protocol = bounded(
-            head_bytes=limits.head_bytes, head_seconds=limits.head_seconds, body_seconds=limits.body_seconds
-        )
+    def __init__(self, app: AsgiApp, *, limits: ServerLimits) -> None:
+        self._protocol: type[LimitedConnection] = type("Connection", (LimitedConnection,), {"limits": limits})
         config = uvicorn.Config(
             app,
             http=self._protocol,
@@ -35,27 +43,149 @@ class HttpServer(uvicorn.Server):
         self._stop_seconds = limits.stop_seconds
 
     async def start(self, sock: socket.socket) -> None:
-        """Returns when it accepts connections."""
+        """Return when connections are accepted."""
         if not self.config.loaded:
             self.config.load()
         self.lifespan = self.config.lifespan_class(self.config)
         await self.startup(sockets=[sock])
 
     async def stop(self) -> None:
-        """No new connections; answers that are being sent get a moment, then all connections are closed."""
+        """Accept no more connections, give responses `ServerLimits.stop_seconds` to finish, then close all."""
         self._protocol.is_stopped = True
-        for server in self.servers:
-            server.close()
+        await self._stop_accepting()
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
-        await self._finish(self._stop_seconds)
+        await self._wait_for_responses(self._stop_seconds)
         for task in tuple(self.server_state.tasks):
             task.cancel()
-        await self._finish(0.5)
+        await self._wait_for_responses(0.5)
         for connection in tuple(self.server_state.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
 
-    async def _finish(self, seconds: float) -> None:
+    async def _stop_accepting(self) -> None:
+        """Close the listening sockets after the connections already accepted are set up.
+
+        asyncio leaks a connection that was accepted, but is not set up, when its server closes.
+        """
+        loop = asyncio.get_running_loop()
+        for server in self.servers:
+            for sock in server.sockets:
+                loop.remove_reader(sock)
+        await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
+
+    async def _wait_for_responses(self, seconds: float) -> None:
         if tasks := tuple(self.server_state.tasks):
             await asyncio.wait(tasks, timeout=seconds)
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """One connection. uvicorn creates the instances, so the limits are attributes of a subclass per server."""
+
+    limits: ClassVar[ServerLimits]
+    is_stopped: ClassVar[bool] = False
+    """Whether the server accepts no connections any more, not even those already in the backlog."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._phase: _Phase = "idle"
+        self._unparsed_bytes = 0
+        """Bytes received while a head was incomplete."""
+        self._header_bytes = 0
+        """Bytes of the headers that the parser has reported."""
+        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline_phase: _Phase = "idle"
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.is_stopped:
+            transport.abort()
+        else:
+            self._set_deadline(self.limits.head_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._phase == "idle":
+            self._phase = "head"
+        if self._phase == "head":
+            self._unparsed_bytes += len(data)
+        super().data_received(data)
+        self._check_limits(self._phase)
+
+    def _check_limits(self, phase: _Phase) -> None:
+        """Called after data was parsed; the phase is passed in because the parser changes it."""
+        if phase == "idle" or self.transport.is_closing():
+            self._clear_deadline()
+        elif phase == "head" and self._unparsed_bytes > self.limits.head_bytes:
+            self._refuse_head()
+        elif self._deadline is None or self._deadline_phase != phase:
+            self._set_deadline(self.limits.head_seconds if phase == "head" else self.limits.body_seconds)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._phase = "head"
+        self._header_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._header_bytes += len(name) + len(value) + 4
+        if self._header_bytes > self.limits.head_bytes:
+            raise _HeadTooLarge
+
+    def on_headers_complete(self) -> None:
+        self._phase = "body"
+        self._unparsed_bytes = 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._phase = "idle"
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are not HTTP with an error body."""
+        if self._header_bytes > self.limits.head_bytes:
+            self._refuse_head()
+        else:
+            self._refuse(BadRequest("this is not a well-formed HTTP request", code="invalid_http"))
+
+    def _set_deadline(self, seconds: float) -> None:
+        self._clear_deadline()
+        self._deadline = self.loop.call_later(seconds, self._on_deadline)
+        self._deadline_phase = self._phase
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _on_deadline(self) -> None:
+        self._deadline = None
+        if self._phase == "idle":
+            self.transport.close()
+        elif not self.transport.is_closing():
+            self._refuse(RequestTimeout("the request did not arrive in time"))
+
+    def _refuse_head(self) -> None:
+        message = f"the head of the request is larger than {self.limits.head_bytes} bytes"
+        self._refuse(TooLarge(message), status=431)
+
+    def _refuse(self, error: HoldfastError, *, status: int | None = None) -> None:
+        """Send an error, unless a response has started, and close the connection."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or not cycle.response_started or cycle.response_complete:
+            status = status or error.status
+            body = error_response(error).body()
+            self.transport.write(
+                b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+                % (status, _REASONS[status], len(body), body)
+            )
+        self.transport.close()
+
+
+class _HeadTooLarge(Exception):
+    """Raised to stop the parser from inside one of its callbacks."""

@@ -1,74 +1,43 @@
-"""The server itself: whether it is up, what it does, stopping it, how it is to be spoken to."""
+"""The server itself: health, status, stop, backup, statistics."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-from pathlib import Path
-from typing import Any
-
 from holdfast.errors import BadRequest, Conflict
-from holdfast.schema.api.request_bodies import BackupBody, NoParameters, StopServerBody
-from holdfast.schema.api.response_bodies import BackupView, Health, ServerView, StopView
-from holdfast.server.http.endpoint import Call, Endpoint
-from holdfast.server.http.responses import Raw
+from holdfast.schema.api.request_bodies import BackupBody, NoParameters, StatsQuery, StopServerBody
+from holdfast.schema.api.response_bodies import BackupView, Health, ServerView, StatsView, StopView
+from holdfast.server.http.endpoint import ApiRequest, Endpoint
 
 
-async def health(call: Call[None, NoParameters]) -> Health:
-    """Whether the server is up. The only address that answers without a token."""
-    parts = call.parts
-    return Health(parts.version, parts.build, "stopping" if parts.life.stopping else "ok")
+async def health(request: ApiRequest[None, NoParameters]) -> Health:
+    """Check whether the server is up. The only address that needs no token."""
+    return request.services.server.health()
 
 
-async def server(call: Call[None, NoParameters]) -> ServerView:
-    """What the server is and what it is doing."""
-    parts = call.parts
-    active = parts.engine.count_active()
-    return ServerView(
-        version=parts.version,
-        build=parts.build,
-        pid=os.getpid(),
-        uptime=round(parts.life.uptime, 3),
-        stopping=parts.life.stopping,
-        workspaces=sum(view.open for view in await parts.workspaces.views()),
-        clients=len({client.id for client in parts.presence.clients()}),
-        streams=parts.presence.streams,
-        active_runs=active,
-        queued_runs=parts.engine.count_unfinished() - active,
-    )
+async def server(request: ApiRequest[None, NoParameters]) -> ServerView:
+    """Get the version of the server and what it is doing."""
+    return await request.services.server.view()
 
 
-async def stop(call: Call[StopServerBody, NoParameters]) -> StopView:
-    """Stop the server: active runs end `interrupted`, queues are kept. With `if_idle`, only if it does nothing."""
-    parts = call.parts
-    if call.body.if_idle and (parts.workspaces.is_busy or parts.life.working > 1):
-        raise Conflict(
-            "the server is busy; it can be stopped without harm when its runs and jobs have ended",
-            code="server_busy",
-            detail={"unfinished_runs": parts.engine.count_unfinished()},
-        )
-    parts.life.stop()
+async def stop(request: ApiRequest[StopServerBody, NoParameters]) -> StopView:
+    """Stop the server: active runs end `interrupted`, queues are kept. With `if_idle`, only if nothing is active."""
+    request.services.server.stop(if_idle=request.body.if_idle, own_requests=1)
     return StopView()
 
 
-async def backup(call: Call[BackupBody, NoParameters]) -> BackupView:
-    """Copy the database, consistently, while everything goes on."""
-    path = Path(call.body.path)
-    if not path.name or not await asyncio.to_thread(path.parent.is_dir):
-        raise BadRequest(f"{call.body.path!r} cannot be a file: its directory does not exist", detail={"field": "path"})
-    await call.parts.store.backup(path)
-    return BackupView(str(path), await asyncio.to_thread(os.path.getsize, path))
+async def backup(request: ApiRequest[BackupBody, NoParameters]) -> BackupView:
+    """Copy the database consistently while the server works."""
+    return await request.services.server.backup(request.body.path)
 
 
-async def openapi(call: Call[None, NoParameters]) -> Raw:
-    """This description."""
-    return Raw(call.parts.description())
+async def stats(request: ApiRequest[None, StatsQuery]) -> StatsView:
+    """Get usage by day and model, and calls by day and tool; by default of the last 30 days."""
+    return await request.services.server.stats(since=request.query.since, until=request.query.until)
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint("GET", "/v1/health", health, answer=Health, public=True),
-    Endpoint("GET", "/v1/server", server, answer=ServerView),
-    Endpoint("POST", "/v1/server/stop", stop, body=StopServerBody, answer=StopView, status=202, errors=(Conflict,)),
-    Endpoint("POST", "/v1/server/backup", backup, body=BackupBody, answer=BackupView, errors=(BadRequest,)),
-    Endpoint("GET", "/v1/openapi.json", openapi, answer=dict[str, Any]),
+    Endpoint("GET", "/v1/health", health, response=Health, public=True),
+    Endpoint("GET", "/v1/server", server, response=ServerView),
+    Endpoint("POST", "/v1/server/stop", stop, body=StopServerBody, response=StopView, status=202, errors=(Conflict,)),
+    Endpoint("POST", "/v1/server/backup", backup, body=BackupBody, response=BackupView, errors=(BadRequest,)),
+    Endpoint("GET", "/v1/stats", stats, query=StatsQuery, response=StatsView),
 )

@@ -1,4 +1,4 @@
-"""Workspaces: directories opened, joined, trusted, closed; their jobs, files and grants (`W1`–`W3`)."""
+"""Workspaces: open, trust, close; their clients, grants, jobs and files (`W1`–`W3`)."""
 
 from __future__ import annotations
 
@@ -16,124 +16,104 @@ from holdfast.schema.api.request_bodies import (
 from holdfast.schema.api.response_bodies import FilesView, PageView
 from holdfast.schema.approvals import Grant
 from holdfast.schema.sessions import Client, Job, WorkspaceView
-from holdfast.server.http.endpoint import Call, Endpoint
-from holdfast.server.http.responses import Reply
-from holdfast.server.server_parts import ServerParts
-from holdfast.services.page_view import page_view
+from holdfast.server.http.endpoint import ApiRequest, Endpoint
+from holdfast.server.http.responses import JsonResponse
 
 
-async def open_workspace(call: Call[OpenWorkspaceBody, NoParameters]) -> Reply:
-    """Open a directory, or join it where it is open. Runs nothing of it."""
-    call.parts.life.refuse_when_stopping()
-    view, is_new = await call.parts.workspaces.open(call.body.path)
-    return Reply(view, status=201 if is_new else 200)
+async def open_workspace(request: ApiRequest[OpenWorkspaceBody, NoParameters]) -> JsonResponse:
+    """Open a directory, or join its open workspace. Runs no code of the directory."""
+    view, is_new = await request.services.workspaces.open(request.body.path)
+    return JsonResponse(view, status=201 if is_new else 200)
 
 
-async def list_workspaces(call: Call[None, NoParameters]) -> PageView[WorkspaceView]:
-    """Every directory that was ever opened."""
-    cursor = call.parts.hub.cursor
-    return PageView(await call.parts.workspaces.views(), cursor)
+async def list_workspaces(request: ApiRequest[None, NoParameters]) -> PageView[WorkspaceView]:
+    """List every directory that was ever opened."""
+    return await request.services.workspaces.list_workspaces()
 
 
-async def get_workspace(call: Call[None, NoParameters]) -> WorkspaceView:
-    """A workspace, with what is going on in it."""
-    return await call.parts.workspaces.view(call.path["workspace_id"])
+async def get_workspace(request: ApiRequest[None, NoParameters]) -> WorkspaceView:
+    """Get a workspace with its current activity."""
+    return await request.services.workspaces.view(request.path["workspace_id"])
 
 
-async def close_workspace(call: Call[EmptyBody, NoParameters]) -> WorkspaceView:
+async def close_workspace(request: ApiRequest[EmptyBody, NoParameters]) -> WorkspaceView:
     """Close a workspace: its runs end `interrupted`, its jobs end; nothing is deleted."""
-    workspace_id = call.path["workspace_id"]
-    await call.parts.workspaces.close(workspace_id)
-    return await call.parts.workspaces.view(workspace_id)
+    return await request.services.workspaces.close(request.path["workspace_id"])
 
 
-async def trust(call: Call[TrustBody, NoParameters]) -> WorkspaceView:
-    """Let the directory's own configuration take part, or not any more."""
-    return await call.parts.workspaces.trust(call.path["workspace_id"], trusted=call.body.trusted)
+async def trust(request: ApiRequest[TrustBody, NoParameters]) -> WorkspaceView:
+    """Let the configuration of the directory take effect, or stop that."""
+    return await request.services.workspaces.trust(request.path["workspace_id"], trusted=request.body.trusted)
 
 
-async def list_clients(call: Call[None, NoParameters]) -> PageView[Client]:
-    """Who is attached, and to which session."""
-    workspace = await call.parts.store.workspace(call.path["workspace_id"])
-    return PageView(call.parts.presence.clients(workspace.id), call.parts.hub.cursor)
+async def list_clients(request: ApiRequest[None, NoParameters]) -> PageView[Client]:
+    """List the attached clients, each with the session it views."""
+    return await request.services.workspaces.clients(request.path["workspace_id"])
 
 
-async def list_grants(call: Call[None, GrantsQuery]) -> PageView[Grant]:
-    """What was allowed for longer than once: in the workspace, and with `session` in that session too."""
-    return await _grants(call.parts, call.path["workspace_id"], session_id=call.query.session)
+async def list_grants(request: ApiRequest[None, GrantsQuery]) -> PageView[Grant]:
+    """List what was allowed for longer than once: in the workspace, and with `session` also in that session."""
+    return await request.services.workspaces.grants(request.path["workspace_id"], session_id=request.query.session)
 
 
-async def remove_grants(call: Call[EmptyBody, RemoveGrantsQuery]) -> PageView[Grant]:
-    """Take back one grant, or all. Answers those that are left."""
-    workspace_id = call.path["workspace_id"]
-    await call.parts.workspaces.remove_grants(workspace_id, grant_id=call.query.id)
-    return await _grants(call.parts, workspace_id, session_id=call.query.session)
+async def remove_grants(request: ApiRequest[EmptyBody, RemoveGrantsQuery]) -> PageView[Grant]:
+    """Remove one grant, or all. Returns those that are left."""
+    return await request.services.workspaces.remove_grants(
+        request.path["workspace_id"], grant_id=request.query.id, session_id=request.query.session
+    )
 
 
-async def _grants(parts: ServerParts, workspace_id: str, *, session_id: str | None) -> PageView[Grant]:
-    cursor = parts.hub.cursor
-    workspace = await parts.store.workspace(workspace_id)
-    if session_id is not None:
-        await parts.store.session(session_id)
-    return PageView(await parts.store.grants(workspace.id, session_id=session_id), cursor)
+async def find_files(request: ApiRequest[None, FilesQuery]) -> FilesView:
+    """Find files whose names match, best first, for completion."""
+    query = request.query
+    return FilesView(
+        await request.services.workspaces.find_files(request.path["workspace_id"], query.q, limit=query.limit)
+    )
 
 
-async def find_files(call: Call[None, FilesQuery]) -> FilesView:
-    """Files whose names fit, best first, for completion."""
-    found = await call.parts.workspaces.files(call.path["workspace_id"], call.query.q, limit=call.query.limit)
-    return FilesView(found)
+async def list_jobs(request: ApiRequest[None, JobsQuery]) -> PageView[Job]:
+    """List background jobs, newest first."""
+    return await request.services.workspaces.jobs(request.path["workspace_id"], running=request.query.running)
 
 
-async def list_jobs(call: Call[None, JobsQuery]) -> PageView[Job]:
-    """Background processes, newest first."""
-    workspace = await call.parts.store.workspace(call.path["workspace_id"])
-    page = await call.parts.store.jobs(workspace_id=workspace.id, running=call.query.running)
-    return page_view(page, call.parts.hub)
+async def get_job(request: ApiRequest[None, NoParameters]) -> Job:
+    """Get a background job."""
+    return await request.services.workspaces.job(request.path["job_id"])
 
 
-async def get_job(call: Call[None, NoParameters]) -> Job:
-    """A background process."""
-    return await call.parts.store.job(call.path["job_id"])
-
-
-async def kill_job(call: Call[EmptyBody, NoParameters]) -> Job:
-    """End a background process with all that it started."""
-    return await call.parts.workspaces.kill_job(call.path["job_id"])
+async def kill_job(request: ApiRequest[EmptyBody, NoParameters]) -> Job:
+    """Kill a background job with all its processes."""
+    return await request.services.workspaces.kill_job(request.path["job_id"])
 
 
 _WORKSPACE = "/v1/workspaces/{workspace_id}"
-_KNOWN = (NotFound,)
+_UNKNOWN = (NotFound, Gone)
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint("GET", "/v1/workspaces", list_workspaces, answer=PageView[WorkspaceView]),
+    Endpoint("GET", "/v1/workspaces", list_workspaces, response=PageView[WorkspaceView]),
     Endpoint(
         *("POST", "/v1/workspaces", open_workspace),
         body=OpenWorkspaceBody,
-        answer=WorkspaceView,
+        response=WorkspaceView,
         status=201,
-        also={200: WorkspaceView},
-        gives={"workspace_id": "/id"},
+        other_responses={200: WorkspaceView},
+        response_ids={"workspace_id": "/id"},
         errors=(BadRequest, NotFound, ServerStopping),
     ),
-    Endpoint("GET", _WORKSPACE, get_workspace, answer=WorkspaceView, errors=_KNOWN),
-    Endpoint("DELETE", _WORKSPACE, close_workspace, body=EmptyBody, answer=WorkspaceView, errors=_KNOWN),
-    Endpoint("POST", f"{_WORKSPACE}/trust", trust, body=TrustBody, answer=WorkspaceView, errors=_KNOWN),
-    Endpoint("GET", f"{_WORKSPACE}/clients", list_clients, answer=PageView[Client], errors=_KNOWN),
-    Endpoint(
-        *("GET", f"{_WORKSPACE}/grants", list_grants),
-        query=GrantsQuery,
-        answer=PageView[Grant],
-        errors=(NotFound, Gone),
-    ),
+    Endpoint("GET", _WORKSPACE, get_workspace, response=WorkspaceView, errors=(NotFound,)),
+    Endpoint("DELETE", _WORKSPACE, close_workspace, body=EmptyBody, response=WorkspaceView, errors=(NotFound,)),
+    Endpoint("POST", f"{_WORKSPACE}/trust", trust, body=TrustBody, response=WorkspaceView, errors=(NotFound,)),
+    Endpoint("GET", f"{_WORKSPACE}/clients", list_clients, response=PageView[Client], errors=(NotFound,)),
+    Endpoint("GET", f"{_WORKSPACE}/grants", list_grants, query=GrantsQuery, response=PageView[Grant], errors=_UNKNOWN),
     Endpoint(
         *("DELETE", f"{_WORKSPACE}/grants", remove_grants),
         query=RemoveGrantsQuery,
         body=EmptyBody,
-        answer=PageView[Grant],
-        errors=(NotFound, Gone),
+        response=PageView[Grant],
+        errors=_UNKNOWN,
     ),
-    Endpoint("GET", f"{_WORKSPACE}/files", find_files, query=FilesQuery, answer=FilesView, errors=_KNOWN),
-    Endpoint("GET", f"{_WORKSPACE}/jobs", list_jobs, query=JobsQuery, answer=PageView[Job], errors=_KNOWN),
-    Endpoint("GET", "/v1/jobs/{job_id}", get_job, answer=Job, errors=(NotFound, Gone)),
-    Endpoint("POST", "/v1/jobs/{job_id}/kill", kill_job, body=EmptyBody, answer=Job, errors=(NotFound, Gone)),
+    Endpoint("GET", f"{_WORKSPACE}/files", find_files, query=FilesQuery, response=FilesView, errors=(NotFound,)),
+    Endpoint("GET", f"{_WORKSPACE}/jobs", list_jobs, query=JobsQuery, response=PageView[Job], errors=(NotFound,)),
+    Endpoint("GET", "/v1/jobs/{job_id}", get_job, response=Job, errors=_UNKNOWN),
+    Endpoint("POST", "/v1/jobs/{job_id}/kill", kill_job, body=EmptyBody, response=Job, errors=_UNKNOWN),
 )

@@ -60,7 +60,7 @@ def test_readers_that_leave_or_stall_are_noticed_and_a_stop_ends_all(run: Run, h
             leaving = await house.http.open_stream("/v1/events")
             stalled = await house.tcp.open_stream("/v1/events")
             await leaving.close()
-            await until(lambda: house.parts.presence.streams == 1)
+            await until(lambda: house.app.services.presence.streams == 1)
             accepted = await house.prompt(await house.session())
             assert (await house.ended(accepted["run"]["id"]))["text"] == long
             house.stop()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.server.http.application import ENDPOINTS
+from holdfast.server.application import ENDPOINTS
 from holdfast.server.http.endpoint import Endpoint
 from tests.support.background_server import BackgroundServer, serve_in_background
 from tests.support.running_server import RunningServer
@@ -94,7 +94,7 @@ async def _session(house: RunningServer) -> str:
 async def _quiet(house: RunningServer) -> bool:
     """Whether nothing of earlier requests goes on; a run that hangs is not waited for."""
     for _ in range(5_000):
-        if not house.app.workspaces.is_busy:
+        if not house.app.services.workspaces.is_busy:
             return True
         await asyncio.sleep(0)
     return False

@@ -1,4 +1,4 @@
-"""Workspaces, sessions, what they hold, and settings, as a client sees them."""
+"""Sessions over HTTP."""
 
 from pathlib import Path
 from typing import Any
@@ -9,43 +9,6 @@ from holdfast.store import Batch, CallOutput
 from holdfast.store.writes import PutCallOutput
 from holdfast.testing import Answer, Call, Say, calls
 from tests.support.running_server import answering, run_server
-
-
-@pytest.mark.promise("W1")
-async def test_one_directory_is_one_workspace_whatever_it_is_called(home: Path) -> None:
-    async with run_server(home) as house:
-        link = home / "link"
-        link.symlink_to(house.work)
-        for path in (house.work, link, house.work / ".." / "work", Path(f"{house.work}/")):
-            joined = (await house.http.post("/v1/workspaces", {"path": str(path)})).ok(200)
-            assert (joined["id"], joined["path"]) == (house.workspace_id, str(house.work.resolve()))
-        other = home / "other"
-        other.mkdir()
-        assert (await house.http.post("/v1/workspaces", {"path": str(other)})).ok(201)["open"]
-        (home / "file").write_text("")
-        for path, code in (("absent", "directory_not_found"), ("file", "not_a_directory")):
-            refused = await house.http.post("/v1/workspaces", {"path": str(home / path)})
-            assert (refused.status, refused.code) == (400, code)
-        for wrong in ("relative", "", "/nul\0"):
-            assert (await house.http.post("/v1/workspaces", {"path": wrong})).status == 400
-
-
-@pytest.mark.promise("W1")
-async def test_opening_runs_nothing_of_the_directory_and_trust_is_given_and_taken_back(home: Path) -> None:
-    async with run_server(home) as house:
-        project = house.work / ".holdfast"
-        project.mkdir()
-        (project / "config.toml").write_text('[limits]\nmax_steps = 7\n[mcp.evil]\ncommand = ["touch", "/tmp/evil"]\n')
-        config = f"/v1/workspaces/{house.workspace_id}/config"
-        before = (await house.http.get(config)).ok()
-        assert (before["values"]["limits"]["max_steps"], before["untrusted"]) == (200, [str(project / "config.toml")])
-        trusted = (await house.http.post(f"/v1/workspaces/{house.workspace_id}/trust")).ok()
-        assert trusted["trusted"]
-        after = (await house.http.get(config)).ok()
-        assert (after["values"]["limits"]["max_steps"], after["untrusted"]) == (7, [])
-        assert after["origins"]["limits.max_steps"].startswith("project")
-        (await house.http.post(f"/v1/workspaces/{house.workspace_id}/trust", {"trusted": False})).ok()
-        assert (await house.http.get(config)).ok()["values"]["limits"]["max_steps"] == 200
 
 
 async def test_sessions_are_listed_found_named_archived_forked_and_deleted(home: Path) -> None:
@@ -147,51 +110,3 @@ async def test_the_whole_output_of_a_call_is_read_whole_or_in_part(home: Path) -
         path.unlink()
         gone = await house.http.get("/v1/calls/call_1/output")
         assert (gone.status, gone.code) == (404, "output_not_found")
-
-
-async def test_settings_are_changed_all_or_none_and_everyone_is_told(home: Path) -> None:
-    async with run_server(home) as house:
-        target = f"/v1/workspaces/{house.workspace_id}/config"
-        async with house.http.stream("/v1/events") as stream:
-            await stream.data()
-            changed = (await house.http.send("PATCH", target, {"changes": {"limits.max_steps": 9}})).ok()
-            assert changed["values"]["limits"]["max_steps"] == 9
-            assert (await stream.until("config.changed"))["keys"] == ["limits.max_steps"]
-        for changes in ({"limits.max_steps": 3, "limits.nonsense": 1}, {"limits.max_steps": "many"}, {}):
-            refused = await house.http.send("PATCH", target, {"changes": changes})
-            assert refused.status == 400
-        assert (await house.http.get(target)).ok()["values"]["limits"]["max_steps"] == 9
-        assert (await house.http.get("/v1/config/schema")).ok()["type"] == "object"
-
-
-@pytest.mark.promise("W8")
-async def test_models_are_listed_and_keys_go_in_but_never_out(home: Path) -> None:
-    async with run_server(home) as house:
-        before = (await house.http.get("/v1/models")).ok()
-        anthropic = next(provider for provider in before["providers"] if provider["id"] == "anthropic")
-        assert not anthropic["active"]
-        assert before["large"] == "test/test-model"
-        key = "sk-ant-0123456789abcdef"
-        (await house.http.send("PUT", "/v1/providers/anthropic/key", {"key": key})).ok()
-        after = await house.http.get(f"/v1/models?workspace={house.workspace_id}")
-        assert next(one for one in after.ok()["providers"] if one["id"] == "anthropic")["active"]
-        assert key.encode() not in after.body
-        (await house.http.send("PUT", "/v1/providers/anthropic/key", {"key": None})).ok()
-        again = (await house.http.get("/v1/models")).ok()
-        assert not next(one for one in again["providers"] if one["id"] == "anthropic")["active"]
-        unknown = await house.http.send("PUT", "/v1/providers/nobody/key", {"key": key})
-        assert (unknown.status, unknown.code) == (404, "provider_not_found")
-        tried = (await house.http.post("/v1/providers/test/test", {"model": "test-model"})).ok()
-        assert (tried["ok"], tried["model"]) == (True, "test/test-model")
-
-
-@pytest.mark.promise("W10")
-async def test_a_backup_is_made_while_everything_goes_on_and_never_over_a_file(home: Path) -> None:
-    async with run_server(home) as house:
-        session_id = await house.session()
-        path = home / "copy.db"
-        made = (await house.http.post("/v1/server/backup", {"path": str(path)})).ok()
-        assert made["size"] == path.stat().st_size > 0
-        for wrong in (str(path), "/", str(home / "absent" / "copy.db"), "relative"):
-            assert (await house.http.post("/v1/server/backup", {"path": wrong})).status == 400
-        assert (await house.http.get(f"/v1/sessions/{session_id}")).status == 200

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from holdfast.schema.events import read_event
-from holdfast.server import ServerLimits
 from holdfast.testing import Answer, Call, Gate, Hang, Say, Think
 from tests.support.http_client import Refused
 from tests.support.running_server import RunningServer, answering, run_server, until
@@ -191,17 +190,17 @@ async def test_a_reader_that_does_not_read_holds_up_nobody_and_misses_nothing(ho
 
 
 async def test_streams_are_bounded_and_one_that_ended_makes_room(home: Path) -> None:
-    async with run_server(home, limits=ServerLimits(streams=2)) as house:
+    async with run_server(home, max_streams=2) as house:
         first, second = [await house.http.open_stream(events(house)) for _ in range(2)]
         with pytest.raises(Refused) as refused:
             await house.tcp.open_stream("/v1/events")
         assert (refused.value.answer.status, refused.value.answer.code) == (429, "too_many_streams")
         await first.close()
-        await until(lambda: house.parts.presence.streams == 1)
+        await until(lambda: house.app.services.presence.streams == 1)
         async with house.tcp.stream("/v1/events") as third:
             assert (await third.data())["kind"] == "hello"
         await second.close()
-        await until(lambda: house.parts.presence.streams == 0)
+        await until(lambda: house.app.services.presence.streams == 0)
         assert house.app.hub.subscriber_count == 0
 
 
@@ -209,7 +208,7 @@ async def test_asking_only_for_the_head_of_a_stream_opens_none(home: Path) -> No
     async with run_server(home) as house:
         answer = await house.http.send("HEAD", "/v1/events")
         assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
-        assert house.parts.presence.streams == 0
+        assert house.app.services.presence.streams == 0
 
 
 async def test_the_stream_of_all_workspaces_shows_all(home: Path) -> None:

@@ -1,19 +1,22 @@
 """The server's log: rotated, complete when it ends, and without secrets."""
 
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from holdfast.config import Redactor, Secret
-from holdfast.server import log_file
-from holdfast.server.log_file import logging_to
+from holdfast.server import server_process
+from holdfast.server.server_process import log_to_file
 
 logger = logging.getLogger("holdfast.test_logs")
 
 
 def test_lines_have_utc_times_levels_and_names_and_errors_their_traces(tmp_path: Path) -> None:
-    with logging_to(tmp_path) as path:
+    with log_to_file(tmp_path, redactor=Redactor) as path:
         logger.info("hello %s", "there")
         try:
             raise ValueError("inside")
@@ -33,7 +36,7 @@ def test_lines_have_utc_times_levels_and_names_and_errors_their_traces(tmp_path:
 @pytest.mark.promise("W8")
 def test_secrets_are_taken_out_of_messages_arguments_and_traces(tmp_path: Path) -> None:
     known: list[Secret] = []
-    with logging_to(tmp_path, redactor=lambda: Redactor(known)) as path:
+    with log_to_file(tmp_path, redactor=lambda: Redactor(known)) as path:
         known.append(Secret("sk-0123456789"))
         try:
             raise ValueError("key sk-0123456789")
@@ -46,11 +49,36 @@ def test_secrets_are_taken_out_of_messages_arguments_and_traces(tmp_path: Path) 
 
 
 def test_old_files_are_kept_a_while_and_then_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_file, "_MOST_BYTES", 2000)
-    with logging_to(tmp_path):
+    monkeypatch.setattr(server_process, "_MAX_LOG_BYTES", 2000)
+    with log_to_file(tmp_path, redactor=Redactor):
         for number in range(300):
             logger.info("line %d", number)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["server.log", "server.log.1", "server.log.2", "server.log.3"]
     assert all(path.stat().st_size <= 2000 for path in tmp_path.iterdir())
     assert (tmp_path / "server.log").read_text().endswith("line 299\n")
+
+
+_HIDES = """
+import sys
+from holdfast.server.server_process import hide_process
+hide_process()
+print("hidden", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.promise("W8")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can hide a process from its own user")
+def test_the_environment_of_a_hidden_process_belongs_to_nobody_else() -> None:
+    process = subprocess.Popen([sys.executable, "-c", _HIDES], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"hidden\n"
+        environ = Path(f"/proc/{process.pid}/environ")
+        assert environ.stat().st_uid == 0
+        if os.getuid() != 0:
+            with pytest.raises(PermissionError):
+                environ.read_bytes()
+    finally:
+        process.communicate()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.server import checked_token, token_from_file
-from holdfast.server.http.application import ENDPOINTS
+from holdfast.server import check_token, read_token_file
+from holdfast.server.application import ENDPOINTS
 from tests.support.running_server import TOKEN, run_server
 
 
@@ -65,19 +65,19 @@ async def test_a_page_of_another_site_is_refused_also_on_the_socket(home: Path) 
 
 def test_a_token_file_is_private_and_keeps_its_token(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "token"
-    token = token_from_file(path)
+    token = read_token_file(path)
     assert len(token) >= 43
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert token_from_file(path) == token
+    assert read_token_file(path) == token
     assert os.listdir(path.parent) == ["token"]
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o620, 0o604])
 def test_a_token_that_others_could_read_or_write_is_replaced(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "token"
-    token = token_from_file(path)
+    token = read_token_file(path)
     path.chmod(mode)
-    assert token_from_file(path) != token
+    assert read_token_file(path) != token
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -87,7 +87,7 @@ def test_a_link_in_the_place_of_the_token_is_not_followed(tmp_path: Path) -> Non
     target.chmod(0o600)
     path = tmp_path / "token"
     path.symlink_to(target)
-    assert token_from_file(path) != "a-token-that-somebody-planted"
+    assert read_token_file(path) != "a-token-that-somebody-planted"
     assert target.read_text() == "a-token-that-somebody-planted"
     assert not path.is_symlink()
 
@@ -95,7 +95,7 @@ def test_a_link_in_the_place_of_the_token_is_not_followed(tmp_path: Path) -> Non
 def test_a_token_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="token file"):
-        token_from_file(tmp_path / "file" / "token")
+        read_token_file(tmp_path / "file" / "token")
 
 
 @pytest.mark.parametrize(
@@ -103,5 +103,5 @@ def test_a_token_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 )
 def test_a_chosen_token_must_be_hard_to_guess_and_fit_into_a_header(token: str) -> None:
     with pytest.raises(ConfigError):
-        checked_token(token)
-    assert checked_token("x" * 16) == "x" * 16
+        check_token(token)
+    assert check_token("x" * 16) == "x" * 16

@@ -106,9 +106,9 @@ async def test_a_waiter_that_leaves_is_let_go(home: Path) -> None:
         run = await house.prompt(await house.session())
         reader, writer = await house.http.connect()
         writer.write(house.http.head("GET", f"/v1/runs/{run['run']['id']}?wait=600", {}))
-        await until(lambda: house.parts.life.working == 1)
+        await until(lambda: house.app.services.state.active_requests == 1)
         writer.close()
-        await until(lambda: house.parts.life.working == 0)
+        await until(lambda: house.app.services.state.active_requests == 0)
         assert await reader.read() == b""
         house.provider.open("go")
 

@@ -1,0 +1,56 @@
+"""The API as one ASGI application, from one table of endpoints."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from starlette.routing import Route, Router
+
+from holdfast import __version__
+from holdfast.schema.api.request_bodies import NoParameters
+from holdfast.schema.base import encode
+from holdfast.server.auth import AccessControl
+from holdfast.server.http.endpoint import ApiRequest, Endpoint, EndpointApp, Resource, raise_unknown_path
+from holdfast.server.http.error_boundary import ErrorBoundary
+from holdfast.server.http.openapi import describe
+from holdfast.server.http.responses import RawResponse
+from holdfast.server.routes import approvals, events, runs, server, sessions, settings, workspaces
+from holdfast.server.server_parts import ServerParts
+
+
+async def openapi(request: ApiRequest[None, NoParameters]) -> RawResponse:
+    """This description."""
+    return RawResponse(_description())
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *runs.ENDPOINTS,  # paths are matched in this order: the most used first
+    *events.ENDPOINTS,
+    *sessions.ENDPOINTS,
+    *workspaces.ENDPOINTS,
+    *approvals.ENDPOINTS,
+    *settings.ENDPOINTS,
+    *server.ENDPOINTS,
+    Endpoint("GET", "/v1/openapi.json", openapi, response=dict[str, Any]),
+)
+
+
+def make_app(parts: ServerParts, *, token: str | None = None) -> ErrorBoundary:
+    """The application of one listener. TCP needs a token; a private socket does not."""
+    by_path: dict[str, dict[str, EndpointApp]] = {}
+    for endpoint in ENDPOINTS:
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(endpoint, parts)
+    router = Router(
+        routes=[Route(path, Resource(methods, redact=parts.redact)) for path, methods in by_path.items()],
+        redirect_slashes=False,
+        default=raise_unknown_path,
+    )
+    public_paths = [endpoint.path for endpoint in ENDPOINTS if endpoint.public]
+    guarded = AccessControl(router, token=token, public_paths=public_paths)
+    return ErrorBoundary(guarded, is_stopping=lambda: parts.services.state.stopping, redact=parts.redact)
+
+
+@cache
+def _description() -> bytes:
+    return encode(describe(ENDPOINTS, version=__version__))

@@ -1,0 +1,56 @@
+"""The services of one server, and how they are made from its parts."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.config import SecretStore
+from holdfast.runs import Engine
+from holdfast.services.approval_service import ApprovalService
+from holdfast.services.event_service import EventService
+from holdfast.services.idempotency import IdempotencyKeys
+from holdfast.services.presence import Presence
+from holdfast.services.run_service import RunService
+from holdfast.services.server_service import ServerService
+from holdfast.services.server_state import ServerState
+from holdfast.services.session_service import SessionService
+from holdfast.services.setting_service import SettingService
+from holdfast.services.workspace_service import WorkspaceService
+from holdfast.workspace.open_workspace import OpenWorkspaces
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    state: ServerState
+    presence: Presence
+    idempotency: IdempotencyKeys
+    workspaces: WorkspaceService
+    sessions: SessionService
+    runs: RunService
+    approvals: ApprovalService
+    events: EventService
+    settings: SettingService
+    server: ServerService
+
+
+def make_services(
+    open_workspaces: OpenWorkspaces, engine: Engine, secrets: SecretStore, *, max_streams: int, build: str
+) -> Services:
+    shared = open_workspaces.shared
+    store, hub = shared.store, shared.hub
+    state = ServerState()
+    presence = Presence(hub, new_id=lambda: shared.ids.new("cli"))
+    workspaces = WorkspaceService(open_workspaces, engine, presence=presence, state=state)
+    return Services(
+        state=state,
+        presence=presence,
+        idempotency=IdempotencyKeys(store, now=shared.now),
+        workspaces=workspaces,
+        sessions=SessionService(shared, engine, presence=presence),
+        runs=RunService(store, hub, engine, workspaces=workspaces, state=state),
+        approvals=ApprovalService(store, hub, shared.approvals),
+        events=EventService(store, hub, presence, state=state, max_streams=max_streams),
+        settings=SettingService(shared, workspaces, secrets),
+        server=ServerService(
+            store, engine, workspaces=workspaces, presence=presence, state=state, clock=shared.clock, build=build
+        ),
+    )

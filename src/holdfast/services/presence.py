@@ -1,0 +1,93 @@
+"""Who calls, and which clients are attached to which workspace and session (`W7`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from holdfast.events import Hub
+from holdfast.schema.base import Value
+from holdfast.schema.events import ClientAttached, ClientDetached
+from holdfast.schema.sessions import Client
+
+
+class Caller(Value, frozen=True):
+    """The client that makes a call. Both fields are empty for an anonymous one."""
+
+    name: str = ""
+    """``name/version``."""
+    id: str = ""
+
+    def __str__(self) -> str:
+        """The form in which prompts, cancels and approvals name it."""
+        return f"{self.name} {self.id}".strip()
+
+
+class AttachedClient:
+    """One open event stream of one client."""
+
+    __slots__ = ("client", "workspace_id")
+
+    def __init__(self, client: Client, workspace_id: str | None) -> None:
+        self.client = client
+        self.workspace_id = workspace_id
+
+    @property
+    def place(self) -> tuple[str, str | None, str | None]:
+        return self.client.id, self.workspace_id, self.client.session_id
+
+
+class Presence:
+    """The open event streams. Several streams of one client in the same place count as one attached client."""
+
+    def __init__(self, hub: Hub, *, new_id: Callable[[], str]) -> None:
+        self._hub = hub
+        self._new_id = new_id
+        self._attached: dict[tuple[str, str | None, str | None], list[AttachedClient]] = {}
+
+    def attach(self, caller: Caller, *, workspace_id: str | None, session_id: str | None) -> AttachedClient:
+        client = Client(
+            id=caller.id or self._new_id(), name=caller.name, session_id=session_id, since=self._hub.timestamp()
+        )
+        attached = AttachedClient(client, workspace_id)
+        same = self._attached.setdefault(attached.place, [])
+        same.append(attached)
+        if len(same) == 1:
+            event = ClientAttached(at=self._hub.timestamp(), client=client, session_id=session_id)
+            self._hub.publish(event, key=_key(attached), workspace_id=workspace_id)
+        return attached
+
+    def detach(self, attached: AttachedClient) -> None:
+        same = self._attached[attached.place]
+        same.remove(attached)
+        if not same:
+            del self._attached[attached.place]
+            client = replace(attached.client, since="")
+            event = ClientDetached(at=self._hub.timestamp(), client=client, session_id=client.session_id)
+            self._hub.publish(event, key=_key(attached), workspace_id=attached.workspace_id)
+
+    @property
+    def streams(self) -> int:
+        return sum(len(same) for same in self._attached.values())
+
+    def clients(self, workspace_id: str | None = None) -> tuple[Client, ...]:
+        """The clients attached to a workspace, and those attached to all workspaces."""
+        return tuple(
+            same[0].client
+            for same in self._attached.values()
+            if workspace_id is None or same[0].workspace_id in (None, workspace_id)
+        )
+
+    def viewers(self, session_id: str) -> tuple[Client, ...]:
+        """The clients that show a session."""
+        found = {client.id: client for client in self.clients() if client.session_id == session_id}
+        return tuple(found.values())
+
+    def watched_workspaces(self) -> frozenset[str | None]:
+        """The workspaces that have a stream; ``None`` stands for a stream of all workspaces."""
+        return frozenset(same[0].workspace_id for same in self._attached.values())
+
+
+def _key(attached: AttachedClient) -> str:
+    return " ".join(part or "-" for part in attached.place)

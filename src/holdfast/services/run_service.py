@@ -1,0 +1,205 @@
+"""Runs: accept, list, wait, change, cancel, pause (`R1`–`R10`, `C1`–`C4`)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.errors import BadRequest, NotFound, ServerStopping, WorkspaceClosing
+from holdfast.events import Hub
+from holdfast.runs import Engine
+from holdfast.schema.api.request_bodies import (
+    Attachment,
+    FirstPromptBody,
+    LaneCommandBody,
+    PromptBody,
+    RequestBody,
+    ShellBody,
+    UndoBody,
+)
+from holdfast.schema.api.response_bodies import PageView
+from holdfast.schema.messages import File
+from holdfast.schema.runs import Accepted, Limits, Queue, Receipt, Run, RunKind, RunRequest, RunState
+from holdfast.services.api_values import check_depth, page_position, page_view
+from holdfast.services.idempotency import run_id_of_key
+from holdfast.services.server_state import ServerState
+from holdfast.services.workspace_service import WorkspaceService
+from holdfast.store import Store
+
+T = TypeVar("T")
+
+_canonical_json = msgspec.json.Encoder(order="sorted")
+
+
+class RunService:
+    """Runs of all sessions. A run whose workspace is not open opens it.
+
+    The methods that accept a run take the idempotency key of the request: it becomes the id of a run that has none.
+    """
+
+    def __init__(
+        self, store: Store, hub: Hub, engine: Engine, *, workspaces: WorkspaceService, state: ServerState
+    ) -> None:
+        self._store = store
+        self._hub = hub
+        self._engine = engine
+        self._workspaces = workspaces
+        self._state = state
+
+    async def start(self, session_id: str, body: PromptBody, *, client: str, key: str | None = None) -> Accepted:
+        return await self._accept(session_id, _prompt_request(body), body=body, client=client, key=key)
+
+    async def start_in_new_session(
+        self, workspace_id: str, body: FirstPromptBody, *, client: str, key: str | None = None
+    ) -> Accepted:
+        """Create a session and its first run in one commit."""
+        request = _with_id(_prompt_request(body), key)
+
+        def accept() -> Awaitable[Accepted]:
+            return self._engine.accept_in_new_session(
+                workspace_id, request, client=client, body_hash=body_hash("prompt", body), title=body.title
+            )
+
+        async def known_id() -> str:
+            return workspace_id
+
+        return await self._open_and_retry(accept, workspace_id=known_id)
+
+    async def run_shell(self, session_id: str, body: ShellBody, *, client: str, key: str | None = None) -> Accepted:
+        request = RunRequest(kind="shell", run_id=body.run_id, arguments={"command": body.command})
+        return await self._accept(session_id, request, body=body, client=client, key=key)
+
+    async def compact(self, session_id: str, body: LaneCommandBody, *, client: str, key: str | None = None) -> Accepted:
+        request = RunRequest(kind="compact", run_id=body.run_id)
+        return await self._accept(session_id, request, body=body, client=client, key=key)
+
+    async def undo(self, session_id: str, body: UndoBody, *, client: str, key: str | None = None) -> Accepted:
+        return await self._accept(session_id, _undo_request("undo", body), body=body, client=client, key=key)
+
+    async def redo(self, session_id: str, body: UndoBody, *, client: str, key: str | None = None) -> Accepted:
+        return await self._accept(session_id, _undo_request("redo", body), body=body, client=client, key=key)
+
+    async def list_runs(
+        self, session_id: str, *, limit: int, before: str | None = None, states: tuple[RunState, ...] = ()
+    ) -> PageView[Run]:
+        """The queue and the past, newest first."""
+        page = await self._store.runs(session_id, limit=limit, before=page_position(before), states=states or None)
+        view = page_view(page, self._hub)
+        return replace(view, items=tuple(self._engine.with_live_state(run) for run in view.items))
+
+    async def get(self, run_id: str) -> Run:
+        return await self._engine.get_run(run_id)
+
+    async def wait(self, run_id: str, *, seconds: float, caller_left: Coroutine[Any, Any, None]) -> Run:
+        """Return the run when it has ended, the time is over, the caller has left, or no run ends any more (`R9`)."""
+        end = asyncio.create_task(self._engine.wait_run(run_id, timeout=seconds), name=f"wait:{run_id}")
+        others = [
+            asyncio.create_task(caller_left, name=f"left:{run_id}"),
+            asyncio.create_task(self._state.wait_for_runs_stopped(), name=f"stop:{run_id}"),
+        ]
+        try:
+            await asyncio.wait({end, *others}, return_when=asyncio.FIRST_COMPLETED)
+            return end.result() if end.done() else await self._engine.get_run(run_id)
+        finally:
+            for task in (end, *others):
+                task.cancel()
+
+    async def change(self, run_id: str, *, prompt: str | None = None, position: int | None = None) -> Run:
+        """Edit or move a queued run."""
+
+        async def workspace_id() -> str:
+            return await self._workspace_of((await self._store.run(run_id)).session_id)
+
+        return await self._open_and_retry(
+            lambda: self._engine.change_queued(run_id, prompt=prompt, position=position), workspace_id=workspace_id
+        )
+
+    async def cancel(self, run_id: str) -> Receipt:
+        return await self._engine.cancel_run(run_id)
+
+    async def cancel_session(self, session_id: str, scope: Literal["session", "active"]) -> Receipt:
+        return await self._engine.cancel_session(session_id, scope)
+
+    async def pause(self, session_id: str) -> Queue:
+        return await self._in_workspace_of(session_id, lambda: self._engine.pause(session_id))
+
+    async def resume(self, session_id: str) -> Queue:
+        return await self._in_workspace_of(session_id, lambda: self._engine.resume(session_id))
+
+    async def _accept(
+        self, session_id: str, request: RunRequest, *, body: RequestBody, client: str, key: str | None
+    ) -> Accepted:
+        request = _with_id(request, key)
+        digest = body_hash(request.kind, body)
+        return await self._in_workspace_of(
+            session_id, lambda: self._engine.accept(session_id, request, client=client, body_hash=digest)
+        )
+
+    async def _workspace_of(self, session_id: str) -> str:
+        return (await self._store.session(session_id)).workspace_id
+
+    async def _in_workspace_of(self, session_id: str, work: Callable[[], Awaitable[T]]) -> T:
+        return await self._open_and_retry(work, workspace_id=lambda: self._workspace_of(session_id))
+
+    async def _open_and_retry(
+        self, work: Callable[[], Awaitable[T]], *, workspace_id: Callable[[], Awaitable[str]]
+    ) -> T:
+        """Do the work. If its workspace turns out not to be open, open it and try once more."""
+        try:
+            return await work()
+        except (NotFound, WorkspaceClosing, ServerStopping) as error:
+            closed = error.error_code in ("workspace_closed", WorkspaceClosing.code, ServerStopping.code)
+            if not closed or self._state.stopping:
+                raise
+        await self._workspaces.open_known(await workspace_id())
+        try:
+            return await work()
+        except ServerStopping:
+            self._state.raise_if_stopping()
+            raise WorkspaceClosing("the workspace is closing; open it, then try again") from None
+
+
+def body_hash(kind: RunKind, body: RequestBody) -> str:
+    """A hash that is the same for the same request, however its JSON was written (`R3`). It is stored."""
+    return hashlib.sha256(kind.encode() + b"\n" + _canonical_json.encode(body)).hexdigest()
+
+
+def _with_id(request: RunRequest, key: str | None) -> RunRequest:
+    if request.run_id is not None or key is None:
+        return request
+    return replace(request, run_id=run_id_of_key(key))
+
+
+def _prompt_request(body: PromptBody) -> RunRequest:
+    check_depth(body.output_schema, name="output_schema")
+    return RunRequest(
+        prompt=body.prompt,
+        run_id=body.run_id,
+        attachments=tuple(_file(attachment, index=index) for index, attachment in enumerate(body.attachments)),
+        delivery=body.delivery,
+        after=body.after,
+        model=body.model,
+        mode=body.mode,
+        interactive=body.interactive,
+        limits=Limits(body.limits.max_steps, body.limits.max_seconds, body.limits.max_cost),
+        effort=body.effort,
+        output_schema=body.output_schema,
+    )
+
+
+def _file(attachment: Attachment, *, index: int) -> File:
+    if (attachment.text is None) == (attachment.data is None):
+        raise BadRequest(
+            f"attachment {attachment.name!r} needs either 'text' or 'data'", detail={"field": f"attachments[{index}]"}
+        )
+    return File(attachment.name, attachment.media_type, attachment.text, attachment.data)
+
+
+def _undo_request(kind: RunKind, body: UndoBody) -> RunRequest:
+    target = {} if body.to_message_id is None else {"to_message_id": body.to_message_id}
+    return RunRequest(kind=kind, run_id=body.run_id, arguments=target)

@@ -1,0 +1,98 @@
+"""The server itself: health, what it does, usage statistics, backup, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from holdfast import __version__
+from holdfast.errors import BadRequest, Conflict
+from holdfast.ids import Clock
+from holdfast.runs import Engine
+from holdfast.schema.api.response_bodies import BackupView, Health, ServerView, StatsView
+from holdfast.services.presence import Presence
+from holdfast.services.server_state import ServerState
+from holdfast.services.workspace_service import WorkspaceService
+from holdfast.store import Store
+
+_STATS_DAYS = 30
+
+
+class ServerService:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        *,
+        workspaces: WorkspaceService,
+        presence: Presence,
+        state: ServerState,
+        clock: Clock,
+        build: str,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._workspaces = workspaces
+        self._presence = presence
+        self._state = state
+        self._clock = clock
+        self._build = build
+
+    def health(self) -> Health:
+        return Health(__version__, self._build, "stopping" if self._state.stopping else "ok")
+
+    async def view(self) -> ServerView:
+        active = self._engine.count_active()
+        return ServerView(
+            version=__version__,
+            build=self._build,
+            pid=os.getpid(),
+            uptime=round(self._state.uptime, 3),
+            stopping=self._state.stopping,
+            workspaces=sum(view.open for view in await self._workspaces.views()),
+            clients=len({client.id for client in self._presence.clients()}),
+            streams=self._presence.streams,
+            active_runs=active,
+            queued_runs=self._engine.count_unfinished() - active,
+        )
+
+    def stop(self, *, if_idle: bool, own_requests: int = 0) -> None:
+        """Begin to stop. With ``if_idle``, raise `Conflict` if anything is active.
+
+        ``own_requests`` is the number of active requests that belong to the caller.
+        """
+        if if_idle and (self._workspaces.is_busy or self._state.active_requests > own_requests):
+            raise Conflict(
+                "the server is busy; wait until its runs and jobs have ended, or stop it without 'if_idle'",
+                code="server_busy",
+                detail={"unfinished_runs": self._engine.count_unfinished()},
+            )
+        self._state.request_stop()
+
+    async def stop_runs(self) -> None:
+        """Interrupt active runs and hold the queues, in bounded time (`W5`)."""
+        await self._engine.stop()
+
+    async def backup(self, path: str) -> BackupView:
+        """Copy the database to a new file while the server works."""
+        target = Path(path)
+        if not target.name or not await asyncio.to_thread(target.parent.is_dir):
+            raise BadRequest(
+                f"{path!r} cannot be written: its directory does not exist; create it first", detail={"field": "path"}
+            )
+        await self._store.backup(target)
+        return BackupView(str(target), await asyncio.to_thread(os.path.getsize, target))
+
+    async def stats(self, *, since: date | None = None, until: date | None = None) -> StatsView:
+        """Usage by day and model, and calls by day and tool; the last 30 days by default."""
+        today = datetime.fromtimestamp(self._clock(), UTC).date()
+        last = (until or today).isoformat()
+        first = (since or today - timedelta(days=_STATS_DAYS - 1)).isoformat()
+        return StatsView(
+            first,
+            last,
+            await self._store.usage_stats(since=first, until=last),
+            await self._store.tool_stats(since=first, until=last),
+        )

@@ -1,0 +1,15 @@
+"""Checks of API values."""
+
+import pytest
+
+from holdfast.errors import BadRequest
+from holdfast.services.api_values import MAX_DEPTH, check_depth
+
+
+def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
+    deep: object = 1
+    for level in range(MAX_DEPTH):
+        deep = {"a": deep} if level % 2 else [deep]
+    check_depth(deep, name="free")
+    with pytest.raises(BadRequest, match="free"):
+        check_depth([deep], name="free")
