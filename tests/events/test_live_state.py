@@ -31,13 +31,13 @@ _what = st.one_of(
 )
 
 
-class World:
+class StreamScenario:
     """A turn that streams text, and clients that read it irregularly."""
 
-    def __init__(self, store: SqliteStore, name: str, *, ring: int) -> None:
+    def __init__(self, store: SqliteStore, name: str, *, max_recent: int) -> None:
         self.store = store
         self.session_id = f"ses_{name}"
-        self.ring = ring
+        self.max_recent = max_recent
         self.counter = 0
         self.texts: dict[str, str] = {}
         self.told: list[tuple[int, bool]] = []
@@ -55,7 +55,9 @@ class World:
 
     def new_hub(self) -> None:
         self.hub = Hub(
-            self.store, heartbeat_seconds=10.0, recent_events=RecentEvents(self.store.last_number, max_events=self.ring)
+            self.store,
+            heartbeat_seconds=10.0,
+            recent_events=RecentEvents(self.store.last_number, max_events=self.max_recent),
         )
 
     def new_message(self) -> None:
@@ -162,33 +164,33 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.R
 _names = iter(range(1 << 60))
 
 
-async def _play(store: SqliteStore, steps: list[tuple[str, Any]], ring: int) -> None:
-    world = World(store, str(next(_names)), ring=ring)
-    await world.begin()
+async def _play(store: SqliteStore, steps: list[tuple[str, Any]], max_recent: int) -> None:
+    scenario = StreamScenario(store, str(next(_names)), max_recent=max_recent)
+    await scenario.begin()
     for what, how in steps:
-        await world.do(what, how)
-    await world.end()
+        await scenario.do(what, how)
+    await scenario.end()
 
 
 @pytest.mark.promise("E2", "E3", "E4", "R13")
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=st.lists(_what, max_size=40), ring=st.sampled_from([1, 3, 2048]))
+@given(steps=st.lists(_what, max_size=40), max_recent=st.sampled_from([1, 3, 2048]))
 def test_reconstructed_text_is_exact(
-    ledger: tuple[asyncio.Runner, SqliteStore], steps: list[tuple[str, Any]], ring: int
+    ledger: tuple[asyncio.Runner, SqliteStore], steps: list[tuple[str, Any]], max_recent: int
 ) -> None:
     runner, store = ledger
-    runner.run(_play(store, steps, ring))
+    runner.run(_play(store, steps, max_recent))
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
 @settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=st.lists(_what, min_size=20, max_size=200), ring=st.sampled_from([1, 2, 3, 10, 2048]))
+@given(steps=st.lists(_what, min_size=20, max_size=200), max_recent=st.sampled_from([1, 2, 3, 10, 2048]))
 def test_reconstructed_text_is_exact_in_long_runs(
-    ledger: tuple[asyncio.Runner, SqliteStore], steps: list[tuple[str, Any]], ring: int
+    ledger: tuple[asyncio.Runner, SqliteStore], steps: list[tuple[str, Any]], max_recent: int
 ) -> None:
     runner, store = ledger
-    runner.run(_play(store, steps, ring))
+    runner.run(_play(store, steps, max_recent))
     print(f"played {len(steps)} steps; {store.last_number} events so far")
 
 
