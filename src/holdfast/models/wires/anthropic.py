@@ -12,7 +12,7 @@ from holdfast.models.wires.json_values import JsonReader, compact_json, count_in
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.request_cache import RequestCache, build_items
 from holdfast.models.wires.request_parts import MessageItems, Piece, call_arguments, result_pieces, user_pieces
-from holdfast.models.wires.stream_reader import OpenPart, PartKind, StreamReader
+from holdfast.models.wires.stream_reader import PartKind, StreamedPart, StreamReader
 from holdfast.schema.base import repair_text
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 from holdfast.schema.sse_parser import SseEvent
@@ -200,7 +200,7 @@ class _Event(msgspec.Struct):
 _events = JsonReader(_Event)
 
 
-class _OpenBlock(OpenPart):
+class _OpenBlock(StreamedPart):
     __slots__ = ("input", "opaque", "type")
 
     def __init__(self, type_: str, *, call: int = 0) -> None:

@@ -13,7 +13,7 @@ from holdfast.models.wires.json_values import JsonReader, compact_json, count_in
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.request_cache import RequestCache, build_items
 from holdfast.models.wires.request_parts import MessageItems, Piece, call_arguments, result_pieces, user_pieces
-from holdfast.models.wires.stream_reader import OpenPart, StreamReader
+from holdfast.models.wires.stream_reader import StreamedPart, StreamReader
 from holdfast.schema.base import repair_text
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 from holdfast.schema.sse_parser import SseEvent
@@ -182,8 +182,8 @@ _chunks = JsonReader(_Chunk)
 class GeminiReader(StreamReader):
     def __init__(self, target: Target) -> None:
         super().__init__(target)
-        self._text = OpenPart("text")
-        self._reasoning = OpenPart("reasoning")
+        self._text = StreamedPart("text")
+        self._reasoning = StreamedPart("reasoning")
         self._reasoning_open = False
         self._finish_reason: str | None = None
         self._detail = ""

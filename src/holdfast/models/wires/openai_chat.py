@@ -34,7 +34,7 @@ from holdfast.models.wires.request_parts import (
     result_pieces,
     user_pieces,
 )
-from holdfast.models.wires.stream_reader import OpenPart, StreamReader
+from holdfast.models.wires.stream_reader import StreamedPart, StreamReader
 from holdfast.schema.base import Value, repair_text
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult, ToolSpec
 from holdfast.schema.sse_parser import SseEvent
@@ -290,7 +290,7 @@ _chunks = JsonReader(_Chunk)
 _objects = JsonReader(dict[str, Any])
 
 
-class _OpenCall(OpenPart):
+class _OpenCall(StreamedPart):
     __slots__ = ("early_arguments", "extra", "id", "named")
 
     def __init__(self, index: int, call_id: str | None) -> None:
@@ -305,8 +305,8 @@ class _OpenCall(OpenPart):
 class OpenAIChatReader(StreamReader):
     def __init__(self, target: Target) -> None:
         super().__init__(target)
-        self._text = OpenPart("text")
-        self._reasoning = OpenPart("reasoning")
+        self._text = StreamedPart("text")
+        self._reasoning = StreamedPart("reasoning")
         self._reasoning_open = False
         self._reasoning_field: str | None = None
         self._details: list[dict[str, Any]] = []

@@ -28,7 +28,7 @@ from holdfast.models.wires.request_parts import (
     result_pieces,
     user_pieces,
 )
-from holdfast.models.wires.stream_reader import OpenPart, PartKind, StreamReader
+from holdfast.models.wires.stream_reader import PartKind, StreamedPart, StreamReader
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult, ToolSpec
 from holdfast.schema.sse_parser import SseEvent
 from holdfast.schema.usage import Usage
@@ -151,7 +151,7 @@ class _Event(msgspec.Struct):
 _events = JsonReader(_Event)
 
 
-class _OpenItem(OpenPart):
+class _OpenItem(StreamedPart):
     __slots__ = ("summary_index",)
 
     def __init__(self, kind: PartKind) -> None:

@@ -23,7 +23,7 @@ from holdfast.schema.base import repair_text
 PartKind: TypeAlias = Literal["text", "reasoning", "call", "ignored"]
 
 
-class OpenPart:
+class StreamedPart:
     """A part of an answer while it is streamed: text, reasoning, or the arguments of a call.
 
     A surrogate pair that is split over two pieces is joined. A lone surrogate is replaced.
