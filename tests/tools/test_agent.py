@@ -37,7 +37,7 @@ async def test_a_named_agent_must_be_configured(workspace: ToolWorkspace) -> Non
         await call(AgentTool(), context, title="t", prompt="p", agent="other")
 
 
-async def test_a_sub_agent_that_did_not_finish_is_an_error_with_what_it_said(workspace: ToolWorkspace) -> None:
+async def test_a_sub_agent_that_did_not_finish_is_an_error_with_its_text(workspace: ToolWorkspace) -> None:
     error = RunError("overloaded", "the model is busy")
     workspace.subagents.outcome = Outcome("failed", "provider", text="so far", error=error, left_running=("12 sleep",))
     output = await call(AgentTool(), workspace.context(), title="t", prompt="p")

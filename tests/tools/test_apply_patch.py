@@ -75,7 +75,7 @@ async def test_a_plan_names_every_path_and_touches_nothing(workspace: FileWorksp
     assert not (workspace.directory / "pkg").exists()
 
 
-async def test_files_that_were_not_read_are_refused_and_named(workspace: FileWorkspace) -> None:
+async def test_files_that_were_not_read_raise_an_error(workspace: FileWorkspace) -> None:
     session = workspace.session()
     await session.view("a.py")
     before = workspace.tree()
@@ -99,14 +99,14 @@ async def test_a_failure_in_the_middle_of_writing_puts_all_files_back(
     await _read_all(workspace)
     before = workspace.tree()
 
-    def person_is_faster(changes: Sequence[FileWrite]) -> tuple[str, ...]:
-        workspace.put("bin/name", "a person's")
+    def user_is_faster(changes: Sequence[FileWrite]) -> tuple[str, ...]:
+        workspace.put("bin/name", "the user's")
         return write_files(changes)
 
-    monkeypatch.setattr(file_changes, "write_files", person_is_faster)
+    monkeypatch.setattr(file_changes, "write_files", user_is_faster)
     with pytest.raises(ToolError, match="created by another program"):
         await workspace.session().call(ApplyPatchTool(), patch=_PATCH)
-    assert workspace.tree() == before | {"bin/name": b"a person's"}
+    assert workspace.tree() == before | {"bin/name": b"the user's"}
     assert workspace.records.events == []
     assert not (workspace.directory / "pkg").exists()
 
@@ -121,7 +121,7 @@ async def test_a_failure_in_the_middle_of_writing_puts_all_files_back(
         ("*** Add File: x\n+a\n*** Delete File: x", "changes nothing"),
     ],
 )
-async def test_what_cannot_be_done_is_refused(workspace: FileWorkspace, section: str, why: str) -> None:
+async def test_impossible_operations_raise_errors(workspace: FileWorkspace, section: str, why: str) -> None:
     await _read_all(workspace)
     before = workspace.tree()
     with pytest.raises(ToolError, match=why):
@@ -145,7 +145,7 @@ async def test_a_unified_diff_works_and_keeps_bom_and_line_endings(workspace: Fi
     assert path.read_bytes() == b"\xef\xbb\xbfone\r\n2\r\n"
 
 
-async def test_a_patch_of_far_too_many_files_is_refused(
+async def test_a_patch_of_too_many_files_raises_an_error(
     workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply_patch, "_MAX_FILES", 2)

@@ -23,7 +23,7 @@ async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
     return await tool.run(struct, context, await tool.plan(struct, context))
 
 
-async def test_questions_reach_the_person_and_answers_the_model(workspace: ToolWorkspace) -> None:
+async def test_questions_reach_the_user_and_answers_reach_the_model(workspace: ToolWorkspace) -> None:
     workspace.asker.answers = (("yes",), ("a", "c"), ())
     questions = [
         {"text": "Go on?", "kind": "yes_no"},
@@ -41,7 +41,7 @@ async def test_questions_reach_the_person_and_answers_the_model(workspace: ToolW
     ]
 
 
-async def test_a_dismissal_is_told(workspace: ToolWorkspace) -> None:
+async def test_the_model_learns_of_a_dismissal(workspace: ToolWorkspace) -> None:
     assert "dismissed" in (await call(AskTool(), workspace.context(), questions=[{"text": "Why?"}])).text
 
 
@@ -68,7 +68,7 @@ def test_there_are_one_to_five_questions(count: int) -> None:
         msgspec.convert({"questions": [{"text": "Why?"}] * count}, AskTool.arguments)
 
 
-async def test_nobody_is_asked_in_a_run_without_a_person(workspace: ToolWorkspace) -> None:
+async def test_a_run_that_is_not_interactive_cannot_ask(workspace: ToolWorkspace) -> None:
     context = msgspec.structs.replace(workspace.context(), interactive=False)
     with pytest.raises(ToolError, match="this run is not interactive"):
         await call(AskTool(), context, questions=[{"text": "Why?"}])

@@ -18,7 +18,7 @@ def workspace(tmp_path: Path) -> FileWorkspace:
     return FileWorkspace(tmp_path)
 
 
-async def test_a_text_is_replaced_and_the_model_is_told(workspace: FileWorkspace) -> None:
+async def test_a_text_is_replaced_and_the_result_says_where(workspace: FileWorkspace) -> None:
     workspace.put("a.py", "one\ntwo\n")
     session = workspace.session()
     await session.view("a.py")
@@ -73,7 +73,7 @@ async def test_a_write_of_its_own_counts_as_read(workspace: FileWorkspace) -> No
     assert workspace.text("a") == "three\n"
 
 
-async def test_what_differs_only_in_white_space_is_matched_and_told(workspace: FileWorkspace) -> None:
+async def test_text_that_differs_only_in_white_space_matches_with_a_note(workspace: FileWorkspace) -> None:
     workspace.put("a.py", "if x:\n\tif y:\n\t\tz()\n")
     session = workspace.session()
     await session.view("a.py")
@@ -82,7 +82,9 @@ async def test_what_differs_only_in_white_space_is_matched_and_told(workspace: F
     assert "except for white space" in said
 
 
-async def test_a_refusal_names_the_file_and_shows_the_nearest_place_without_secrets(workspace: FileWorkspace) -> None:
+async def test_an_error_names_the_file_and_shows_the_most_similar_text_without_secrets(
+    workspace: FileWorkspace,
+) -> None:
     workspace.put("a.py", "key = 'hunter2'\n")
     session = workspace.session(redact=lambda text: text.replace("hunter2", "[secret]"))
     await session.view("a.py")
@@ -93,7 +95,7 @@ async def test_a_refusal_names_the_file_and_shows_the_nearest_place_without_secr
     assert "hunter2" not in refused.value.message + str(refused.value)
 
 
-async def test_a_missing_file_and_a_binary_one_are_refused(workspace: FileWorkspace) -> None:
+async def test_missing_and_binary_files_raise_errors(workspace: FileWorkspace) -> None:
     workspace.put("main.py", "")
     workspace.put("a.bin", b"\0\1")
     session = workspace.session()

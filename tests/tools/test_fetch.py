@@ -48,7 +48,7 @@ def url_of(server: RawWebServer, path: str = "/") -> str:
     ("wanted", "text"),
     [("markdown", "# Hello\n\n**World**"), ("text", "Hello\n\nWorld"), ("html", "<h1>Hello</h1><p><b>World</b>")],
 )
-async def test_html_becomes_what_was_asked_for(
+async def test_html_is_converted_to_the_requested_format(
     server: RawWebServer, context: ToolContext, wanted: str, text: str
 ) -> None:
     server.answers["/"] = page("<h1>Hello</h1><p><b>World</b>")
@@ -61,7 +61,7 @@ async def test_other_text_stays_as_it_is(server: RawWebServer, context: ToolCont
     assert (await call(FetchTool(), context, url=url_of(server))).text.endswith('\n\n{"a": "<b>"}')
 
 
-async def test_the_address_after_redirects_is_told(server: RawWebServer, context: ToolContext) -> None:
+async def test_the_result_has_the_url_after_redirects(server: RawWebServer, context: ToolContext) -> None:
     server.answers |= {"/": redirect("/there"), "/there": page("here", kind="text/plain")}
     assert (await call(FetchTool(), context, url=url_of(server))).text == f"[{url_of(server, '/there')}]\n\nhere"
 
@@ -90,13 +90,13 @@ async def test_an_endless_page_is_read_up_to_a_limit(server: RawWebServer, conte
 
 
 @pytest.mark.parametrize("kind", ["image/png", "application/octet-stream", "application/pdf", "text/plain"])
-async def test_what_is_no_text_is_refused_with_advice(server: RawWebServer, context: ToolContext, kind: str) -> None:
+async def test_content_that_is_not_text_raises_an_error(server: RawWebServer, context: ToolContext, kind: str) -> None:
     server.answers["/"] = page(b"\x89PNG\0\0\0\1", kind=kind)
     with pytest.raises(ToolError, match=r"is not text .*use download"):
         await call(FetchTool(), context, url=url_of(server))
 
 
-async def test_an_error_of_the_server_is_told_without_its_page(server: RawWebServer, context: ToolContext) -> None:
+async def test_an_http_error_is_reported_without_its_page(server: RawWebServer, context: ToolContext) -> None:
     with pytest.raises(ToolError, match=r"http://.*/gone responded with 404 Not Found$"):
         await call(FetchTool(), context, url=url_of(server, "/gone"))
 
@@ -152,10 +152,10 @@ async def test_a_download_never_replaces_a_file(server: RawWebServer, tmp_path: 
     server.answers["/"] = page("theirs", kind="text/plain")
     arguments = msgspec.convert({"url": url_of(server), "path": "new"}, DownloadTool.arguments)
     plan = await DownloadTool().plan(arguments, context)
-    workspace.put("new", "a person was faster")
+    workspace.put("new", "the user was faster")
     with pytest.raises(ToolError, match="changed after this call was planned"):
         await DownloadTool().run(arguments, context, plan)
-    assert workspace.tree() == {"mine": b"precious", "new": b"a person was faster"}
+    assert workspace.tree() == {"mine": b"precious", "new": b"the user was faster"}
 
 
 async def test_a_download_that_is_too_large_leaves_nothing(server: RawWebServer, tmp_path: Path) -> None:

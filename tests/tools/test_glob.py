@@ -29,7 +29,7 @@ async def test_the_newest_comes_first(workspace: FileWorkspace) -> None:
     assert await _glob(workspace, "src/**/*.py") == ["src/mid.py"]
 
 
-async def test_what_is_ignored_is_not_found(workspace: FileWorkspace) -> None:
+async def test_ignored_files_are_not_found(workspace: FileWorkspace) -> None:
     workspace.put(".gitignore", "out/\n")
     workspace.put(".holdfastignore", "*.min.js\n")
     workspace.put("sub/.holdfastignore", "/private\n")
@@ -55,7 +55,7 @@ async def test_a_project_under_a_directory_called_build_has_files(tmp_path: Path
     assert await _glob(inner, "*.py") == ["main.py"]
 
 
-async def test_truncation_is_said(workspace: FileWorkspace) -> None:
+async def test_a_truncated_result_says_so(workspace: FileWorkspace) -> None:
     for number in range(12):
         workspace.put(f"{number}.txt", "")
     found = await _glob(workspace, "*.txt", limit=10)
@@ -63,7 +63,7 @@ async def test_truncation_is_said(workspace: FileWorkspace) -> None:
     assert found[-1] == "(the newest 10 of 12 files; narrow the pattern or raise the limit)"
 
 
-async def test_nothing_found_is_said(workspace: FileWorkspace) -> None:
+async def test_an_empty_result_says_so(workspace: FileWorkspace) -> None:
     assert await _glob(workspace, "*.zig") == ["no file matches '*.zig'"]
 
 
@@ -76,7 +76,7 @@ async def test_an_absolute_pattern_says_where_to_search(workspace: FileWorkspace
     assert await _glob(workspace, pattern) == [str(tmp_path.resolve() / "other/deep/x.md")]
 
 
-async def test_what_cannot_be_searched_is_refused(workspace: FileWorkspace) -> None:
+async def test_paths_that_cannot_be_searched_raise_errors(workspace: FileWorkspace) -> None:
     workspace.put("file", "")
     with pytest.raises(ToolError, match="is a file"):
         await _glob(workspace, "*", path="file")

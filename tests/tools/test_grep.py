@@ -25,7 +25,7 @@ def workspace(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytes
 
 
 async def _grep(workspace: FileWorkspace, pattern: str, **arguments: object) -> list[str]:
-    """Without the note on the dialect, which `test_the_dialect_is_said` is about."""
+    """Without the note on the dialect, which `test_the_result_names_the_regex_dialect` is about."""
     lines = (await workspace.session().call(GrepTool(), pattern=pattern, **arguments)).text.splitlines()
     return [line for line in lines if "re syntax" not in line]
 
@@ -58,7 +58,7 @@ async def test_lines_around_a_match_can_be_shown(workspace: FileWorkspace) -> No
     ]  # fmt: skip
 
 
-async def test_what_is_ignored_is_not_searched(workspace: FileWorkspace) -> None:
+async def test_ignored_files_are_not_searched(workspace: FileWorkspace) -> None:
     workspace.put(".gitignore", "out/\n*.log\n")
     workspace.put(".holdfastignore", "secret*\n")
     workspace.put("sub/.holdfastignore", "/here\n")
@@ -72,7 +72,7 @@ async def test_what_is_ignored_is_not_searched(workspace: FileWorkspace) -> None
     assert await _grep(workspace, "needle", path="b.log") == ["b.log", "  1: needle"]
 
 
-async def test_truncation_is_said(workspace: FileWorkspace) -> None:
+async def test_a_truncated_result_says_so(workspace: FileWorkspace) -> None:
     for number in range(4):
         workspace.put(f"{number}", "needle\n" * 50)
     found = await _grep(workspace, "needle", limit=120)
@@ -108,7 +108,7 @@ async def test_binary_files_and_other_encodings(workspace: FileWorkspace) -> Non
     assert "bin" not in found
 
 
-async def test_a_bad_expression_is_told(workspace: FileWorkspace) -> None:
+async def test_an_invalid_expression_raises_an_error(workspace: FileWorkspace) -> None:
     with pytest.raises(ToolError, match="the search failed"):
         await _grep(workspace, "(unclosed")
 
@@ -124,7 +124,7 @@ async def test_names_that_are_unusual(workspace: FileWorkspace) -> None:
     assert await _grep(workspace, "needle") == [name, "  1: needle"]
 
 
-async def test_the_dialect_is_said(workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_result_names_the_regex_dialect(workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.put("a", "needle\n")
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
     output = await workspace.session().call(GrepTool(), pattern="needle")

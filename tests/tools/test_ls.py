@@ -38,7 +38,7 @@ async def test_an_ignored_directory_is_shown_when_asked_for(workspace: FileWorks
     assert await _ls(workspace, path="node_modules") == "node_modules/\n  a/\n    b.js"
 
 
-async def test_symlinks_are_told_and_not_followed(workspace: FileWorkspace) -> None:
+async def test_symlinks_are_listed_and_not_followed(workspace: FileWorkspace) -> None:
     (workspace.directory / "src/loop").symlink_to("..")
     assert "    loop (symlink)\n" in await _ls(workspace)
 
@@ -60,7 +60,7 @@ async def test_an_empty_directory_a_file_and_a_missing_one(workspace: FileWorksp
         await _ls(workspace, path="scr")
 
 
-async def test_the_approval_is_told_the_real_path(workspace: FileWorkspace, tmp_path: Path) -> None:
+async def test_the_plan_has_the_real_path(workspace: FileWorkspace, tmp_path: Path) -> None:
     (workspace.directory / "out").symlink_to(tmp_path)
     plan = await workspace.session().plan(LsTool(), path="out")
     assert plan.subject.paths == (str(tmp_path.resolve()),)

@@ -48,13 +48,13 @@ async def test_a_new_file_can_be_made_and_edited_at_once(workspace: FileWorkspac
     assert workspace.text("new.py") == "a = 2\nb = 2\n"
 
 
-async def test_an_empty_old_text_later_on_is_refused(workspace: FileWorkspace) -> None:
+async def test_an_empty_old_text_in_a_later_edit_raises_an_error(workspace: FileWorkspace) -> None:
     with pytest.raises(ToolError, match=r"edit 2 of 2 .* old_text is empty"):
         await workspace.session().call(MultiEditTool(), path="new", edits=[_edit("", "x"), _edit("", "y")])
     assert workspace.tree() == {}
 
 
-async def test_what_was_matched_loosely_is_told_by_edit(workspace: FileWorkspace) -> None:
+async def test_a_match_except_for_white_space_is_noted_per_edit(workspace: FileWorkspace) -> None:
     workspace.put("a", "  x = 1  \n  y = 1\n")
     session = workspace.session()
     await session.view("a")

@@ -22,7 +22,7 @@ async def call(tool: Any, context: ToolContext, **arguments: Any) -> ToolOutput:
     return await tool.run(struct, context, await tool.plan(struct, context))
 
 
-async def test_the_list_is_replaced_whole_and_told_as_it_is(workspace: ToolWorkspace) -> None:
+async def test_the_list_is_replaced_and_returned(workspace: ToolWorkspace) -> None:
     await call(TodosTool(), workspace.context(), todos=[{"text": "old"}])
     items = [{"text": "a", "status": "completed"}, {"text": "b", "status": "in_progress"}, {"text": "c"}]
     output = await call(TodosTool(), workspace.context(), todos=items)

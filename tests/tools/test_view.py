@@ -68,12 +68,12 @@ async def test_the_whole_answer_is_bounded_and_goes_on_where_it_stopped(workspac
         (b"a\x0cb\xe2\x80\xa8c\n", "     1\ta\x0cb\u2028c"),
     ],
 )
-async def test_what_is_unusual_is_told(workspace: FileWorkspace, content: bytes, said: str) -> None:
+async def test_unusual_encoding_and_line_endings_are_noted(workspace: FileWorkspace, content: bytes, said: str) -> None:
     workspace.put("a", content)
     assert await workspace.session().view("a") == said
 
 
-async def test_binary_files_are_refused(workspace: FileWorkspace) -> None:
+async def test_a_binary_file_raises_an_error(workspace: FileWorkspace) -> None:
     workspace.put("a.bin", b"\0\1\2")
     with pytest.raises(ToolError, match="binary file"):
         await workspace.session().view("a.bin")
@@ -86,7 +86,7 @@ async def test_an_image_is_a_file_part_for_models_that_can_see(workspace: FileWo
     assert (image.name, image.media_type, base64.b64decode(image.data or "")) == ("logo", "image/png", _PNG)
 
 
-async def test_an_image_is_refused_for_models_that_cannot_see_or_if_too_large(workspace: FileWorkspace) -> None:
+async def test_an_image_raises_an_error_if_too_large_or_not_accepted_by_the_model(workspace: FileWorkspace) -> None:
     workspace.put("a.png", _PNG)
     workspace.put("b.png", _PNG + b"\0" * 5 * 1024 * 1024)
     with pytest.raises(ToolError, match="does not accept images"):
@@ -103,7 +103,7 @@ async def test_a_missing_file_has_suggestions_and_a_directory_a_hint(workspace: 
         await workspace.session().view("src")
 
 
-async def test_the_approval_is_told_the_real_path(workspace: FileWorkspace, tmp_path: Path) -> None:
+async def test_the_plan_has_the_real_path(workspace: FileWorkspace, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("secret")
     (workspace.directory / "inside").symlink_to(tmp_path / "outside")
     plan = await workspace.session().plan(ViewTool(), path="inside")
@@ -127,7 +127,7 @@ async def test_a_link_that_is_turned_after_the_approval_is_not_followed(
         await workspace.session().call(ViewTool(), path="link", between=turn)
 
 
-async def test_secrets_are_removed_from_what_is_shown(workspace: FileWorkspace) -> None:
+async def test_secrets_are_removed_from_the_output(workspace: FileWorkspace) -> None:
     workspace.put("env", "KEY=hunter2\n")
     session = workspace.session(redact=lambda text: text.replace("hunter2", "[secret]"))
     assert await session.view("env") == "     1\tKEY=[secret]"

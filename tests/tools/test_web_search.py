@@ -84,7 +84,7 @@ async def test_only_as_many_as_asked_for(server: RawWebServer, tmp_path: Path) -
         (page(b"\xff\xfe", kind="application/json"), "not JSON"),
     ],
 )
-async def test_a_failure_is_told_without_the_services_words(
+async def test_a_failure_is_reported_without_the_response_body(
     server: RawWebServer, tmp_path: Path, answer: bytes, problem: str
 ) -> None:
     server.answers["/res/v1/web/search"] = answer
@@ -99,12 +99,12 @@ async def test_an_answer_of_another_shape_is_no_results(server: RawWebServer, tm
     assert (await call(context_for(tmp_path, server, "brave"))).text == "no results"
 
 
-async def test_without_a_provider_it_says_what_to_set(tmp_path: Path) -> None:
+async def test_without_a_provider_the_error_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"web search is not configured; the user can set web_search\.provider"):
         await call(ToolWorkspace(tmp_path).context())
 
 
-async def test_without_a_key_it_says_what_to_set(server: RawWebServer, tmp_path: Path) -> None:
+async def test_without_a_key_the_error_says_what_to_set(server: RawWebServer, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"web_search\.api_key or TAVILY_API_KEY"):
         await call(context_for(tmp_path, server, "tavily", key=None))
     assert server.requests == []

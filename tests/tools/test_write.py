@@ -60,7 +60,7 @@ async def test_the_same_content_is_not_written_again(workspace: FileWorkspace) -
     assert path.stat().st_ino == inode
 
 
-async def test_too_much_content_and_a_directory_are_refused(workspace: FileWorkspace) -> None:
+async def test_too_much_content_and_a_directory_raise_errors(workspace: FileWorkspace) -> None:
     (workspace.directory / "dir").mkdir()
     with pytest.raises(ToolError, match="the limit is 16,777,216"):
         await workspace.session().write("a", "x" * (16 * 1024 * 1024 + 1))
@@ -68,7 +68,7 @@ async def test_too_much_content_and_a_directory_are_refused(workspace: FileWorks
         await workspace.session().write("dir", "x")
 
 
-async def test_text_that_cannot_be_encoded_is_refused(workspace: FileWorkspace) -> None:
+async def test_text_that_cannot_be_encoded_raises_an_error(workspace: FileWorkspace) -> None:
     with pytest.raises(ToolError, match="cannot encode"):
         await workspace.session().write("a", "lone \ud800")
     assert workspace.tree() == {}

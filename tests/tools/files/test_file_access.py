@@ -42,12 +42,12 @@ def test_symlinks_are_followed_to_the_real_target(workspace: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a\0b"])
-def test_paths_that_mean_nothing_are_refused(workspace: Path, text: str) -> None:
+def test_empty_paths_and_nul_characters_raise_errors(workspace: Path, text: str) -> None:
     with pytest.raises(ToolError, match="path"):
         resolve_path(text, workspace)
 
 
-def test_a_name_that_is_not_utf_8_is_refused(workspace: Path) -> None:
+def test_a_name_that_is_not_utf_8_raises_an_error(workspace: Path) -> None:
     (workspace / "odd").symlink_to(b"caf\xe9".decode("utf-8", "surrogateescape"))
     with pytest.raises(ToolError, match="not UTF-8"):
         resolve_path("odd", workspace)
@@ -75,7 +75,7 @@ def test_a_missing_directory_is_where_the_suggestion_is_made(workspace: Path) ->
     assert "use glob or ls" in missing_file_error(workspace / "zzz", workspace).message
 
 
-def test_what_is_not_there_is_none(tmp_path: Path) -> None:
+def test_a_missing_file_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     assert read_file(tmp_path / "nothing") is None
     assert read_file(tmp_path / "file/below") is None
@@ -89,14 +89,14 @@ def test_a_pipe_does_not_hang_the_reader(tmp_path: Path) -> None:
         read_file(tmp_path / "pipe")
 
 
-def test_devices_and_directories_are_refused(tmp_path: Path) -> None:
+def test_devices_and_directories_raise_errors(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="not a regular file"):
         read_file(Path("/dev/zero"))
     with pytest.raises(ToolError, match="is a directory; use ls"):
         read_file(tmp_path)
 
 
-def test_a_file_over_the_limit_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_file_over_the_limit_raises_an_error_with_advice(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 101)
     assert read_file(tmp_path / "big", limit=101) == b"x" * 101
     with pytest.raises(ToolError, match=r"too large.*use grep"):

@@ -54,7 +54,7 @@ async def _outcome(work: Any) -> str:
         return error.error_code
 
 
-async def test_a_session_does_not_write_over_what_another_wrote(workspace: FileWorkspace) -> None:
+async def test_a_session_does_not_overwrite_changes_of_another(workspace: FileWorkspace) -> None:
     workspace.put("a", "one\n")
     first, second = workspace.session("ses_1"), workspace.session("ses_2")
     await first.view("a")
@@ -69,17 +69,17 @@ async def test_a_session_does_not_write_over_what_another_wrote(workspace: FileW
     assert workspace.text("a") == "first, then second\n"
 
 
-async def test_a_session_does_not_write_over_what_a_person_wrote(workspace: FileWorkspace) -> None:
+async def test_a_session_does_not_overwrite_changes_of_the_user(workspace: FileWorkspace) -> None:
     workspace.put("a", "one\n")
     session = workspace.session()
     await session.view("a")
-    workspace.put("a", "one\nby a person\n")
+    workspace.put("a", "one\nby the user\n")
     with pytest.raises(ToolError, match="changed since you last read it"):
         await session.edit("a", "one", "1")
-    assert workspace.text("a") == "one\nby a person\n"
+    assert workspace.text("a") == "one\nby the user\n"
 
 
-async def test_what_counts_is_the_content_not_the_time(workspace: FileWorkspace) -> None:
+async def test_contents_are_compared_and_not_times(workspace: FileWorkspace) -> None:
     workspace.put("a", "one\n")
     session = workspace.session()
     await session.view("a")
@@ -89,7 +89,7 @@ async def test_what_counts_is_the_content_not_the_time(workspace: FileWorkspace)
     assert workspace.text("a") == "two\n"
 
 
-async def test_a_change_between_plan_and_approval_is_refused(workspace: FileWorkspace) -> None:
+async def test_a_change_after_the_plan_raises_an_error(workspace: FileWorkspace) -> None:
     """A person is asked, edits the file while the question stands, and then says yes."""
     workspace.put("a", "one\ntwo\n")
     session = workspace.session()
@@ -103,7 +103,7 @@ async def test_a_change_between_plan_and_approval_is_refused(workspace: FileWork
     assert workspace.text("a") == "one\ntwo\nthree\n"
 
 
-async def test_what_was_approved_is_what_is_written_even_if_the_session_read_on(workspace: FileWorkspace) -> None:
+async def test_only_the_approved_change_is_written_even_if_the_session_read_again(workspace: FileWorkspace) -> None:
     """The new content is known to the session, but it is not what the person approved."""
     workspace.put("a", "one\n")
     session = workspace.session()
@@ -117,7 +117,7 @@ async def test_what_was_approved_is_what_is_written_even_if_the_session_read_on(
     assert workspace.text("a") == "one\nmore\n"
 
 
-async def test_a_path_that_leads_elsewhere_after_the_approval_is_refused(workspace: FileWorkspace) -> None:
+async def test_a_path_that_leads_to_another_file_after_the_plan_raises_an_error(workspace: FileWorkspace) -> None:
     workspace.put("dir/a", "one\n")
     workspace.put("other/a", "one\n")
     (workspace.directory / "link").symlink_to("dir")
@@ -134,7 +134,7 @@ async def test_a_path_that_leads_elsewhere_after_the_approval_is_refused(workspa
     assert workspace.tree() == {"dir/a": b"one\n", "other/a": b"one\n"}
 
 
-async def test_of_two_sessions_that_write_in_the_same_moment_one_is_refused(workspace: FileWorkspace) -> None:
+async def test_one_of_two_simultaneous_writes_fails(workspace: FileWorkspace) -> None:
     """Both have passed every check when the barrier opens; the exchange decides."""
     workspace.put("a", "one\n")
     barrier = asyncio.Barrier(2)
@@ -149,7 +149,7 @@ async def test_of_two_sessions_that_write_in_the_same_moment_one_is_refused(work
     assert [event.session_id for event in workspace.records.events] == [winner.session_id]
 
 
-async def test_of_two_sessions_that_create_the_same_file_one_is_refused(workspace: FileWorkspace) -> None:
+async def test_one_of_two_simultaneous_creations_fails(workspace: FileWorkspace) -> None:
     barrier = asyncio.Barrier(2)
     sessions = [_gated(workspace.session(f"ses_{name}"), barrier) for name in "xy"]
     outcomes = await asyncio.gather(*(_outcome(session.write("new", session.session_id)) for session in sessions))
@@ -158,7 +158,7 @@ async def test_of_two_sessions_that_create_the_same_file_one_is_refused(workspac
 
 
 @pytest.mark.parametrize("moment", ["before the look", "between look and exchange", "after"])
-async def test_a_person_who_saves_at_any_moment_of_a_write_loses_nothing(
+async def test_a_save_by_the_user_during_a_write_is_not_lost(
     workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     workspace.put("a", "one\n")
@@ -166,7 +166,7 @@ async def test_a_person_who_saves_at_any_moment_of_a_write_loses_nothing(
     await session.view("a")
 
     def person() -> None:
-        workspace.put("a", "a person's\n")
+        workspace.put("a", "the user's\n")
 
     def with_person(changes: Sequence[FileWrite]) -> tuple[str, ...]:
         if moment == "between look and exchange":
@@ -178,7 +178,7 @@ async def test_a_person_who_saves_at_any_moment_of_a_write_loses_nothing(
     outcome = await _outcome(session.call(EditTool(), between=between, path="a", old_text="one", new_text="1"))
     if moment == "after":
         person()
-    assert workspace.text("a") == "a person's\n"
+    assert workspace.text("a") == "the user's\n"
     assert (outcome == "file_changed") == (moment != "after")
 
 
@@ -193,7 +193,7 @@ def _before_first_exchange(monkeypatch: pytest.MonkeyPatch, act: Callable[[], No
     monkeypatch.setattr(file_transaction, "exchange_files", exchange)
 
 
-async def test_a_refused_write_leaves_nothing_to_undo(workspace: FileWorkspace) -> None:
+async def test_a_failed_write_leaves_nothing_to_undo(workspace: FileWorkspace) -> None:
     workspace.put("a", "one\n")
     barrier = asyncio.Barrier(2)
     sessions = [_gated(workspace.session(f"ses_{name}"), barrier) for name in "xy"]
@@ -267,9 +267,7 @@ async def test_a_failed_write_under_a_cancel_is_still_a_cancel(
     assert workspace.tree() == {}
 
 
-async def test_files_outside_the_workspace_are_told_by_their_whole_path(
-    workspace: FileWorkspace, tmp_path: Path
-) -> None:
+async def test_files_outside_the_workspace_are_shown_by_absolute_path(workspace: FileWorkspace, tmp_path: Path) -> None:
     plan = await workspace.session().plan(WriteTool(), path="../outside.txt", content="x")
     outside = str(tmp_path.resolve() / "outside.txt")
     assert (plan.subject.paths, plan.subject.title) == ((outside,), outside)

@@ -121,7 +121,7 @@ def test_extended_attributes_stay(tmp_path: Path) -> None:
     assert os.getxattr(path, "user.tag") == b"red"
 
 
-def test_other_hard_links_are_told_to_keep_the_old_content(tmp_path: Path) -> None:
+def test_a_note_says_that_other_hard_links_keep_the_old_content(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
     os.link(path, tmp_path / "twin")
@@ -130,10 +130,8 @@ def test_other_hard_links_are_told_to_keep_the_old_content(tmp_path: Path) -> No
     assert _files(tmp_path) == {"a": b"new", "twin": b"old"}
 
 
-@pytest.mark.parametrize("found", [b"edited by a person", None])
-def test_a_file_that_is_not_what_was_expected_stops_everything(
-    tmp_path: Path, kernel: str, found: bytes | None
-) -> None:
+@pytest.mark.parametrize("found", [b"edited by the user", None])
+def test_an_unexpected_content_stops_all_writes(tmp_path: Path, kernel: str, found: bytes | None) -> None:
     (tmp_path / "a").write_bytes(b"a")
     if found is not None:
         (tmp_path / "b").write_bytes(found)
@@ -145,34 +143,32 @@ def test_a_file_that_is_not_what_was_expected_stops_everything(
 
 
 def test_a_file_that_appeared_is_not_overwritten(tmp_path: Path, kernel: str) -> None:
-    (tmp_path / "a").write_bytes(b"a person was faster")
+    (tmp_path / "a").write_bytes(b"the user was faster")
     with pytest.raises(FileConflict, match="created by another program"):
         write_files([_create(tmp_path / "a", b"mine")])
-    assert _files(tmp_path) == {"a": b"a person was faster"}
+    assert _files(tmp_path) == {"a": b"the user was faster"}
 
 
-def test_a_person_who_saves_between_the_last_look_and_the_write_loses_nothing(
-    tmp_path: Path, intruder: Intruder
-) -> None:
+def test_a_save_between_the_check_and_the_write_is_not_lost(tmp_path: Path, intruder: Intruder) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    intruder.at("exchange_files", lambda: path.write_bytes(b"a person's"))
+    intruder.at("exchange_files", lambda: path.write_bytes(b"the user's"))
     with pytest.raises(FileConflict):
         write_files([_write(path, b"old", b"new")])
-    assert _files(tmp_path) == {"a": b"a person's"}
+    assert _files(tmp_path) == {"a": b"the user's"}
 
 
 def test_an_editor_that_saves_by_renaming_loses_nothing_either(tmp_path: Path, intruder: Intruder) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    (tmp_path / "a.swp").write_bytes(b"a person's")
+    (tmp_path / "a.swp").write_bytes(b"the user's")
     intruder.at("exchange_files", lambda: os.rename(tmp_path / "a.swp", path))
     with pytest.raises(FileConflict):
         write_files([_write(path, b"old", b"new")])
-    assert _files(tmp_path) == {"a": b"a person's"}
+    assert _files(tmp_path) == {"a": b"the user's"}
 
 
-def test_a_person_who_saves_twice_finds_both_contents(tmp_path: Path, intruder: Intruder) -> None:
+def test_two_saves_during_a_write_are_both_kept(tmp_path: Path, intruder: Intruder) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
     intruder.at("exchange_files", lambda: path.write_bytes(b"first"), call=1)
@@ -183,18 +179,16 @@ def test_a_person_who_saves_twice_finds_both_contents(tmp_path: Path, intruder: 
 
 
 @pytest.mark.parametrize("call", [1, 2])
-def test_a_person_who_deletes_the_file_in_between_keeps_what_was_there(
-    tmp_path: Path, intruder: Intruder, call: int
-) -> None:
+def test_a_deletion_during_a_write_is_not_undone(tmp_path: Path, intruder: Intruder, call: int) -> None:
     """Before the first exchange the file is gone and stays so; before the second, the person's content comes back."""
     path = tmp_path / "a"
     path.write_bytes(b"old")
     if call == 2:
-        intruder.at("exchange_files", lambda: path.write_bytes(b"a person's"))
+        intruder.at("exchange_files", lambda: path.write_bytes(b"the user's"))
     intruder.at("exchange_files", path.unlink, call=call)
     with pytest.raises(FileConflict):
         write_files([_write(path, b"old", b"new")])
-    assert _files(tmp_path) == ({} if call == 1 else {"a": b"a person's"})
+    assert _files(tmp_path) == ({} if call == 1 else {"a": b"the user's"})
 
 
 def test_a_directory_or_pipe_that_took_the_place_is_put_back(tmp_path: Path, intruder: Intruder) -> None:
@@ -216,10 +210,10 @@ def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(
     tmp_path: Path, kernel: str, intruder: Intruder
 ) -> None:
     path = tmp_path / "a"
-    intruder.at("rename_to_free", lambda: path.write_bytes(b"a person's"))
+    intruder.at("rename_to_free", lambda: path.write_bytes(b"the user's"))
     with pytest.raises(FileConflict, match="created by another program"):
         write_files([_create(path, b"mine")])
-    assert _files(tmp_path) == {"a": b"a person's"}
+    assert _files(tmp_path) == {"a": b"the user's"}
 
 
 def test_a_file_that_changes_in_the_moment_of_its_deletion_stays(
@@ -231,13 +225,13 @@ def test_a_file_that_changes_in_the_moment_of_its_deletion_stays(
 
     def rename_late(source: Path, target: Path) -> None:
         monkeypatch.setattr(os, "rename", rename)
-        path.write_bytes(b"a person's")
+        path.write_bytes(b"the user's")
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", rename_late)
     with pytest.raises(FileConflict):
         write_files([_write(path, b"old", None)])
-    assert _files(tmp_path) == {"a": b"a person's"}
+    assert _files(tmp_path) == {"a": b"the user's"}
 
 
 def test_when_the_last_of_several_fails_the_others_are_put_back(
@@ -263,17 +257,17 @@ def _full_disk() -> None:
     raise OSError(28, os.strerror(28))
 
 
-def test_what_a_person_made_of_the_new_content_is_not_put_back(tmp_path: Path, intruder: Intruder) -> None:
+def test_changes_made_after_the_write_are_not_undone(tmp_path: Path, intruder: Intruder) -> None:
     for name in "abc":
         (tmp_path / name).write_bytes(name.encode())
 
-    def person_then_full_disk() -> None:
-        (tmp_path / "a").write_bytes(b"A, and more by a person")
-        (tmp_path / "b").write_bytes(b"made anew by a person")
-        (tmp_path / "d").write_bytes(b"D, and more by a person")
+    def user_then_full_disk() -> None:
+        (tmp_path / "a").write_bytes(b"A, and more by the user")
+        (tmp_path / "b").write_bytes(b"made anew by the user")
+        (tmp_path / "d").write_bytes(b"D, and more by the user")
         _full_disk()
 
-    intruder.at("_flush_directories", person_then_full_disk)
+    intruder.at("_flush_directories", user_then_full_disk)
     with pytest.raises(ToolError) as refused:
         write_files(
             [
@@ -284,15 +278,15 @@ def test_what_a_person_made_of_the_new_content_is_not_put_back(tmp_path: Path, i
             ]
         )
     assert _files(tmp_path) == {
-        "a": b"A, and more by a person",
-        "b": b"made anew by a person",
+        "a": b"A, and more by the user",
+        "b": b"made anew by the user",
         "c": b"c",
-        "d": b"D, and more by a person",
+        "d": b"D, and more by the user",
     }
     assert refused.value.message.count("was changed by another program in the meantime and keeps that content") == 3
 
 
-def test_what_cannot_be_put_back_is_kept_and_named(tmp_path: Path, intruder: Intruder) -> None:
+def test_a_content_that_cannot_be_restored_is_kept_and_named(tmp_path: Path, intruder: Intruder) -> None:
     (tmp_path / "a").write_bytes(b"a")
 
     def deleted_then_full_disk() -> None:
@@ -362,7 +356,7 @@ def test_a_symlink_that_appeared_is_not_written_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everything")
-def test_a_read_only_file_is_refused(tmp_path: Path) -> None:
+def test_a_read_only_file_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "a").chmod(0o444)
     with pytest.raises(ToolError, match="read-only"):

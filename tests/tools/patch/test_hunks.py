@@ -16,7 +16,7 @@ def test_hunks_are_applied_in_order() -> None:
     assert apply_hunks(text, [_hunk(" a", "-b", "+B"), _hunk("-d", " e", "+f")]).text == "a\nB\nc\ne\nf\n"
 
 
-def test_a_hunk_that_fits_twice_is_refused() -> None:
+def test_a_hunk_that_matches_twice_raises_an_error() -> None:
     with pytest.raises(ToolError, match=r"hunk 1 of 1: the lines occur 2 times \(at lines 1, 3\)"):
         apply_hunks("x\na\nx\n", [_hunk("-x", "+y")])
 
@@ -61,7 +61,7 @@ def test_lines_that_stay_keep_their_bytes() -> None:
     assert apply_hunks(text, [_hunk(" a", "-b", "+B", " c")]).text == "a  \r\nB\nc\t\r\nd\n"
 
 
-def test_a_hunk_with_another_indent_is_re_indented_and_told() -> None:
+def test_a_hunk_with_another_indent_is_re_indented_with_a_note() -> None:
     patched = apply_hunks("if x:\n\ty()\n\tz()\n", [_hunk(" if x:", "-    y()", "+    w()")])
     assert patched.text == "if x:\n\tw()\n\tz()\n"
     assert patched.notes == ("hunk 1 matched lines 1–2 except for white space, re-indented",)
@@ -75,7 +75,7 @@ def test_the_last_newline_stays_unless_the_patch_says_otherwise(text: str, final
     assert apply_hunks(text, [_hunk(" a", "-b", "+c", final_newline=final)]).text == result
 
 
-def test_a_refusal_says_which_hunk_and_shows_the_nearest_place() -> None:
+def test_an_error_names_the_hunk_and_shows_the_most_similar_text() -> None:
     with pytest.raises(
         ToolError, match=r"(?s)hunk 2 of 2: the lines were not found.*most similar text is at line 2.*return 2"
     ):

@@ -55,7 +55,7 @@ def test_the_envelope_has_sections_for_files() -> None:
     )
 
 
-def test_empty_lines_between_sections_belong_to_nobody() -> None:
+def test_empty_lines_between_sections_are_ignored() -> None:
     patch = "*** Begin Patch\n*** Add File: a\n+x\n\n\n*** Update File: b\n-y\n+z\n\n*** End Patch"
     assert parse_patch(patch) == (
         AddFile("a", "x\n"),
@@ -89,7 +89,7 @@ def test_line_numbers_in_an_envelope_are_hints() -> None:
         ("diff --git a/x b/y\ncopy from x\ncopy to y", "cannot copy"),
     ],
 )
-def test_what_is_not_understood_is_named(patch: str, why: str) -> None:
+def test_invalid_patches_raise_errors(patch: str, why: str) -> None:
     with pytest.raises(ToolError, match=why):
         parse_patch(patch)
 
@@ -119,7 +119,7 @@ def test_wrong_counts_do_not_matter() -> None:
     assert [operation.path for operation in parse_patch(patch)] == ["x", "y"]
 
 
-def test_what_git_writes_is_read(tmp_path: Path) -> None:
+def test_diffs_of_git_are_parsed(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         return subprocess.run(
             ["git", "-C", str(tmp_path), *arguments], check=True, capture_output=True, text=True

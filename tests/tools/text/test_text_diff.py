@@ -32,7 +32,7 @@ def test_a_new_file_a_deleted_one_and_no_change() -> None:
     assert unified_diff("n", None, "").text == "--- /dev/null\n+++ b/n\n"
 
 
-def test_a_missing_last_newline_is_told() -> None:
+def test_a_missing_last_newline_is_shown() -> None:
     assert unified_diff("n", "a", "a\n").text.endswith("-a\n\\ No newline at end of file\n+a\n")
 
 
@@ -53,7 +53,7 @@ def test_two_large_unlike_files_are_one_block() -> None:
     assert (diff.added, diff.removed) == (9_000, 9_000)
 
 
-def test_binary_content_is_told_by_size() -> None:
+def test_binary_content_is_described_by_size() -> None:
     assert binary_diff("logo.png", None, b"1234").text == "Binary file logo.png: absent → 4 bytes\n"
 
 

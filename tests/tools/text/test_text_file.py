@@ -51,17 +51,17 @@ def test_binary_content_is_no_text(data: bytes) -> None:
         (TextFile("a\r\n", "utf-8-sig"), "UTF-8 with BOM; CRLF line endings"),
     ],
 )
-def test_what_is_unusual_is_told(file: TextFile, note: str) -> None:
+def test_unusual_encoding_and_line_endings_are_noted(file: TextFile, note: str) -> None:
     assert file.note() == note
 
 
-def test_a_character_without_a_place_in_the_encoding_is_refused_by_name() -> None:
+def test_a_character_that_the_encoding_lacks_raises_an_error() -> None:
     with pytest.raises(ToolError, match=r"Latin-1, which cannot encode '€' \(U\+20AC\)"):
         encode_text("5 €", "latin-1")
 
 
 @given(st.binary(max_size=64) | st.text(max_size=32).map(str.encode))
-def test_what_is_read_as_text_is_written_back_the_same(data: bytes) -> None:
+def test_decoded_text_encodes_to_the_same_bytes(data: bytes) -> None:
     found = decode_text(data)
     if found is not None:
         assert encode_text(found.text, found.encoding) == data

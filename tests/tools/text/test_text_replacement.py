@@ -28,7 +28,7 @@ def test_the_one_place_is_replaced() -> None:
     assert (edited.text, edited.at, edited.note) == ("one\n2\nthree\n", (2,), "")
 
 
-def test_a_text_that_is_there_twice_is_refused_with_the_places() -> None:
+def test_a_text_that_occurs_twice_raises_an_error_with_line_numbers() -> None:
     with pytest.raises(ToolError, match=r"occurs 2 times \(lines 1, 3\).*replace_all") as refused:
         replace_text("x = 1\ny\nx = 1\n", old="x = 1", new="x = 2")
     assert refused.value.error_code == "ambiguous"
@@ -46,7 +46,7 @@ def test_replace_all_goes_from_left_to_right_without_overlap() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"), [("", "x", "empty"), ("same", "same", "are equal"), ("a\r\n", "a\n", "are equal")]
 )
-def test_edits_that_mean_nothing_are_refused(old: str, new: str, why: str) -> None:
+def test_edits_without_effect_raise_errors(old: str, new: str, why: str) -> None:
     with pytest.raises(ToolError, match=why):
         replace_text("same\na\n", old=old, new=new)
 
@@ -59,7 +59,7 @@ def test_lines_added_inside_one_line_get_the_endings_of_the_file() -> None:
     assert replace_text("a\r\nb\r\n", old="b", new="b\nc").text == "a\r\nb\r\nc\r\n"
 
 
-def test_in_a_mixed_region_what_stays_keeps_its_endings() -> None:
+def test_unchanged_lines_keep_their_endings_in_a_mixed_region() -> None:
     assert replace_text("a\r\nb\nc\r\nd\n", old="a\nb\nc\nd\n", new="a\nB\nc\nd\n").text == "a\r\nB\nc\r\nd\n"
 
 
@@ -119,7 +119,7 @@ def test_inner_white_space_counts() -> None:
         replace_text("x\ns = 'a  b'\n", old="s = 'a b'", new="s = ''")
 
 
-def test_a_refusal_shows_the_nearest_place_and_what_differs() -> None:
+def test_an_error_shows_the_most_similar_text_and_the_differences() -> None:
     text = "import os\n\n\ndef area(w, h):\n    total = w * h\n    return total\n"
     with pytest.raises(ToolError) as refused:
         replace_text(text, old="def area(w, h):\n    total = w + h\n    return total\n", new="")
@@ -145,12 +145,12 @@ def test_a_line_like_it_is_found_when_no_line_is_the_same() -> None:
         ("def f():\n    pass\n", "     1\tdef f():\n     2\t    pass", "starts with line numbers"),
     ],
 )
-def test_a_refusal_says_what_to_do(text: str, old: str, said: str) -> None:
+def test_an_error_says_what_to_do(text: str, old: str, said: str) -> None:
     with pytest.raises(ToolError, match=said):
         replace_text(text, old=old, new="x")
 
 
-def test_the_refusal_of_a_huge_text_is_bounded() -> None:
+def test_the_error_for_a_huge_text_is_limited() -> None:
     text = "".join(f"line {number} {'x' * 300}\n" for number in range(5_000))
     old = "".join(f"line {number} {'x' * 299}y\n" for number in range(200)) + "line 7 " + "x" * 300
     with pytest.raises(ToolError) as refused:
@@ -158,7 +158,7 @@ def test_the_refusal_of_a_huge_text_is_bounded() -> None:
     assert len(refused.value.message) < 20_000
 
 
-def test_a_replacement_in_far_too_many_places_is_refused() -> None:
+def test_too_many_matches_raise_an_error() -> None:
     with pytest.raises(ToolError, match="use bash"):
         replace_text("a" * 200_000, old="a", new="b", replace_all=True)
 

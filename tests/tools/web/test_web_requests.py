@@ -94,7 +94,7 @@ def test_addresses_that_are_public(address: str) -> None:
     "host",
     ["127.0.0.1", "localhost", "[::1]", "0x7f.1", "2130706433", "127.1", "017700000001", "0", "[::ffff:127.0.0.1]"],
 )
-async def test_this_machine_is_refused_however_it_is_written(host: str) -> None:
+async def test_local_addresses_are_refused_in_any_notation(host: str) -> None:
     async with RawWebServer({"/": page("secret")}).running() as server:
         with pytest.raises(ToolError, match="is not a public address"):
             await get(WebClient(settings_of()), f"http://{host}:{server.port}/")
@@ -154,12 +154,12 @@ async def test_only_http_is_spoken_also_after_a_redirect(target: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://", "http://user:pass@127.0.0.1/", "http://127.0.0.1:0/", "http://[::1", "nonsense"]
 )
-async def test_an_address_that_makes_no_sense_is_refused(url: str) -> None:
+async def test_an_invalid_url_raises_an_error(url: str) -> None:
     with pytest.raises(ToolError, match=r"URL|must have a host"):
         await get(local(), url)
 
 
-async def test_redirects_are_followed_and_the_last_address_is_told() -> None:
+async def test_redirects_are_followed_and_the_last_url_is_returned() -> None:
     answers = {"/a": redirect("/b", "301 Moved"), "/b": redirect("c/?x=1", "307 Temporary"), "/c/": page("here")}
     async with RawWebServer(answers).running() as server:
         answer, body = await get(local(), f"http://127.0.0.1:{server.port}/a#part")
@@ -262,7 +262,7 @@ async def test_packed_bodies_are_unpacked(wbits: int) -> None:
         assert (await get(local(), f"http://127.0.0.1:{server.port}/"))[1] == b"text " * 100_000
 
 
-async def test_a_port_where_nobody_listens_and_a_name_nobody_has_are_told() -> None:
+async def test_closed_ports_and_unknown_names_raise_errors() -> None:
     server = RawWebServer({})
     async with server.running():
         pass
