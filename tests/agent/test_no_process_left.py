@@ -32,9 +32,9 @@ class CutFactory:
         return interrupt_turn(self._inner.turn(run, session), self.interrupter)
 
 
-def add_barriers(desk: AppHarness, factory: CutFactory) -> None:
+def add_barriers(harness: AppHarness, factory: CutFactory) -> None:
     """Add barriers to the awaits of `bash`. The start of a process is not interrupted."""
-    bash: Any = desk.app.open_workspaces.require(desk.workspace_id).tools.get("bash")
+    bash: Any = harness.app.open_workspaces.require(harness.workspace_id).tools.get("bash")
     plan, run, start = bash.plan, bash.run, bash._start
 
     async def cut_plan(*args: Any) -> Any:
@@ -71,30 +71,30 @@ def processes(mark: str) -> list[str]:
     return found
 
 
-async def cut(desk: AppHarness, factory: CutFactory, at: int | None) -> list[str]:
+async def cut(harness: AppHarness, factory: CutFactory, at: int | None) -> list[str]:
     """Cancel a run at a barrier, or when its last command runs. Returns the barriers up to there."""
     mark = f"31415.{at or 0}0009"
 
     async def cancel() -> None:
-        receipt = await desk.app.engine.cancel_session(accepted.run.session_id)
+        receipt = await harness.app.engine.cancel_session(accepted.run.session_id)
         assert [line.ended_as for line in receipt.runs] == ["cancelled"], receipt
         assert not processes(mark), f"the receipt came before the end of {processes(mark)}"
 
     interrupter = factory.interrupter = Interrupter(at, cancel)
     places = interrupter.points
-    accepted = await desk.start(mark, mode="auto")
+    accepted = await harness.start(mark, mode="auto")
     if at is None:
-        async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
+        async for item in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
             if b"ready" in item.body and b'"of":"output"' in item.body:
                 break
         assert processes(mark)
         places = list(interrupter.points)
         await cancel()
-    run = await desk.ended(accepted)
+    run = await harness.ended(accepted)
     if interrupter.acting is not None:
         await interrupter.acting
     assert run.state == "cancelled"
-    check_record(await desk.messages(run.session_id), "cancelled", own=run.session_id)
+    check_record(await harness.messages(run.session_id), "cancelled", own=run.session_id)
     return places
 
 
@@ -110,16 +110,16 @@ async def test_no_process_survives_a_cancel_at_any_await(tmp_path: Path, every: 
             ScriptRule((ScriptedCall("bash", {"command": hanging}),), RuleCondition(step=1)),
         )
     )
-    async with open_app_harness(tmp_path, script) as desk:
-        factory = CutFactory(desk.app.engine._state.turns)
-        desk.app.engine._state.turns = factory
-        add_barriers(desk, factory)
-        places = await cut(desk, factory, None)
+    async with open_app_harness(tmp_path, script) as harness:
+        factory = CutFactory(harness.app.engine._state.turns)
+        harness.app.engine._state.turns = factory
+        add_barriers(harness, factory)
+        places = await cut(harness, factory, None)
         assert len(places) > 20
         for at in range(1, len(places), every):
             try:
-                await cut(desk, factory, at)
+                await cut(harness, factory, at)
             except BaseException as error:
                 error.add_note(f"cancelled at {at} of {len(places)}: {places[at]!r}")
                 raise
-        await check_log_matches_tables(desk.app.store)
+        await check_log_matches_tables(harness.app.store)

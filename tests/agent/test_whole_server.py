@@ -56,9 +56,9 @@ def config(provider: TestProvider, *wires: WireName) -> str:
 @asynccontextmanager
 async def server(directory: Path, *wires: WireName) -> AsyncIterator[tuple[AppHarness, TestProvider]]:
     async with TestProvider(fallback=text("that is all")) as provider:
-        async with open_app_harness(directory, config=config(provider, *(wires or WIRES))) as desk:
-            yield desk, provider
-            await check_log_matches_tables(desk.app.store)
+        async with open_app_harness(directory, config=config(provider, *(wires or WIRES))) as harness:
+            yield harness, provider
+            await check_log_matches_tables(harness.app.store)
         for received in provider.requests:
             check_received(received)
 
@@ -100,9 +100,9 @@ def results(messages: tuple[Message, ...]) -> list[ToolResult]:
     return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
 
 
-async def shown(desk: AppHarness, words: bytes, *, of: bytes) -> None:
+async def shown(harness: AppHarness, words: bytes, *, of: bytes) -> None:
     """Wait until subscribers have received this text."""
-    async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
+    async for item in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
         if item.kind in ("delta", "snapshot") and words in item.body and b'"of":"%b"' % of in item.body:
             return
 
@@ -125,32 +125,32 @@ def is_alive(pid: int) -> bool:
 @each_wire
 @pytest.mark.promise("R6", "R8")
 async def test_tools_run_steers_join_and_the_end_has_text_and_usage(tmp_path: Path, wire: Any) -> None:
-    async with server(tmp_path, wire) as (desk, provider):
+    async with server(tmp_path, wire) as (harness, provider):
         script(
             provider,
             Answer((Think("first a file"), Say("I write."), Call("write", {"path": "made.txt", "content": "hello\n"}))),
             Answer((Call("bash", {"command": "cat made.txt"}), Call("ls", {}), Gate("boundary"))),
             text("It says hello."),
         )
-        accepted = await desk.start("make a file", model=model(wire), mode="auto")
+        accepted = await harness.start("make a file", model=model(wire), mode="auto")
         await asked(provider, 2)
-        steer = await desk.start(
+        steer = await harness.start(
             "in English", model=model(wire), mode="auto", session_id=accepted.run.session_id, delivery="steer"
         )
         assert steer.decision == "steered"
         provider.open("boundary")
-        run = await desk.ended(accepted)
+        run = await harness.ended(accepted)
         assert (run.state, run.reason, run.text, run.steps) == ("completed", "end_turn", "It says hello.", 3)
-        joined = await desk.ended(steer)
+        joined = await harness.ended(steer)
         assert (joined.state, joined.host_run_id) == ("completed", run.id)
-        assert (desk.directory / "made.txt").read_text() == "hello\n"
-        wrote, cat, listed = results(await desk.messages(run.session_id))
+        assert (harness.directory / "made.txt").read_text() == "hello\n"
+        wrote, cat, listed = results(await harness.messages(run.session_id))
         assert (wrote.status, cat.status, listed.status) == ("ok", "ok", "ok")
         assert "hello" in cat.text
         assert "made.txt" in listed.text
         last = (await asked(provider, 3))[2]
         assert "in English" in json.dumps(last.body)
-        kinds = [type(event) for event in await desk.events() if isinstance(event, MessageFinished | RunFinished)]
+        kinds = [type(event) for event in await harness.events() if isinstance(event, MessageFinished | RunFinished)]
         assert kinds[-2:] == [RunFinished, RunFinished]
         assert (run.usage.input, run.usage.output) == (300, 60)
         assert run.usage.cost == pytest.approx(300e-6 + 600e-6)
@@ -159,23 +159,23 @@ async def test_tools_run_steers_join_and_the_end_has_text_and_usage(tmp_path: Pa
 @each_wire
 @pytest.mark.promise("C3", "C5", "C6", "C7", "C9")
 async def test_a_cancel_closes_the_connection_and_the_next_prompt_is_answered(tmp_path: Path, wire: Any) -> None:
-    async with server(tmp_path, wire) as (desk, provider):
+    async with server(tmp_path, wire) as (harness, provider):
         script(provider, Answer((Think("hm"), Say("half an answer", chunk=4), Hang())), text("a whole one"))
-        accepted = await desk.start("first", model=model(wire))
-        await shown(desk, b"wer", of=b"text")
+        accepted = await harness.start("first", model=model(wire))
+        await shown(harness, b"wer", of=b"text")
         number = next(one.number for one in provider.requests if not is_title(one))
-        receipt = await desk.app.engine.cancel_session(accepted.run.session_id)
+        receipt = await harness.app.engine.cancel_session(accepted.run.session_id)
         await provider.wait_for_disconnect(number)
         (line,) = receipt.runs
         assert (line.was, line.ended_as, line.reason) == ("active", "cancelled", "user_cancel")
         assert line.doing is not None
         assert (line.doing.phase, line.doing.what) == ("streaming", model(wire))
-        run = await desk.ended(accepted)
+        run = await harness.ended(accepted)
         assert (run.state, run.text, run.error) == ("cancelled", "half an answer", None)
-        prompt, answer = await desk.messages(run.session_id)
+        prompt, answer = await harness.messages(run.session_id)
         assert text_of(prompt.parts) == "first"
         assert answer.parts[-1] == Finish("cancelled")
-        again = await desk.run("second", model=model(wire), session_id=run.session_id)
+        again = await harness.run("second", model=model(wire), session_id=run.session_id)
         assert (again.state, again.text) == ("completed", "a whole one")
         assert "half an answer" in json.dumps((await asked(provider, 2))[1].body)
 
@@ -183,61 +183,61 @@ async def test_a_cancel_closes_the_connection_and_the_next_prompt_is_answered(tm
 @each_wire
 @pytest.mark.promise("C3", "C6", "C7", "R8")
 async def test_a_cancel_kills_processes_before_the_end_is_published(tmp_path: Path, wire: Any) -> None:
-    async with server(tmp_path, wire) as (desk, provider):
+    async with server(tmp_path, wire) as (harness, provider):
         command = "sleep 1000 & echo $! > pids; echo $$ >> pids; echo ready; wait"
         script(
             provider,
             Answer((Say("I run it."), Call("bash", {"command": command}), Call("bash", {"command": "echo never"}))),
             text("on we go"),
         )
-        accepted = await desk.start("go", model=model(wire), mode="auto")
-        await shown(desk, b"ready", of=b"output")
-        pids = [int(line) for line in (desk.directory / "pids").read_text().split()]
+        accepted = await harness.start("go", model=model(wire), mode="auto")
+        await shown(harness, b"ready", of=b"output")
+        pids = [int(line) for line in (harness.directory / "pids").read_text().split()]
         assert all(map(is_alive, pids))
-        receipt = await desk.app.engine.cancel_session(accepted.run.session_id)
+        receipt = await harness.app.engine.cancel_session(accepted.run.session_id)
         assert not any(map(is_alive, pids)), "the end was published while a process was alive"
         (line,) = receipt.runs
         assert line.doing is not None
         assert (line.doing.phase, line.doing.what) == ("tool", f"bash: {command}")
         assert any("sleep 1000" in name for name in line.killed)
         assert line.left_running == ()
-        killed, never = results(await desk.messages(accepted.run.session_id))
+        killed, never = results(await harness.messages(accepted.run.session_id))
         assert killed.status == never.status == "cancelled"
         assert "ready" in killed.text
         assert "Not run" in never.text
-        again = await desk.run("and now", model=model(wire), session_id=accepted.run.session_id)
+        again = await harness.run("and now", model=model(wire), session_id=accepted.run.session_id)
         assert (again.state, again.text) == ("completed", "on we go")
 
 
 @each_wire
 @pytest.mark.promise("C8", "W4")
 async def test_a_cancel_reaches_an_approval_a_question_and_a_sub_agent(tmp_path: Path, wire: Any) -> None:
-    async with server(tmp_path, wire) as (desk, provider):
+    async with server(tmp_path, wire) as (harness, provider):
         question = {"questions": [{"text": "Sure?", "kind": "yes_no"}]}
         states: list[ApprovalState] = []
         for call in (Call("bash", {"command": "touch made"}), Call("ask", question)):
             script(provider, Answer((call,)))
-            accepted = await desk.start("go", model=model(wire))
-            store = desk.app.store
-            async for _ in desk.app.hub.subscribe(after=f"{store.log_id}.0"):
+            accepted = await harness.start("go", model=model(wire))
+            store = harness.app.store
+            async for _ in harness.app.hub.subscribe(after=f"{store.log_id}.0"):
                 asks = [*(await store.open_approvals()).items, *(await store.open_questions()).items]
                 if asks:
                     break
-            now = (await desk.app.engine.get_run(accepted.run.id)).now
+            now = (await harness.app.engine.get_run(accepted.run.id)).now
             assert now is not None
             assert now.phase == ("approval" if call.name == "bash" else "question")
-            (line,) = (await desk.app.engine.cancel_session(accepted.run.session_id)).runs
+            (line,) = (await harness.app.engine.cancel_session(accepted.run.session_id)).runs
             assert line.ended_as == "cancelled"
             read = store.approval if call.name == "bash" else store.question
             states.append((await read(asks[0].id)).state)
-            (result,) = results(await desk.messages(accepted.run.session_id))
+            (result,) = results(await harness.messages(accepted.run.session_id))
             assert result.status == "cancelled"
         assert states == ["cancelled", "cancelled"]
-        assert not (desk.directory / "made").exists()
+        assert not (harness.directory / "made").exists()
         script(provider, Answer((Call("agent", {"title": "t", "prompt": "look"}),)), Answer((Say("looking"), Hang())))
-        accepted = await desk.start("go", model=model(wire))
-        await shown(desk, b"looking", of=b"text")
-        lines = (await desk.app.engine.cancel_session(accepted.run.session_id)).runs
+        accepted = await harness.start("go", model=model(wire))
+        await shown(harness, b"looking", of=b"text")
+        lines = (await harness.app.engine.cancel_session(accepted.run.session_id)).runs
         assert [line.ended_as for line in lines] == ["cancelled", "cancelled"]
         assert len({line.session_id for line in lines}) == 2
 
@@ -245,7 +245,7 @@ async def test_a_cancel_reaches_an_approval_a_question_and_a_sub_agent(tmp_path:
 @each_wire
 @pytest.mark.promise("R13")
 async def test_failed_attempts_are_published_and_replaced(tmp_path: Path, wire: Any) -> None:
-    async with server(tmp_path, wire) as (desk, provider):
+    async with server(tmp_path, wire) as (harness, provider):
         broken = Fail("overloaded", "Overloaded, please try again in 1ms")
         script(
             provider,
@@ -255,19 +255,19 @@ async def test_failed_attempts_are_published_and_replaced(tmp_path: Path, wire: 
             Answer(status=429, headers={"Retry-After": "0"}),
             text("done"),
         )
-        run = await desk.run("go", model=model(wire), mode="auto")
+        run = await harness.run("go", model=model(wire), mode="auto")
         assert (run.state, run.text, run.steps) == ("completed", "done", 2)
-        told = [event for event in await desk.events() if isinstance(event, RunRetrying)]
+        told = [event for event in await harness.events() if isinstance(event, RunRetrying)]
         assert [(event.attempt, event.cause) for event in told] == [
             (1, "overloaded"),
             (2, "overloaded"),
             (1, "rate_limit"),
         ]
-        _, first, _, last = await desk.messages(run.session_id)
+        _, first, _, last = await harness.messages(run.session_id)
         assert text_of(first.parts) == "right words"
         assert text_of(last.parts) == "done"
-        assert len(results(await desk.messages(run.session_id))) == 1
-        assert len((await desk.app.services.sessions.changes(run.session_id)).items) == 1
+        assert len(results(await harness.messages(run.session_id))) == 1
+        assert len((await harness.app.services.sessions.changes(run.session_id)).items) == 1
 
 
 CONTEXT_ERRORS: dict[WireName, dict[str, Any]] = {
@@ -281,7 +281,7 @@ CONTEXT_ERRORS: dict[WireName, dict[str, Any]] = {
 @each_wire
 @pytest.mark.promise("R12")
 async def test_a_full_window_is_compacted_by_the_usage_or_by_the_providers_error(tmp_path: Path, wire: Any) -> None:
-    async with server(tmp_path, wire) as (desk, provider):
+    async with server(tmp_path, wire) as (harness, provider):
         todos = {"todos": [{"text": "mend it", "status": "in_progress"}, {"text": "test it", "status": "pending"}]}
         script(
             provider,
@@ -291,9 +291,10 @@ async def test_a_full_window_is_compacted_by_the_usage_or_by_the_providers_error
             text("## Task\nmend it still"),
             text("mended"),
         )
-        run = await desk.run("please mend the thing", model=model(wire))
+        run = await harness.run("please mend the thing", model=model(wire))
         assert (run.state, run.text, run.steps) == ("completed", "mended", 2)
-        summaries = [part for m in await desk.messages(run.session_id) for part in m.parts if isinstance(part, Summary)]
+        messages = await harness.messages(run.session_id)
+        summaries = [part for m in messages for part in m.parts if isinstance(part, Summary)]
         assert len(summaries) == 2
         for summary in summaries:
             assert "please mend the thing" in summary.text
@@ -306,28 +307,28 @@ async def test_a_full_window_is_compacted_by_the_usage_or_by_the_providers_error
 @each_wire
 @pytest.mark.promise("R11", "R12")
 async def test_the_settings_of_a_run_do_not_affect_the_next(tmp_path: Path, wire: Any) -> None:
-    async with server(tmp_path, wire) as (desk, provider):
+    async with server(tmp_path, wire) as (harness, provider):
         script(provider, text("one"), text("two"), *[Answer((Call("ls", {"path": "."}),))] * 3)
         schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-        first = await desk.run("go", model=model(wire), effort="high", output_schema=schema)
-        second = await desk.run("go", model=model(wire), session_id=first.session_id)
+        first = await harness.run("go", model=model(wire), effort="high", output_schema=schema)
+        second = await harness.run("go", model=model(wire), session_id=first.session_id)
         with_effort, without = (json.dumps(one.body) for one in (await asked(provider, 2))[:2])
         assert (first.effort, second.effort) == ("high", None)
         assert with_effort != without
         assert '"required": ["a"]' in with_effort
         assert '"required": ["a"]' not in without
-        dear = await desk.run("go", model=model(wire), limits=Limits(max_cost=0.0001), session_id=first.session_id)
+        dear = await harness.run("go", model=model(wire), limits=Limits(max_cost=0.0001), session_id=first.session_id)
         assert (dear.state, dear.reason) == ("failed", "limit_cost")
         assert dear.steps == 1
         assert dear.error is not None
         assert "limit" in dear.error.message
-        assert (await desk.run("go", model=model(wire), session_id=first.session_id)).state == "completed"
-        assert "effort" not in (desk.app.shared.locations.config_file.read_text())
+        assert (await harness.run("go", model=model(wire), session_id=first.session_id)).state == "completed"
+        assert "effort" not in (harness.app.shared.locations.config_file.read_text())
 
 
 @each_wire
 async def test_the_output_schema_is_sent_with_every_request(tmp_path: Path, wire: Any) -> None:
-    async with server(tmp_path, wire) as (desk, provider):
+    async with server(tmp_path, wire) as (harness, provider):
         schema = {
             "type": "object",
             "properties": {"files": {"type": "array", "items": {"type": "string"}}},
@@ -335,7 +336,7 @@ async def test_the_output_schema_is_sent_with_every_request(tmp_path: Path, wire
             "additionalProperties": False,
         }
         script(provider, Answer((Call("ls", {}),)), text('{"files": ["a"]}'))
-        run = await desk.run("list", model=model(wire), output_schema=schema)
+        run = await harness.run("list", model=model(wire), output_schema=schema)
         assert json.loads(run.text) == {"files": ["a"]}
         for one in await asked(provider, 2):
             body = one.body
@@ -350,7 +351,7 @@ async def test_the_output_schema_is_sent_with_every_request(tmp_path: Path, wire
 
 @pytest.mark.promise("C6", "R11")
 async def test_a_session_can_change_vendors_and_opaque_data_goes_only_to_its_own(tmp_path: Path) -> None:
-    async with server(tmp_path) as (desk, provider):
+    async with server(tmp_path) as (harness, provider):
         session_id = None
         wires: list[WireName] = [*WIRES, *reversed(WIRES)]
         for number, wire in enumerate(wires):
@@ -360,7 +361,7 @@ async def test_a_session_can_change_vendors_and_opaque_data_goes_only_to_its_own
                 Answer((thoughts, Say("I look."), Call("ls", {}))),
                 Answer((Think("again", opaque=f"opaque-of-{wire}-{number}b"), Say(f"done {number}"))),
             )
-            run = await desk.run("go", model=model(wire), session_id=session_id)
+            run = await harness.run("go", model=model(wire), session_id=session_id)
             assert (run.state, run.text) == ("completed", f"done {number}")
             session_id = run.session_id
         for one in provider.requests:
@@ -368,14 +369,14 @@ async def test_a_session_can_change_vendors_and_opaque_data_goes_only_to_its_own
             foreign = [wire for wire in WIRES if wire != one.wire and f"opaque-of-{wire}-" in sent]
             assert not foreign
             assert "b3BhcXVl" not in sent or one.wire == "gemini"  # the same in base64, as Gemini's signatures are
-        messages = await desk.messages(session_id or "")
+        messages = await harness.messages(session_id or "")
         assert sum(isinstance(part, Reasoning) for m in messages for part in m.parts) == 2 * len(wires)
 
 
 @each_wire
 @pytest.mark.promise("R12")
 async def test_the_usage_of_sub_agents_and_titles_is_counted_once(tmp_path: Path, wire: Any) -> None:
-    async with server(tmp_path, wire) as (desk, provider):
+    async with server(tmp_path, wire) as (harness, provider):
         agent = Call("agent", {"title": "look", "prompt": "look around"})
         script(
             provider,
@@ -383,13 +384,13 @@ async def test_the_usage_of_sub_agents_and_titles_is_counted_once(tmp_path: Path
             *[text("seen", usage=TokenCounts(input=10, output=10))] * 2,
             text("thanks", usage=TokenCounts(input=100, output=100)),
         )
-        run = await desk.run("go", model=model(wire))
+        run = await harness.run("go", model=model(wire))
         assert (run.state, run.text) == ("completed", "thanks")
         assert (run.usage.input, run.usage.output, run.steps) == (121, 121, 2)
-        session = await desk.app.store.session(run.session_id)
-        children = (await desk.app.store.sessions(desk.workspace_id, limit=9, parent_id=run.session_id)).items
+        session = await harness.app.store.session(run.session_id)
+        children = (await harness.app.store.sessions(harness.workspace_id, limit=9, parent_id=run.session_id)).items
         assert [child.usage.input for child in children] == [10, 10]
-        by_day = await desk.app.store.usage_stats(since="2000-01-01", until="2100-01-01")
+        by_day = await harness.app.store.usage_stats(since="2000-01-01", until="2100-01-01")
         titled = session.usage.input - 121
         assert sum(row.usage.input for row in by_day) == 121 + titled
         assert session.usage.cost == pytest.approx(sum(row.usage.cost for row in by_day))
@@ -397,44 +398,44 @@ async def test_the_usage_of_sub_agents_and_titles_is_counted_once(tmp_path: Path
 
 @pytest.mark.promise("C9")
 async def test_a_cancel_is_not_an_error_for_clients_and_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with server(tmp_path) as (desk, provider):
+    async with server(tmp_path) as (harness, provider):
         script(provider, Answer((Call("bash", {"command": "echo ready; sleep 1000"}),)))
-        accepted = await desk.start("go", model=model("anthropic"), mode="auto")
-        await shown(desk, b"ready", of=b"output")
-        await desk.app.engine.cancel_session(accepted.run.session_id)
-        ends = [event.run for event in await desk.events() if isinstance(event, RunFinished)]
+        accepted = await harness.start("go", model=model("anthropic"), mode="auto")
+        await shown(harness, b"ready", of=b"output")
+        await harness.app.engine.cancel_session(accepted.run.session_id)
+        ends = [event.run for event in await harness.events() if isinstance(event, RunFinished)]
         assert [(run.state, run.error) for run in ends] == [("cancelled", None)]
-        stored = await desk.messages(accepted.run.session_id)
+        stored = await harness.messages(accepted.run.session_id)
         assert all(part.reason != "error" for m in stored for part in m.parts if isinstance(part, Finish))
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_a_title_set_by_the_user_meanwhile_stays_and_the_usage_is_counted(tmp_path: Path) -> None:
-    async with server(tmp_path) as (desk, provider):
+    async with server(tmp_path) as (harness, provider):
         provider._respond = lambda one: Answer((Gate("title"), Say("A title"))) if is_title(one) else text("ok")
-        run = await desk.run("please do it", model=model("anthropic"))
-        await desk.app.services.sessions.change(run.session_id, title="My own")
-        before = (await desk.app.store.session(run.session_id)).usage
+        run = await harness.run("please do it", model=model("anthropic"))
+        await harness.app.services.sessions.change(run.session_id, title="My own")
+        before = (await harness.app.store.session(run.session_id)).usage
         provider.open("title")
-        room = desk.app.open_workspaces.require(desk.workspace_id)
-        await asyncio.gather(*room.titles._tasks)
-        session = await desk.app.store.session(run.session_id)
+        workspace = harness.app.open_workspaces.require(harness.workspace_id)
+        await asyncio.gather(*workspace.titles._tasks)
+        session = await harness.app.store.session(run.session_id)
         assert session.title == "My own"
         assert session.usage.input == before.input + 100
 
 
 @pytest.mark.promise("R12")
 async def test_a_sub_agent_cannot_spend_more_than_its_parent_may(tmp_path: Path) -> None:
-    async with server(tmp_path) as (desk, provider):
+    async with server(tmp_path) as (harness, provider):
         dear = TokenCounts(input=0, output=100)
         script(
             provider,
             Answer((Call("agent", {"title": "t", "prompt": "look"}),), usage=dear),
             *[Answer((Call("ls", {"path": "."}),), usage=dear)] * 8,
         )
-        run = await desk.run("go", model=model("anthropic"), limits=Limits(max_cost=0.0025))
+        run = await harness.run("go", model=model("anthropic"), limits=Limits(max_cost=0.0025))
         assert (run.state, run.reason) == ("failed", "limit_cost")
-        (child,) = (await desk.app.store.sessions(desk.workspace_id, limit=9, parent_id=run.session_id)).items
-        (spent,) = (await desk.app.store.runs(child.id, limit=9)).items
+        (child,) = (await harness.app.store.sessions(harness.workspace_id, limit=9, parent_id=run.session_id)).items
+        (spent,) = (await harness.app.store.runs(child.id, limit=9)).items
         assert (spent.reason, spent.steps) == ("limit_cost", 2)
         assert run.usage.output == 300

@@ -38,282 +38,283 @@ def results(messages: tuple[Message, ...]) -> list[ToolResult]:
 
 
 async def test_the_demo_fixes_its_test_and_undo_reverts_it(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path) as desk:
+    async with open_app_harness(tmp_path) as harness:
         source = "def slug(kept):\n    return '-'.join(kept.split(\" \"))\n"
-        (desk.directory / "slug.py").write_text(source)
-        (desk.directory / "test_slug.py").write_text("from slug import slug\nassert slug('a  b') == 'a-b'\n")
-        run = await desk.run("mend test_slug", mode="auto")
+        (harness.directory / "slug.py").write_text(source)
+        (harness.directory / "test_slug.py").write_text("from slug import slug\nassert slug('a  b') == 'a-b'\n")
+        run = await harness.run("mend test_slug", mode="auto")
         assert (run.state, run.steps) == ("completed", 5)
-        assert "kept.split()" in (desk.directory / "slug.py").read_text()
-        (change,) = (await desk.app.services.sessions.changes(run.session_id)).items
+        assert "kept.split()" in (harness.directory / "slug.py").read_text()
+        (change,) = (await harness.app.services.sessions.changes(run.session_id)).items
         assert (change.path, change.change, change.state) == ("slug.py", "modified", "applied")
         assert "+    return '-'.join(kept.split())" in change.diff
-        undone = await desk.run("", session_id=run.session_id, kind="undo")
+        undone = await harness.run("", session_id=run.session_id, kind="undo")
         assert "Undone" in undone.text
-        assert (desk.directory / "slug.py").read_text() == source
-        (change,) = (await desk.app.services.sessions.changes(run.session_id)).items
+        assert (harness.directory / "slug.py").read_text() == source
+        (change,) = (await harness.app.services.sessions.changes(run.session_id)).items
         assert change.state == "undone"
-        redone = await desk.run("", session_id=run.session_id, kind="redo")
+        redone = await harness.run("", session_id=run.session_id, kind="redo")
         assert "Redone" in redone.text
-        assert "kept.split()" in (desk.directory / "slug.py").read_text()
-        told = [part for m in await desk.messages(run.session_id) for part in m.parts if isinstance(part, Notice)]
+        assert "kept.split()" in (harness.directory / "slug.py").read_text()
+        told = [part for m in await harness.messages(run.session_id) for part in m.parts if isinstance(part, Notice)]
         assert [notice.code for notice in told] == ["undo", "redo"]
 
 
 @pytest.mark.promise("W4")
 async def test_a_command_that_is_not_known_to_be_safe_needs_approval_and_the_first_answer_wins(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
-    async with open_app_harness(tmp_path, script) as desk:
-        accepted = await desk.start("go")
-        asked = (await desk.until(ApprovalRequested)).approval
+    async with open_app_harness(tmp_path, script) as harness:
+        accepted = await harness.start("go")
+        asked = (await harness.until(ApprovalRequested)).approval
         assert (asked.title, asked.tool, asked.state) == ("touch made", "bash", "open")
-        assert not (desk.directory / "made").exists()
+        assert not (harness.directory / "made").exists()
         answers = await asyncio.gather(
-            desk.app.services.approvals.answer(asked.id, "once", client="a"),
-            desk.app.services.approvals.answer(asked.id, "deny", client="b"),
+            harness.app.services.approvals.answer(asked.id, "once", client="a"),
+            harness.app.services.approvals.answer(asked.id, "deny", client="b"),
             return_exceptions=True,
         )
         (winner,) = [answer for answer in answers if not isinstance(answer, BaseException)]
         (loser,) = [answer for answer in answers if isinstance(answer, Conflict)]
         assert loser.detail["approval"]["answered_by"] == winner.answered_by
-        run = await desk.ended(accepted)
+        run = await harness.ended(accepted)
         assert run.state == "completed"
-        assert (desk.directory / "made").exists() == (winner.decision == "once")
-        told = [event for event in await desk.events() if isinstance(event, ApprovalResolved)]
+        assert (harness.directory / "made").exists() == (winner.decision == "once")
+        told = [event for event in await harness.events() if isinstance(event, ApprovalResolved)]
         assert [event.approval.answered_by for event in told] == [winner.answered_by]
 
 
 async def test_an_approval_for_the_session_is_remembered_and_one_for_always_is_saved(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
-    async with open_app_harness(tmp_path, script) as desk:
-        accepted = await desk.start("go")
-        asked = (await desk.until(ApprovalRequested)).approval
+    async with open_app_harness(tmp_path, script) as harness:
+        accepted = await harness.start("go")
+        asked = (await harness.until(ApprovalRequested)).approval
         with pytest.raises(BadRequest, match="not offered"):
-            await desk.app.services.approvals.answer(asked.id, "session", client="a", patterns=("bash: rm *",))
-        await desk.app.services.approvals.answer(asked.id, "session", client="a")
-        await desk.ended(accepted)
-        again = await desk.run("go again", session_id=accepted.run.session_id)
+            await harness.app.services.approvals.answer(asked.id, "session", client="a", patterns=("bash: rm *",))
+        await harness.app.services.approvals.answer(asked.id, "session", client="a")
+        await harness.ended(accepted)
+        again = await harness.run("go again", session_id=accepted.run.session_id)
         assert again.state == "completed"
-        assert len([event for event in await desk.events() if isinstance(event, ApprovalRequested)]) == 1
-        other = await desk.start("another session")
-        async for _ in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
-            if len((await desk.app.store.open_approvals()).items) == 1:
+        assert len([event for event in await harness.events() if isinstance(event, ApprovalRequested)]) == 1
+        other = await harness.start("another session")
+        async for _ in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
+            if len((await harness.app.store.open_approvals()).items) == 1:
                 break
-        (asked,) = (await desk.app.store.open_approvals()).items
-        await desk.app.services.approvals.answer(asked.id, "always", client="a")
-        await desk.ended(other)
-        saved = (await desk.app.services.settings.config()).settings.approvals.allow
+        (asked,) = (await harness.app.store.open_approvals()).items
+        await harness.app.services.approvals.answer(asked.id, "always", client="a")
+        await harness.ended(other)
+        saved = (await harness.app.services.settings.config()).settings.approvals.allow
         assert saved == asked.patterns
-        await desk.run("a third session")
-        assert len([event for event in await desk.events() if isinstance(event, ApprovalRequested)]) == 2
+        await harness.run("a third session")
+        assert len([event for event in await harness.events() if isinstance(event, ApprovalRequested)]) == 2
 
 
 async def test_a_non_interactive_run_does_not_wait_for_an_approval(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "I could not")
-    async with open_app_harness(tmp_path, script) as desk:
-        run = await desk.run("go", interactive=False)
+    async with open_app_harness(tmp_path, script) as harness:
+        run = await harness.run("go", interactive=False)
         assert (run.state, run.reason) == ("failed", "denied")
-        (result,) = results(await desk.messages(run.session_id))
+        (result,) = results(await harness.messages(run.session_id))
         assert result.status == "denied"
-        assert not (desk.directory / "made").exists()
+        assert not (harness.directory / "made").exists()
 
 
 async def test_a_deny_rule_applies_in_every_mode(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "ok")
-    async with open_app_harness(tmp_path, script) as desk:
-        await desk.app.services.settings.change({"approvals.deny": ["bash: touch *"]})
-        run = await desk.run("go", mode="auto")
-        (result,) = results(await desk.messages(run.session_id))
+    async with open_app_harness(tmp_path, script) as harness:
+        await harness.app.services.settings.change({"approvals.deny": ["bash: touch *"]})
+        run = await harness.run("go", mode="auto")
+        (result,) = results(await harness.messages(run.session_id))
         assert (result.status, "bash: touch *" in result.text) == ("denied", True)
-        assert not (desk.directory / "made").exists()
+        assert not (harness.directory / "made").exists()
 
 
 @pytest.mark.promise("C8", "W4")
 async def test_a_cancel_closes_an_open_approval_with_an_event(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "touch made"}),), "done")
-    async with open_app_harness(tmp_path, script) as desk:
-        accepted = await desk.start("go")
-        asked = (await desk.until(ApprovalRequested)).approval
-        await desk.app.engine.cancel_session(accepted.run.session_id)
-        assert (await desk.app.store.approval(asked.id)).state == "cancelled"
-        assert any(isinstance(event, ApprovalResolved) for event in await desk.events())
+    async with open_app_harness(tmp_path, script) as harness:
+        accepted = await harness.start("go")
+        asked = (await harness.until(ApprovalRequested)).approval
+        await harness.app.engine.cancel_session(accepted.run.session_id)
+        assert (await harness.app.store.approval(asked.id)).state == "cancelled"
+        assert any(isinstance(event, ApprovalResolved) for event in await harness.events())
         with pytest.raises(Conflict):
-            await desk.app.services.approvals.answer(asked.id, "once", client="late")
+            await harness.app.services.approvals.answer(asked.id, "once", client="late")
 
 
 async def test_a_question_is_asked_and_its_answer_is_the_result(tmp_path: Path) -> None:
     question = {"questions": [{"text": "Which?", "kind": "single", "options": ["a", "b"]}]}
-    async with open_app_harness(tmp_path, saying((ScriptedCall("ask", question),), "thanks")) as desk:
-        accepted = await desk.start("go")
-        asked = (await desk.until(QuestionAsked)).question
+    async with open_app_harness(tmp_path, saying((ScriptedCall("ask", question),), "thanks")) as harness:
+        accepted = await harness.start("go")
+        asked = (await harness.until(QuestionAsked)).question
         with pytest.raises(BadRequest):
-            await desk.app.services.approvals.answer_question(asked.id, QuestionBody(answers=(("c",),)), client="x")
-        await desk.app.services.approvals.answer_question(asked.id, QuestionBody(answers=(("b",),)), client="x")
-        assert (await desk.ended(accepted)).text == "thanks"
-        (result,) = results(await desk.messages(accepted.run.session_id))
+            await harness.app.services.approvals.answer_question(asked.id, QuestionBody(answers=(("c",),)), client="x")
+        await harness.app.services.approvals.answer_question(asked.id, QuestionBody(answers=(("b",),)), client="x")
+        assert (await harness.ended(accepted)).text == "thanks"
+        (result,) = results(await harness.messages(accepted.run.session_id))
         assert "b" in result.text
 
 
 async def test_todos_are_stored_and_published(tmp_path: Path) -> None:
     todos = {"todos": [{"text": "first", "status": "in_progress"}, {"text": "second"}]}
-    async with open_app_harness(tmp_path, saying((ScriptedCall("todos", todos),), "ok")) as desk:
-        run = await desk.run("go")
-        assert await desk.app.store.todos(run.session_id) == (Todo("first", "in_progress"), Todo("second"))
-        assert any(isinstance(event, TodoChanged) for event in await desk.events())
+    async with open_app_harness(tmp_path, saying((ScriptedCall("todos", todos),), "ok")) as harness:
+        run = await harness.run("go")
+        assert await harness.app.store.todos(run.session_id) == (Todo("first", "in_progress"), Todo("second"))
+        assert any(isinstance(event, TodoChanged) for event in await harness.events())
 
 
 async def test_a_shell_run_is_recorded_and_needs_no_approval(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path) as desk:
-        first = await desk.run("hello")
-        run = await desk.run("", session_id=first.session_id, kind="shell", arguments={"command": "echo hi; exit 3"})
+    async with open_app_harness(tmp_path) as harness:
+        first = await harness.run("hello")
+        run = await harness.run("", session_id=first.session_id, kind="shell", arguments={"command": "echo hi; exit 3"})
         assert run.state == "completed"
-        (part,) = (await desk.messages(first.session_id))[-1].parts
+        (part,) = (await harness.messages(first.session_id))[-1].parts
         assert isinstance(part, Shell)
         assert (part.command, part.exit_code) == ("echo hi; exit 3", 3)
         assert "hi" in part.output
         with pytest.raises(BadRequest):
-            await desk.run("", session_id=first.session_id, kind="shell", arguments={})
+            await harness.run("", session_id=first.session_id, kind="shell", arguments={})
 
 
 async def test_a_background_job_survives_its_run_but_not_its_workspace(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "echo started; sleep 1000", "background": True}),), "it runs")
-    async with open_app_harness(tmp_path, script) as desk:
-        run = await desk.run("go", mode="auto")
-        (job,) = (await desk.app.store.jobs(workspace_id=desk.workspace_id, running=True)).items
+    async with open_app_harness(tmp_path, script) as harness:
+        run = await harness.run("go", mode="auto")
+        (job,) = (await harness.app.store.jobs(workspace_id=harness.workspace_id, running=True)).items
         assert run.left_running == (f"{job.id} echo started; sleep 1000",)
-        assert desk.app.services.workspaces.is_busy
-        await desk.app.services.workspaces.close(desk.workspace_id)
-        assert (await desk.app.store.job(job.id)).state == "killed"
-        kinds = [type(event) for event in await desk.events()]
+        assert harness.app.services.workspaces.is_busy
+        await harness.app.services.workspaces.close(harness.workspace_id)
+        assert (await harness.app.store.job(job.id)).state == "killed"
+        kinds = [type(event) for event in await harness.events()]
         assert kinds.index(JobStarted) < kinds.index(JobFinished)
 
 
 @pytest.mark.promise("C7")
 async def test_a_cancel_kills_a_running_command_and_names_it(tmp_path: Path) -> None:
     script = saying((ScriptedCall("bash", {"command": "echo ready; sleep 1000"}),), "done")
-    async with open_app_harness(tmp_path, script) as desk:
-        accepted = await desk.start("go", mode="auto")
-        async for item in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
+    async with open_app_harness(tmp_path, script) as harness:
+        accepted = await harness.start("go", mode="auto")
+        async for item in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
             if item.kind in ("delta", "snapshot") and b"ready" in item.body and b'"of":"output"' in item.body:
                 break
-        receipt = await desk.app.engine.cancel_session(accepted.run.session_id)
+        receipt = await harness.app.engine.cancel_session(accepted.run.session_id)
         assert receipt.runs[0].ended_as == "cancelled"
         assert any("sleep 1000" in name for name in receipt.runs[0].killed)
-        (result,) = results(await desk.messages(accepted.run.session_id))
+        (result,) = results(await harness.messages(accepted.run.session_id))
         assert result.status == "cancelled"
         assert "ready" in result.text
 
 
 async def test_a_written_file_is_published_with_its_diff(tmp_path: Path) -> None:
     script = saying((ScriptedCall("write", {"path": "a/b.txt", "content": "hello\n"}),), "ok")
-    async with open_app_harness(tmp_path, script) as desk:
-        await desk.run("go", mode="accept_edits")
-        assert (desk.directory / "a/b.txt").read_text() == "hello\n"
-        (event,) = [event for event in await desk.events() if isinstance(event, FileChanged)]
+    async with open_app_harness(tmp_path, script) as harness:
+        await harness.run("go", mode="accept_edits")
+        assert (harness.directory / "a/b.txt").read_text() == "hello\n"
+        (event,) = [event for event in await harness.events() if isinstance(event, FileChanged)]
         assert (event.change, "+hello" in event.diff) == ("created", True)
 
 
 async def test_a_title_is_made_in_the_background(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path, saying("ok")) as desk:
-        run = await desk.run("please do something long and complicated with the parser")
-        async for _ in desk.app.hub.subscribe(after=f"{desk.app.store.log_id}.0"):
-            if (await desk.app.store.session(run.session_id)).title == "A title":
+    async with open_app_harness(tmp_path, saying("ok")) as harness:
+        run = await harness.run("please do something long and complicated with the parser")
+        async for _ in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
+            if (await harness.app.store.session(run.session_id)).title == "A title":
                 break
-        titles = [event.session.title for event in await desk.events() if isinstance(event, SessionUpdated)]
+        titles = [event.session.title for event in await harness.events() if isinstance(event, SessionUpdated)]
         assert titles == ["please do something long and complicated with the", "A title"]
 
 
 @pytest.mark.promise("R11")
 async def test_the_limits_of_a_run_do_not_affect_the_next(tmp_path: Path) -> None:
     script = saying(*[(ScriptedCall("ls", {}),)] * 3, "done")
-    async with open_app_harness(tmp_path, script) as desk:
-        short = await desk.run("go", limits=Limits(max_steps=1))
+    async with open_app_harness(tmp_path, script) as harness:
+        short = await harness.run("go", limits=Limits(max_steps=1))
         assert (short.state, short.reason) == ("failed", "limit_steps")
-        assert (await desk.run("go")).state == "completed"
+        assert (await harness.run("go")).state == "completed"
 
 
 async def test_a_model_that_cannot_be_used_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path) as desk:
+    async with open_app_harness(tmp_path) as harness:
         with pytest.raises(NoModel):
-            await desk.start("go", model="nobody/nothing")
+            await harness.start("go", model="nobody/nothing")
         with pytest.raises(NoModel):
-            await desk.start("go", model=None)
+            await harness.start("go", model=None)
         with pytest.raises(BadRequest, match="effort"):
-            await desk.start("go", effort="extreme")
-        assert (await desk.app.store.sessions(desk.workspace_id, limit=10)).items == ()
+            await harness.start("go", effort="extreme")
+        assert (await harness.app.store.sessions(harness.workspace_id, limit=10)).items == ()
 
 
 async def test_sub_agents_only_read_and_their_answer_is_the_result(tmp_path: Path) -> None:
     script = saying((ScriptedCall("agent", {"title": "look", "prompt": "find the file"}),), "thanks")
-    async with open_app_harness(tmp_path, script) as desk:
-        run = await desk.run("go")
+    async with open_app_harness(tmp_path, script) as harness:
+        run = await harness.run("go")
         assert run.state == "completed"
-        (child,) = (await desk.app.store.sessions(desk.workspace_id, limit=9, parent_id=run.session_id)).items
-        (result, *_) = results(await desk.messages(run.session_id))
+        (child,) = (await harness.app.store.sessions(harness.workspace_id, limit=9, parent_id=run.session_id)).items
+        (result, *_) = results(await harness.messages(run.session_id))
         assert result.name == "agent"
-        said = results(await desk.messages(child.id))
+        said = results(await harness.messages(child.id))
         assert said[0].status == "error"
         assert "agent" in said[0].text
 
 
 @pytest.mark.promise("W1")
 async def test_a_directory_is_one_workspace_by_any_path(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path) as desk:
-        (tmp_path / "link").symlink_to(desk.directory)
-        again, new = await desk.app.services.workspaces.open(str(tmp_path / "link"))
-        assert (again.id, new) == (desk.workspace_id, False)
+    async with open_app_harness(tmp_path) as harness:
+        (tmp_path / "link").symlink_to(harness.directory)
+        again, new = await harness.app.services.workspaces.open(str(tmp_path / "link"))
+        assert (again.id, new) == (harness.workspace_id, False)
         for bad in ("relative", str(tmp_path / "absent"), str(tmp_path / "a\0b")):
             with pytest.raises(BadRequest):
-                await desk.app.services.workspaces.open(bad)
+                await harness.app.services.workspaces.open(bad)
 
 
 @pytest.mark.promise("W2", "W3")
 async def test_an_idle_workspace_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path, saying((ScriptedText("x"), ScriptedWait()))) as desk:
+    async with open_app_harness(tmp_path, saying((ScriptedText("x"), ScriptedWait()))) as harness:
         (tmp_path / "other").mkdir()
-        other, _ = await desk.app.services.workspaces.open(str(tmp_path / "other"))
-        accepted = await desk.start("go")
+        other, _ = await harness.app.services.workspaces.open(str(tmp_path / "other"))
+        accepted = await harness.start("go")
         for now in (0.0, 100.0):
-            await desk.app.services.workspaces.close_idle(watched=frozenset(), linger=60.0, now=now)
-        assert (await desk.app.services.workspaces.view(desk.workspace_id)).open
-        assert not (await desk.app.services.workspaces.view(other.id)).open
-        assert (await desk.app.engine.get_run(accepted.run.id)).state == "active"
+            await harness.app.services.workspaces.close_idle(watched=frozenset(), linger=60.0, now=now)
+        assert (await harness.app.services.workspaces.view(harness.workspace_id)).open
+        assert not (await harness.app.services.workspaces.view(other.id)).open
+        assert (await harness.app.engine.get_run(accepted.run.id)).state == "active"
 
 
 async def test_a_fork_has_the_messages_up_to_one_and_is_independent(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path, saying("answer")) as desk:
-        first = await desk.run("one")
-        await desk.run("two", session_id=first.session_id)
-        source = await desk.messages(first.session_id)
-        fork = await desk.app.services.sessions.fork(first.session_id, message_id=source[1].id)
+    async with open_app_harness(tmp_path, saying("answer")) as harness:
+        first = await harness.run("one")
+        await harness.run("two", session_id=first.session_id)
+        source = await harness.messages(first.session_id)
+        fork = await harness.app.services.sessions.fork(first.session_id, message_id=source[1].id)
         assert fork.forked_from == first.session_id
-        copied = await desk.messages(fork.id)
+        copied = await harness.messages(fork.id)
         assert [message.parts for message in copied] == [message.parts for message in source[:2]]
-        assert (await desk.run("three", session_id=fork.id)).state == "completed"
-        assert len(await desk.messages(first.session_id)) == 4
+        assert (await harness.run("three", session_id=fork.id)).state == "completed"
+        assert len(await harness.messages(first.session_id)) == 4
         with pytest.raises(NotFound):
-            await desk.app.services.sessions.fork(first.session_id, message_id="msg_absent")
+            await harness.app.services.sessions.fork(first.session_id, message_id="msg_absent")
 
 
 async def test_a_session_is_exported_as_markdown(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path, saying((ScriptedText("I look"), ScriptedCall("ls", {})), "done")) as desk:
-        run = await desk.run("what is there?")
-        text = await desk.app.services.sessions.export_markdown(run.session_id)
+    async with open_app_harness(tmp_path, saying((ScriptedText("I look"), ScriptedCall("ls", {})), "done")) as harness:
+        run = await harness.run("what is there?")
+        text = await harness.app.services.sessions.export_markdown(run.session_id)
         for words in ("## User", "what is there?", "## Assistant", "I look", "`ls`", "done"):
             assert words in text
         assert "You are Holdfast" not in text
 
 
 async def test_files_are_found_by_fuzzy_name(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path) as desk:
+    async with open_app_harness(tmp_path) as harness:
         for name in ("src/parser.py", "src/lexer.py", "tests/test_parser.py", "README.md"):
-            path = desk.directory / name
+            path = harness.directory / name
             path.parent.mkdir(exist_ok=True)
             path.write_text("")
-        found = await desk.app.services.workspaces.find_files(desk.workspace_id, "pars", limit=10)
+        find_files, workspace_id = harness.app.services.workspaces.find_files, harness.workspace_id
+        found = await find_files(workspace_id, "pars", limit=10)
         assert found == ("src/parser.py", "tests/test_parser.py")
-        assert await desk.app.services.workspaces.find_files(desk.workspace_id, "srclx", limit=10) == ("src/lexer.py",)
-        assert len(await desk.app.services.workspaces.find_files(desk.workspace_id, "", limit=2)) == 2
+        assert await find_files(workspace_id, "srclx", limit=10) == ("src/lexer.py",)
+        assert len(await find_files(workspace_id, "", limit=2)) == 2
 
 
 async def test_undo_covers_what_a_sub_agent_wrote(tmp_path: Path) -> None:
@@ -331,99 +332,100 @@ async def test_undo_covers_what_a_sub_agent_wrote(tmp_path: Path) -> None:
             ScriptRule(do=(ScriptedText("done"),)),
         )
     )
-    async with open_app_harness(tmp_path, script) as desk:
-        await desk.app.services.settings.change({"agents.hand.tools": ["write"], "agents.hand.description": "writes"})
-        run = await desk.run("go", mode="accept_edits")
-        assert (desk.directory / "c.txt").read_text() == "child"
-        undone = await desk.run("", session_id=run.session_id, kind="undo")
+    async with open_app_harness(tmp_path, script) as harness:
+        agent = {"agents.hand.tools": ["write"], "agents.hand.description": "writes"}
+        await harness.app.services.settings.change(agent)
+        run = await harness.run("go", mode="accept_edits")
+        assert (harness.directory / "c.txt").read_text() == "child"
+        undone = await harness.run("", session_id=run.session_id, kind="undo")
         assert "Undone" in undone.text
-        assert not (desk.directory / "c.txt").exists()
-        again = await desk.run("", session_id=run.session_id, kind="undo")
+        assert not (harness.directory / "c.txt").exists()
+        again = await harness.run("", session_id=run.session_id, kind="undo")
         assert "nothing to undo" in again.text
-        await desk.run("", session_id=run.session_id, kind="redo")
-        assert (desk.directory / "c.txt").read_text() == "child"
+        await harness.run("", session_id=run.session_id, kind="redo")
+        assert (harness.directory / "c.txt").read_text() == "child"
 
 
 async def test_undo_to_a_message_reverts_everything_since(tmp_path: Path) -> None:
     script = saying(
         (ScriptedCall("bash", {"command": "true"}), ScriptedCall("write", {"path": "{prompt}", "content": "x"})), "ok"
     )
-    async with open_app_harness(tmp_path, script) as desk:
-        first = await desk.run("a.txt", mode="auto")
-        await desk.run("b.txt", mode="auto", session_id=first.session_id)
-        await desk.run("c.txt", mode="auto", session_id=first.session_id)
-        second = [m for m in await desk.messages(first.session_id) if m.role == "user"][1]
+    async with open_app_harness(tmp_path, script) as harness:
+        first = await harness.run("a.txt", mode="auto")
+        await harness.run("b.txt", mode="auto", session_id=first.session_id)
+        await harness.run("c.txt", mode="auto", session_id=first.session_id)
+        second = [m for m in await harness.messages(first.session_id) if m.role == "user"][1]
         arguments = {"to_message_id": second.id}
-        await desk.run("", session_id=first.session_id, kind="undo", arguments=arguments)
-        assert sorted(path.name for path in desk.directory.iterdir()) == ["a.txt"]
-        lost = await desk.run("", session_id=first.session_id, kind="undo", arguments={"to_message_id": "msg_x"})
+        await harness.run("", session_id=first.session_id, kind="undo", arguments=arguments)
+        assert sorted(path.name for path in harness.directory.iterdir()) == ["a.txt"]
+        lost = await harness.run("", session_id=first.session_id, kind="undo", arguments={"to_message_id": "msg_x"})
         assert lost.state == "failed"
 
 
 async def test_an_invalid_rule_is_reported_before_anything_runs(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path, saying("ok")) as desk:
-        await desk.app.services.settings.change({"approvals.allow": ["bash: 'unclosed"]})
+    async with open_app_harness(tmp_path, saying("ok")) as harness:
+        await harness.app.services.settings.change({"approvals.allow": ["bash: 'unclosed"]})
         with pytest.raises(ConfigError, match="unclosed"):
-            await desk.start("go")
+            await harness.start("go")
 
 
 @pytest.mark.promise("W8")
 async def test_a_secret_in_a_command_is_not_shown_and_not_offered_as_a_rule(tmp_path: Path) -> None:
     planted = "sk-ant-planted-0123456789abcdef"
     script = saying((ScriptedCall("bash", {"command": f"touch {planted}"}),), "done")
-    async with open_app_harness(tmp_path, script, env={"ANTHROPIC_API_KEY": planted}) as desk:
-        accepted = await desk.start("go")
-        asked = (await desk.until(ApprovalRequested)).approval
+    async with open_app_harness(tmp_path, script, env={"ANTHROPIC_API_KEY": planted}) as harness:
+        accepted = await harness.start("go")
+        asked = (await harness.until(ApprovalRequested)).approval
         assert planted not in repr((asked.title, asked.why, asked.patterns))
         assert asked.patterns == () or planted not in "".join(asked.patterns)
-        await desk.app.services.approvals.answer(asked.id, "deny", client="a")
-        await desk.ended(accepted)
+        await harness.app.services.approvals.answer(asked.id, "deny", client="a")
+        await harness.ended(accepted)
 
 
 async def test_redo_reverts_the_last_undo_and_a_new_write_clears_older_ones(tmp_path: Path) -> None:
     script = saying((ScriptedCall("write", {"path": "{prompt}", "content": "x"}),), "ok")
-    async with open_app_harness(tmp_path, script) as desk:
-        session = (await desk.run("f.txt", mode="accept_edits")).session_id
+    async with open_app_harness(tmp_path, script) as harness:
+        session = (await harness.run("f.txt", mode="accept_edits")).session_id
 
         async def again(kind: str) -> str:
-            return (await desk.run("", session_id=session, kind=kind)).text
+            return (await harness.run("", session_id=session, kind=kind)).text
 
         await again("undo")
-        await desk.run("a.txt", mode="accept_edits", session_id=session)
+        await harness.run("a.txt", mode="accept_edits", session_id=session)
         await again("undo")
         assert "a.txt" in await again("redo")
-        assert [path.name for path in desk.directory.iterdir()] == ["a.txt"]
+        assert [path.name for path in harness.directory.iterdir()] == ["a.txt"]
         assert "nothing to redo" in await again("redo")
 
 
 async def test_a_redo_that_is_not_possible_is_reported_once(tmp_path: Path) -> None:
     async with open_app_harness(
         tmp_path, saying((ScriptedCall("write", {"path": "a.txt", "content": "x"}),), "ok")
-    ) as desk:
-        session = (await desk.run("go", mode="accept_edits")).session_id
-        (desk.directory / "a.txt").unlink()
-        assert "Already undone" in (await desk.run("", session_id=session, kind="undo")).text
-        assert "not touched" in (await desk.run("", session_id=session, kind="redo")).text.lower()
-        assert "nothing to redo" in (await desk.run("", session_id=session, kind="redo")).text
+    ) as harness:
+        session = (await harness.run("go", mode="accept_edits")).session_id
+        (harness.directory / "a.txt").unlink()
+        assert "Already undone" in (await harness.run("", session_id=session, kind="undo")).text
+        assert "not touched" in (await harness.run("", session_id=session, kind="redo")).text.lower()
+        assert "nothing to redo" in (await harness.run("", session_id=session, kind="redo")).text
 
 
 async def test_a_workspace_without_its_directory_refuses_prompts(tmp_path: Path) -> None:
-    async with open_app_harness(tmp_path, saying("ok")) as desk:
-        desk.directory.rmdir()
+    async with open_app_harness(tmp_path, saying("ok")) as harness:
+        harness.directory.rmdir()
         with pytest.raises(BadRequest, match="does not exist"):
-            await desk.start("go")
-        assert not desk.directory.exists()
+            await harness.start("go")
+        assert not harness.directory.exists()
 
 
 async def test_the_output_of_every_call_is_stored_and_the_run_has_its_model(tmp_path: Path) -> None:
     script = saying((ScriptedCall("ls", {}), ScriptedCall("bash", {"command": "seq 1 20000"})), "done")
-    async with open_app_harness(tmp_path, script) as desk:
-        await desk.app.services.settings.change({"models.large": "offline/demo"})
-        run = await desk.run("go", mode="auto", model=None)
+    async with open_app_harness(tmp_path, script) as harness:
+        await harness.app.services.settings.change({"models.large": "offline/demo"})
+        run = await harness.run("go", mode="auto", model=None)
         assert run.model == "offline/demo"
-        listed, counted = results(await desk.messages(run.session_id))
-        short = await desk.app.store.call_output(listed.call_id)
+        listed, counted = results(await harness.messages(run.session_id))
+        short = await harness.app.store.call_output(listed.call_id)
         assert short.path == ""
-        assert short.message_id == (await desk.messages(run.session_id))[-2].id
-        long = await desk.app.store.call_output(counted.call_id)
+        assert short.message_id == (await harness.messages(run.session_id))[-2].id
+        long = await harness.app.store.call_output(counted.call_id)
         assert Path(long.path).read_text().endswith("19999\n20000\n")
