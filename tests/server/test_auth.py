@@ -1,4 +1,4 @@
-"""Who may speak to the server, and from where (`W8`)."""
+"""Access control: tokens, hosts and origins (`W8`)."""
 
 import os
 import stat
@@ -32,7 +32,7 @@ async def test_over_tcp_no_route_but_health_answers_without_the_token(home: Path
 
 
 @pytest.mark.promise("W8")
-async def test_a_name_that_others_can_point_at_us_is_refused(home: Path) -> None:
+async def test_a_host_name_other_than_localhost_is_refused(home: Path) -> None:
     async with run_server(home) as house:
         for host, status in (
             *(
@@ -81,7 +81,7 @@ def test_a_token_that_others_could_read_or_write_is_replaced(tmp_path: Path, mod
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_link_in_the_place_of_the_token_is_not_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_as_token_file_is_replaced(tmp_path: Path) -> None:
     target = tmp_path / "theirs"
     target.write_text("a-token-that-somebody-planted")
     target.chmod(0o600)
@@ -92,7 +92,7 @@ def test_a_link_in_the_place_of_the_token_is_not_followed(tmp_path: Path) -> Non
     assert not path.is_symlink()
 
 
-def test_a_token_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_token_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="token file"):
         read_token_file(tmp_path / "file" / "token")
@@ -101,7 +101,7 @@ def test_a_token_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "token", ["short", "with a space in it all", "üüüüüüüüüüüüüüüüüüüü", "tab\tin-the-middle-of-it"]
 )
-def test_a_chosen_token_must_be_hard_to_guess_and_fit_into_a_header(token: str) -> None:
+def test_a_short_or_unprintable_token_is_refused(token: str) -> None:
     with pytest.raises(ConfigError):
         check_token(token)
     assert check_token("x" * 16) == "x" * 16

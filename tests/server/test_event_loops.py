@@ -1,4 +1,4 @@
-"""What matters most, on asyncio's own loop and on uvloop, over the socket and over TCP."""
+"""The main operations on asyncio's loop and on uvloop, over the socket and over TCP."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -26,7 +26,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run_on_loop
 
 
-def test_uvloop_is_used_where_it_is() -> None:
+def test_uvloop_is_used_if_it_is_installed() -> None:
     assert loop_factory() is uvloop.new_event_loop
 
 

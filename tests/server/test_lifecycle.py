@@ -1,4 +1,4 @@
-"""A server's life: stopped in bounded time whatever hangs, gone when nobody is there, back where it was."""
+"""A server stops in bounded time and exits when it is idle."""
 
 import asyncio
 from pathlib import Path
@@ -56,7 +56,7 @@ async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_
 
 
 @pytest.mark.promise("W5")
-async def test_a_handler_that_hangs_is_cut_off_with_a_503_and_a_stop_asked_twice_does_not_wait(home: Path) -> None:
+async def test_a_hanging_handler_gets_503_and_a_second_stop_does_not_wait(home: Path) -> None:
     limits = ServerLimits(stop_seconds=0.05)
     async with run_server(home, answering(HANGING), limits=limits) as house:
         run = await house.prompt(await house.session())
@@ -111,7 +111,7 @@ async def test_a_busy_server_is_not_stopped_if_idle_and_an_idle_one_is(home: Pat
 
 
 @pytest.mark.promise("W2")
-async def test_a_server_leaves_when_nobody_is_there_and_nothing_is_left_to_do(home: Path) -> None:
+async def test_a_server_without_clients_and_work_exits(home: Path) -> None:
     async with run_server(home, answering(HELD), linger=0.02, idle_exit=True) as house:
         house.workspace_id = await house.open()
         run = await house.prompt(await house.session())
@@ -125,7 +125,7 @@ async def test_a_server_leaves_when_nobody_is_there_and_nothing_is_left_to_do(ho
 
 
 @pytest.mark.promise("W2")
-async def test_a_server_stays_while_somebody_watches_and_unloads_what_nobody_watches(home: Path) -> None:
+async def test_a_watched_server_stays_up_and_closes_unwatched_workspaces(home: Path) -> None:
     async with run_server(home, linger=0.02, idle_exit=True) as house:
         watched = await house.open()
         house.workspace_id = watched
@@ -142,7 +142,7 @@ async def test_a_server_stays_while_somebody_watches_and_unloads_what_nobody_wat
         await house.serving
 
 
-async def test_a_health_check_keeps_nobody_awake(home: Path) -> None:
+async def test_health_checks_do_not_keep_an_idle_server_up(home: Path) -> None:
     async with run_server(home, linger=0.05, idle_exit=True) as house:
         await house.watcher.close()
         while not house.serving.done():

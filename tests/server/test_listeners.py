@@ -1,4 +1,4 @@
-"""The sockets: private, never half made, never taken from somebody who answers."""
+"""Listening sockets: private, complete, and not taken from a live server."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from holdfast.server import TcpAddress, listen_tcp, listen_unix, parse_listen
 
 
 @pytest.mark.promise("W8")
-def test_the_socket_is_its_owners_alone_and_leaves_nothing_behind(home: Path) -> None:
+def test_the_socket_is_private_and_is_removed(home: Path) -> None:
     path = home / "holdfast.sock"
     listener = listen_unix(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -34,7 +34,7 @@ def test_a_stale_socket_is_replaced_but_one_that_answers_is_not(home: Path) -> N
     second.socket.close()
 
 
-def test_what_is_no_socket_is_not_touched(home: Path) -> None:
+def test_a_file_that_is_not_a_socket_is_left_alone(home: Path) -> None:
     path = home / "holdfast.sock"
     path.write_text("mine")
     with pytest.raises(ConfigError, match="in the way"):
@@ -42,7 +42,7 @@ def test_what_is_no_socket_is_not_touched(home: Path) -> None:
     assert path.read_text() == "mine"
 
 
-def test_a_server_that_leaves_does_not_remove_its_successors_socket(home: Path) -> None:
+def test_a_stopping_server_does_not_remove_the_socket_of_its_successor(home: Path) -> None:
     path = home / "holdfast.sock"
     old = listen_unix(path)
     old.socket.close()
@@ -54,7 +54,7 @@ def test_a_server_that_leaves_does_not_remove_its_successors_socket(home: Path) 
     assert not path.exists()
 
 
-def test_a_directory_that_is_not_there_is_said(home: Path) -> None:
+def test_a_missing_directory_is_reported(home: Path) -> None:
     with pytest.raises(ConfigError, match="cannot listen"):
         listen_unix(home / "absent" / "holdfast.sock")
 
@@ -67,13 +67,13 @@ def test_a_directory_that_is_not_there_is_said(home: Path) -> None:
         ("[::1]:65535", TcpAddress("::1", 65535)),
     ],
 )
-def test_addresses_of_this_machine_are_taken(text: str, address: TcpAddress) -> None:
+def test_loopback_addresses_are_accepted(text: str, address: TcpAddress) -> None:
     assert parse_listen(text) == address
 
 
 @pytest.mark.promise("W8")
 @pytest.mark.parametrize("text", ["0.0.0.0:80", "192.168.1.7:80", "[::]:80"])
-def test_other_addresses_need_a_word_from_the_person(text: str) -> None:
+def test_other_addresses_need_allow_remote(text: str) -> None:
     with pytest.raises(ConfigError, match="--allow-remote"):
         parse_listen(text)
     assert parse_listen(text, allow_remote=True).port == 80
@@ -82,12 +82,12 @@ def test_other_addresses_need_a_word_from_the_person(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "80", ":80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "a.b:1"]
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_listen(text, allow_remote=True)
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_a_port_in_use_is_reported() -> None:
     first = listen_tcp(TcpAddress("127.0.0.1", 0), token="t" * 16)
     assert str(first) == f"http://127.0.0.1:{first.port}"
     with pytest.raises(ConfigError, match="cannot listen"):

@@ -1,4 +1,4 @@
-"""Whatever is sent to whichever route: never a 5xx, always our shape, and a 4xx changes nothing (`W9`)."""
+"""Malformed requests: never a 5xx, always an error body, and a 4xx changes nothing (`W9`)."""
 
 import asyncio
 import json
@@ -103,7 +103,7 @@ async def _quiet(house: RunningServer) -> bool:
 @pytest.mark.promise("W9")
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(request=requests())
-def test_nothing_that_is_sent_is_answered_as_our_fault(
+def test_no_request_gets_a_5xx(
     server: BackgroundServer, request: tuple[Endpoint, str, bytes | None, dict[str, str]]
 ) -> None:
     endpoint, target, body, headers = request

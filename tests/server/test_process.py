@@ -74,7 +74,7 @@ async def prompt(http: HttpClient, home: Path) -> tuple[str, str]:
 
 
 @pytest.mark.promise("W6", "R1", "R9", "W10")
-async def test_after_a_crash_the_next_server_says_what_became_of_each_run(home: Path) -> None:
+async def test_after_a_crash_the_next_server_reports_the_end_of_each_run(home: Path) -> None:
     async with process(home, answering(HANGING, text("second"))) as server:
         session_id, run_id = await prompt(server.http, home)
         queued = (await server.http.post(f"/v1/sessions/{session_id}/runs", {"prompt": "next", "run_id": "q"})).ok(202)

@@ -48,7 +48,7 @@ def test_secrets_are_taken_out_of_messages_arguments_and_traces(tmp_path: Path) 
     assert text.splitlines()[-1] == "ValueError: key [redacted]"
 
 
-def test_old_files_are_kept_a_while_and_then_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_files_rotate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_process, "_MAX_LOG_BYTES", 2000)
     with log_to_file(tmp_path, redactor=Redactor):
         for number in range(300):
@@ -70,7 +70,7 @@ sys.stdin.read()
 
 @pytest.mark.promise("W8")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can hide a process from its own user")
-def test_the_environment_of_a_hidden_process_belongs_to_nobody_else() -> None:
+def test_other_processes_cannot_read_the_environment_of_a_hidden_process() -> None:
     process = subprocess.Popen([sys.executable, "-c", _HIDES], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Whatever goes wrong is told in one shape; our own faults with an id, and never with what is inside (`W9`)."""
+"""Errors become error bodies; bugs get an id and show no details (`W9`)."""
 
 import asyncio
 import logging
@@ -57,13 +57,13 @@ async def answered(inside: Inside, *, stopping: bool = False) -> tuple[int, dict
         (ModelNetwork("unreachable"), 502),
     ],
 )
-async def test_an_error_of_the_tree_is_told_with_its_status_and_code(error: HoldfastError, status: int) -> None:
+async def test_an_expected_error_is_sent_with_its_status_and_code(error: HoldfastError, status: int) -> None:
     found, told, _ = await answered(Inside(error))
     assert found == status
     assert told == {"code": error.error_code, "message": error.message, "detail": error.detail}
 
 
-async def test_who_has_no_token_is_told_how_to_send_one_and_who_sent_too_much_is_cut_off() -> None:
+async def test_401_names_the_scheme_and_413_closes_the_connection() -> None:
     _, _, headers = await answered(Inside(Unauthorized("token")))
     assert headers[b"www-authenticate"] == b"Bearer"
     _, _, headers = await answered(Inside(TooLarge("big")))
@@ -71,7 +71,7 @@ async def test_who_has_no_token_is_told_how_to_send_one_and_who_sent_too_much_is
 
 
 @pytest.mark.promise("W9")
-async def test_our_own_fault_has_an_id_that_the_log_has_too_and_says_nothing_else(
+async def test_a_bug_is_reported_by_an_id_that_is_also_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     status, told, _ = await answered(Inside(ValueError("inner detail of /home/somebody")))
@@ -82,14 +82,16 @@ async def test_our_own_fault_has_an_id_that_the_log_has_too_and_says_nothing_els
     assert "inner detail" in caplog.text
 
 
-async def test_a_damaged_ledger_is_named_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_database_is_reported_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     status, told, _ = await answered(Inside(StoreDamaged("the database is damaged")))
     assert (status, told["code"]) == (500, "store_damaged")
     assert told["detail"]["id"] in caplog.text
 
 
 @pytest.mark.promise("W9")
-async def test_a_cancelled_handler_is_our_fault_unless_the_server_stops(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cancelled_handler_is_an_internal_error_unless_the_server_stops(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     status, told, _ = await answered(Inside(asyncio.CancelledError()))
     assert (status, told["code"]) == (500, "internal")
     assert told["detail"]["id"] in caplog.text
@@ -97,16 +99,16 @@ async def test_a_cancelled_handler_is_our_fault_unless_the_server_stops(caplog: 
     assert (status, told["code"]) == (503, "stopping")
 
 
-async def test_an_answer_that_has_begun_is_cut_off_rather_than_mixed_with_an_error() -> None:
+async def test_an_error_after_the_start_of_a_response_closes_the_connection() -> None:
     with pytest.raises(ConnectionAbortedError):
         await answered(Inside(ValueError("late"), begins=True))
 
 
-async def test_a_caller_that_left_is_told_nothing() -> None:
+async def test_a_disconnected_client_gets_no_response() -> None:
     assert await answered(Inside(ClientDisconnected())) == (0, {}, {})
 
 
 @pytest.mark.promise("W8")
-async def test_a_secret_in_a_message_does_not_leave() -> None:
+async def test_a_secret_in_an_error_message_is_redacted() -> None:
     _, told, _ = await answered(Inside(NotFound("no model for sk-secret")))
     assert told["message"] == "no model for [redacted]"

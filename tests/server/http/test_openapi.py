@@ -30,7 +30,7 @@ def test_every_endpoint_is_described_once_with_its_statuses() -> None:
         assert operation["summary"].endswith(".")
 
 
-def test_everything_that_is_referred_to_is_there() -> None:
+def test_every_reference_resolves() -> None:
     text = msgspec.json.encode(DESCRIPTION).decode()
     for reference in {part.split('"')[0] for part in text.split('"$ref":"#/')[1:]}:
         found: Any = DESCRIPTION
@@ -48,7 +48,7 @@ def test_parameters_and_bodies_say_what_is_refused() -> None:
     assert not operations()["cancel_run"]["requestBody"]["required"]
 
 
-def test_what_one_answer_gives_others_can_be_asked_with() -> None:
+def test_responses_link_to_the_endpoints_that_take_their_ids() -> None:
     links = operations()["start_run"]["responses"]["202"]["links"]
     assert links["get_run"]["parameters"] == {"run_id": "$response.body#/run/id"}
     assert links["cancel_session"]["parameters"] == {"session_id": "$response.body#/run/session_id"}
@@ -57,7 +57,7 @@ def test_what_one_answer_gives_others_can_be_asked_with() -> None:
             assert {link["operationId"] for link in answer.get("links", {}).values()} <= operations().keys()
 
 
-async def test_the_server_hands_it_out(home: Path) -> None:
+async def test_the_server_serves_the_description(home: Path) -> None:
     async with run_server(home) as house:
         answer = (await house.http.get("/v1/openapi.json")).ok()
         assert answer["paths"].keys() == DESCRIPTION["paths"].keys()

@@ -83,12 +83,12 @@ def test_a_refusal_names_the_field(body: bytes, field: str) -> None:
         b'{"name": "\\ud800", "free": ' + b"[" * 100_000,
     ],
 )
-def test_what_is_no_json_object_is_refused(body: bytes) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(BadRequest):
         decode(body)
 
 
-def test_a_body_of_another_kind_is_refused_and_no_body_is_an_empty_object() -> None:
+def test_a_body_that_is_not_json_is_refused_and_an_empty_one_is_an_empty_object() -> None:
     with pytest.raises(BadRequest, match="text/plain"):
         decode(b'{"name": "a"}', b"text/plain")
     assert decode(b'{"name": "a"}', b"Application/JSON; charset=utf-8") == Outer(name="a")
@@ -96,7 +96,7 @@ def test_a_body_of_another_kind_is_refused_and_no_body_is_an_empty_object() -> N
 
 
 @given(text=st.text(alphabet=st.characters(categories=["L", "Cs"]) | st.sampled_from("\ud83d\ude00\udc00")))
-def test_half_pairs_in_text_are_mended_wherever_they_stand(text: str) -> None:
+def test_half_surrogate_pairs_are_replaced_in_any_text(text: str) -> None:
     escaped = "".join(f"\\u{ord(char):04x}" if ord(char) < 0x10000 else char for char in text)
     found = decode(f'{{"name": "{escaped}", "free": [{{"{escaped}": "{escaped}"}}]}}'.encode())
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -134,7 +134,7 @@ def test_a_query_is_read_by_its_types() -> None:
         b"&".join(b"state=x" for _ in range(40)),
     ],
 )
-def test_a_query_that_means_nothing_is_refused(query: bytes) -> None:
+def test_an_invalid_query_is_refused(query: bytes) -> None:
     with pytest.raises(BadRequest):
         ASKED.read(query)
 
@@ -154,7 +154,7 @@ class Pieces:
         return self.messages.pop(0)
 
 
-async def test_a_body_is_read_to_its_bound_and_no_further() -> None:
+async def test_a_body_larger_than_the_limit_is_refused() -> None:
     assert await read_body(Pieces(b"ab", b"cd"), length=None, limit=4) == b"abcd"
     with pytest.raises(TooLarge):
         await read_body(Pieces(b"ab", b"cde"), length=None, limit=4)
@@ -166,7 +166,7 @@ async def test_a_body_is_read_to_its_bound_and_no_further() -> None:
         await read_body(Pieces(), length=b"9", limit=4)
 
 
-async def test_a_caller_who_leaves_in_mid_body_is_not_answered() -> None:
+async def test_a_disconnect_within_a_body_ends_the_request() -> None:
     with pytest.raises(ClientDisconnected):
         await read_body(Pieces(b"ab", then="left"), length=b"4", limit=4)
 

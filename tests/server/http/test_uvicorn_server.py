@@ -21,7 +21,7 @@ def code(raw: bytes) -> str:
 
 
 @pytest.mark.promise("W9")
-async def test_what_is_no_http_gets_a_400_in_our_shape(home: Path) -> None:
+async def test_bytes_that_are_not_http_get_a_400_with_an_error_body(home: Path) -> None:
     async with run_server(home) as house:
         for sent in (
             b"nonsense\r\n\r\n",
@@ -54,19 +54,19 @@ async def test_a_head_that_is_too_large_is_refused_whether_it_ends_or_not(home: 
 @pytest.mark.parametrize(
     "begun", [b"GET /v1/health HT", b"POST /v1/workspaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"]
 )
-async def test_a_request_that_does_not_arrive_is_ended(home: Path, begun: bytes) -> None:
+async def test_an_incomplete_request_times_out(home: Path, begun: bytes) -> None:
     async with run_server(home, limits=QUICK) as house:
         answer = await house.http.raw(begun)
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert code(answer) == "too_slow"
 
 
-async def test_a_connection_that_says_nothing_is_closed_without_a_word(home: Path) -> None:
+async def test_a_silent_connection_is_closed_without_a_response(home: Path) -> None:
     async with run_server(home, limits=QUICK) as house:
         assert await house.http.raw(b"") == b""
 
 
-async def test_an_answer_that_takes_long_is_not_a_slow_request(home: Path) -> None:
+async def test_a_long_response_does_not_time_out(home: Path) -> None:
     async with run_server(home, limits=QUICK) as house, house.http.stream("/v1/events") as stream:
         await stream.data()
         run = await house.prompt(await house.session())
@@ -104,7 +104,7 @@ async def test_a_body_that_is_too_large_is_refused_with_or_without_a_length(home
         assert (await house.http.raw(head + chunks)).startswith(b"HTTP/1.1 413 ")
 
 
-async def test_a_large_prompt_is_taken(home: Path) -> None:
+async def test_a_large_prompt_is_accepted(home: Path) -> None:
     async with run_server(home) as house:
         text = "x" * (2 << 20)
         attached = {"name": "a", "media_type": "text/plain", "text": text}
@@ -113,7 +113,7 @@ async def test_a_large_prompt_is_taken(home: Path) -> None:
         await house.ended(run["run"]["id"])
 
 
-async def test_a_caller_who_leaves_in_mid_body_changes_nothing(home: Path) -> None:
+async def test_a_disconnect_within_a_body_changes_nothing(home: Path) -> None:
     async with run_server(home) as house:
         _, writer = await house.http.connect()
         writer.write(house.http.head("POST", "/v1/workspaces", {"Content-Length": "100"}) + b'{"path"')

@@ -26,7 +26,7 @@ async def asked(house: RunningServer, what: str, session_id: str) -> str:
 
 
 @pytest.mark.promise("W4", "W7")
-async def test_of_two_answers_the_first_wins_and_the_other_is_told_who_won(home: Path) -> None:
+async def test_the_first_of_two_answers_wins_and_the_other_learns_which(home: Path) -> None:
     async with run_server(home, answering(ASKING)) as house:
         session_id = await house.session()
         run = await house.prompt(session_id)

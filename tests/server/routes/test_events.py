@@ -83,7 +83,7 @@ async def test_a_pruned_cursor_is_a_reset_and_an_unfinished_run_keeps_its_events
 
 
 @pytest.mark.promise("E3", "E5")
-async def test_who_comes_late_gets_the_open_text_and_then_what_continues_it(home: Path) -> None:
+async def test_a_late_client_gets_the_open_text_and_then_its_continuation(home: Path) -> None:
     async with run_server(home, answering(SLOW)) as house:
         session_id = await house.session()
         async with house.http.stream(events(house)) as early:
@@ -123,7 +123,7 @@ async def test_a_filtered_stream_shows_one_session_and_its_cursor_still_advances
             assert (await stream.data())["session"]["title"] == "shown"
 
 
-async def test_unknown_sessions_and_sessions_of_elsewhere_are_refused(home: Path) -> None:
+async def test_unknown_sessions_and_sessions_of_other_workspaces_are_refused(home: Path) -> None:
     async with run_server(home) as house:
         elsewhere = home / "elsewhere"
         elsewhere.mkdir()
@@ -144,7 +144,7 @@ async def test_unknown_sessions_and_sessions_of_elsewhere_are_refused(home: Path
 
 
 @pytest.mark.promise("W7")
-async def test_everyone_sees_who_comes_and_goes_and_which_session_they_look_at(home: Path) -> None:
+async def test_clients_see_who_attaches_and_detaches_and_what_they_view(home: Path) -> None:
     async with run_server(home) as house:
         session_id = await house.session()
         async with house.http.stream(events(house)) as watching:
@@ -169,7 +169,7 @@ async def test_everyone_sees_who_comes_and_goes_and_which_session_they_look_at(h
 
 
 @pytest.mark.promise("E4")
-async def test_a_reader_that_does_not_read_holds_up_nobody_and_misses_nothing(home: Path) -> None:
+async def test_a_stalled_reader_delays_no_other_client_and_misses_nothing(home: Path) -> None:
     long = "".join(f"{number:07d} " for number in range(60_000))
     answer = Answer(pieces=(Say(long, chunk=400), Say("end")))
     async with run_server(home, answering(answer)) as house:
@@ -204,7 +204,7 @@ async def test_streams_are_bounded_and_one_that_ended_makes_room(home: Path) -> 
         assert house.app.hub.subscriber_count == 0
 
 
-async def test_asking_only_for_the_head_of_a_stream_opens_none(home: Path) -> None:
+async def test_a_head_request_opens_no_stream(home: Path) -> None:
     async with run_server(home) as house:
         answer = await house.http.send("HEAD", "/v1/events")
         assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")

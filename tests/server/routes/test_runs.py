@@ -101,7 +101,7 @@ async def test_a_run_whose_caller_left_at_once_goes_on_and_its_end_can_be_read(h
         assert (await house.http.get("/v1/runs/r")).ok() == end
 
 
-async def test_a_waiter_that_leaves_is_let_go(home: Path) -> None:
+async def test_a_disconnect_ends_a_wait(home: Path) -> None:
     async with run_server(home, answering(HELD)) as house:
         run = await house.prompt(await house.session())
         reader, writer = await house.http.connect()
@@ -271,7 +271,7 @@ async def test_a_prompt_that_cannot_be_run_stores_nothing(home: Path) -> None:
         assert house.app.store.last_number == before
 
 
-async def test_an_attached_text_is_a_prompt_and_half_a_pair_is_mended(home: Path) -> None:
+async def test_an_attached_text_is_enough_and_half_a_surrogate_pair_is_replaced(home: Path) -> None:
     async with run_server(home) as house:
         session_id = await house.session()
         attached = {"type": "file", "name": "a.txt", "media_type": "text/plain", "text": "words"}

@@ -7,7 +7,7 @@ import pytest
 from tests.support.running_server import run_server
 
 
-async def test_settings_are_changed_all_or_none_and_everyone_is_told(home: Path) -> None:
+async def test_settings_are_changed_all_or_none_and_clients_get_an_event(home: Path) -> None:
     async with run_server(home) as house:
         target = f"/v1/workspaces/{house.workspace_id}/config"
         async with house.http.stream("/v1/events") as stream:

@@ -8,7 +8,7 @@ from tests.support.running_server import run_server
 
 
 @pytest.mark.promise("W1")
-async def test_one_directory_is_one_workspace_whatever_it_is_called(home: Path) -> None:
+async def test_one_directory_is_one_workspace_under_any_path(home: Path) -> None:
     async with run_server(home) as house:
         link = home / "link"
         link.symlink_to(house.work)
