@@ -1,4 +1,4 @@
-"""Packages import only what docs/architecture.md allows them, and the pure modules are pure."""
+"""Import rules, unique names, no import cycles, and pure modules that are pure."""
 
 import json
 import re
@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from tests.support.layers import BASE, COMPOSITION_ROOT, MAY_IMPORT, PURE, broken_layers, impurities
+from tests.support.layers import (
+    BASE,
+    COMPOSITION_ROOT,
+    MAY_IMPORT,
+    PURE,
+    broken_layers,
+    import_cycles,
+    impurities,
+    repeated_class_names,
+    repeated_module_names,
+)
 
 _SOURCE = Path(holdfast.__file__).parent
 _DOC = Path(__file__).parents[1] / "docs" / "architecture.md"
@@ -19,8 +29,8 @@ _FORBIDDEN_AT_START = (
 )
 
 
-def _house(tmp_path: Path, files: dict[str, str]) -> Path:
-    """A source tree like the package's own."""
+def _source_tree(tmp_path: Path, files: dict[str, str]) -> Path:
+    """Write a source tree that looks like the package."""
     for name, text in files.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,8 +44,6 @@ def test_every_package_imports_only_what_its_row_names() -> None:
 
 @pytest.mark.parametrize("module", PURE)
 def test_the_pure_modules_have_no_io_no_clock_and_no_framework(module: str) -> None:
-    if not (_SOURCE / module).exists():
-        pytest.skip(f"{module} is not written yet")
     assert list(impurities(_SOURCE / module, _SOURCE)) == []
 
 
@@ -43,6 +51,18 @@ def test_the_table_and_the_document_name_the_same_packages() -> None:
     rows = re.findall(r"^\| (`.*?) \|", _DOC.read_text(), flags=re.MULTILINE)
     named = {name.removesuffix(".py").strip("/") for row in rows for name in re.findall(r"`(.*?)`", row)}
     assert named == (MAY_IMPORT.keys() - {"__main__"}) | {COMPOSITION_ROOT}
+
+
+def test_module_names_are_unique() -> None:
+    assert list(repeated_module_names(_SOURCE)) == []
+
+
+def test_public_class_names_are_unique() -> None:
+    assert list(repeated_class_names(_SOURCE)) == []
+
+
+def test_modules_do_not_import_each_other_in_a_cycle() -> None:
+    assert list(import_cycles(_SOURCE)) == []
 
 
 def test_importing_the_command_line_loads_nothing_heavy() -> None:
@@ -67,18 +87,18 @@ def test_importing_the_command_line_loads_nothing_heavy() -> None:
     ],
 )
 def test_a_forbidden_import_is_found_however_it_is_written(tmp_path: Path, line: str) -> None:
-    found = list(broken_layers(_house(tmp_path, {"store/writer.py": line})))
+    found = list(broken_layers(_source_tree(tmp_path, {"store/writer.py": line})))
     assert len(found) == 1
     assert re.fullmatch(r"holdfast\.store\.writer:\d+: 'store' may not import 'holdfast\.server.*'", found[0])
 
 
 def test_the_base_outsiders_and_oneself_may_be_imported(tmp_path: Path) -> None:
     lines = "import sqlite3, holdfast.store\nfrom holdfast import __version__, errors\nfrom holdfast.schema import Run"
-    assert list(broken_layers(_house(tmp_path, {"store/writer.py": lines}))) == []
+    assert list(broken_layers(_source_tree(tmp_path, {"store/writer.py": lines}))) == []
 
 
 def test_a_package_without_a_row_is_named(tmp_path: Path) -> None:
-    assert list(broken_layers(_house(tmp_path, {"misc/things.py": "x = 1"}))) == [
+    assert list(broken_layers(_source_tree(tmp_path, {"misc/things.py": "x = 1"}))) == [
         "holdfast.misc.things: 'misc' has no row in the table; say what it may import"
     ]
 
@@ -88,16 +108,16 @@ def test_only_the_commands_that_start_the_server_may_import_the_composition_root
     commands = dict.fromkeys(
         ("cli/commands/serve.py", "cli/commands/demo.py", "cli/commands/run.py", "tui/main.py"), line
     )
-    house = _house(tmp_path, {"app.py": "import holdfast.server", **commands})
-    assert list(broken_layers(house)) == [
+    tree = _source_tree(tmp_path, {"app.py": "import holdfast.server", **commands})
+    assert list(broken_layers(tree)) == [
         "holdfast.cli.commands.run:2: 'cli' may not import 'holdfast.app'",
         "holdfast.tui.main:2: 'tui' may not import 'holdfast.app'",
     ]
 
 
 def test_the_package_itself_imports_none_of_its_parts(tmp_path: Path) -> None:
-    house = _house(tmp_path, {"__init__.py": "from holdfast.schema import Run"})
-    assert list(broken_layers(house)) == ["holdfast:1: 'holdfast' may not import 'holdfast.schema'"]
+    tree = _source_tree(tmp_path, {"__init__.py": "from holdfast.schema import Run"})
+    assert list(broken_layers(tree)) == ["holdfast:1: 'holdfast' may not import 'holdfast.schema'"]
 
 
 @pytest.mark.parametrize("package", sorted(MAY_IMPORT.keys() - BASE - {"__main__"}))
@@ -121,13 +141,45 @@ def test_no_two_packages_may_import_each_other(package: str) -> None:
     ],
 )
 def test_an_impurity_is_found(tmp_path: Path, line: str, impurity: str) -> None:
-    house = _house(tmp_path, {"runs/lane.py": line})
-    assert [found.partition(": ")[2] for found in impurities(house / "runs/lane.py", house)] == [impurity]
+    tree = _source_tree(tmp_path, {"runs/lane.py": line})
+    assert [found.partition(": ")[2] for found in impurities(tree / "runs/lane.py", tree)] == [impurity]
+
+
+def test_a_repeated_module_name_is_found_in_unrelated_packages_only(tmp_path: Path) -> None:
+    names = ("store/sessions.py", "cli/sessions.py", "store/sqlite/sessions.py", "store/protocol.py", "cli/protocol.py")
+    tree = _source_tree(tmp_path, dict.fromkeys(names, ""))
+    assert list(repeated_module_names(tree)) == [
+        "'sessions' is the name of holdfast.cli.sessions and holdfast.store.sessions; rename all but one"
+    ]
+
+
+def test_a_repeated_public_class_name_is_found(tmp_path: Path) -> None:
+    text = "class Run: ...\nclass _Private: ..."
+    tree = _source_tree(tmp_path, {"schema/runs.py": text, "store/rows.py": text})
+    assert list(repeated_class_names(tree)) == [
+        "class 'Run' is defined in holdfast.schema.runs and holdfast.store.rows; rename all but one"
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from holdfast.store import rows",
+        "def later():\n    from holdfast.store.rows import Row",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import holdfast.store.rows",
+    ],
+)
+def test_an_import_cycle_is_found_however_it_is_written(tmp_path: Path, line: str) -> None:
+    files = {"store/rows.py": "import holdfast.store.tables", "store/tables.py": "import holdfast.store.pages"}
+    tree = _source_tree(tmp_path, {"store/__init__.py": "", **files, "store/pages.py": line})
+    assert list(import_cycles(tree)) == [
+        "import cycle: holdfast.store.pages - holdfast.store.rows - holdfast.store.tables"
+    ]
 
 
 def test_an_impurity_is_found_behind_a_module_of_ours(tmp_path: Path) -> None:
-    house = _house(tmp_path, {"schema/__init__.py": "import msgspec", "ids.py": "import time"})
-    _house(house, {"runs/lane.py": "from holdfast.schema import Run"})
-    assert list(impurities(house / "runs/lane.py", house)) == []
-    _house(house, {"runs/lane.py": "from holdfast.ids import Ids"})
-    assert list(impurities(house / "runs/lane.py", house)) == ["ids.py:1: imports 'time'"]
+    tree = _source_tree(tmp_path, {"schema/__init__.py": "import msgspec", "ids.py": "import time"})
+    _source_tree(tree, {"runs/lane.py": "from holdfast.schema import Run"})
+    assert list(impurities(tree / "runs/lane.py", tree)) == []
+    _source_tree(tree, {"runs/lane.py": "from holdfast.ids import Ids"})
+    assert list(impurities(tree / "runs/lane.py", tree)) == ["ids.py:1: imports 'time'"]

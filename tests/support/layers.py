@@ -1,10 +1,11 @@
-"""The house of docs/architecture.md as data, and readers of a source tree that find what breaks its rules.
+"""The rules of docs/architecture.md as data, and functions that list what breaks them in a source tree.
 
-Imports are read from the syntax tree, wherever they stand: at the top, in a function, under `TYPE_CHECKING`, or as a
-literal given to `import_module`.
+Imports are read from the syntax tree: at the top of a module, in a function, under `TYPE_CHECKING`, or as a literal
+passed to `import_module`.
 """
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,20 +58,33 @@ _PURE_LIBRARIES = frozenset(
         *{"types", "typing", "unicodedata", "msgspec"},
     }
 )
+ROLE_NAMES = frozenset({"__init__", "__main__", "protocol", "retry", "state"})
+"""Names of modules that play the same role in their packages, so that several packages may use them."""
+
+SUBJECT_PACKAGES = (
+    ("schema",),
+    ("schema", "api"),
+    ("server", "routes"),
+    ("cli", "commands"),
+    ("store", "sqlite"),
+    ("store", "postgres"),
+)
+"""Packages whose modules are named after the subject they serve: `sessions` may be in each of them."""
+
 _IMPURE_BUILTINS = frozenset({"open", "print", "input", "exec", "eval", "__import__", "breakpoint"})
 _CLOCKS = frozenset({"now", "utcnow", "today"})
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One import: the dotted name that is asked for, and the line that asks."""
+    """One import: the dotted name, and the line of the import."""
 
     name: str
     line: int
 
     @property
     def package(self) -> str | None:
-        """The part of the house that is imported; None for the outside world."""
+        """The package of ours that is imported; None for a library."""
         parts = self.name.split(".")
         if parts[0] != ROOT:
             return None
@@ -96,6 +110,67 @@ def broken_layers(source: Path) -> Iterator[str]:
                 continue
             if found.package in parts | MAY_IMPORT.keys() | {COMPOSITION_ROOT}:
                 yield f"{module}:{found.line}: {package!r} may not import {found.name!r}"
+
+
+def repeated_module_names(source: Path) -> Iterator[str]:
+    """Each bare module name that unrelated packages share, as a sentence."""
+    named: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(source.rglob("*.py")):
+        if path.stem not in ROLE_NAMES and path.relative_to(source).parent.parts not in SUBJECT_PACKAGES:
+            named[path.stem].append(_dotted(path, source))
+    for name, modules in sorted(named.items()):
+        if len(modules) > 1:
+            yield f"{name!r} is the name of {' and '.join(modules)}; rename all but one"
+
+
+def repeated_class_names(source: Path) -> Iterator[str]:
+    """Each public class name that several modules define, as a sentence."""
+    named: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(source.rglob("*.py")):
+        for node in _parse(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                named[node.name].append(_dotted(path, source))
+    for name, modules in sorted(named.items()):
+        if len(modules) > 1:
+            yield f"class {name!r} is defined in {' and '.join(modules)}; rename all but one"
+
+
+def import_cycles(source: Path) -> Iterator[str]:
+    """Each group of modules that import each other, directly or through others, as a sentence."""
+    graph: dict[str, set[str]] = {}
+    for path in sorted(source.rglob("*.py")):
+        module = _dotted(path, source)
+        graph[module] = {found.name for found in imports_of(path, source) if _module_file(found.name, source)}
+        graph[module].discard(module)
+    for group in _strongly_connected(graph):
+        if len(group) > 1:
+            yield f"import cycle: {' - '.join(sorted(group))}"
+
+
+def _strongly_connected(graph: Mapping[str, set[str]]) -> Iterator[set[str]]:
+    """Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(node: str) -> Iterator[set[str]]:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in sorted(graph.get(node, ())):
+            if target not in index:
+                yield from visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            place = stack.index(node)
+            group = set(stack[place:])
+            del stack[place:]
+            yield group
+
+    for node in sorted(graph):
+        if node not in index:
+            yield from visit(node)
 
 
 def impurities(path: Path, source: Path) -> Iterator[str]:
