@@ -345,15 +345,15 @@ async def test_a_cancelled_run_closes_its_approval_with_an_event(tmp_path: Path)
     turns, asked = ScriptedTurns(), list[asyncio.Task[Approval]]()
     pending: list[PendingApprovals] = []
     _ask_in_turn(turns, asked, pending)
-    async with open_harness(tmp_path / "holdfast.db", turns=turns) as house:
-        await house.session()
-        pending.append(_pending(house.store))
-        run = await house.accept("ask")
-        await house.gates.arrived("asking")
-        found = await _open(house.store)
-        await house.engine.cancel_session("ses_1")
-        assert (await house.ended(run)).state == "cancelled"
-        (closed,) = [event for event in await house.events() if isinstance(event, ApprovalResolved)]
+    async with open_harness(tmp_path / "holdfast.db", turns=turns) as harness:
+        await harness.session()
+        pending.append(_pending(harness.store))
+        run = await harness.accept("ask")
+        await harness.gates.arrived("asking")
+        found = await _open(harness.store)
+        await harness.engine.cancel_session("ses_1")
+        assert (await harness.ended(run)).state == "cancelled"
+        (closed,) = [event for event in await harness.events() if isinstance(event, ApprovalResolved)]
         assert (closed.approval.id, closed.approval.state, closed.approval.answered_by) == (
             found.id,
             "cancelled",
@@ -368,16 +368,16 @@ async def test_a_restart_closes_an_open_approval_and_refuses_later_answers(tmp_p
     turns, asked = ScriptedTurns(), list[asyncio.Task[Approval]]()
     pending: list[PendingApprovals] = []
     _ask_in_turn(turns, asked, pending)
-    async with crashed_harness(tmp_path / "left.db", turns) as house:
-        pending.append(_pending(house.store))
-        run = await house.accept("ask")
-        await house.gates.arrived("asking")
-        found = await _open(house.store)
-    async with open_harness(tmp_path / "left.db") as house:
-        ended = await house.ended(run.run.id)
+    async with crashed_harness(tmp_path / "left.db", turns) as harness:
+        pending.append(_pending(harness.store))
+        run = await harness.accept("ask")
+        await harness.gates.arrived("asking")
+        found = await _open(harness.store)
+    async with open_harness(tmp_path / "left.db") as harness:
+        ended = await harness.ended(run.run.id)
         assert (ended.state, ended.reason) == ("interrupted", "server_crash")
-        assert (await house.store.open_approvals()).items == ()
-        (closed,) = [event for event in await house.events() if isinstance(event, ApprovalResolved)]
+        assert (await harness.store.open_approvals()).items == ()
+        (closed,) = [event for event in await harness.events() if isinstance(event, ApprovalResolved)]
         assert (closed.approval.id, closed.approval.state) == (found.id, "cancelled")
         with pytest.raises(Conflict, match="is already cancelled"):
-            await _pending(house.store).answer(found.id, "once", client="a")
+            await _pending(harness.store).answer(found.id, "once", client="a")

@@ -14,26 +14,26 @@ from tests.support.running_server import TOKEN, run_server
 
 @pytest.mark.promise("W8")
 async def test_over_tcp_no_route_but_health_answers_without_the_token(home: Path) -> None:
-    async with run_server(home) as house:
-        before = house.app.store.last_number
+    async with run_server(home) as server:
+        before = server.app.store.last_number
         for endpoint in ENDPOINTS:
             path = endpoint.path.replace("{", "").replace("}", "")
             for given in (None, "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer "):
-                answer = await house.tcp.send(endpoint.method, path, Authorization=given)
+                answer = await server.tcp.send(endpoint.method, path, Authorization=given)
                 if endpoint.public:
                     assert answer.status == 200
                 else:
                     assert (answer.status, answer.code) == (401, "unauthorized"), path
                     assert answer.headers["www-authenticate"] == "Bearer"
-        unknown = await house.tcp.get("/v1/nothing", Authorization=None)
+        unknown = await server.tcp.get("/v1/nothing", Authorization=None)
         assert unknown.status == 401
-        assert house.app.store.last_number == before
-        assert (await house.tcp.get("/v1/server", Authorization=f"bearer {TOKEN}")).status == 200
+        assert server.app.store.last_number == before
+        assert (await server.tcp.get("/v1/server", Authorization=f"bearer {TOKEN}")).status == 200
 
 
 @pytest.mark.promise("W8")
 async def test_a_host_name_other_than_localhost_is_refused(home: Path) -> None:
-    async with run_server(home) as house:
+    async with run_server(home) as server:
         for host, status in (
             *(
                 ("localhost", 200),
@@ -46,15 +46,15 @@ async def test_a_host_name_other_than_localhost_is_refused(home: Path) -> None:
             *(("127.0.0.1.evil.example", 403), (":80", 400), ("", 400)),
         ):
             for path in ("/v1/server", "/v1/health"):
-                assert (await house.tcp.get(path, Host=host)).status == status, host
-            assert (await house.http.get("/v1/server", Host=host)).status == 200
+                assert (await server.tcp.get(path, Host=host)).status == status, host
+            assert (await server.http.get("/v1/server", Host=host)).status == 200
 
 
 @pytest.mark.promise("W8")
 async def test_a_page_of_another_site_is_refused_also_on_the_socket(home: Path) -> None:
-    async with run_server(home) as house:
+    async with run_server(home) as server:
         foreign = ("https://localhost", "http://localhost:81", "http://evil.example", "null", "")
-        for http in (house.http, house.tcp):
+        for http in (server.http, server.tcp):
             for origin in ("http://localhost", "http://LOCALHOST"):
                 assert (await http.get("/v1/server", Origin=origin)).status == 200
             for origin in foreign:

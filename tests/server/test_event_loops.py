@@ -34,14 +34,14 @@ def test_uvloop_is_used_if_it_is_installed() -> None:
 def test_a_run_is_accepted_streamed_cancelled_and_read(run: Run, home: Path) -> None:
     async def story() -> None:
         answer = Answer(pieces=(Say("begun "), Gate("never")))
-        async with run_server(home, answering(answer)) as house:
-            for http in (house.http, house.tcp):
+        async with run_server(home, answering(answer)) as server:
+            for http in (server.http, server.tcp):
                 async with http.stream("/v1/events") as stream:
                     await stream.data()
-                    session_id = await house.session()
+                    session_id = await server.session()
                     body = {"prompt": "go"}
                     accepted = (await http.post(f"/v1/sessions/{session_id}/runs", body)).ok(202)
-                    if http is house.http:
+                    if http is server.http:
                         assert (await stream.until("delta"))["text"] == "begun "
                         receipt = (await http.post(f"/v1/sessions/{session_id}/cancel")).ok()
                         assert [line["ended_as"] for line in receipt["runs"]] == ["cancelled"]
@@ -56,15 +56,15 @@ def test_a_run_is_accepted_streamed_cancelled_and_read(run: Run, home: Path) -> 
 def test_readers_that_leave_or_stall_are_noticed_and_a_stop_ends_all(run: Run, home: Path) -> None:
     async def story() -> None:
         long = "x" * 300_000
-        async with run_server(home, answering(Answer(pieces=(Say(long, chunk=500),)))) as house:
-            leaving = await house.http.open_stream("/v1/events")
-            stalled = await house.tcp.open_stream("/v1/events")
+        async with run_server(home, answering(Answer(pieces=(Say(long, chunk=500),)))) as server:
+            leaving = await server.http.open_stream("/v1/events")
+            stalled = await server.tcp.open_stream("/v1/events")
             await leaving.close()
-            await until(lambda: house.app.services.presence.streams == 1)
-            accepted = await house.prompt(await house.session())
-            assert (await house.ended(accepted["run"]["id"]))["text"] == long
-            house.stop()
-            await house.serving
+            await until(lambda: server.app.services.presence.streams == 1)
+            accepted = await server.prompt(await server.session())
+            assert (await server.ended(accepted["run"]["id"]))["text"] == long
+            server.stop()
+            await server.serving
             await stalled.close()
 
     run(story())
@@ -73,8 +73,8 @@ def test_readers_that_leave_or_stall_are_noticed_and_a_stop_ends_all(run: Run, h
 def test_slow_and_large_requests_are_refused(run: Run, home: Path) -> None:
     async def story() -> None:
         limits = ServerLimits(head_bytes=4096, head_seconds=0.05, body_seconds=0.05)
-        async with run_server(home, limits=limits) as house:
-            for http in (house.http, house.tcp):
+        async with run_server(home, limits=limits) as server:
+            for http in (server.http, server.tcp):
                 assert (await http.raw(b"GET /v1/he")).startswith(b"HTTP/1.1 408 ")
                 assert (await http.raw(b"GET / HTTP/1.1\r\nA: " + b"b" * 5000)).startswith(b"HTTP/1.1 431 ")
                 body = http.head("POST", "/v1/workspaces", {"Content-Length": "9"})

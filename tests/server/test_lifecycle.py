@@ -18,21 +18,21 @@ HELD = Answer(pieces=(Gate("go"), Say("done")))
 async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_hang(home: Path) -> None:
     tool = calls(Call("bash", {"command": "sleep 1000"}))
     engine_limits = EngineLimits(unfinished_runs=256, subagent_depth=2, stop_seconds=3, shutdown_seconds=6)
-    async with run_server(home, answering(HANGING, tool), engine_limits=engine_limits) as house:
-        hanging, busy = await house.session(), await house.session()
-        model_run = (await house.prompt(hanging))["run"]["id"]
-        queued = (await house.prompt(hanging))["run"]["id"]
-        await house.provider.wait_for_requests(1)
-        streams = [await house.http.open_stream("/v1/events") for _ in range(3)]
-        tool_run = (await house.prompt(busy, mode="auto"))["run"]["id"]
+    async with run_server(home, answering(HANGING, tool), engine_limits=engine_limits) as server:
+        hanging, busy = await server.session(), await server.session()
+        model_run = (await server.prompt(hanging))["run"]["id"]
+        queued = (await server.prompt(hanging))["run"]["id"]
+        await server.provider.wait_for_requests(1)
+        streams = [await server.http.open_stream("/v1/events") for _ in range(3)]
+        tool_run = (await server.prompt(busy, mode="auto"))["run"]["id"]
         while (await streams[0].until("run.progress"))["now"]["phase"] != "tool":
             pass
         waiters = [
-            asyncio.create_task(house.http.get(f"/v1/runs/{run_id}?wait=600"))
+            asyncio.create_task(server.http.get(f"/v1/runs/{run_id}?wait=600"))
             for run_id in (model_run, tool_run, queued)
         ]
-        await until(lambda: house.app.services.state.active_requests == 3)
-        assert (await house.http.post("/v1/server/stop")).ok(202) == {"stopping": True}
+        await until(lambda: server.app.services.state.active_requests == 3)
+        assert (await server.http.post("/v1/server/stop")).ok(202) == {"stopping": True}
         ends = [(await waiter).ok() for waiter in waiters]
         assert [(run["state"], run["reason"]) for run in ends] == [
             ("interrupted", "server_stop"),
@@ -43,111 +43,111 @@ async def test_a_stop_ends_runs_and_keeps_queues_while_streams_tools_and_models_
             kinds = [event["kind"] for event in await stream.rest()]
             assert kinds.count("run.finished") == 2
             await stream.close()
-        await house.serving
+        await server.serving
         with pytest.raises(ConnectionError):
-            await house.tcp.get("/v1/health")
+            await server.tcp.get("/v1/health")
         with pytest.raises(FileNotFoundError):
-            await house.http.get("/v1/health")
-    async with run_server(home) as house:
-        view = (await house.http.get(f"/v1/sessions/{hanging}")).ok()
+            await server.http.get("/v1/health")
+    async with run_server(home) as server:
+        view = (await server.http.get(f"/v1/sessions/{hanging}")).ok()
         assert (view["queue"]["run_ids"], view["queue"]["paused"]) == ([queued], "server_stop")
-        (await house.http.post(f"/v1/sessions/{hanging}/resume")).ok()
-        assert (await house.ended(queued))["state"] == "completed"
+        (await server.http.post(f"/v1/sessions/{hanging}/resume")).ok()
+        assert (await server.ended(queued))["state"] == "completed"
 
 
 @pytest.mark.promise("W5")
 async def test_a_hanging_handler_gets_503_and_a_second_stop_does_not_wait(home: Path) -> None:
     limits = ServerLimits(stop_seconds=0.05)
-    async with run_server(home, answering(HANGING), limits=limits) as house:
-        run = await house.prompt(await house.session())
-        await house.provider.wait_for_requests(1)
+    async with run_server(home, answering(HANGING), limits=limits) as server:
+        run = await server.prompt(await server.session())
+        await server.provider.wait_for_requests(1)
         stuck = asyncio.Event()
 
         async def hang() -> None:
             stuck.set()
             await asyncio.Event().wait()
 
-        house.app.services.workspaces.views = hang  # type: ignore[method-assign, assignment]
-        house.app.engine.stop = hang  # type: ignore[method-assign]
-        waiting = asyncio.create_task(house.http.get("/v1/workspaces"))
+        server.app.services.workspaces.views = hang  # type: ignore[method-assign, assignment]
+        server.app.engine.stop = hang  # type: ignore[method-assign]
+        waiting = asyncio.create_task(server.http.get("/v1/workspaces"))
         await stuck.wait()
-        house.stop()
-        house.stop()
+        server.stop()
+        server.stop()
         answer = await waiting
         assert (answer.status, answer.code) == (503, "stopping")
-        await house.serving
-        del house.app.engine.stop  # type: ignore[misc]
-    async with run_server(home) as house:
-        assert (await house.ended(run["run"]["id"]))["state"] == "interrupted"
+        await server.serving
+        del server.app.engine.stop  # type: ignore[misc]
+    async with run_server(home) as server:
+        assert (await server.ended(run["run"]["id"]))["state"] == "interrupted"
 
 
 async def test_while_it_stops_health_says_so_and_nothing_new_begins(home: Path) -> None:
-    async with run_server(home, answering(HANGING)) as house:
-        held = hold_stop(house)
-        session_id = await house.session()
-        house.stop()
-        await until(lambda: house.app.services.state.stopping)
-        assert (await house.http.get("/v1/health")).ok()["status"] == "stopping"
+    async with run_server(home, answering(HANGING)) as server:
+        held = hold_stop(server)
+        session_id = await server.session()
+        server.stop()
+        await until(lambda: server.app.services.state.stopping)
+        assert (await server.http.get("/v1/health")).ok()["status"] == "stopping"
         refused = [
-            await house.http.post("/v1/workspaces", {"path": str(house.work)}),
-            await house.http.get("/v1/events"),
-            await house.http.post(f"/v1/sessions/{session_id}/runs", {"prompt": "x"}),
+            await server.http.post("/v1/workspaces", {"path": str(server.work)}),
+            await server.http.get("/v1/events"),
+            await server.http.post(f"/v1/sessions/{session_id}/runs", {"prompt": "x"}),
         ]
         assert [(answer.status, answer.code) for answer in refused] == [(503, "stopping")] * 3
-        assert (await house.http.get(f"/v1/sessions/{session_id}")).status == 200
+        assert (await server.http.get(f"/v1/sessions/{session_id}")).status == 200
         held.set()
 
 
 async def test_a_busy_server_is_not_stopped_if_idle_and_an_idle_one_is(home: Path) -> None:
-    async with run_server(home, answering(HELD)) as house:
-        run = await house.prompt(await house.session())
-        refused = await house.http.post("/v1/server/stop", {"if_idle": True})
+    async with run_server(home, answering(HELD)) as server:
+        run = await server.prompt(await server.session())
+        refused = await server.http.post("/v1/server/stop", {"if_idle": True})
         assert (refused.status, refused.code) == (409, "server_busy")
         assert refused.json()["error"]["detail"] == {"unfinished_runs": 1}
-        house.provider.open("go")
-        await house.ended(run["run"]["id"])
-        (await house.http.post("/v1/server/stop", {"if_idle": True})).ok(202)
-        await house.serving
+        server.provider.open("go")
+        await server.ended(run["run"]["id"])
+        (await server.http.post("/v1/server/stop", {"if_idle": True})).ok(202)
+        await server.serving
 
 
 @pytest.mark.promise("W2")
 async def test_a_server_without_clients_and_work_exits(home: Path) -> None:
-    async with run_server(home, answering(HELD), linger=0.02, idle_exit=True) as house:
-        house.workspace_id = await house.open()
-        run = await house.prompt(await house.session())
-        await house.provider.wait_for_requests(1)
-        await house.watcher.close()
-        await until(lambda: house.app.services.presence.streams == 0 and house.app.services.state.idle_seconds > 0.1)
-        assert not house.app.services.state.stopping
-        house.provider.open("go")
-        await house.serving
-        assert (await house.app.store.run(run["run"]["id"])).state == "completed"
+    async with run_server(home, answering(HELD), linger=0.02, idle_exit=True) as server:
+        server.workspace_id = await server.open()
+        run = await server.prompt(await server.session())
+        await server.provider.wait_for_requests(1)
+        await server.watcher.close()
+        await until(lambda: server.app.services.presence.streams == 0 and server.app.services.state.idle_seconds > 0.1)
+        assert not server.app.services.state.stopping
+        server.provider.open("go")
+        await server.serving
+        assert (await server.app.store.run(run["run"]["id"])).state == "completed"
 
 
 @pytest.mark.promise("W2")
 async def test_a_watched_server_stays_up_and_closes_unwatched_workspaces(home: Path) -> None:
-    async with run_server(home, linger=0.02, idle_exit=True) as house:
-        watched = await house.open()
-        house.workspace_id = watched
+    async with run_server(home, linger=0.02, idle_exit=True) as server:
+        watched = await server.open()
+        server.workspace_id = watched
         elsewhere = home / "elsewhere"
         elsewhere.mkdir()
-        async with house.http.stream(f"/v1/workspaces/{watched}/events") as stream:
+        async with server.http.stream(f"/v1/workspaces/{watched}/events") as stream:
             await stream.data()
-            other = await house.open(elsewhere)
-            await house.watcher.close()
-            while (await house.http.get(f"/v1/workspaces/{other}")).ok()["open"]:
+            other = await server.open(elsewhere)
+            await server.watcher.close()
+            while (await server.http.get(f"/v1/workspaces/{other}")).ok()["open"]:
                 pass
-            assert (await house.http.get(f"/v1/workspaces/{watched}")).ok()["open"]
-            assert not house.app.services.state.stopping
-        await house.serving
+            assert (await server.http.get(f"/v1/workspaces/{watched}")).ok()["open"]
+            assert not server.app.services.state.stopping
+        await server.serving
 
 
 async def test_health_checks_do_not_keep_an_idle_server_up(home: Path) -> None:
-    async with run_server(home, linger=0.05, idle_exit=True) as house:
-        await house.watcher.close()
-        while not house.serving.done():
+    async with run_server(home, linger=0.05, idle_exit=True) as server:
+        await server.watcher.close()
+        while not server.serving.done():
             try:
-                await house.http.get("/v1/health")
+                await server.http.get("/v1/health")
             except (OSError, asyncio.IncompleteReadError):
                 break
-        await house.serving
+        await server.serving

@@ -85,16 +85,16 @@ def _headers(draw: st.DrawFn) -> dict[str, str]:
     return draw(st.dictionaries(names, text.map(str.strip), max_size=2))
 
 
-async def _session(house: RunningServer) -> str:
+async def _session(running: RunningServer) -> str:
     """The newest one; another when that was deleted."""
-    page = await house.app.store.sessions(house.workspace_id, limit=1, archived=None)
-    return page.items[0].id if page.items else await house.session()
+    page = await running.app.store.sessions(running.workspace_id, limit=1, archived=None)
+    return page.items[0].id if page.items else await running.session()
 
 
-async def _quiet(house: RunningServer) -> bool:
+async def _quiet(running: RunningServer) -> bool:
     """Whether nothing of earlier requests goes on; a run that hangs is not waited for."""
     for _ in range(5_000):
-        if not house.app.services.workspaces.is_busy:
+        if not running.app.services.workspaces.is_busy:
             return True
         await asyncio.sleep(0)
     return False
@@ -107,11 +107,11 @@ def test_no_request_gets_a_5xx(
     server: BackgroundServer, request: tuple[Endpoint, str, bytes | None, dict[str, str]]
 ) -> None:
     endpoint, target, body, headers = request
-    house = server.server
-    session_id = server.do(_session(house))
-    target = target.replace("WORKSPACE", house.workspace_id).replace("SESSION", session_id)
-    was_quiet = server.do(_quiet(house))
-    before = house.app.store.last_number
+    running = server.server
+    session_id = server.do(_session(running))
+    target = target.replace("WORKSPACE", running.workspace_id).replace("SESSION", session_id)
+    was_quiet = server.do(_quiet(running))
+    before = running.app.store.last_number
     status, answer = server.send(endpoint.method, target, body, headers)
     assert status < 500, (endpoint.method, target, body, answer)
     if status >= 400:
@@ -119,4 +119,4 @@ def test_no_request_gets_a_5xx(
         assert isinstance(error["code"], str)
         assert error["message"]
     if status in (400, 404) and was_quiet:
-        assert house.app.store.last_number == before
+        assert running.app.store.last_number == before

@@ -150,7 +150,7 @@ async def test_every_example_is_true(home: Path) -> None:
     script = answering(Answer(pieces=(Say("Hello to you."),)), hanging, asking)
     blocks = _BLOCK.findall(TEXT)
     assert len(blocks) > 20
-    async with run_server(home, script) as house:
-        reader = Reader(house.http, str(house.work))
+    async with run_server(home, script) as server:
+        reader = Reader(server.http, str(server.work))
         for kind, text in blocks:
             await reader.take(kind, text)

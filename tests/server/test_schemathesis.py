@@ -19,12 +19,12 @@ NOT_TRIED = r"/events$|/server/stop$|/providers/[^/]+/test$"
 """Streams do not end, a stop would end the test, and trying a provider would leave the machine."""
 
 
-async def something_there(house: RunningServer) -> dict[str, str]:
+async def something_there(server: RunningServer) -> dict[str, str]:
     """Ids that lead somewhere."""
-    session_id = await house.session()
-    run = await house.prompt(session_id)
-    end = await house.ended(run["run"]["id"])
-    return {"workspace_id": house.workspace_id, "session_id": session_id, "run_id": end["id"], "provider": "anthropic"}
+    session_id = await server.session()
+    run = await server.prompt(session_id)
+    end = await server.ended(run["run"]["id"])
+    return {"workspace_id": server.workspace_id, "session_id": session_id, "run_id": end["id"], "provider": "anthropic"}
 
 
 @pytest.mark.stress

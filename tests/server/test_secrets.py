@@ -66,24 +66,24 @@ async def test_planted_secrets_are_in_no_answer_event_log_or_file(home: Path, ke
     secrets = (KEY, ENV_KEY, STORED_KEY)
     told: list[bytes] = []
     environment = {"ANTHROPIC_API_KEY": ENV_KEY}
-    async with run_server(home, answering(prying, spoken, failing, broken), env=environment) as house:
-        keyring.append(house.parts)
-        key = await house.http.send("PUT", "/v1/providers/openai/key", {"key": STORED_KEY})
+    async with run_server(home, answering(prying, spoken, failing, broken), env=environment) as server:
+        keyring.append(server.parts)
+        key = await server.http.send("PUT", "/v1/providers/openai/key", {"key": STORED_KEY})
         assert key.ok() == {"provider": "openai", "stored": True}
-        start = house.app.hub.cursor
-        session_id = await house.session()
-        live = await house.http.open_stream("/v1/events")
+        start = server.app.hub.cursor
+        session_id = await server.session()
+        live = await server.http.open_stream("/v1/events")
         for prompt in ("look", "and fail", "again"):
-            run = await house.prompt(session_id, prompt, mode="auto", limits={"max_steps": 3})
-            await house.ended(run["run"]["id"])
+            run = await server.prompt(session_id, prompt, mode="auto", limits={"max_steps": 3})
+            await server.ended(run["run"]["id"])
         told.append(await _live_text(live))
-        wrong = await house.http.post(f"/v1/workspaces/{house.workspace_id}/sessions", {KEY: ENV_KEY})
+        wrong = await server.http.post(f"/v1/workspaces/{server.workspace_id}/sessions", {KEY: ENV_KEY})
         assert wrong.status == 400
         told.append(wrong.body)
-        messages = (await house.http.get(f"/v1/sessions/{session_id}/messages")).ok()
+        messages = (await server.http.get(f"/v1/sessions/{session_id}/messages")).ok()
         results = [part for message in messages["items"] for part in message["parts"] if part["type"] == "tool_result"]
         assert len(results) == 1
-        async with house.http.stream(f"/v1/events?after={start}") as stream:
+        async with server.http.stream(f"/v1/events?after={start}") as stream:
             finished = 0
             while finished < 3:
                 event = await stream.next()
@@ -91,8 +91,8 @@ async def test_planted_secrets_are_in_no_answer_event_log_or_file(home: Path, ke
                 told.append(event.data)
                 finished += event.event == "run.finished"
         targets = [f"/v1/sessions/{session_id}{what}" for what in ("", "/messages", "/runs", "/export")]
-        targets += [f"/v1/sessions/{session_id}/export?format=markdown", f"/v1/workspaces/{house.workspace_id}/config"]
-        told += [(await house.http.get(target)).body for target in (*targets, "/v1/models", "/v1/search?q=key")]
+        targets += [f"/v1/sessions/{session_id}/export?format=markdown", f"/v1/workspaces/{server.workspace_id}/config"]
+        told += [(await server.http.get(target)).body for target in (*targets, "/v1/models", "/v1/search?q=key")]
     for body in told:
         for secret in secrets:
             assert secret.encode() not in body, body

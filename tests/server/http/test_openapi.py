@@ -58,7 +58,7 @@ def test_responses_link_to_the_endpoints_that_take_their_ids() -> None:
 
 
 async def test_the_server_serves_the_description(home: Path) -> None:
-    async with run_server(home) as house:
-        answer = (await house.http.get("/v1/openapi.json")).ok()
+    async with run_server(home) as server:
+        answer = (await server.http.get("/v1/openapi.json")).ok()
         assert answer["paths"].keys() == DESCRIPTION["paths"].keys()
         assert answer["openapi"] == "3.1.0"

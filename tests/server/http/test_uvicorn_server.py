@@ -22,7 +22,7 @@ def code(raw: bytes) -> str:
 
 @pytest.mark.promise("W9")
 async def test_bytes_that_are_not_http_get_a_400_with_an_error_body(home: Path) -> None:
-    async with run_server(home) as house:
+    async with run_server(home) as server:
         for sent in (
             b"nonsense\r\n\r\n",
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -31,22 +31,22 @@ async def test_bytes_that_are_not_http_get_a_400_with_an_error_body(home: Path) 
             b"POST /v1/workspaces HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
             b"GET \xff HTTP/1.1\r\n\r\n",
         ):
-            answer = await house.http.raw(sent)
+            answer = await server.http.raw(sent)
             assert answer.startswith(b"HTTP/1.1 400 "), sent
             assert code(answer) in ("invalid_http", "invalid_request")
-        assert (await house.http.get("/v1/health")).status == 200
+        assert (await server.http.get("/v1/health")).status == 200
 
 
 async def test_a_head_that_is_too_large_is_refused_whether_it_ends_or_not(home: Path) -> None:
     limits = msgspec.structs.replace(QUICK, head_seconds=60)
-    async with run_server(home, limits=limits) as house:
+    async with run_server(home, limits=limits) as server:
         for head in (
             b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 5000 + b"\r\n\r\n",
             b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
             b"GET /v1/health HTTP/1.1\r\nX: " + b"y" * 5000,
             b"GET /" + b"y" * 5000,
         ):
-            answer = await house.http.raw(head)
+            answer = await server.http.raw(head)
             assert answer.startswith(b"HTTP/1.1 431 ")
             assert code(answer) == "too_large"
 
@@ -55,30 +55,30 @@ async def test_a_head_that_is_too_large_is_refused_whether_it_ends_or_not(home: 
     "begun", [b"GET /v1/health HT", b"POST /v1/workspaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"]
 )
 async def test_an_incomplete_request_times_out(home: Path, begun: bytes) -> None:
-    async with run_server(home, limits=QUICK) as house:
-        answer = await house.http.raw(begun)
+    async with run_server(home, limits=QUICK) as server:
+        answer = await server.http.raw(begun)
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert code(answer) == "too_slow"
 
 
 async def test_a_silent_connection_is_closed_without_a_response(home: Path) -> None:
-    async with run_server(home, limits=QUICK) as house:
-        assert await house.http.raw(b"") == b""
+    async with run_server(home, limits=QUICK) as server:
+        assert await server.http.raw(b"") == b""
 
 
 async def test_a_long_response_does_not_time_out(home: Path) -> None:
-    async with run_server(home, limits=QUICK) as house, house.http.stream("/v1/events") as stream:
+    async with run_server(home, limits=QUICK) as server, server.http.stream("/v1/events") as stream:
         await stream.data()
-        run = await house.prompt(await house.session())
-        await house.ended(run["run"]["id"])
-        house.app.hub.send_heartbeat()
+        run = await server.prompt(await server.session())
+        await server.ended(run["run"]["id"])
+        server.app.hub.send_heartbeat()
         await stream.until("heartbeat")
 
 
 async def test_requests_one_after_the_other_and_ahead_of_their_answers_share_a_connection(home: Path) -> None:
-    async with run_server(home) as house:
-        reader, writer = await house.http.connect()
-        one = house.http.head("GET", "/v1/health", {})
+    async with run_server(home) as server:
+        reader, writer = await server.http.connect()
+        one = server.http.head("GET", "/v1/health", {})
         for _ in range(2):
             writer.write(one)
             assert (await read_answer(reader)).status == 200
@@ -89,36 +89,36 @@ async def test_requests_one_after_the_other_and_ahead_of_their_answers_share_a_c
 
 @pytest.mark.promise("W9")
 async def test_a_body_that_is_too_large_is_refused_with_or_without_a_length(home: Path) -> None:
-    async with run_server(home) as house:
-        session_id = await house.session()
+    async with run_server(home) as server:
+        session_id = await server.session()
         target = f"/v1/sessions/{session_id}/cancel"
         over = b'{"scope": "' + b"x" * 300_000 + b'"}'
-        answer = await house.http.send("POST", target, body=over)
+        answer = await server.http.send("POST", target, body=over)
         assert (answer.status, answer.code) == (413, "too_large")
-        declared = await house.http.raw(
-            house.http.head("POST", target, {"Content-Length": str(10 * MAX_PROMPT_BYTES), "Expect": "100-continue"})
+        declared = await server.http.raw(
+            server.http.head("POST", target, {"Content-Length": str(10 * MAX_PROMPT_BYTES), "Expect": "100-continue"})
         )
         assert declared.startswith(b"HTTP/1.1 413 ")
         chunks = b"".join(b"8000\r\n" + b"x" * 0x8000 + b"\r\n" for _ in range(20)) + b"0\r\n\r\n"
-        head = house.http.head("POST", target, {"Transfer-Encoding": "chunked", "Connection": "close"})
-        assert (await house.http.raw(head + chunks)).startswith(b"HTTP/1.1 413 ")
+        head = server.http.head("POST", target, {"Transfer-Encoding": "chunked", "Connection": "close"})
+        assert (await server.http.raw(head + chunks)).startswith(b"HTTP/1.1 413 ")
 
 
 async def test_a_large_prompt_is_accepted(home: Path) -> None:
-    async with run_server(home) as house:
+    async with run_server(home) as server:
         text = "x" * (2 << 20)
         attached = {"name": "a", "media_type": "text/plain", "text": text}
-        run = await house.prompt(await house.session(), attachments=[attached])
+        run = await server.prompt(await server.session(), attachments=[attached])
         assert run["run"]["attachments"][0]["text"] == text
-        await house.ended(run["run"]["id"])
+        await server.ended(run["run"]["id"])
 
 
 async def test_a_disconnect_within_a_body_changes_nothing(home: Path) -> None:
-    async with run_server(home) as house:
-        _, writer = await house.http.connect()
-        writer.write(house.http.head("POST", "/v1/workspaces", {"Content-Length": "100"}) + b'{"path"')
+    async with run_server(home) as server:
+        _, writer = await server.http.connect()
+        writer.write(server.http.head("POST", "/v1/workspaces", {"Content-Length": "100"}) + b'{"path"')
         await writer.drain()
         writer.close()
         await writer.wait_closed()
         await asyncio.sleep(0)
-        assert len((await house.http.get("/v1/workspaces")).ok()["items"]) == 1
+        assert len((await server.http.get("/v1/workspaces")).ok()["items"]) == 1
