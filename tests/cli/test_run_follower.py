@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.cli import main, run_follower
 from tests.cli.cli_shell import CliShell
-from tests.client.stub_server import Piece, Request, StubServer, answer, error
+from tests.client.stub_server import STREAM, Piece, Request, StubServer, answer, chunk, error, frame
 
 WORKSPACE = {"id": "wsp_1", "path": "/w", "cursor": "a.0"}
 
@@ -68,6 +68,50 @@ def test_without_a_free_stream_the_end_is_found_by_polling(
     assert captured.out == "all of it\n"
     assert captured.err.count("streams of the server are in use") == 1
     assert full.refused > 0
+
+
+class LateEventServer(FullServer):
+    """Streams a heartbeat before the event of a run that has already ended."""
+
+    def __init__(self, *events: dict[str, object]) -> None:
+        super().__init__()
+        self.refused = 2
+        hello = {"kind": "hello", "at": "", "cursor": "a.0", "heartbeat_seconds": 60.0}
+        self.stream = [STREAM, chunk(b"".join(frame(event, "a.1") for event in (hello, *events)))]
+
+    def __call__(self, request: Request) -> Iterable[Piece]:
+        return self.stream if request.target.partition("?")[0].endswith("/events") else super().__call__(request)
+
+
+HEARTBEAT: dict[str, object] = {"kind": "heartbeat", "at": ""}
+FINISHED = {
+    "kind": "run.finished",
+    "at": "",
+    "session_id": "ses_1",
+    "run": {**RUN, "state": "completed", "reason": "end_turn", "text": "all of it"},
+}
+
+
+@pytest.mark.promise("R9")
+@pytest.mark.parametrize(
+    ("events", "printed"),
+    [
+        ([HEARTBEAT, FINISHED], ["run.finished", "result"]),
+        ([HEARTBEAT, HEARTBEAT], ["result"]),
+    ],
+    ids=["its event is on the way", "its event never comes"],
+)
+def test_a_run_that_has_ended_is_followed_until_its_event_or_the_next_heartbeat(
+    events: list[dict[str, object]],
+    printed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with StubServer(LateEventServer(*events)) as stub, open(os.devnull) as nothing:
+        monkeypatch.setenv("HOLDFAST_SERVER", str(stub.address))
+        monkeypatch.setattr("sys.stdin", nothing)
+        assert main(["run", "--run-id", "run_x", "--output", "jsonl", "hi"]) == 0
+    assert [json.loads(line)["kind"] for line in capsys.readouterr().out.splitlines()] == printed
 
 
 def _gated(sh: CliShell, gate: str) -> dict[str, str]:

@@ -117,7 +117,7 @@ def test_the_stream_targets_match_routes_of_the_server() -> None:
         endpoints.events_target(),
         endpoints.events_target(workspace_id="wsp_1", session_id="ses_1", viewing="ses_1"),
     ):
-        assert _endpoint("GET", target).kind == "text/event-stream"
+        assert _endpoint("GET", target).media_type == "text/event-stream"
 
 
 def _endpoint(method: str, target: str) -> Endpoint:
@@ -165,7 +165,7 @@ def _same_shape(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("call", EVERY, ids=lambda call: f"{call.method} {call.target}")
 def test_each_call_decodes_the_response_type_of_its_route(call: ApiCall[object]) -> None:
-    expected = _endpoint(call.method, call.target).answer
+    expected = _endpoint(call.method, call.target).response
     for cell in call.read.__closure__ or ():
         if cell.cell_contents is not type(None):
             _same_shape(cell.cell_contents, expected)

@@ -205,17 +205,31 @@ class RunFollower(SessionFollower):
         self._run = run
 
     def until_end(self, *, after: str | None, known: Iterable[Message] = ()) -> Run:
-        """Print the run's events from the cursor on; returns the run as it ended."""
+        """Print the run's events from the cursor on; returns the run as it ended.
+
+        If the run has ended but its event has not arrived yet, the event is awaited until the next heartbeat.
+        """
         connected = False
+        ended: Run | None = None
         try:
             for event in self.follow(after=after, known=known, give_up_after=GIVE_UP_SECONDS):
-                if isinstance(event, RunFinished) and event.run.id == self._run.id:
-                    return event.run
-                may_have_missed = event is None or isinstance(event, Reset | Heartbeat)
-                may_have_missed = may_have_missed or (isinstance(event, Hello) and connected)
-                if may_have_missed and (ended := self.ended()) is not None:
-                    return ended
-                connected = connected or isinstance(event, Hello)
+                match event:
+                    case RunFinished() if event.run.id == self._run.id:
+                        return event.run
+                    case None | Reset():
+                        ended = self.ended()
+                        if ended is not None:
+                            return ended
+                    case Heartbeat() if ended is not None:
+                        self.print_stored()
+                        return ended
+                    case Heartbeat():
+                        ended = self._read_end()
+                    case Hello():
+                        ended = self._read_end() if connected else None
+                        connected = True
+                    case _:
+                        pass
         except ServerStopping as error:
             raise stopped_error(self._run) from error
         raise AssertionError("the stream of events has no end")
@@ -235,13 +249,18 @@ class RunFollower(SessionFollower):
 
     def ended(self) -> Run | None:
         """The run, if it has ended, after its stored text was printed."""
-        run = self._client.get_run(self._run.id)
-        if run.state not in END_STATES:
-            if run.state == "queued":
-                self.check_queue(self._client.session(run.session_id).queue)
-            return None
-        self.print_stored()
+        run = self._read_end()
+        if run is not None:
+            self.print_stored()
         return run
+
+    def _read_end(self) -> Run | None:
+        run = self._client.get_run(self._run.id)
+        if run.state in END_STATES:
+            return run
+        if run.state == "queued":
+            self.check_queue(self._client.session(run.session_id).queue)
+        return None
 
     def print_past(self, messages: Iterable[Message]) -> None:
         """Print what the run wrote before it was followed, and nothing of other runs."""

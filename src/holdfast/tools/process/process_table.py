@@ -78,7 +78,7 @@ def processes_with_variable(variable: str) -> list[Process]:
 def send_signal(process: Process, number: int) -> bool:
     """Signal this process, never a later one with the same pid. Returns False if the signal is not permitted."""
     try:
-        if sys.platform == "linux":
+        if IS_LINUX and sys.platform == "linux":
             descriptor = os.pidfd_open(process.pid)
             try:
                 if _is_still(process):
@@ -125,12 +125,12 @@ def _read_stat(pid: int) -> Process | None:
 
 
 def _read_ps() -> list[Process]:
-    done = subprocess.run(
-        ["ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="], stdout=subprocess.PIPE, env={"LC_ALL": "C"}, check=False
-    )
+    columns = "pid=,ppid=,pgid=,stat=,lstart="
+    with subprocess.Popen(["ps", "-axo", columns], stdout=subprocess.PIPE, env={"LC_ALL": "C"}) as ps:
+        output, _ = ps.communicate()
     table = []
-    for line in done.stdout.decode("utf-8", "replace").splitlines():
+    for line in output.decode("utf-8", "replace").splitlines():
         fields = line.split(None, 4)
-        if len(fields) == 5 and fields[0].isdigit():
+        if len(fields) == 5 and fields[0].isdigit() and int(fields[0]) != ps.pid:
             table.append(Process(int(fields[0]), int(fields[1]), int(fields[2]), fields[3], fields[4]))
     return table
