@@ -48,7 +48,12 @@ COMPOSITION_ROOT = "app"
 STARTS_THE_SERVER = frozenset({"serve", "demo"})
 """The modules of `cli` that may import the composition root."""
 
-PURE = ("runs/lane/decisions.py", "agent/request_messages.py", "agent/message_builder.py")
+PURE = (
+    "runs/lane/decisions.py",
+    "agent/request_messages.py",
+    "agent/message_builder.py",
+    "client/view_fold.py",
+)
 """Modules without I/O, clock or framework: what they decide follows from what they are given."""
 
 _PURE_LIBRARIES = frozenset(
