@@ -1,6 +1,7 @@
 """7. ``kill -9`` mid-run under a waiting client: it comes back and learns ``interrupted``; the queue goes on."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -46,6 +47,34 @@ async def test_a_waiting_client_learns_of_the_crash_and_the_queue_goes_on(
     assert "half a thought".startswith(text_of(cut.parts))
     assert text_of(answer.parts) == "after the crash"
     assert watch.stream.transcript.messages[cut.id] == cut
+
+
+def _wait_for_draft(server: ServerProcess, text: str) -> None:
+    """Wait until the file with the text of open messages has this text."""
+    drafts = server.locations.database.with_name(server.locations.database.name + ".drafts")
+    while not drafts.exists() or text not in drafts.read_text():
+        time.sleep(0.005)
+
+
+@pytest.mark.promise("E3", "W6")
+async def test_text_before_a_stall_is_kept_by_a_killed_server(
+    own_server: ServerProcess, own_provider: Provider, join: Join
+) -> None:
+    tokens = tuple(f" token{number:02}" for number in range(40))
+    prompt = own_provider.tell("stall", Answer(pieces=(Say(deltas=tokens), Hang())))
+    player = join(own_server)
+    session = await player.session()
+    async with player.watching(session.id) as watch:
+        run = (await player.prompt(session.id, prompt)).run
+        await watch.until_text("".join(tokens))
+        await asyncio.to_thread(_wait_for_draft, own_server, tokens[-1])
+        await asyncio.to_thread(own_server.kill)
+        await asyncio.to_thread(own_server.start)
+        ended = await watch.end_of(run.id)
+    assert (ended.state, ended.reason) == ("interrupted", "server_crash")
+    _, cut = await player.messages(session.id)
+    assert text_of(cut.parts) == "".join(tokens)
+    assert cut.parts[-1] == Finish("interrupted", cut.parts[-1].detail)  # type: ignore[union-attr]
 
 
 @pytest.mark.promise("W6")

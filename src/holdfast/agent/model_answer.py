@@ -1,8 +1,9 @@
 """One answer of the model: requested, streamed, stored, and requested again where a retry is worth it (`R13`).
 
-The row of the message is committed before the request is sent (`R14`). Each delta is published at once; the text so far
-is stored at the end of each part and at least every half second. The text of a failed attempt is replaced, never
-continued. After a cancel at any point, `AnswerDraft.cut_off` returns what was streamed.
+The row of the message is committed before the request is sent (`R14`). Each delta is published at once and appended to
+the draft of the message, which survives a crash (`E3`). Complete parts of a long answer are committed before its end.
+The text of a failed attempt is replaced, never continued. After a cancel at any point, `AnswerDraft.cut_off` returns
+what was streamed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from holdfast.schema.usage import Usage
 from holdfast.store.writes import AnyWrite, PutMessage
 
 _SAVE_SECONDS = 0.5
+"""Parts that are complete for so long are committed when the next part begins. The last ones share the commit of the
+end."""
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +83,7 @@ class AnswerDraft:
         self.builder = self._new_builder()
         self._published_parts = 0
         """How many complete parts have been published."""
-        self._saved_at = 0.0
-        self._is_dirty = False
+        self._saved_at = time.monotonic()
 
     async def open(self, writes: Sequence[AnyWrite] = (), events: Sequence[KnownDurable] = ()) -> None:
         """Commit the row before the request is sent, together with the given writes and events."""
@@ -96,14 +98,13 @@ class AnswerDraft:
             return
         self._handle.attempt(self.message.id, self.attempt)
         self.builder = self._new_builder()
-        self._published_parts, self._is_dirty = 0, False
-        await self._handle.commit([PutMessage(self.message)], [self._event(MessageUpdated, self.message)])
+        self._published_parts, self._saved_at = 0, time.monotonic()
+        await self._commit(self.message)
 
     def add(self, delta: ModelDelta) -> bool:
-        builder, part_closed = self.builder, False
+        builder, part_opened = self.builder, False
         for change in builder.add(delta):
             if isinstance(change, PartClosed):
-                part_closed = True
                 continue
             part = change.part
             call_id, name = builder.call(part)
@@ -116,22 +117,26 @@ class AnswerDraft:
                 call_id=call_id,
                 name=name,
             )
-            self._is_dirty = True
-        return part_closed or (self._is_dirty and time.monotonic() - self._saved_at >= _SAVE_SECONDS)
+            part_opened = part_opened or change.opened
+        return (
+            part_opened
+            and builder.closed > self._published_parts
+            and time.monotonic() - self._saved_at >= _SAVE_SECONDS
+        )
 
     async def save(self) -> None:
-        """Store the parts so far. New complete parts are also published."""
-        self._saved_at, self._is_dirty = time.monotonic(), False
-        parts, complete = self.builder.parts(), self.builder.closed
-        events = []
-        if complete > self._published_parts:
-            self._published_parts = complete
-            events = [self._event(MessageUpdated, replace(self.message, parts=parts[:complete]))]
+        """Store and publish the complete parts."""
+        self._saved_at = time.monotonic()
+        complete = self.builder.closed
         try:
-            await self._handle.commit([PutMessage(replace(self.message, parts=parts))], events)
+            await self._commit(replace(self.message, parts=self.builder.parts()[:complete]))
         except StoreUnwritable:
             _log.warning("run %s: a part could not be stored yet; the answer continues", self._handle.run.id)
-            self._is_dirty = True
+        else:
+            self._published_parts = complete
+
+    async def _commit(self, message: Message) -> None:
+        await self._handle.commit([PutMessage(message, self.attempt)], [self._event(MessageUpdated, message)])
 
     def finished(self, reason: FinishReason, detail: str = "", *, usage: Usage) -> Message:
         return replace(self.message, parts=(*self.builder.parts(), Finish(reason, detail)), usage=usage)

@@ -145,7 +145,7 @@ class TurnHandle(Protocol):
         call_id: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Publish more text of an open part to subscribers (`E3`). It is not stored."""
+        """Publish more text of an open part to subscribers. Text and reasoning are kept over a crash (`E3`)."""
         ...
 
     def attempt(self, message_id: str, attempt: int) -> None:

@@ -24,6 +24,8 @@ from holdfast.store import writes as w
 from holdfast.tasks import finish_before_cancel
 
 _LANE_WRITES = (w.InsertRun, w.EndRun, w.SetLane, w.DeleteSession)
+_KEPT_DELTAS = ("text", "reasoning")
+"""Deltas that survive a crash. A call with incomplete arguments is dropped, and live output is in the result."""
 
 
 class EngineTurnHandle:
@@ -123,9 +125,15 @@ class EngineTurnHandle:
         call_id: str | None = None,
         name: str | None = None,
     ) -> None:
-        if not self._active.has_ended:
-            self._engine_state.hub.add_delta(
-                self.session.id, message_id, part, text=text, of=of, attempt=attempt, call_id=call_id, name=name
+        if self._active.has_ended:
+            return
+        session_id = self.session.id
+        self._engine_state.hub.add_delta(
+            session_id, message_id, part, text=text, of=of, attempt=attempt, call_id=call_id, name=name
+        )
+        if of in _KEPT_DELTAS:
+            self._engine_state.store.append_draft(
+                session_id, message_id, part, text, attempt=attempt, is_reasoning=of == "reasoning"
             )
 
     def attempt(self, message_id: str, attempt: int) -> None:

@@ -2,7 +2,8 @@
 
 `Store` is the interface; `open_store` opens the SQLite implementation. `Store.commit` takes a `Batch` of writes and
 events and returns when it is durable, or raises and changes nothing. Batches that wait are committed together, but a
-conflict in one does not affect the others. Events get their numbers in commit order inside the transaction, and
+conflict in one does not affect the others. Only the text of open messages is written without a commit
+(`Store.append_draft`). Events get their numbers in commit order inside the transaction, and
 listeners are called on the event loop in that order, once, before `commit` returns. All SQL is in this package. It does
 not know which change is allowed when: the lane decides that, and conditions here only close races (`StoreConflict`).
 """

@@ -39,6 +39,17 @@ class Store(Protocol):
         """
         ...
 
+    def append_draft(
+        self, session_id: str, message_id: str, part: int, text: str, *, attempt: int = 1, is_reasoning: bool = False
+    ) -> None:
+        """Add text to a part of a stored, open message, without waiting (`E3`).
+
+        Reads see it at once. It survives a killed process after about 20 ms, and a power failure after half a second.
+        It is text of the message until a commit contains the part, starts another attempt, or finishes the message.
+        Never fails: if it cannot be written, it is written later or with the message.
+        """
+        ...
+
     def listen(self, listener: CommitListener) -> Callable[[], None]:
         """Call the listener on the event loop with the events of each commit, in commit order, before `commit` returns.
 

@@ -117,6 +117,8 @@ class PutMessage(_Write, frozen=True):
     """
 
     message: Message
+    attempt: int = 1
+    """The attempt that its text belongs to. Draft text of another attempt is not read any more."""
 
 
 class OpenApproval(_Write, frozen=True):

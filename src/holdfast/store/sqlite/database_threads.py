@@ -224,7 +224,7 @@ class WriterThread:
 def apply_write(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - one line per kind
     match write:
         case w.PutMessage():
-            messages.put(tx, write.message)
+            messages.put(tx, write.message, attempt=write.attempt)
         case w.UpdateRun():
             runs.update(tx, write)
         case w.EndRun():

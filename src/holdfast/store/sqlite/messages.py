@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from holdfast.errors import NotFound
 from holdfast.schema.base import encode
-from holdfast.schema.messages import Finish, Message, Shell, Summary, Text, read_message
+from holdfast.schema.messages import Message, Shell, Summary, Text, read_message
 from holdfast.schema.sessions import SearchHit
+from holdfast.store.open_drafts import DraftPiece, OpenDraft, OpenDrafts, is_finished
 from holdfast.store.records import Page
 from holdfast.store.sqlite import event_log
 from holdfast.store.sqlite.transaction import Transaction, conflict, require_session
@@ -20,7 +22,7 @@ _EXCERPT_BEFORE, _EXCERPT_AFTER = 60, 140
 _INDEX_BATCH = 500
 
 
-def put(tx: Transaction, message: Message) -> None:
+def put(tx: Transaction, message: Message, *, attempt: int) -> None:
     tx.require_session(message.session_id)
     row = tx.sql.execute("SELECT n, session_id, seq FROM messages WHERE id = ?", (message.id,)).fetchone()
     summary = any(isinstance(part, Summary) for part in message.parts)
@@ -28,17 +30,19 @@ def put(tx: Transaction, message: Message) -> None:
         seq = message.seq or _next_seq(tx.sql, message.session_id)
         body = encode(msgspec.structs.replace(message, seq=seq))
         n = tx.sql.execute(
-            "INSERT INTO messages (id, session_id, seq, summary, body) VALUES (?, ?, ?, ?, ?)",
-            (message.id, message.session_id, seq, summary, body),
+            "INSERT INTO messages (id, session_id, seq, summary, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
+            (message.id, message.session_id, seq, summary, attempt, body),
         ).lastrowid
     else:
         n, session_id, seq = row
         if session_id != message.session_id:
             raise conflict(f"message {message.id!r} belongs to session {session_id!r}", message_id=message.id)
         body = encode(msgspec.structs.replace(message, seq=seq))
-        tx.sql.execute("UPDATE messages SET summary = ?, body = ? WHERE n = ?", (summary, body, n))
+        tx.sql.execute(
+            "UPDATE messages SET summary = ?, attempt = ?, body = ? WHERE n = ?", (summary, attempt, body, n)
+        )
     tx.seqs[message.id] = seq
-    if message.role == "user" or any(isinstance(part, Finish) for part in message.parts):
+    if message.role == "user" or is_finished(message):
         _put_text(tx, n, _searchable(message))
 
 
@@ -86,43 +90,75 @@ def delete_of_session(tx: Transaction, session_id: str) -> None:
     tx.sql.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
 
 
-def message(sql: sqlite3.Connection, message_id: str) -> Message:
-    row = sql.execute("SELECT body FROM messages WHERE id = ?", (message_id,)).fetchone()
+def restored_drafts(sql: sqlite3.Connection, pieces: Iterable[DraftPiece]) -> OpenDrafts:
+    """Return the drafts of the last server whose message is still open, and whose run has not ended."""
+    drafts = OpenDrafts()
+    drafts.restore(pieces)
+    for message_id, draft in drafts.all().items():
+        row = sql.execute("SELECT body, attempt FROM messages WHERE id = ?", (message_id,)).fetchone()
+        if row is None or row[1] != draft.attempt or not _is_open(sql, read_message(row[0])):
+            drafts.remove(message_id)
+    return drafts
+
+
+def _is_open(sql: sqlite3.Connection, message: Message) -> bool:
+    run = sql.execute("SELECT live FROM runs WHERE id = ?", (message.run_id,)).fetchone()
+    return not is_finished(message) and run is not None and bool(run[0])
+
+
+def _read(row: tuple[bytes, str, int], drafts: Mapping[str, OpenDraft]) -> Message:
+    """Decode a message, with the text of its draft if it is open."""
+    body, message_id, attempt = row
+    found = read_message(body)
+    draft = drafts.get(message_id)
+    return found if draft is None or draft.attempt != attempt or is_finished(found) else draft.add_to(found)
+
+
+def message(sql: sqlite3.Connection, message_id: str, *, drafts: Mapping[str, OpenDraft]) -> Message:
+    row = sql.execute("SELECT body, id, attempt FROM messages WHERE id = ?", (message_id,)).fetchone()
     if row is None:
         raise NotFound(f"message {message_id!r} does not exist", code="message_not_found")
-    return read_message(row[0])
+    return _read(row, drafts)
 
 
 def messages(
-    sql: sqlite3.Connection, session_id: str, *, limit: int, after: int | None, before: int | None
+    sql: sqlite3.Connection,
+    session_id: str,
+    *,
+    limit: int,
+    after: int | None,
+    before: int | None,
+    drafts: Mapping[str, OpenDraft],
 ) -> Page[Message]:
     require_session(sql, session_id)
     if before is None:
         rows = sql.execute(
-            "SELECT body FROM messages WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?",
+            "SELECT body, id, attempt FROM messages WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?",
             (session_id, after or 0, limit + 1),
         ).fetchall()
-        found = tuple(read_message(body) for (body,) in rows[:limit])
+        found = tuple(_read(row, drafts) for row in rows[:limit])
         rest = found[-1].seq if len(rows) > limit else None
     else:
         rows = sql.execute(
-            "SELECT body FROM messages WHERE session_id = ? AND seq < ? AND seq > ? ORDER BY seq DESC LIMIT ?",
+            "SELECT body, id, attempt FROM messages WHERE session_id = ? AND seq < ? AND seq > ? "
+            "ORDER BY seq DESC LIMIT ?",
             (session_id, before, after or 0, limit + 1),
         ).fetchall()
-        found = tuple(read_message(body) for (body,) in reversed(rows[:limit]))
+        found = tuple(_read(row, drafts) for row in reversed(rows[:limit]))
         rest = found[0].seq if len(rows) > limit else None
     return Page(items=found, at=event_log.last_number(sql), next=rest)
 
 
-def since_summary(sql: sqlite3.Connection, session_id: str) -> tuple[Message, ...]:
+def since_summary(sql: sqlite3.Connection, session_id: str, *, drafts: Mapping[str, OpenDraft]) -> tuple[Message, ...]:
     require_session(sql, session_id)
     (start,) = sql.execute(
         "SELECT max(seq) FROM messages WHERE session_id = ? AND summary = 1", (session_id,)
     ).fetchone()
     rows = sql.execute(
-        "SELECT body FROM messages WHERE session_id = ? AND seq >= ? ORDER BY seq", (session_id, start or 0)
+        "SELECT body, id, attempt FROM messages WHERE session_id = ? AND seq >= ? ORDER BY seq",
+        (session_id, start or 0),
     )
-    return tuple(read_message(body) for (body,) in rows)
+    return tuple(_read(row, drafts) for row in rows)
 
 
 _INDEXED = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body, message_text.text

@@ -178,7 +178,13 @@ _TOOL_RECORDS = (
         PRIMARY KEY (day, tool)) WITHOUT ROWID""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = ((*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_APPROVALS, *_TOOL_RECORDS),)
+_ATTEMPTS = ("ALTER TABLE messages ADD COLUMN attempt INTEGER NOT NULL DEFAULT 1",)
+"""The attempt that a message's text belongs to. Drafts of another attempt are not its text."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_APPROVALS, *_TOOL_RECORDS),
+    _ATTEMPTS,
+)
 """``MIGRATIONS[n]`` migrates version n to version n + 1."""
 
 SEARCH_INDEX = """CREATE VIRTUAL TABLE IF NOT EXISTS search USING fts5(

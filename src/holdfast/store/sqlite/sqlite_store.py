@@ -17,11 +17,13 @@ from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
+from holdfast.store.open_drafts import OpenDrafts, is_finished
 from holdfast.store.protocol import CommitListener
 from holdfast.store.records import CallOutput, FileSnapshot, LaneRecord, LogPage, Page, RunRecord, StoredResponse
 from holdfast.store.sqlite import (
     approvals,
     database_file,
+    draft_log,
     event_log,
     messages,
     runs,
@@ -39,7 +41,8 @@ from holdfast.store.sqlite.database_threads import (
     WriterThread,
     settle,
 )
-from holdfast.store.writes import Batch, Committed
+from holdfast.store.sqlite.draft_log import DraftLog
+from holdfast.store.writes import Batch, Committed, PutMessage
 
 T = TypeVar("T")
 
@@ -56,9 +59,9 @@ def _open(path: Path, *, connect: Connect, loop: asyncio.AbstractEventLoop) -> S
     try:
         database_file.prepare_file(path)
         database_file.inspect(path, connect=connect)
-        return SqliteStore(
-            database_file.open_writer(path, connect=connect), path=path, lock=lock, connect=connect, loop=loop
-        )
+        writer = database_file.open_writer(path, connect=connect)
+        drafts = messages.restored_drafts(writer, draft_log.read_pieces(draft_log.log_path(path)))
+        return SqliteStore(writer, path=path, lock=lock, connect=connect, loop=loop, drafts=drafts)
     except sqlite3.DatabaseError as error:
         lock.release()
         raise database_file.damaged(path, str(error)) from error
@@ -78,6 +81,7 @@ class SqliteStore:
         lock: OwnerLock,
         connect: Connect,
         loop: asyncio.AbstractEventLoop,
+        drafts: OpenDrafts,
     ) -> None:
         self.path = path
         self._lock = lock
@@ -88,6 +92,8 @@ class SqliteStore:
         self._readers = ReaderThreads(path, connect=connect)
         self._read = self._readers.read
         self._writer = WriterThread(connection, path=path, loop=loop, deliver=self._deliver)
+        self._drafts = drafts
+        self._draft_log = DraftLog(draft_log.log_path(path))
         self._closing: asyncio.Task[None] | None = None
         self._writer.start()
 
@@ -96,6 +102,24 @@ class SqliteStore:
         future: asyncio.Future[Committed] = self._loop.create_future()
         self._writer.submit(PendingBatch(batch, future))
         return await future
+
+    def append_draft(
+        self, session_id: str, message_id: str, part: int, text: str, *, attempt: int = 1, is_reasoning: bool = False
+    ) -> None:
+        if self._closing is None and text:
+            self._draft_log.append(
+                self._drafts.append(session_id, message_id, part, text, attempt=attempt, is_reasoning=is_reasoning)
+            )
+            if self._draft_log.is_long:
+                self._draft_log.replace(piece for draft in self._drafts.all().values() for piece in draft.pieces())
+
+    def _close_drafts(self, batch: Batch) -> None:
+        """Remove the drafts of messages that the commit finished."""
+        for write in batch.writes:
+            if isinstance(write, PutMessage) and is_finished(write.message):
+                self._drafts.remove(write.message.id)
+        if not self._drafts:
+            self._draft_log.clear()
 
     def listen(self, listener: CommitListener) -> Callable[[], None]:
         self._listeners = (*self._listeners, listener)
@@ -110,6 +134,8 @@ class SqliteStore:
             if not isinstance(outcome, Committed):
                 settle(pending.future, None, outcome)
                 continue
+            if self._drafts:
+                self._close_drafts(pending.batch)
             if outcome.events:
                 self._last = outcome.numbers[-1]
                 for listener in self._listeners:
@@ -175,6 +201,7 @@ class SqliteStore:
     def _close(self) -> None:
         self._readers.close()
         self._writer.stop()
+        self._draft_log.close()
         self._lock.release()
 
     @property
@@ -268,17 +295,19 @@ class SqliteStore:
         return await self._read(partial(runs.unfinished, workspace_id=workspace_id, session_id=session_id))
 
     async def message(self, message_id: str) -> Message:
-        return await self._read(partial(messages.message, message_id=message_id))
+        return await self._read(partial(messages.message, message_id=message_id, drafts=self._drafts.all()))
 
     async def messages(
         self, session_id: str, *, limit: int, after: int | None = None, before: int | None = None
     ) -> Page[Message]:
+        drafts = self._drafts.of_session(session_id)
         return await self._read(
-            partial(messages.messages, session_id=session_id, limit=limit, after=after, before=before)
+            partial(messages.messages, session_id=session_id, limit=limit, after=after, before=before, drafts=drafts)
         )
 
     async def messages_since_summary(self, session_id: str) -> tuple[Message, ...]:
-        return await self._read(partial(messages.since_summary, session_id=session_id))
+        drafts = self._drafts.of_session(session_id)
+        return await self._read(partial(messages.since_summary, session_id=session_id, drafts=drafts))
 
     async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[SearchHit, ...]:
         return await self._read(partial(messages.search, q=q, workspace_id=workspace_id, limit=limit))
