@@ -49,6 +49,7 @@ class Driver:
             ending = self._failed(error)
         if not self._active.has_ended:
             await self._subagents.stop_and_wait()
+            self._active.turn_over.set_result(None)
             await self._commit_end(ending)
 
     async def _run_turn(self) -> Ending:

@@ -22,9 +22,10 @@ from holdfast.errors import BadRequest, ServerStopping, StoreConflict
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids
 from holdfast.runs.acceptance import accept_planner, refuse_subagent_session, repeat_answer, validate_request
-from holdfast.runs.cancel_receipt import PendingReceipt, receipt_of_ended
+from holdfast.runs.cancel_receipt import CancelCommand, PendingReceipt, receipt_of_ended
 from holdfast.runs.driver import Driver
 from holdfast.runs.engine_state import EndedRun, EngineLimits, EngineState
+from holdfast.runs.intent_file import IntentFile
 from holdfast.runs.lane.commit_plan import Acceptance, CommitPlan, LaneState, QueuedEdit, lane_of
 from holdfast.runs.lane.decisions import decide_all
 from holdfast.runs.lane.protocol import (
@@ -33,7 +34,6 @@ from holdfast.runs.lane.protocol import (
     CancelSession,
     Change,
     Command,
-    Delete,
     Edit,
     Move,
     Open,
@@ -44,7 +44,7 @@ from holdfast.runs.lane.protocol import (
     TurnStopping,
 )
 from holdfast.runs.mailbox import Mailbox
-from holdfast.runs.recovery import end_crashed_runs, load_lane
+from holdfast.runs.recovery import end_crashed_runs, load_lane, take_intents
 from holdfast.runs.shutdown import stop_engine, stop_workspace
 from holdfast.schema.messages import File
 from holdfast.schema.runs import END_STATES, Accepted, CancelScope, Queue, Receipt, Run, RunRequest
@@ -68,8 +68,9 @@ class Engine:
         limits: EngineLimits,
         ids: Ids,
         clock: Clock = time.time,
+        intents: IntentFile | None = None,
     ) -> None:
-        self._state = EngineState(store, hub, turns, ids=ids, clock=clock, limits=limits, owner=self)
+        self._state = EngineState(store, hub, turns, ids=ids, clock=clock, limits=limits, owner=self, intents=intents)
         self._store = store
         self._opening: dict[str, asyncio.Task[None]] = {}
 
@@ -138,7 +139,8 @@ class Engine:
         active = self._state.active_runs.get(run.id)
         if active is None or run.state in END_STATES:
             return run
-        return replace(run, state="stopping" if active.mailbox.write_error else run.state, now=active.progress)
+        is_stopping = active.stop_reason is not None or active.mailbox.write_error is not None
+        return replace(run, state="stopping" if is_stopping else run.state, now=active.progress)
 
     async def queue(self, session_id: str) -> Queue:
         mailbox = self._state.mailboxes.get(session_id)
@@ -161,7 +163,11 @@ class Engine:
 
     async def delete_session(self, session_id: str) -> Receipt:
         """Stop the runs of a session, then delete it. The receipt is that of a cancel."""
-        return await self._cancel(session_id, Delete())
+        pending = PendingReceipt(self._state, session_id)
+        try:
+            return await pending.delete()
+        finally:
+            pending.close()
 
     async def change_queued(
         self,
@@ -198,6 +204,7 @@ class Engine:
 
     async def recover(self) -> int:
         """End the runs that a crash left active, in all workspaces. Returns their number. Starts nothing."""
+        await take_intents(self._state)
         return await end_crashed_runs(self._state)
 
     async def open_workspace(self, workspace_id: str) -> None:
@@ -217,9 +224,12 @@ class Engine:
         """Interrupt its active runs and pause its queues. New prompts get `WorkspaceClosing`."""
         await stop_workspace(self._state, workspace_id)
 
-    async def stop(self) -> None:
-        """Accept no runs, interrupt active ones, keep and pause the queues; in bounded time (`W5`)."""
-        await stop_engine(self._state)
+    async def stop(self) -> bool:
+        """Accept no runs, interrupt active ones, keep and pause the queues; in bounded time (`W5`).
+
+        Returns whether all of that is written. What is not written is noted for the next start.
+        """
+        return await stop_engine(self._state)
 
     async def unfinished_workspaces(self) -> tuple[str, ...]:
         """Ids of workspaces with unfinished runs. `serve` opens them itself (`W6`)."""
@@ -259,11 +269,10 @@ class Engine:
     async def _send(self, session_id: str, command: Command) -> Queue:
         return (await self._state.send(session_id, command)).answer.lane.view(session_id)
 
-    async def _cancel(self, session_id: str, command: CancelSession | CancelActive | CancelRun | Delete) -> Receipt:
-        pending = PendingReceipt(self._state)
+    async def _cancel(self, session_id: str, command: CancelCommand) -> Receipt:
+        pending = PendingReceipt(self._state, session_id)
         try:
-            await self._state.mailbox(session_id).post(pending.planner(command))
-            return await pending.receipt()
+            return await pending.cancel(command)
         finally:
             pending.close()
 
@@ -289,6 +298,10 @@ class Engine:
     async def load(self, mailbox: Mailbox) -> CommitPlan[None]:
         """Part of `MailboxOwner`."""
         return await load_lane(self._state, mailbox.session_id, session=mailbox.session)
+
+    def loaded(self, mailbox: Mailbox) -> None:
+        """Part of `MailboxOwner`."""
+        self._state.left_intents.pop(mailbox.session_id, None)
 
     def applied(self, mailbox: Mailbox, plan: CommitPlan[Any]) -> None:
         """Part of `MailboxOwner`. Each change takes effect even if another one fails."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from holdfast.agent.protocol import Ending, TurnFactory
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
+from holdfast.runs.intent_file import Intent, IntentFile
 from holdfast.runs.lane.commit_plan import (
     A,
     Acceptance,
@@ -104,6 +105,8 @@ class ActiveRun:
         self.subagents: dict[str, Callable[[RunStopReason], None]] = {}
         """The live sub-agents: for each run id the function that stops it."""
         self.stop_requested: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.turn_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the turn and its sub-agents have returned, or were abandoned."""
         self.end_committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._progress = Now("starting", since=now())
         self._hub = hub
@@ -160,6 +163,7 @@ class EngineState:
         clock: Clock,
         limits: EngineLimits,
         owner: MailboxOwner,
+        intents: IntentFile | None = None,
     ) -> None:
         self.store = store
         self.hub = hub
@@ -174,11 +178,20 @@ class EngineState:
         """By run id."""
         self.open_workspaces: set[str] = set()
         self.stopping = False
+        self.intents = intents
+        """Where a cancel or a stop is noted that the database cannot take; `None`: nowhere."""
+        self.left_intents: dict[str, tuple[Intent, ...]] = {}
+        """By session id: the intents that the last server left and that its lane has not taken yet."""
         self._clock = clock
         self._owner = owner
 
     def now(self) -> str:
         return rfc3339(self._clock())
+
+    def forget_intents(self, *intents: Intent) -> None:
+        """Call this when the database has them."""
+        if self.intents is not None:
+            _ = self.tasks.spawn(asyncio.to_thread(self.intents.forget, *intents), name="forget intents")
 
     def new_message_id(self) -> str:
         return self.ids.new("msg")
@@ -223,7 +236,7 @@ class EngineState:
         return mailbox
 
     def send(
-        self, session_id: str, *commands: Command, edit: QueuedEdit | None = None
+        self, session_id: str, *commands: Command, edit: QueuedEdit | None = None, uses_reserve: bool = False
     ) -> asyncio.Future[CommittedAnswer[LaneState]]:
         """Send commands to a lane as one commit. The answer is the state after it."""
 
@@ -231,7 +244,7 @@ class EngineState:
             made = self.plan_decision(state, decide_all(state.lane, *commands), edit=edit)
             return made.with_answer(made.state)
 
-        return self.mailbox(session_id).post(plan)
+        return self.mailbox(session_id).post(plan, uses_reserve=uses_reserve)
 
     def plan_builder(self, state: LaneState) -> PlanBuilder:
         return PlanBuilder(state, at=self.now(), new_message_id=self.new_message_id)

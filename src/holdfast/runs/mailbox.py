@@ -4,9 +4,10 @@ Everything that is written about a session's runs and messages goes through its 
 every decision is made on the committed state, and a refused commit leaves everything as it was. A commit belongs to
 the mailbox, not to the caller: a caller that stops waiting changes nothing.
 
-If the end of a run cannot be written, it stays at the head and is retried, with back-off and whenever a command
-arrives. Other commands are refused with the same error meanwhile (`R14`). A mailbox without work and without unfinished
-runs is dropped; the next command loads a new one from the database.
+Ends and cancels must be written. If one cannot be written, it is retried, with back-off and whenever a command arrives,
+and other commands are refused with the same error meanwhile (`R14`). Cancels are retried before ends, so that the end
+of one run does not start a run that a waiting cancel covers (`C1`). A mailbox without work and without unfinished runs
+is dropped; the next command loads a new one from the database.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from holdfast.errors import StoreUnwritable
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
@@ -36,6 +39,10 @@ class MailboxOwner(Protocol):
         """Load the lane. The plan commits what must be written before anything else (recovery)."""
         ...
 
+    def loaded(self, mailbox: Mailbox) -> None:
+        """The plan of `load` is committed."""
+        ...
+
     def applied(self, mailbox: Mailbox, plan: CommitPlan[Any]) -> None:
         """Start and stop turns and wake waiters after a commit. Must not raise: the commit stands."""
         ...
@@ -52,14 +59,22 @@ class CommittedAnswer(Value, Generic[A], frozen=True):
     committed: Committed
 
 
+OnRefused: TypeAlias = Callable[[StoreUnwritable], None]
+"""Called each time that the commit of a cancel is refused. The cancel is retried."""
+
+
 class _Request(Generic[A]):
     """A planner in the queue of a mailbox, and the future of its caller."""
 
-    __slots__ = ("answer", "must_be_written", "planner")
+    __slots__ = ("answer", "must_be_written", "on_refused", "planner", "uses_reserve")
 
-    def __init__(self, planner: Planner[A], *, must_be_written: bool) -> None:
+    def __init__(
+        self, planner: Planner[A], *, must_be_written: bool, uses_reserve: bool, on_refused: OnRefused | None = None
+    ) -> None:
         self.planner = planner
         self.must_be_written = must_be_written
+        self.uses_reserve = uses_reserve
+        self.on_refused = on_refused
         self.answer: asyncio.Future[CommittedAnswer[A]] = asyncio.get_running_loop().create_future()
         self.answer.add_done_callback(_retrieve_exception)
 
@@ -90,20 +105,34 @@ class Mailbox:
         self.state = state
         """As committed; `None` before it is loaded."""
         self.write_error: StoreUnwritable | None = None
-        """Why the end at the head cannot be written."""
+        """Why an end or a cancel cannot be written."""
         self._store = store
         self._owner = owner
         self._tasks = tasks
         self._retry_seconds = retry_seconds
         """The first and the longest delay before a retry."""
+        self._delay = retry_seconds[0]
         self._requests: deque[_Request[Any]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._retries = True
 
-    def post(self, planner: Planner[A], *, must_be_written: bool = False) -> asyncio.Future[CommittedAnswer[A]]:
-        """Queue a planner. The answer comes after the commit; with `must_be_written` a refused commit is retried."""
-        request = _Request(planner, must_be_written=must_be_written)
+    def post(
+        self, planner: Planner[A], *, must_be_written: bool = False, uses_reserve: bool = False
+    ) -> asyncio.Future[CommittedAnswer[A]]:
+        """Queue a planner. The answer comes after the commit; with `must_be_written` a refused commit is retried.
+
+        On a full disk, what must be written uses the reserved space; `uses_reserve` allows that for other commits.
+        """
+        return self._post(
+            _Request(planner, must_be_written=must_be_written, uses_reserve=must_be_written or uses_reserve)
+        )
+
+    def post_cancel(self, planner: Planner[A], *, on_refused: OnRefused) -> asyncio.Future[CommittedAnswer[A]]:
+        """Queue the planner of a cancel. It must be written, and is retried before ends."""
+        return self._post(_Request(planner, must_be_written=True, uses_reserve=True, on_refused=on_refused))
+
+    def _post(self, request: _Request[A]) -> asyncio.Future[CommittedAnswer[A]]:
         self._requests.append(request)
         self._wake.set()
         if self._worker is None:
@@ -111,14 +140,14 @@ class Mailbox:
         return request.answer
 
     def stop_retrying(self) -> None:
-        """Leave an end that cannot be written to the recovery of the next start."""
+        """Leave what cannot be written to the recovery of the next start."""
         self._retries = False
         self._wake.set()
 
     async def _work(self) -> None:
         try:
             while self._requests:
-                await self._handle(self._requests[0])
+                await self._handle(self._next())
         finally:
             self._worker = None
             for request in self._requests:  # only if this task was cancelled
@@ -131,49 +160,64 @@ class Mailbox:
         """Nothing runs and nothing can start, so the queue need not be kept in memory."""
         return state.lane.lifecycle == "closed" and state.lane.active is None
 
+    def _next(self) -> _Request[Any]:
+        """The first request; during retries the first cancel."""
+        if self.write_error is not None:
+            for request in self._requests:
+                if request.on_refused is not None:
+                    return request
+        return self._requests[0]
+
     async def _handle(self, request: _Request[Any]) -> None:
-        delay, longest = self._retry_seconds
-        while True:
-            try:
-                answer = await self._plan_and_commit(request)
-            except StoreUnwritable as error:
-                if request.must_be_written and self._retries:
-                    await self._wait_for_retry(error, seconds=delay)
-                    delay = min(delay * 2, longest)
-                    continue
-                request.fail(error)
-            except Exception as error:  # noqa: BLE001 - every error of a command goes to its caller
-                request.fail(error)
-            else:
-                request.succeed(answer)
-            self.write_error = None
-            self._requests.popleft()
-            return
+        try:
+            answer = await self._plan_and_commit(request)
+        except StoreUnwritable as error:
+            if request.must_be_written and self._retries:
+                await self._wait_for_retry(request, error)
+                return
+            request.fail(error)
+        except Exception as error:  # noqa: BLE001 - every error of a command goes to its caller
+            request.fail(error)
+        else:
+            request.succeed(answer)
+        self.write_error = None
+        self._delay = self._retry_seconds[0]
+        self._requests.remove(request)
 
     async def _plan_and_commit(self, request: _Request[A]) -> CommittedAnswer[A]:
         if self.state is None:
-            await self._commit(await self._owner.load(self))
+            await self._commit(await self._owner.load(self), uses_reserve=True)
+            self._owner.loaded(self)
         assert self.state is not None
         plan = await request.planner(self.state)
-        return CommittedAnswer(plan.answer, await self._commit(plan))
+        return CommittedAnswer(plan.answer, await self._commit(plan, uses_reserve=request.uses_reserve))
 
-    async def _commit(self, plan: CommitPlan[Any]) -> Committed:
-        committed = Committed() if plan.batch == _EMPTY else await self._store.commit(plan.batch)
+    async def _commit(self, plan: CommitPlan[Any], *, uses_reserve: bool) -> Committed:
+        if plan.batch == _EMPTY:
+            committed = Committed()
+        else:
+            committed = await self._store.commit(replace(plan.batch, uses_reserve=True) if uses_reserve else plan.batch)
         self.state = plan.state
         self._owner.applied(self, plan)
         return committed
 
-    async def _wait_for_retry(self, error: StoreUnwritable, *, seconds: float) -> None:
-        """Refuse the other commands of this lane, and wait for the delay or the next command."""
+    async def _wait_for_retry(self, request: _Request[Any], error: StoreUnwritable) -> None:
+        """Refuse the commands that need not be written, and wait for the delay or the next command."""
         self.write_error = error
-        while len(self._requests) > 1:
-            self._requests.pop().fail(error)
+        if request.on_refused is not None:
+            request.on_refused(error)
+        for other in [other for other in self._requests if not other.must_be_written]:
+            self._requests.remove(other)
+            other.fail(error)
+        if request.on_refused is None and self._next() is not request:
+            return  # a cancel came meanwhile
         self._wake.clear()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._delay):
                 await self._wake.wait()
         except TimeoutError:
             pass
+        self._delay = min(self._delay * 2, self._retry_seconds[1])
 
 
 _EMPTY = Batch()

@@ -3,20 +3,25 @@
 A lane with a turn stays in memory while its server lives. So a lane that is loaded with a turn was left by a crash, and
 the end of that run is committed before anything else is decided. Its partial text is kept, its open calls get a
 result, and nothing is executed again. Queued runs wait until their workspace is opened.
+
+Cancels and a stop that the last server could only note (`intent_file`) are decided first, as if they had been written.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import Gone, NotFound
 from holdfast.runs.engine_state import EngineState
+from holdfast.runs.intent_file import CancelIntent, StopIntent
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState, lane_of
 from holdfast.runs.lane.decisions import decide_all
-from holdfast.runs.lane.protocol import CancelSession, Change, Command, Open, Recover, RunEnded
+from holdfast.runs.lane.protocol import CancelRun, CancelSession, Change, Command, Open, Recover, RunEnded, ServerStop
 from holdfast.runs.lane.state import Lane
 from holdfast.runs.run_end import complete_ending
 from holdfast.schema.runs import Outcome, Run
@@ -32,12 +37,33 @@ async def end_crashed_runs(engine_state: EngineState, *, workspace_id: str | Non
         for run in await engine_state.store.unfinished_runs(workspace_id=workspace_id)
         if run.state not in ("queued", "waiting") and run.id not in engine_state.active_runs
     ]
-    for session_id in dict.fromkeys(run.session_id for run in crashed):
-        if session_id not in engine_state.mailboxes:
-            await engine_state.mailbox(session_id).post(_load_only)
+    await _load_lanes(engine_state, dict.fromkeys(run.session_id for run in crashed))
     if crashed:
         _logger.info("ended %d runs that were active when the last server ended", len(crashed))
     return len(crashed)
+
+
+async def take_intents(engine_state: EngineState) -> None:
+    """Let the lanes take what the last server could only note. Call this before anything is opened."""
+    if engine_state.intents is None:
+        return
+    intents = await asyncio.to_thread(engine_state.intents.open)
+    if not intents:
+        return
+    unfinished = await engine_state.store.unfinished_runs()
+    for session_id in dict.fromkeys(run.session_id for run in unfinished):
+        engine_state.left_intents[session_id] = tuple(
+            intent for intent in intents if isinstance(intent, StopIntent) or intent.session_id == session_id
+        )
+    await _load_lanes(engine_state, tuple(engine_state.left_intents))
+    await asyncio.to_thread(engine_state.intents.forget, *intents)
+    _logger.info("%d intents were taken over from the last server", len(intents))
+
+
+async def _load_lanes(engine_state: EngineState, session_ids: Iterable[str]) -> None:
+    for session_id in session_ids:
+        if session_id not in engine_state.mailboxes:
+            await engine_state.mailbox(session_id).post(_load_only)
 
 
 async def load_lane(engine_state: EngineState, session_id: str, *, session: Session | None = None) -> CommitPlan[None]:
@@ -59,7 +85,7 @@ async def load_lane(engine_state: EngineState, session_id: str, *, session: Sess
 async def _due_commands(
     engine_state: EngineState, session: Session, lane: Lane, runs: tuple[Run, ...]
 ) -> list[Command]:
-    commands: list[Command] = []
+    commands = list(_left_commands(engine_state, session.id, lane))
     if session.parent_id is not None and runs and await _must_be_cancelled(engine_state, runs):
         commands.append(CancelSession("parent_ended"))
     if lane.active is not None:
@@ -69,6 +95,20 @@ async def _due_commands(
     if engine_state.is_open(session.workspace_id):
         commands.append(Open())
     return commands
+
+
+def _left_commands(engine_state: EngineState, session_id: str, lane: Lane) -> Iterator[Command]:
+    """The commands of the intents that the last server left for this lane and did not write after all."""
+    for intent in engine_state.left_intents.get(session_id, ()):
+        match intent:
+            case CancelIntent(mark=int() as mark):
+                if lane.mark < mark:
+                    yield CancelSession()
+            case CancelIntent(run_id=str() as run_id):
+                if (run := lane.find(run_id)) is not None and run.state != "joined":
+                    yield CancelRun(run_id)
+            case StopIntent():
+                yield ServerStop()
 
 
 async def _must_be_cancelled(engine_state: EngineState, runs: tuple[Run, ...]) -> bool:

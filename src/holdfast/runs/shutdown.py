@@ -7,17 +7,21 @@ import logging
 from collections.abc import Iterable
 
 from holdfast.runs.engine_state import ActiveRun, EngineState
+from holdfast.runs.intent_file import StopIntent
 from holdfast.runs.lane.protocol import ServerStop
 
 _logger = logging.getLogger(__name__)
 
 
-async def stop_engine(engine_state: EngineState) -> None:
-    """Stop everything, in bounded time."""
+async def stop_engine(engine_state: EngineState) -> bool:
+    """Stop everything, in bounded time. Returns whether everything is written."""
     engine_state.stopping = True
     active_runs = tuple(engine_state.active_runs.values())
     _logger.info("stopping: interrupting %d active runs, keeping the queues", len(active_runs))
-    await _interrupt(engine_state, tuple(engine_state.mailboxes), active_runs)
+    is_held = await _interrupt(engine_state, tuple(engine_state.mailboxes), active_runs)
+    unwritten = [active.run.id for active in active_runs if not active.has_ended]
+    if (unwritten or not is_held) and engine_state.intents is not None:
+        await asyncio.to_thread(engine_state.intents.note, StopIntent())
     for mailbox in engine_state.mailboxes.values():
         mailbox.stop_retrying()
     hanging = await engine_state.tasks.finish(seconds=engine_state.limits.stop_seconds)
@@ -28,6 +32,7 @@ async def stop_engine(engine_state: EngineState) -> None:
         _logger.warning("stopped; these tasks did not end: %s", ", ".join(hanging))
     if not unwritten and not hanging:
         _logger.info("stopped; every active run has ended")
+    return is_held and not unwritten
 
 
 async def stop_workspace(engine_state: EngineState, workspace_id: str) -> None:
@@ -44,12 +49,15 @@ async def stop_workspace(engine_state: EngineState, workspace_id: str) -> None:
     await _interrupt(engine_state, session_ids, active_runs)
 
 
-async def _interrupt(engine_state: EngineState, session_ids: Iterable[str], active_runs: tuple[ActiveRun, ...]) -> None:
-    """Stop the lanes and wait for the ends of their active runs, at most `shutdown_seconds`."""
+async def _interrupt(engine_state: EngineState, session_ids: Iterable[str], active_runs: tuple[ActiveRun, ...]) -> bool:
+    """Stop the lanes and wait for the ends of their active runs, at most `shutdown_seconds`.
+
+    Returns whether the lanes are stopped in the database too.
+    """
     loop = asyncio.get_running_loop()
     seconds = engine_state.limits.shutdown_seconds
     deadline = loop.time() + seconds
-    sent = [engine_state.send(session_id, ServerStop()) for session_id in session_ids]
+    sent = [engine_state.send(session_id, ServerStop(), uses_reserve=True) for session_id in session_ids]
     if sent:
         await asyncio.wait(sent, timeout=seconds / 2)
     for active in active_runs:  # also those whose stop could not be written
@@ -57,3 +65,4 @@ async def _interrupt(engine_state: EngineState, session_ids: Iterable[str], acti
     ends = [active.end_committed for active in active_runs]
     if ends:
         await asyncio.wait(ends, timeout=max(deadline - loop.time(), 0))
+    return all(done.done() and not done.cancelled() and done.exception() is None for done in sent)

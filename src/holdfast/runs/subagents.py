@@ -41,12 +41,13 @@ class EngineSubagent:
 
     def stop(self, reason: RunStopReason) -> None:
         """A server stop interrupts the sub-agent too; any other end of its parent cancels it."""
+        self._stop_turn(reason)
         command = ServerStop() if reason == "server_stop" else CancelSession("parent_ended")
-        sent = self._engine_state.send(self.session_id, command)
-        sent.add_done_callback(lambda done: None if _succeeded(done) else self._stop_unwritten(reason))
+        sent = self._engine_state.send(self.session_id, command, uses_reserve=True)
+        sent.add_done_callback(lambda done: None if _succeeded(done) else self._stop_turn(reason))
 
-    def _stop_unwritten(self, reason: RunStopReason) -> None:
-        """Stop the turn although the stop could not be written: the parent cannot wait."""
+    def _stop_turn(self, reason: RunStopReason) -> None:
+        """Stop the turn before the stop is written, and if it cannot be written. The session has no other run."""
         active = self._engine_state.active_runs.get(self.run_id)
         if active is not None:
             active.stop("server_stop" if reason == "server_stop" else "parent_ended")

@@ -195,6 +195,8 @@ class CoveredRun(Value, frozen=True):
     """The text of the prompt, so that a client can restore it in its editor (`C10`)."""
     killed: tuple[str, ...] = ()
     left_running: tuple[str, ...] = ()
+    stopped: bool = False
+    """Whether nothing of the run is running any more. Its end may not be written yet."""
 
 
 class Receipt(Value, frozen=True):
@@ -202,6 +204,10 @@ class Receipt(Value, frozen=True):
 
     mark: int
     runs: tuple[CoveredRun, ...] = ()
+    durable: bool = True
+    """Whether the cancel is stored. If not, the runs are stopped, and the server keeps trying to store it (`C3`)."""
+    error: RunError | None = None
+    """Why the cancel or an end could not be written yet."""
 
 
 class Accepted(Value, frozen=True):

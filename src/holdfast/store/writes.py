@@ -268,6 +268,8 @@ class Batch(Value, frozen=True):
 
     writes: tuple[AnyWrite, ...] = ()
     events: tuple[KnownDurable, ...] = ()
+    uses_reserve: bool = False
+    """Whether the commit may use the space that is reserved for cancels and ends on a full disk (`R14`)."""
 
 
 class Committed(Value, frozen=True):
