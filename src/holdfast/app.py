@@ -18,7 +18,7 @@ from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
 from holdfast.models.model_script import ModelScript, read_script
-from holdfast.runs import Engine, EngineLimits
+from holdfast.runs import Engine, EngineLimits, IntentFile
 from holdfast.server import (
     Listener,
     ServerParts,
@@ -106,6 +106,7 @@ async def open_app(
             ids=ids,
             clock=clock,
             limits=engine_limits or _configured_limits(settings),
+            intents=IntentFile(locations.intents_file),
         )
         closing.push_async_callback(engine.stop)
         services = make_services(open_workspaces, engine, secrets, max_streams=settings.server.max_streams, build=build)
@@ -146,8 +147,11 @@ async def run_server(
     listen: ListenOptions | None = None,
     idle_exit: bool = False,
     ready: Callable[[tuple[str, ...]], None] | None = None,
-) -> None:
-    """Run a server that owns its process until it is stopped. ``ready`` gets the addresses once it answers."""
+) -> bool:
+    """Run a server that owns its process until it is stopped. ``ready`` gets the addresses once it answers.
+
+    Returns whether the stop is written (see `serve`).
+    """
     hide_process()
     opened: list[App] = []
 
@@ -160,7 +164,7 @@ async def run_server(
             opened.append(app)
             listeners = await asyncio.to_thread(_listen_tcp, listen or ListenOptions())
             listeners.append(await asyncio.to_thread(listen_unix, locations.socket))
-            await serve(
+            return await serve(
                 ServerParts(services=app.services, redactor=redactor),
                 listeners,
                 linger=float(app.settings.server.linger),
@@ -177,9 +181,9 @@ def serve_until_stopped(
     listen: ListenOptions,
     idle_exit: bool,
     ready: Callable[[tuple[str, ...]], None],
-) -> None:
+) -> bool:
     """`run_server` on an event loop of its own."""
-    run_on_loop(run_server(locations, env, listen=listen, idle_exit=idle_exit, ready=ready))
+    return run_on_loop(run_server(locations, env, listen=listen, idle_exit=idle_exit, ready=ready))
 
 
 def _listen_tcp(listen: ListenOptions) -> list[Listener]:

@@ -65,6 +65,11 @@ class Locations(msgspec.Struct, frozen=True):
         return self.data_dir / "holdfast.db"
 
     @property
+    def intents_file(self) -> Path:
+        """Cancels and stops that the database could not take."""
+        return self.data_dir / "holdfast.intents"
+
+    @property
     def secrets_file(self) -> Path:
         """Keys, separate from the configuration, which many users keep in a repository."""
         return self.data_dir / "secrets.json"

@@ -1,6 +1,7 @@
 """Cancels: which runs they cover, what the receipt says, and which records they leave."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,11 @@ from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import Conflict, Gone, NotFound, StoreUnwritable
+from holdfast.runs import IntentFile
 from holdfast.schema.approvals import Approval, Question, QuestionItem
 from holdfast.schema.events import ApprovalRequested, ApprovalResolved, QuestionAsked, QuestionResolved
 from holdfast.schema.messages import Finish, Text, ToolResult
-from holdfast.schema.runs import Outcome, Receipt
+from holdfast.schema.runs import CancelScope, Outcome, Receipt
 from holdfast.store.writes import OpenApproval, OpenQuestion
 from tests.support.engine_harness import DEFAULT_LIMITS, WORKSPACE, ControlledStore, EngineHarness, open_harness
 from tests.support.scripted_turns import TurnActions
@@ -347,22 +349,146 @@ async def test_a_turn_that_fails_during_a_cancel_ends_cancelled(
     assert (run.state, run.reason, run.error) == ("cancelled", "user_cancel", None)
 
 
-@pytest.mark.promise("R14", "C1")
-async def test_a_cancel_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
-    async with open_harness(tmp_path / "own.db", controlled=True) as harness:
+@pytest.fixture
+async def controlled(tmp_path: Path) -> AsyncIterator[tuple[EngineHarness, ControlledStore]]:
+    """A harness whose store can refuse commits, with an active run `work` and a queued run `queued`."""
+    intents = IntentFile(tmp_path / "intents")
+    await asyncio.to_thread(intents.open)
+    async with open_harness(tmp_path / "own.db", controlled=True, intents=intents) as harness:
         await harness.session()
         harness.turns.scripts["work"] = working
         assert isinstance(harness.store, ControlledStore)
-        accepted = await harness.accept("work")
+        await harness.accept("work", run_id="work-1")
         await harness.gates.arrived("working")
-        harness.store.refuse()
-        with pytest.raises(StoreUnwritable):
-            await harness.engine.cancel_session("ses_1")
-        harness.store.refusing = None
-        assert (await harness.engine.get_run(accepted.run.id)).state == "active"
-        harness.gates.open("working")
-        assert (await harness.ended(accepted)).state == "completed"
-        assert len(harness.engine._state.end_waiters) <= 1
+        await harness.accept("queued", run_id="queued-1")
+        yield harness, harness.store
+
+
+@pytest.mark.promise("C1", "C7", "R14")
+async def test_a_cancel_that_cannot_be_written_stops_the_run_and_is_written_later(
+    controlled: tuple[EngineHarness, ControlledStore],
+) -> None:
+    harness, store = controlled
+    store.refuse()
+    receipt = await harness.engine.cancel_session("ses_1")
+    assert lines(receipt) == [("work", "active", None), ("queued", "queued", None)]
+    assert [line.stopped for line in receipt.runs] == [True, True]
+    assert receipt.error is not None
+    assert receipt.error.code == "store_unwritable"
+    assert harness.turns.running["ses_1"] == []
+    shown = await harness.engine.get_run("work-1")
+    assert (shown.state, shown.now and shown.now.phase) == ("stopping", "store")
+    with pytest.raises(StoreUnwritable):
+        await harness.accept("later")
+    store.refusing = None
+    assert [(await harness.ended(run_id)).state for run_id in ("work-1", "queued-1")] == ["cancelled", "cancelled"]
+    assert (await harness.messages())[1].parts == (Text("I am on it"), Finish("cancelled", "cancelled"))
+    assert (await harness.ended(await harness.accept("later"))).state == "completed"
+    assert len(harness.turns.started) == 2
+    await harness.quiet()
+
+
+@pytest.mark.promise("C1", "C7")
+@pytest.mark.parametrize("scope", ["session", "active"])
+async def test_the_active_run_stops_while_the_mark_is_being_written(
+    controlled: tuple[EngineHarness, ControlledStore], scope: CancelScope
+) -> None:
+    harness, store = controlled
+    store.open.clear()
+    cancelling = asyncio.create_task(harness.engine.cancel_session("ses_1", scope))
+    await harness.until(lambda: harness.turns.running["ses_1"] == [])
+    assert (await harness.store.run("work-1")).state == "active"
+    store.open.set()
+    assert (await cancelling).runs[0].ended_as == "cancelled"
+    expected = "cancelled" if scope == "session" else "completed"
+    assert (await harness.ended("queued-1")).state == expected
+
+
+@pytest.mark.promise("C1", "C7")
+async def test_a_cancel_behind_a_commit_that_hangs_stops_the_run_at_once(
+    controlled: tuple[EngineHarness, ControlledStore],
+) -> None:
+    harness, store = controlled
+    store.open.clear()
+    pausing = asyncio.create_task(harness.engine.pause("ses_1"))
+    await harness.until(lambda: store.held > 0)
+    cancelling = asyncio.create_task(harness.engine.cancel_session("ses_1"))
+    await harness.until(lambda: harness.turns.running["ses_1"] == [])
+    store.open.set()
+    await pausing
+    assert lines(await cancelling) == [("work", "active", "cancelled"), ("queued", "queued", "cancelled")]
+
+
+@pytest.mark.promise("C1", "R14")
+async def test_a_cancel_is_written_before_an_end_so_that_no_covered_run_starts(
+    controlled: tuple[EngineHarness, ControlledStore],
+) -> None:
+    harness, store = controlled
+    store.refuse()
+    harness.gates.open("working")
+    await harness.until(lambda: store.refused > 1)  # the end of the active run is retried
+    receipt = await harness.engine.cancel_session("ses_1")
+    assert [line.ended_as for line in receipt.runs] == [None, None]
+    store.refusing = None
+    assert (await harness.ended("queued-1")).state == "cancelled"
+    assert (await harness.ended("work-1")).state == "cancelled"
+    assert len(harness.turns.started) == 1
+
+
+@pytest.mark.promise("C1", "C3")
+@pytest.mark.parametrize("noted", [True, False])
+async def test_after_a_crash_a_cancel_that_was_only_noted_is_taken(
+    controlled: tuple[EngineHarness, ControlledStore], tmp_path: Path, noted: bool
+) -> None:
+    harness, store = controlled
+    store.refuse()
+    intents = tmp_path / "intents"
+    if not noted:
+        intents.unlink()
+        intents.mkdir()
+    receipt = await harness.engine.cancel_session("ses_1")
+    assert receipt.durable == noted
+    copy = tmp_path / "copy.db"
+    await harness.store.backup(copy)
+    copied_intents = tmp_path / "copied"
+    if noted:
+        copied_intents.write_bytes(intents.read_bytes())
+    store.refusing = None
+    async with open_harness(copy, intents=IntentFile(copied_intents), open_workspace=False) as after:
+        await after.engine.recover()
+        await after.engine.open_workspace(WORKSPACE)
+        work, queued = await after.ended("work-1"), await after.ended("queued-1")
+        if noted:
+            assert [(run.state, run.reason) for run in (work, queued)] == [("cancelled", "user_cancel")] * 2
+            assert after.turns.started == []
+            await after.quiet()
+            assert await asyncio.to_thread(IntentFile(copied_intents).open) == ()
+        else:
+            assert (work.reason, queued.state) == ("server_crash", "completed")
+
+
+@pytest.mark.promise("C1")
+async def test_a_noted_cancel_is_forgotten_when_it_is_written_and_never_touches_a_later_run(
+    controlled: tuple[EngineHarness, ControlledStore], tmp_path: Path
+) -> None:
+    harness, store = controlled
+    store.refuse()
+    assert (await harness.engine.cancel_session("ses_1")).durable
+    stale = (tmp_path / "intents").read_bytes()
+    store.refusing = None
+    await harness.ended("work-1")
+    await harness.quiet()
+    assert await asyncio.to_thread(IntentFile(tmp_path / "intents").open) == ()
+    await harness.engine.pause("ses_1")
+    await harness.accept("later", run_id="later-1")
+    copy = tmp_path / "copy.db"
+    await harness.store.backup(copy)
+    (tmp_path / "stale").write_bytes(stale)
+    async with open_harness(copy, intents=IntentFile(tmp_path / "stale"), open_workspace=False) as after:
+        await after.engine.recover()
+        await after.engine.open_workspace(WORKSPACE)
+        await after.engine.resume("ses_1")
+        assert (await after.ended("later-1")).state == "completed"
 
 
 @pytest.mark.promise("E8")

@@ -17,7 +17,7 @@ from holdfast.agent.protocol import Ending
 from holdfast.errors import CallerError, ServerStopping, StoreUnwritable
 from holdfast.events import Hub
 from holdfast.ids import Ids
-from holdfast.runs import Engine
+from holdfast.runs import Engine, IntentFile
 from holdfast.schema.runs import END_STATES, Accepted, Ended, GoOn, Outcome, RunRequest, StopNow
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, open_store
@@ -67,8 +67,13 @@ class DrivenServer:
         self.store = await open_store(self.path)
         self.stepped_store = SteppedStore(self.store, self.stepper)
         self.engine = Engine(
-            self.stepped_store, Hub(self.store, heartbeat_seconds=10.0), self.turns, ids=Ids(), limits=LONG_LIMITS
-        )  # type: ignore[arg-type]
+            self.stepped_store,  # type: ignore[arg-type]
+            Hub(self.store, heartbeat_seconds=10.0),
+            self.turns,
+            ids=Ids(),
+            limits=LONG_LIMITS,
+            intents=IntentFile(self.path.with_suffix(".intents")),
+        )
         if not await self.store.workspaces():
             made = [PutSession(Session(id=session_id, workspace_id=WORKSPACE)) for session_id in SESSIONS]
             await self.store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")), *made)))
@@ -76,6 +81,7 @@ class DrivenServer:
 
     async def _open_workspace(self) -> None:
         """Retry until the workspace is open."""
+        await self.engine.recover()
         while True:
             try:
                 return await self.engine.open_workspace(WORKSPACE)
@@ -210,11 +216,14 @@ class DrivenServer:
         self.counts[answer.decision] += 1
 
     async def _cancel(self, call: Awaitable[Any]) -> None:
-        for line in (await call).runs:
+        receipt = await call
+        self.counts["not durable"] += not receipt.durable
+        for line in receipt.runs:
             self.counts["covered"] += 1
             if line.was in ("queued", "waiting"):
-                self.covered.add(line.run_id)
-                assert line.ended_as == "cancelled"
+                assert line.ended_as == "cancelled" or (line.ended_as is None and receipt.error is not None)
+                if receipt.durable:
+                    self.covered.add(line.run_id)
 
     async def _refuse(self, commits: int) -> None:
         self.stepped_store.refuses = commits
@@ -227,6 +236,9 @@ class DrivenServer:
         """Start another server on a copy of the database, as after a crash."""
         self.servers += 1
         copy = self.path.with_name(f"server_{self.servers}.db")
+        intents = self.path.with_suffix(".intents")
+        if intents.exists():
+            copy.with_suffix(".intents").write_bytes(intents.read_bytes())
         await self.store.backup(copy)
         await self._abandon()
         self.path = copy

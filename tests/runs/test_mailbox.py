@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.errors import StoreUnwritable
+from holdfast.runs import IntentFile
 from holdfast.schema.events import RunFinished
 from holdfast.schema.messages import Text
 from holdfast.schema.runs import Outcome
-from tests.support.engine_harness import LONG_LIMITS, ControlledStore, EngineHarness, open_harness
+from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, ControlledStore, EngineHarness, open_harness
 from tests.support.scripted_turns import TurnActions
 
 
@@ -137,7 +138,6 @@ async def test_other_commands_are_refused_while_an_end_cannot_be_written(
     for attempt in (
         harness.accept("more"),
         harness.accept("more", delivery="steer"),
-        harness.engine.cancel_session("ses_1"),
         harness.engine.pause("ses_1"),
         harness.engine.change_queued(queued.run.id, prompt="other"),
         harness.accept("elsewhere", session_id="ses_2"),
@@ -176,12 +176,14 @@ async def test_a_cancelled_run_whose_end_cannot_be_written_ends_cancelled_later(
 
 
 @pytest.mark.promise("W5", "R14", "W6")
+@pytest.mark.parametrize("noted", [True, False])
 async def test_a_stop_does_not_wait_for_an_unwritable_store_and_the_next_start_ends_the_run(
-    tmp_path: Path,
+    tmp_path: Path, noted: bool
 ) -> None:
     path = tmp_path / "own.db"
     short = replace(LONG_LIMITS, shutdown_seconds=0.05, stop_seconds=0.05)
-    async with open_harness(path, controlled=True, limits=short) as harness:
+    intents = IntentFile(tmp_path / "intents") if noted else None
+    async with open_harness(path, controlled=True, limits=short, intents=intents) as harness:
         await harness.session()
         assert isinstance(harness.store, ControlledStore)
 
@@ -193,9 +195,17 @@ async def test_a_stop_does_not_wait_for_an_unwritable_store_and_the_next_start_e
 
         accepted = await harness.accept("work")
         await harness.gates.arrived("working")
+        queued = await harness.accept("next")
         harness.store.refuse()
-        await harness.engine.stop()
+        assert not await harness.engine.stop()
         assert not harness.engine._state.tasks
-    async with open_harness(path) as harness:
+    async with open_harness(path, intents=intents, open_workspace=False) as harness:
+        await harness.engine.recover()
+        await harness.engine.open_workspace(WORKSPACE)
         run = await harness.engine.get_run(accepted.run.id)
-        assert (run.state, run.reason, run.text) == ("interrupted", "server_crash", "partial")
+        reason = "server_stop" if noted else "server_crash"
+        assert (run.state, run.reason, run.text) == ("interrupted", reason, "partial")
+        if noted:
+            assert (await harness.engine.queue("ses_1")).paused == "server_stop"
+            await harness.engine.resume("ses_1")
+        assert (await harness.ended(queued)).state == "completed"

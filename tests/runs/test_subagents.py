@@ -250,6 +250,10 @@ async def test_sub_agents_stop_with_their_parent_if_their_stop_cannot_be_written
         await harness.until(lambda: store.refused > 2)
         (session_id,) = await subagent_sessions(harness)
         assert harness.turns.running[session_id] == []
+        assert [(line.stopped, line.ended_as) for line in (await cancelled).runs] == [(True, None), (True, None)]
         store.refusing = None
-        states = [(line.ended_as, line.reason) for line in (await cancelled).runs]
-        assert states == [("cancelled", "user_cancel"), ("cancelled", "parent_ended")]
+        ends = [await harness.ended(accepted), await harness.ended(run_id)]
+        assert [(run.state, run.reason) for run in ends] == [
+            ("cancelled", "user_cancel"),
+            ("cancelled", "parent_ended"),
+        ]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.errors import StoreUnwritable
 from holdfast.events import Hub
 from holdfast.ids import Ids
-from holdfast.runs import Engine, EngineLimits
+from holdfast.runs import Engine, EngineLimits, IntentFile
 from holdfast.schema.events import Event, SessionCreated, read_event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, Run, RunRequest
@@ -44,6 +44,8 @@ class ControlledStore:
         self.refuse_held = False
         """Whether waiting commits are refused when they continue."""
         self.committed = 0
+        self.held = 0
+        """How many commits wait."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -53,7 +55,9 @@ class ControlledStore:
             self.refused += 1
             raise self.refusing
         if not self.open.is_set():
+            self.held += 1
             await self.open.wait()
+            self.held -= 1
             if self.refuse_held:
                 self.refused += 1
                 raise StoreUnwritable("the database cannot be written: disk full")
@@ -68,13 +72,15 @@ class ControlledStore:
 class EngineHarness:
     """Store, hub and engine of one server."""
 
-    def __init__(self, path: Path, store: Store, *, turns: ScriptedTurns, limits: EngineLimits) -> None:
+    def __init__(
+        self, path: Path, store: Store, *, turns: ScriptedTurns, limits: EngineLimits, intents: IntentFile | None = None
+    ) -> None:
         self.path = path
         self.store = store
         self.hub = Hub(store, heartbeat_seconds=10.0)
         self.turns = turns
         self.gates = turns.gates
-        self.engine = Engine(store, self.hub, turns, ids=Ids(), limits=limits)
+        self.engine = Engine(store, self.hub, turns, ids=Ids(), limits=limits, intents=intents)
 
     async def session(self, session_id: str = "ses_1", *, parent_id: str | None = None) -> str:
         session = Session(id=session_id, workspace_id=WORKSPACE, parent_id=parent_id)
@@ -122,13 +128,14 @@ async def open_harness(
     limits: EngineLimits = LONG_LIMITS,
     open_workspace: bool = True,
     controlled: bool = False,
+    intents: IntentFile | None = None,
 ) -> AsyncIterator[EngineHarness]:
     store: Any = await open_store(path)
     if controlled:
         store = ControlledStore(store)
     if not await store.workspaces():
         await store.commit(Batch((PutWorkspace(Workspace(WORKSPACE, "/work/here")),)))
-    harness = EngineHarness(path, store, turns=turns or ScriptedTurns(), limits=limits)
+    harness = EngineHarness(path, store, turns=turns or ScriptedTurns(), limits=limits, intents=intents)
     if open_workspace:
         await harness.engine.open_workspace(WORKSPACE)
     try:

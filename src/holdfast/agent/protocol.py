@@ -67,7 +67,7 @@ class Subagent(Protocol):
         ...
 
     async def ended(self) -> Run:
-        """Wait for the end. Cancelling this cancels the sub-agent and waits for its end, in bounded time."""
+        """Wait for the end. Cancelling this cancels the sub-agent and waits until it has stopped, in bounded time."""
         ...
 
 

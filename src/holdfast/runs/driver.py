@@ -48,8 +48,9 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - every error, also a bug of ours, ends this run
             ending = self._failed(error)
         if not self._active.has_ended:
-            await self._subagents.stop_and_wait()
+            await self._subagents.stop()
             self._active.turn_over.set_result(None)
+            await self._subagents.wait_for_ends()
             await self._commit_end(ending)
 
     async def _run_turn(self) -> Ending:

@@ -301,7 +301,7 @@ class Engine:
 
     def loaded(self, mailbox: Mailbox) -> None:
         """Part of `MailboxOwner`."""
-        self._state.left_intents.pop(mailbox.session_id, None)
+        self._state.lane_loaded(mailbox.session_id)
 
     def applied(self, mailbox: Mailbox, plan: CommitPlan[Any]) -> None:
         """Part of `MailboxOwner`. Each change takes effect even if another one fails."""

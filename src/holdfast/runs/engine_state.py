@@ -182,11 +182,18 @@ class EngineState:
         """Where a cancel or a stop is noted that the database cannot take; `None`: nowhere."""
         self.left_intents: dict[str, tuple[Intent, ...]] = {}
         """By session id: the intents that the last server left and that its lane has not taken yet."""
+        self.taken_intents: tuple[Intent, ...] = ()
+        """All of them; they are forgotten when every lane has taken its own."""
         self._clock = clock
         self._owner = owner
 
     def now(self) -> str:
         return rfc3339(self._clock())
+
+    def lane_loaded(self, session_id: str) -> None:
+        """Call this when the lane has committed the intents that were left for it."""
+        if self.left_intents.pop(session_id, None) is not None and not self.left_intents:
+            self.forget_intents(*self.taken_intents)
 
     def forget_intents(self, *intents: Intent) -> None:
         """Call this when the database has them."""

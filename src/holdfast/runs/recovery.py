@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
-from holdfast.errors import Gone, NotFound
+from holdfast.errors import Gone, NotFound, StoreUnwritable
 from holdfast.runs.engine_state import EngineState
 from holdfast.runs.intent_file import CancelIntent, StopIntent
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState, lane_of
@@ -47,7 +47,7 @@ async def take_intents(engine_state: EngineState) -> None:
     """Let the lanes take what the last server could only note. Call this before anything is opened."""
     if engine_state.intents is None:
         return
-    intents = await asyncio.to_thread(engine_state.intents.open)
+    engine_state.taken_intents = intents = await asyncio.to_thread(engine_state.intents.open)
     if not intents:
         return
     unfinished = await engine_state.store.unfinished_runs()
@@ -55,15 +55,20 @@ async def take_intents(engine_state: EngineState) -> None:
         engine_state.left_intents[session_id] = tuple(
             intent for intent in intents if isinstance(intent, StopIntent) or intent.session_id == session_id
         )
+    if not engine_state.left_intents:
+        engine_state.forget_intents(*intents)
     await _load_lanes(engine_state, tuple(engine_state.left_intents))
-    await asyncio.to_thread(engine_state.intents.forget, *intents)
-    _logger.info("%d intents were taken over from the last server", len(intents))
+    _logger.info("the last server left %d cancels or stops that it could not write", len(intents))
 
 
 async def _load_lanes(engine_state: EngineState, session_ids: Iterable[str]) -> None:
+    """A lane that cannot be written now is loaded by the next command that it gets."""
     for session_id in session_ids:
         if session_id not in engine_state.mailboxes:
-            await engine_state.mailbox(session_id).post(_load_only)
+            try:
+                await engine_state.mailbox(session_id).post(_load_only)
+            except StoreUnwritable as error:
+                _logger.warning("session %s could not be recovered yet: %s", session_id, error)
 
 
 async def load_lane(engine_state: EngineState, session_id: str, *, session: Session | None = None) -> CommitPlan[None]:

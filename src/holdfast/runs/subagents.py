@@ -16,6 +16,9 @@ from holdfast.runs.lane.state import RunStopReason
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
 
+_END_SECONDS = 0.25
+"""How long a parent that stops waits for the end of a stopped sub-agent, which may not be possible to write."""
+
 
 class EngineSubagent:
     """One sub-agent, as the turn of its parent sees it."""
@@ -36,8 +39,17 @@ class EngineSubagent:
             return (await asyncio.shield(self.end)).run
         except asyncio.CancelledError:
             self.stop("parent_ended")
-            await asyncio.wait({self.end})
+            await self.stopped()
+            await asyncio.wait({self.end}, timeout=_END_SECONDS)  # its usage is in its end
             raise
+
+    async def stopped(self) -> None:
+        """Wait until nothing of it is running any more. Its end may not be written yet."""
+        active = self._engine_state.active_runs.get(self.run_id)
+        signals: list[asyncio.Future[Any]] = [self.end]
+        if active is not None:
+            signals.append(active.turn_over)
+        await asyncio.wait(signals, return_when=asyncio.FIRST_COMPLETED)
 
     def stop(self, reason: RunStopReason) -> None:
         """A server stop interrupts the sub-agent too; any other end of its parent cancels it."""
@@ -59,7 +71,8 @@ class Subagents:
     def __init__(self, engine_state: EngineState, parent: ActiveRun) -> None:
         self._engine_state = engine_state
         self._parent = parent
-        self._ends: set[asyncio.Future[EndedRun]] = set()
+        self._live: dict[str, EngineSubagent] = {}
+        """By run id: those whose end is not written."""
 
     async def start(self, request: RunRequest, *, title: str) -> EngineSubagent:
         engine_state, parent = self._engine_state, self._parent
@@ -90,19 +103,24 @@ class Subagents:
             raise
         return subagent
 
-    async def stop_and_wait(self) -> None:
-        """Stop the sub-agents that are left and wait for their ends."""
+    async def stop(self) -> None:
+        """Stop the sub-agents that are left, and wait until nothing of them is running."""
         self._parent.stop_subagents("parent_ended")
-        if self._ends:
-            await asyncio.wait(tuple(self._ends))
+        for subagent in tuple(self._live.values()):
+            await subagent.stopped()
+
+    async def wait_for_ends(self) -> None:
+        """Wait until their ends are written."""
+        if self._live:
+            await asyncio.wait([subagent.end for subagent in self._live.values()])
 
     def _register(self, subagent: EngineSubagent) -> None:
         self._parent.subagents[subagent.run_id] = subagent.stop
-        self._ends.add(subagent.end)
+        self._live[subagent.run_id] = subagent
 
         def unregister(end: asyncio.Future[EndedRun]) -> None:
             self._parent.subagents.pop(subagent.run_id, None)
-            self._ends.discard(end)
+            self._live.pop(subagent.run_id, None)
 
         subagent.end.add_done_callback(unregister)
 

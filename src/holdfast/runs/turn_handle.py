@@ -80,7 +80,8 @@ class EngineTurnHandle:
     ) -> BoundaryAnswer:
         _refuse_lane_writes(writes)
         if outcome is not None:
-            await self._subagents.stop_and_wait()
+            await self._subagents.stop()
+            await self._subagents.wait_for_ends()
 
         async def plan(state: LaneState) -> CommitPlan[BoundaryAnswer]:
             run = _require_turn(state, self._run_id)

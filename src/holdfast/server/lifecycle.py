@@ -34,11 +34,12 @@ async def serve(
     idle_exit: bool = False,
     ready: Callable[[], None] | None = None,
     owns_process: bool = False,
-) -> None:
+) -> bool:
     """Serve on these sockets until a stop is requested; with ``idle_exit``, also stop after ``linger`` idle seconds.
 
     Unfinished runs of an earlier server continue. ``ready`` is called once the server answers. A server that owns its
-    process stops on signals, and the process exits soon after a stop even if something hangs.
+    process stops on signals, and the process exits soon after a stop even if something hangs. Returns whether the stop
+    is written: every active run has its end, and every queue is held.
     """
     services = parts.services
     servers: list[HttpServer] = []
@@ -55,10 +56,11 @@ async def serve(
             await _work_until_stop(services, linger=linger, idle_exit=idle_exit)
             if owns_process:
                 _exit_process_later()
-            await _stop_runs(services)
+            is_written = await _stop_runs(services)
             services.events.close_all()
             await asyncio.gather(*(server.stop() for server in servers))
             _logger.info("stopped")
+            return is_written
     finally:
         for listener in listeners:
             listener.socket.close()
@@ -104,8 +106,11 @@ async def _watch_idleness(services: Services, *, linger: float, idle_exit: bool)
             services.state.request_stop()
 
 
-async def _stop_runs(services: Services) -> None:
-    """Stop all runs (`W5`). The engine limits how long that takes; a second stop request does not wait for it."""
+async def _stop_runs(services: Services) -> bool:
+    """Stop all runs (`W5`). The engine limits how long that takes; a second stop request does not wait for it.
+
+    Returns whether the stop is written.
+    """
     stop = asyncio.create_task(services.server.stop_runs(), name="stop runs")
     second_stop = asyncio.create_task(services.state.wait_for_second_stop(), name="second stop")
     await asyncio.wait((stop, second_stop), return_when=asyncio.FIRST_COMPLETED)
@@ -116,6 +121,7 @@ async def _stop_runs(services: Services) -> None:
     elif error := stop.exception():
         _logger.error("runs could not be stopped", exc_info=error)
     services.state.mark_runs_stopped()
+    return stop.done() and not stop.cancelled() and stop.exception() is None and stop.result()
 
 
 @contextmanager

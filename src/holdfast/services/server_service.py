@@ -71,9 +71,9 @@ class ServerService:
             )
         self._state.request_stop()
 
-    async def stop_runs(self) -> None:
-        """Interrupt active runs and hold the queues, in bounded time (`W5`)."""
-        await self._engine.stop()
+    async def stop_runs(self) -> bool:
+        """Interrupt active runs and hold the queues, in bounded time (`W5`). Returns whether that is written."""
+        return await self._engine.stop()
 
     async def backup(self, path: str) -> BackupView:
         """Copy the database to a new file while the server works."""

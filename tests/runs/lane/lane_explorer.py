@@ -26,6 +26,7 @@ from holdfast.runs.lane.protocol import (
     Recover,
     Resume,
     ServerStop,
+    TurnStopping,
 )
 from holdfast.runs.lane.state import Lane, LaneRun
 from holdfast.schema.runs import RunSettings
@@ -123,8 +124,36 @@ def whole_state(node: Node, _limits: ExplorationLimits) -> Hashable:
     return node.lane, node.accepted, node.cancels, node.crashes, node.covered
 
 
+StopRule = Callable[[Decide, Lane, Lane, Command], frozenset[str]]
+"""Which runs are stopped by a cancel that comes while a commit from the first lane to the second is on its way."""
+
+
+def stopped_before_commit(decide: Decide, before: Lane, _after: Lane, cancel: Command) -> frozenset[str]:
+    """The rule of the engine: what the cancel stops in the committed lane."""
+    changes = decide(before, cancel).changes
+    return frozenset(change.run_id for change in changes if isinstance(change, TurnStopping))
+
+
+def check_early_stop(decide: Decide, before: Lane, after: Lane, *, rule: StopRule) -> None:
+    """A cancel is decided on `before` and stops its run; a commit that was on its way leads to `after`; the cancel is
+    decided again. If it is refused first, nothing else is committed before it, so this is the only case."""
+    turn = turn_of(before)
+    if turn is None or turn.state != "active":
+        return
+    left = {run.id for run in after.runs}
+    for cancel in (CancelSession(), CancelActive(), CancelRun(turn.id)):
+        covered = {run.id for run in right_cover(after, cancel)}
+        for run_id in rule(decide, before, after, cancel):
+            must(run_id not in left or run_id in covered, f"C1: {run_id} is stopped early, but not covered")
+
+
 def explore(
-    decide: Decide, limits: ExplorationLimits, *, key: Key = reduced_state, visit: Callable[[Node], None] | None = None
+    decide: Decide,
+    limits: ExplorationLimits,
+    *,
+    key: Key = reduced_state,
+    visit: Callable[[Node], None] | None = None,
+    rule: StopRule = stopped_before_commit,
 ) -> Found:
     """Explore until no command leads to a new state."""
     found = Found(states={key(Node(), limits)})
@@ -140,6 +169,7 @@ def explore(
                     found.refused[type(command).__name__] += 1
                     continue
                 found.accepted_commands[type(command).__name__] += 1
+                check_early_stop(decide, node.lane, after.lane, rule=rule)
                 if (seen := key(after, limits)) not in found.states:
                     check_state(after.lane, covered=after.covered)
                     check_drain(decide, after.lane)

@@ -7,9 +7,10 @@ from types import ModuleType
 import pytest
 
 from holdfast.runs.lane import decisions, state
+from holdfast.runs.lane.protocol import Command
 from holdfast.runs.lane.state import Lane
 from tests.runs.lane.lane_explorer import ExplorationLimits, explore
-from tests.runs.lane.lane_promises import BrokenPromiseError
+from tests.runs.lane.lane_promises import BrokenPromiseError, Decide, turn_of
 
 _LIMITS = ExplorationLimits(runs=3, cancels=1, crashes=1)
 
@@ -126,3 +127,14 @@ def test_a_mutated_state_breaks_a_promise(name: str, old: str, new: str, monkeyp
         setattr(mutant, phase, getattr(state, phase))
     with pytest.raises(BrokenPromiseError):
         explore(decisions.decide, _LIMITS)
+
+
+def test_a_cancel_that_stops_whatever_run_has_the_turn_breaks_a_promise() -> None:
+    """A signal that is not tied to the decided run can hit a later one."""
+
+    def stops_what_has_the_turn(_decide: Decide, _before: Lane, after: Lane, _cancel: Command) -> frozenset[str]:
+        turn = turn_of(after)
+        return frozenset() if turn is None else frozenset({turn.id})
+
+    with pytest.raises(BrokenPromiseError, match="stopped early"):
+        explore(decisions.decide, _LIMITS, rule=stops_what_has_the_turn)

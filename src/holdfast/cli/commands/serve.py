@@ -59,7 +59,9 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.flush()
 
     try:
-        serve_until_stopped(locations, dict(os.environ), listen=listen, idle_exit=args.idle_exit, ready=ready)
+        stop_is_written = serve_until_stopped(
+            locations, dict(os.environ), listen=listen, idle_exit=args.idle_exit, ready=ready
+        )
     except ConfigError as error:
         if "option" not in error.detail:
             raise
@@ -68,4 +70,11 @@ def run(args: argparse.Namespace) -> int:
     except StoreLocked as error:
         print(f"holdfast: {error.message}", file=sys.stderr)
         return ALREADY_RUNNING
+    if not stop_is_written:
+        print(
+            "holdfast: the server stopped, but the database could not be written; the next start ends the runs that "
+            "were active. Free space on the disk of the database; the log has more",
+            file=sys.stderr,
+        )
+        return Exit.FAILED
     return Exit.COMPLETED
