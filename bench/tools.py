@@ -23,6 +23,7 @@ from support.process_stats import cpu_seconds
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from holdfast.tools.bash import BashArguments, BashTool
+from holdfast.tools.process.command_process import CommandLauncher
 from tests.support.stubborn_commands import STUBBORN_COMMANDS
 from tests.support.tool_contexts import ToolWorkspace
 
@@ -103,7 +104,7 @@ async def _measure_cancels(bash: BashTool, workspace: ToolWorkspace, *, rounds: 
 
 async def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        bash, workspace = BashTool(), ToolWorkspace(Path(directory))
+        bash, workspace = BashTool(CommandLauncher()), ToolWorkspace(Path(directory))
         where = workspace.directory
         await _compare(
             "bash true", bash, lambda: _bare("true", where), lambda: _tool(bash, workspace, "true"), rounds=rounds
@@ -118,7 +119,7 @@ async def main(rounds: int) -> None:
         )
         await _measure_cancels(bash, workspace, rounds=few)
         await workspace.table.close()
-        await bash.close()
+        await bash.launcher.close()
 
 
 if __name__ == "__main__":

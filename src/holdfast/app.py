@@ -22,6 +22,7 @@ from holdfast.runs import Engine, EngineLimits, IntentFile
 from holdfast.server import (
     Listener,
     ServerParts,
+    adopt_orphans,
     check_token,
     hide_process,
     listen_tcp,
@@ -35,6 +36,8 @@ from holdfast.server import (
 from holdfast.services import Services, make_services
 from holdfast.store import Store
 from holdfast.store.sqlite import open_store
+from holdfast.tools.process.command_process import CommandLauncher
+from holdfast.tools.process.tool_peers import ToolPeers
 from holdfast.workspace.maintenance import mark_lost_jobs, remove_old_files
 from holdfast.workspace.open_workspace import OpenWorkspaces, SharedParts
 from holdfast.workspace.turn_factory import WorkspaceTurns
@@ -81,6 +84,8 @@ async def open_app(
         closing.callback(hub.close)
         ids = Ids(clock=clock)
 
+        launcher, person_launcher = CommandLauncher(), CommandLauncher()
+
         async def save_rules(rules: tuple[str, ...]) -> None:
             await services.settings.add_allowed_rules(rules)
 
@@ -92,11 +97,15 @@ async def open_app(
             models=models,
             trust=TrustStore(locations.trust_file),
             blobs=BlobStore(locations.snapshots_dir),
+            launcher=launcher,
+            person_launcher=person_launcher,
             locations=locations,
             env=env,
             ids=ids,
             clock=clock,
         )
+        closing.push_async_callback(launcher.close)
+        closing.push_async_callback(person_launcher.close)
         open_workspaces = OpenWorkspaces(shared)
         closing.push_async_callback(open_workspaces.close_all)
         engine = Engine(
@@ -153,6 +162,7 @@ async def run_server(
     Returns whether the stop is written (see `serve`).
     """
     hide_process()
+    adopt_orphans()
     opened: list[App] = []
 
     def redactor() -> Redactor:
@@ -165,13 +175,19 @@ async def run_server(
             listeners = await asyncio.to_thread(_listen_tcp, listen or ListenOptions())
             listeners.append(await asyncio.to_thread(listen_unix, locations.socket))
             return await serve(
-                ServerParts(services=app.services, redactor=redactor),
+                ServerParts(services=app.services, redactor=redactor, tool_peers=tool_peers(app, adopts_orphans=True)),
                 listeners,
                 linger=float(app.settings.server.linger),
                 idle_exit=idle_exit,
                 ready=lambda: ready(tuple(str(listener) for listener in listeners)) if ready else None,
                 owns_process=True,
             )
+
+
+def tool_peers(app: App, *, adopts_orphans: bool = False) -> ToolPeers:
+    """What recognises connections of the agent's own commands."""
+    shared = app.shared
+    return ToolPeers(tools=shared.launcher, person=shared.person_launcher, adopts_orphans=adopts_orphans)
 
 
 def serve_until_stopped(

@@ -23,6 +23,7 @@ class Exemption:
 
 EXEMPTIONS: tuple[Exemption, ...] = (
     Exemption("os.stat", "asyncio/unix_events.py", "create_unix_connection", "asyncio checks the socket's path once"),
+    Exemption("io.BufferedReader.read", "tools/process/process_table.py", "_read_stat", "/proc is memory, not a disk"),
     Exemption("os.unlink", "asyncio/unix_events.py", "create_unix_server", "asyncio removes a stale socket once"),
 )
 

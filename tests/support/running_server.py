@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.app import App, open_app
+from holdfast.app import App, open_app, tool_peers
 from holdfast.locations import Locations
 from holdfast.runs import EngineLimits
 from holdfast.server import ServerLimits, ServerParts, TcpAddress, listen_tcp, listen_unix, serve
@@ -108,7 +108,10 @@ async def run_server(
             locations.config_file.write_text(f"{settings}max_streams = {max_streams}\n")
         async with open_app(locations, environment, engine_limits=engine_limits, build="test-build") as app:
             parts = ServerParts(
-                services=app.services, redactor=lambda: app.shared.keyring.redactor, limits=limits or ServerLimits()
+                services=app.services,
+                redactor=lambda: app.shared.keyring.redactor,
+                limits=limits or ServerLimits(),
+                tool_peers=tool_peers(app),
             )
             unix = await asyncio.to_thread(listen_unix, locations.socket)
             tcp = listen_tcp(TcpAddress("127.0.0.1", 0), token=TOKEN)

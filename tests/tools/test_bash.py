@@ -12,6 +12,7 @@ import pytest_asyncio
 from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.schema.sessions import Job
 from holdfast.tools.bash import BashArguments, BashTool
+from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.protocol import ToolContext, ToolOutput
 from tests.support.stubborn_commands import STUBBORN_COMMANDS, still_there
 from tests.support.tool_contexts import Gate, ToolWorkspace, settings_of
@@ -26,10 +27,10 @@ def workspace(tmp_path: Path) -> ToolWorkspace:
 
 @pytest_asyncio.fixture
 async def bash(workspace: ToolWorkspace) -> AsyncIterator[BashTool]:
-    tool = BashTool()
+    tool = BashTool(CommandLauncher())
     yield tool
     await workspace.table.close()
-    await tool.close()
+    await tool.launcher.close()
 
 
 async def call(tool: BashTool, context: ToolContext, command: str, **arguments: Any) -> ToolOutput:

@@ -13,6 +13,7 @@ from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
+from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.registry import BUILT_IN, OfferedTools, ToolRegistry
 from tests.support.tool_contexts import settings_of
@@ -27,7 +28,7 @@ _MAX_TOTAL_BYTES = 12_000
 
 @pytest.fixture(scope="module")
 def registry() -> ToolRegistry:
-    return ToolRegistry()
+    return ToolRegistry(CommandLauncher())
 
 
 def offer(
@@ -180,7 +181,7 @@ class ExtensionTool:
 
 
 def test_tools_of_extensions_are_offered_and_can_be_removed() -> None:
-    registry = ToolRegistry(extra=[ExtensionTool()])
+    registry = ToolRegistry(CommandLauncher(), extra=[ExtensionTool()])
     offered = offer(registry, Settings())
     assert offered.names[-1] == "mcp_docs_search"
     assert offered.specs[-1].parameters == ExtensionTool.parameters
@@ -196,11 +197,12 @@ def test_an_extension_cannot_replace_a_built_in_tool() -> None:
         name = "bash"
 
     with pytest.raises(ToolError, match="'bash' is built in"):
-        ToolRegistry(extra=[Fake()])
+        ToolRegistry(CommandLauncher(), extra=[Fake()])
 
 
 def test_creating_the_tools_imports_nothing_heavy() -> None:
-    program = "import json, sys, holdfast.tools.registry as r; r.ToolRegistry(); json.dump([*sys.modules], sys.stdout)"
+    create = "import holdfast.tools.registry as r; r.ToolRegistry(r.CommandLauncher())"
+    program = f"import json, sys; {create}; json.dump([*sys.modules], sys.stdout)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert loaded & {"httpx2", "markdownify", "bs4", "tree_sitter", "tomlkit", "starlette"} == set()
@@ -212,4 +214,4 @@ def test_the_list_of_built_in_tools_is_complete() -> None:
 
 
 async def test_a_registry_without_calls_can_be_closed() -> None:
-    await ToolRegistry().close()
+    await ToolRegistry(CommandLauncher()).close()

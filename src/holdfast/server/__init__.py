@@ -21,7 +21,7 @@ from holdfast.server.listeners import (
     parse_listen,
 )
 from holdfast.server.server_parts import ServerLimits, ServerParts
-from holdfast.server.server_process import hide_process, log_to_file, loop_factory, run_on_loop
+from holdfast.server.server_process import adopt_orphans, hide_process, log_to_file, loop_factory, run_on_loop
 
 __all__ = [
     "Listener",
@@ -30,6 +30,7 @@ __all__ = [
     "TcpAddress",
     "TcpListener",
     "UnixListener",
+    "adopt_orphans",
     "check_token",
     "hide_process",
     "listen_tcp",

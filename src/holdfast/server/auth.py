@@ -1,4 +1,7 @@
-"""Access control (`W8`): the socket's owner, or a token over TCP. Pages of other sites are refused."""
+"""Access control (`W8`): the socket's owner, or a token over TCP.
+
+Pages of other sites and the agent's own commands are refused.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pathlib import Path
 
 from holdfast.errors import BadRequest, ConfigError, Forbidden, Unauthorized
 from holdfast.files import write_atomic
+from holdfast.server.http.connection_peer import PEER
 from holdfast.server.http.request_parsing import HEADERS, Receive
 from holdfast.server.http.responses import AsgiApp, Scope, Send
 
@@ -27,6 +31,8 @@ class AccessControl:
         self._public_paths = frozenset(public_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (peer := scope.get(PEER)) is not None:
+            await peer.refuse_tools()
         headers = scope[HEADERS] = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if self._token is not None:

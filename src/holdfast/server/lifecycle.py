@@ -46,7 +46,7 @@ async def serve(
     try:
         for listener in listeners:
             token = listener.token if isinstance(listener, TcpListener) else None
-            server = HttpServer(make_app(parts, token=token), limits=parts.limits)
+            server = HttpServer(make_app(parts, token=token), limits=parts.limits, tool_peers=parts.tool_peers)
             await server.start(listener.socket)
             servers.append(server)
             _logger.info("listening at %s", listener)

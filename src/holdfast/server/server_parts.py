@@ -9,6 +9,7 @@ import msgspec
 from holdfast.config import Redactor
 from holdfast.schema.base import Value
 from holdfast.services import Services
+from holdfast.tools.process.tool_peers import ToolPeers
 
 
 class ServerLimits(Value, frozen=True, kw_only=True):
@@ -29,6 +30,8 @@ class ServerParts(msgspec.Struct, frozen=True, kw_only=True):
     redactor: Callable[[], Redactor]
     """The redactor of all secrets known by now."""
     limits: ServerLimits = ServerLimits()
+    tool_peers: ToolPeers | None = None
+    """Recognises connections of the agent's own commands, which are refused."""
 
     def redact(self, body: bytes) -> bytes:
         """Remove every known secret (`W8`)."""

@@ -18,6 +18,7 @@ from holdfast.config import Redactor
 T = TypeVar("T")
 
 _PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
 
 _MAX_LOG_BYTES = 5 << 20
 _OLD_LOG_FILES = 3
@@ -48,6 +49,14 @@ def hide_process() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """On Linux, become the parent of descendants that lose theirs, so that no command leaves the tree below (`W8`)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BashTool:
-    """Runs shell commands. Each workspace has one instance, which owns the supervisor program."""
+    """Runs shell commands with the server's launcher."""
 
     name: ClassVar[str] = "bash"
     description: ClassVar[str] = (
@@ -56,13 +56,9 @@ class BashTool:
     effect: ClassVar[Effect] = "runs"
     parallel: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        self.launcher = CommandLauncher()
+    def __init__(self, launcher: CommandLauncher) -> None:
+        self.launcher = launcher
         self._sandbox = CommandSandbox()
-
-    async def close(self) -> None:
-        """End the supervisor program, after the workspace's jobs have ended."""
-        await self.launcher.close()
 
     async def plan(self, arguments: BashArguments, context: ToolContext) -> ToolPlan:
         if len(arguments.command.encode("utf-8", "replace")) > _MAX_COMMAND_BYTES:

@@ -18,6 +18,7 @@ from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.messages import ToolCall, ToolSpec
 from holdfast.schema.runs import Mode
+from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.protocol import Tool
 
 BUILT_IN: tuple[tuple[str, str], ...] = (
@@ -79,10 +80,11 @@ class OfferedTools:
 class ToolRegistry:
     """One instance of each tool. `extra` are tools of extensions, after the built-in tools."""
 
-    def __init__(self, *, extra: Sequence[Tool[Any]] = ()) -> None:
+    def __init__(self, launcher: CommandLauncher, *, extra: Sequence[Tool[Any]] = ()) -> None:
         self._tools: dict[str, Tool[Any]] = {}
         for module, name in BUILT_IN:
-            tool: Tool[Any] = getattr(import_module(f"holdfast.tools.{module}"), name)()
+            make = getattr(import_module(f"holdfast.tools.{module}"), name)
+            tool: Tool[Any] = make(launcher) if name == "BashTool" else make()
             self._tools[tool.name] = tool
         self._built_in = frozenset(self._tools)
         self._parameters = {name: _parameters(tool) for name, tool in self._tools.items()}

@@ -30,6 +30,7 @@ from holdfast.schema.sessions import Job, Workspace
 from holdfast.store import Batch, Store
 from holdfast.store.writes import PutJob
 from holdfast.tools.jobs import JobTable
+from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.registry import ToolRegistry
 from holdfast.workspace.context_gatherer import DirectoryContextGatherer
 from holdfast.workspace.file_search import FileNames
@@ -50,6 +51,10 @@ class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
     models: ModelFactory
     trust: TrustStore
     blobs: BlobStore
+    launcher: CommandLauncher
+    """Starts the agent's commands."""
+    person_launcher: CommandLauncher
+    """Starts a person's own commands, which may use the server."""
     locations: Locations
     env: Mapping[str, str]
     ids: Ids
@@ -184,7 +189,7 @@ class OpenWorkspaces:
     async def open(self, workspace: Workspace) -> OpenWorkspace:
         found = self._by_id.get(workspace.id)
         if found is None:
-            tools = await asyncio.to_thread(ToolRegistry)  # the first one imports every tool
+            tools = await asyncio.to_thread(ToolRegistry, self.shared.launcher)  # the first one imports every tool
             found = self._by_id.setdefault(workspace.id, OpenWorkspace(workspace, self.shared, tools))
         return found
 

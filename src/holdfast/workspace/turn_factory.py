@@ -12,6 +12,7 @@ from holdfast.config.settings import AgentSettings
 from holdfast.errors import BadRequest
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
+from holdfast.tools.bash import BashTool
 from holdfast.workspace.call_approval import WorkspaceCallApprover
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces, Setup
 from holdfast.workspace.tool_context import WorkspaceToolContexts
@@ -71,7 +72,9 @@ class _WorkspaceTurn:
                     root_session_id=await self._root_session_id(),
                     can_see_images=False,
                 )
-                return ShellTurn(contexts, self._workspace.tools.get("bash"), str(run.arguments["command"]))
+                return ShellTurn(
+                    contexts, BashTool(self._workspace.shared.person_launcher), str(run.arguments["command"])
+                )
             case "undo" | "redo":
                 return UndoTurn(self._workspace.shared, run)
             case "delete":

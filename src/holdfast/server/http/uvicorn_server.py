@@ -14,8 +14,10 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdfast.errors import BadRequest, HoldfastError, RequestTimeout, TooLarge
+from holdfast.server.http.connection_peer import PEER, ConnectionPeer
 from holdfast.server.http.responses import AsgiApp, error_response
 from holdfast.server.server_parts import ServerLimits
+from holdfast.tools.process.tool_peers import ToolPeers
 
 _Phase: TypeAlias = Literal["idle", "head", "body"]
 
@@ -25,8 +27,9 @@ _REASONS = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header 
 class HttpServer(uvicorn.Server):
     """Serves one listener from `start` until `stop`. It handles no signals."""
 
-    def __init__(self, app: AsgiApp, *, limits: ServerLimits) -> None:
-        self._protocol: type[LimitedConnection] = type("Connection", (LimitedConnection,), {"limits": limits})
+    def __init__(self, app: AsgiApp, *, limits: ServerLimits, tool_peers: ToolPeers | None = None) -> None:
+        attributes = {"limits": limits, "tool_peers": tool_peers}
+        self._protocol: type[LimitedConnection] = type("Connection", (LimitedConnection,), attributes)
         config = uvicorn.Config(
             app,
             http=self._protocol,
@@ -85,12 +88,14 @@ class LimitedConnection(HttpToolsProtocol):
     """One connection. uvicorn creates the instances, so the limits are attributes of a subclass per server."""
 
     limits: ClassVar[ServerLimits]
+    tool_peers: ClassVar[ToolPeers | None]
     is_stopped: ClassVar[bool] = False
     """Whether the server accepts no connections any more, not even those already in the backlog."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._phase: _Phase = "idle"
+        self._peer: ConnectionPeer | None = None
         self._unparsed_bytes = 0
         """Bytes received while a head was incomplete."""
         self._header_bytes = 0
@@ -104,6 +109,8 @@ class LimitedConnection(HttpToolsProtocol):
             transport.abort()
         else:
             self._set_deadline(self.limits.head_seconds)
+        if self.tool_peers is not None:
+            self._peer = ConnectionPeer(transport, self.tool_peers)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
@@ -128,6 +135,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[PEER] = self._peer  # type: ignore[typeddict-unknown-key]
         self._phase = "head"
         self._header_bytes = 0
 

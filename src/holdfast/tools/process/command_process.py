@@ -26,6 +26,7 @@ from holdfast.schema.base import Value
 from holdfast.tools.process.process_table import (
     Process,
     describe_process,
+    find_process,
     processes_with_variable,
     send_signal,
     tree_below,
@@ -172,16 +173,26 @@ class RunningCommand:
 
 
 class CommandLauncher:
-    """Starts commands. Owns the supervisor program, which starts with the first command and again if it was killed."""
+    """Starts commands. Owns the supervisor program, which starts with the first command and again if it was killed.
+
+    A server has one launcher for the agent's commands and one for a person's own commands.
+    """
 
     def __init__(self) -> None:
         self._program: _SupervisorProgram | None = None
         self._starting = asyncio.Lock()
+        self.has_started = False
+        """Whether it has started a program."""
 
     @property
     def pid(self) -> int | None:
         """Process id of the supervisor program, if it runs."""
         return self._program.pid if self._program else None
+
+    @property
+    def programs(self) -> frozenset[tuple[int, str]]:
+        """Pid and start time of its running supervisor program. All processes of its commands are below it."""
+        return frozenset({self._program.identity}) if self._program else frozenset()
 
     async def start(self, command: CommandSpec) -> RunningCommand:
         """Start a command. Raises `ToolError` if it cannot be started."""
@@ -208,6 +219,7 @@ class CommandLauncher:
                 await asyncio.to_thread(self._program.end, seconds=0.0)
                 self._program = None
             if self._program is None:
+                self.has_started = True
                 self._program = await asyncio.to_thread(_SupervisorProgram)
             return self._program
 
@@ -235,6 +247,8 @@ class _SupervisorProgram:
             )
         self.socket.setblocking(False)
         self.pid = self._process.pid
+        found = find_process(self.pid)
+        self.identity = (self.pid, found.started if found else "")
 
     def end(self, *, seconds: float = 2 * KILL_SECONDS) -> None:
         """Wait up to `seconds`, then kill the program. Its supervisors go on without it."""

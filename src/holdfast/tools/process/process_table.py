@@ -75,6 +75,12 @@ def processes_with_variable(variable: str) -> list[Process]:
     return found
 
 
+def process_environment(pid: int) -> str:
+    """Return command line and environment of a process as `ps` shows them (macOS)."""
+    done = subprocess.run(["ps", "-wwEo", "command=", "-p", str(pid)], stdout=subprocess.PIPE, check=False)
+    return done.stdout.decode("utf-8", "replace")
+
+
 def send_signal(process: Process, number: int) -> bool:
     """Signal this process, never a later one with the same pid. Returns False if the signal is not permitted."""
     try:

@@ -1,0 +1,43 @@
+"""The process at the other end of a connection: requests of the agent's own commands are refused (`W8`)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Final
+
+from holdfast.errors import Forbidden
+from holdfast.tools.process.tool_peers import ToolPeers
+
+PEER: Final = "holdfast.peer"
+"""The key of a request's scope for its `ConnectionPeer`."""
+
+
+class ConnectionPeer:
+    """Checks the peer of one connection once, at its first request."""
+
+    def __init__(self, transport: asyncio.BaseTransport, tool_peers: ToolPeers) -> None:
+        self._transport = transport
+        self._tool_peers = tool_peers
+        self._is_tool: bool | None = None
+
+    async def refuse_tools(self) -> None:
+        """Raise `Forbidden` if the peer is a process that one of the agent's tools started."""
+        if self._is_tool is None:
+            self._is_tool = await self._check()
+        if self._is_tool:
+            raise Forbidden(
+                "commands that the agent runs cannot use the server; only the person can, from a terminal of their own",
+                code="tool_process",
+            )
+
+    async def _check(self) -> bool:
+        if not self._tool_peers.exist:
+            return False
+        connection = self._transport.get_extra_info("socket")
+        if connection is None:
+            return True
+        if connection.family == socket.AF_UNIX:
+            return self._tool_peers.is_unix_peer(connection)
+        client, server = connection.getpeername()[:2], connection.getsockname()[:2]
+        return await asyncio.to_thread(self._tool_peers.is_tcp_peer, client, server)
