@@ -53,6 +53,7 @@ PURE = (
     "agent/request_messages.py",
     "agent/message_builder.py",
     "client/view_fold.py",
+    "tui/state.py",
 )
 """Modules without I/O, clock or framework: what they decide follows from what they are given."""
 
