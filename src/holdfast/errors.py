@@ -21,9 +21,10 @@
     ├── ServerError                  the caller may retry later; the cause is in the server
     │   ├── InternalError     500    internal
     │   ├── ServerStopping    503    stopping
-    │   └── StoreUnwritable   507    store_unwritable: a commit failed and changed nothing
+    │   └── CommitRefused            a commit failed and changed nothing
+    │       ├── StoreUnwritable  507 store_unwritable: the disk is full, read-only or broken
+    │       └── StoreLocked   503    store_locked: another server or process holds a lock on the database
     ├── StoreError                   the user must look at the database
-    │   ├── StoreLocked       503    store_locked: another server uses it
     │   ├── StoreDamaged      500    store_damaged
     │   ├── StoreNewer        500    store_newer: a newer Holdfast wrote it
     │   └── StoreConflict     409    store_conflict: a conditional write found another state; our code must handle it
@@ -136,18 +137,24 @@ class ServerStopping(ServerError):
     code, status = "stopping", 503
 
 
-class StoreUnwritable(ServerError):
-    """A commit failed (disk full, read-only, I/O error) and changed nothing."""
+class CommitRefused(ServerError):
+    """A commit failed and changed nothing."""
+
+
+class StoreUnwritable(CommitRefused):
+    """The disk is full or read-only, or has an I/O error."""
 
     code, status = "store_unwritable", 507
 
 
+class StoreLocked(CommitRefused):
+    """Another server owns the database, or another process has locked it."""
+
+    code, status = "store_locked", 503
+
+
 class StoreError(HoldfastError):
     status = 500
-
-
-class StoreLocked(StoreError):
-    code, status = "store_locked", 503
 
 
 class StoreDamaged(StoreError):

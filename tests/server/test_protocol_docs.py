@@ -75,7 +75,10 @@ def test_every_code_of_the_table_has_its_status() -> None:
 
 def _leaves(*bases: type[errors.HoldfastError]) -> Iterator[type[errors.HoldfastError]]:
     for base in bases:
-        yield from base.__subclasses__() or [base]
+        if below := base.__subclasses__():
+            yield from _leaves(*below)
+        else:
+            yield base
 
 
 class Reader:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from holdfast.agent.message_builder import MessageBuilder, PartClosed
 from holdfast.agent.protocol import Spent, TurnHandle, new_message
 from holdfast.agent.turn_dependencies import TurnDependencies
-from holdfast.errors import ModelError, ModelNetwork, StoreUnwritable
+from holdfast.errors import CommitRefused, ModelError, ModelNetwork
 from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelDelta, ModelRequest, Stop
 from holdfast.models.retry import retry_wait
@@ -130,7 +130,7 @@ class AnswerDraft:
         complete = self.builder.closed
         try:
             await self._commit(replace(self.message, parts=self.builder.parts()[:complete]))
-        except StoreUnwritable:
+        except CommitRefused:
             _log.warning("run %s: a part could not be stored yet; the answer continues", self._handle.run.id)
         else:
             self._published_parts = complete

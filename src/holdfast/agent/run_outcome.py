@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.errors import HoldfastError, ModelError, NoModel, StoreError, StoreUnwritable, ToolError
+from holdfast.errors import CommitRefused, HoldfastError, ModelError, NoModel, StoreError, ToolError
 from holdfast.schema.base import repair_text
 from holdfast.schema.runs import EndReason, Outcome, RunError
 
@@ -38,7 +38,7 @@ def _reason_of(error: BaseException) -> EndReason:
     match error:
         case ModelError():
             return _REASON_BY_MODEL_ERROR.get(error.code, "provider")
-        case StoreUnwritable() | StoreError():
+        case CommitRefused() | StoreError():
             return "store"
         case NoModel():
             return "no_model"

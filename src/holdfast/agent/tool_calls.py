@@ -20,7 +20,7 @@ from holdfast.agent.model_answer import UsageGuard, calls_of
 from holdfast.agent.protocol import Spent, Subagent, TurnHandle, new_message
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.agent.unfinished_messages import CANCELLED
-from holdfast.errors import HoldfastError, StoreError, StoreUnwritable, ToolError
+from holdfast.errors import CommitRefused, HoldfastError, StoreError, ToolError
 from holdfast.schema.events import MessageCreated, MessageUpdated
 from holdfast.schema.messages import Message, ToolCall, ToolResult
 from holdfast.schema.runs import Now, Phase
@@ -164,7 +164,7 @@ class StepCalls:
             started_at = time.monotonic()
             try:
                 output = await self._output_of(call)
-            except (StoreError, StoreUnwritable):
+            except (StoreError, CommitRefused):
                 raise
             except HoldfastError as error:
                 output = ToolOutput(error.message, status="error")

@@ -57,7 +57,7 @@ ADVICE = {
     "approval_not_found": "'holdfast approvals list' shows the pending ones",
     "provider_not_found": "'holdfast models --all' shows the providers",
     "store_unwritable": "free disk space or correct the file permissions; nothing was lost and nothing was started",
-    "store_locked": "'holdfast status' shows the running server; 'holdfast stop' stops it",
+    "store_locked": "end the other program that uses the database; 'holdfast status' shows a running server",
     "store_damaged": "restore a copy made by 'holdfast backup'; the damaged file was not changed",
     "store_newer": "install the newer Holdfast again, or set HOLDFAST_HOME to another directory",
     "unreachable": "'holdfast status' shows whether a server is running; HOLDFAST_SERVER selects another server",

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 
-from holdfast.errors import StoreUnwritable
+from holdfast.errors import CommitRefused
 from holdfast.ids import Clock, Sleep, rfc3339
 from holdfast.store import Store
 
@@ -25,7 +25,7 @@ async def prune_periodically(
         try:
             removed = await store.prune_events(before=rfc3339(clock() - keep_seconds))
             await store.prune_responses(before=rfc3339(clock() - _RESPONSE_SECONDS))
-        except StoreUnwritable as error:
+        except CommitRefused as error:
             _logger.warning("old events could not be removed: %s", error)
         else:
             if removed:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from holdfast.errors import HoldfastError, StoreUnwritable
+from holdfast.errors import CommitRefused, HoldfastError
 from holdfast.runs.engine_state import ActiveRun, EndedRun, EngineState
 from holdfast.runs.intent_file import CancelIntent
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
@@ -76,7 +76,7 @@ class PendingReceipt:
         self._session_id = session_id
         self._mark = 0
         self._lines: dict[str, _Line] = {}
-        self._refused: asyncio.Future[StoreUnwritable] = asyncio.get_running_loop().create_future()
+        self._refused: asyncio.Future[CommitRefused] = asyncio.get_running_loop().create_future()
         self._intent: CancelIntent | None = None
 
     async def cancel(self, command: CancelCommand) -> Receipt:
@@ -159,7 +159,7 @@ class PendingReceipt:
             was = "stopping" if active and active.stop_reason else was
             self._lines[run.id] = _Line(run, was=was, active=active, doing=doing, end=end)
 
-    def _set_refused(self, error: StoreUnwritable) -> None:
+    def _set_refused(self, error: CommitRefused) -> None:
         if not self._refused.done():
             self._refused.set_result(error)
 
@@ -170,7 +170,7 @@ class PendingReceipt:
             return
         try:
             await asyncio.shield(posted)
-        except StoreUnwritable as error:
+        except CommitRefused as error:
             self._set_refused(error)
             return
         await self._until_ended()

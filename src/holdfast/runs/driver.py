@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
 from holdfast.agent.run_outcome import outcome_of, stopped_outcome
-from holdfast.errors import Conflict, HoldfastError, StoreConflict, StoreUnwritable
+from holdfast.errors import CommitRefused, Conflict, HoldfastError, StoreConflict
 from holdfast.runs.engine_state import ActiveRun, EngineState
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
 from holdfast.runs.lane.decisions import decide
@@ -118,7 +118,7 @@ class Driver:
             content = attempts.pop(0) if len(attempts) > 1 else attempts[0]
             try:
                 await self._active.mailbox.post(self._end_planner(ending, content=content), must_be_written=True)
-            except StoreUnwritable:
+            except CommitRefused:
                 return  # the server stopped retrying; the recovery of the next start ends the run
             except Conflict:
                 self._engine_state.remove_active_run(self._active)  # the run has lost the turn: its end is written

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from holdfast.errors import StoreUnwritable
+from holdfast.errors import CommitRefused
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
 from holdfast.schema.base import Value
 from holdfast.schema.sessions import Session
@@ -59,7 +59,7 @@ class CommittedAnswer(Value, Generic[A], frozen=True):
     committed: Committed
 
 
-OnRefused: TypeAlias = Callable[[StoreUnwritable], None]
+OnRefused: TypeAlias = Callable[[CommitRefused], None]
 """Called each time that the commit of a cancel is refused. The cancel is retried."""
 
 
@@ -104,7 +104,7 @@ class Mailbox:
         """The session, if the caller has already read it."""
         self.state = state
         """As committed; `None` before it is loaded."""
-        self.write_error: StoreUnwritable | None = None
+        self.write_error: CommitRefused | None = None
         """Why an end or a cancel cannot be written."""
         self._store = store
         self._owner = owner
@@ -171,7 +171,7 @@ class Mailbox:
     async def _handle(self, request: _Request[Any]) -> None:
         try:
             answer = await self._plan_and_commit(request)
-        except StoreUnwritable as error:
+        except CommitRefused as error:
             if request.must_be_written and self._retries:
                 await self._wait_for_retry(request, error)
                 return
@@ -201,7 +201,7 @@ class Mailbox:
         self._owner.applied(self, plan)
         return committed
 
-    async def _wait_for_retry(self, request: _Request[Any], error: StoreUnwritable) -> None:
+    async def _wait_for_retry(self, request: _Request[Any], error: CommitRefused) -> None:
         """Refuse the commands that need not be written, and wait for the delay or the next command."""
         self.write_error = error
         if request.on_refused is not None:

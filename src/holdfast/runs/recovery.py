@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
-from holdfast.errors import Gone, NotFound, StoreUnwritable
+from holdfast.errors import CommitRefused, Gone, NotFound
 from holdfast.runs.engine_state import EngineState
 from holdfast.runs.intent_file import CancelIntent, StopIntent
 from holdfast.runs.lane.commit_plan import CommitPlan, LaneState, lane_of
@@ -67,7 +67,7 @@ async def _load_lanes(engine_state: EngineState, session_ids: Iterable[str]) -> 
         if session_id not in engine_state.mailboxes:
             try:
                 await engine_state.mailbox(session_id).post(_load_only)
-            except StoreUnwritable as error:
+            except CommitRefused as error:
                 _logger.warning("session %s could not be recovered yet: %s", session_id, error)
 
 

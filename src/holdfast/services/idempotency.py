@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from holdfast.errors import Conflict, HoldfastError, StoreUnwritable
+from holdfast.errors import CommitRefused, Conflict, HoldfastError
 from holdfast.ids import is_valid_client_id
 from holdfast.schema.base import Value, encode
 from holdfast.services.api_values import error_body
@@ -76,7 +76,7 @@ class IdempotencyKeys:
         record = StoredResponse(key, request_hash, answer.status, answer.body, self._now())
         try:
             await self._store.commit(Batch((PutResponse(record),)))
-        except StoreUnwritable as error:
+        except CommitRefused as error:
             _logger.warning("the answer to idempotency key %s cannot be stored: %s", key, error)
         return answer
 

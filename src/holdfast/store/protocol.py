@@ -34,8 +34,9 @@ class Store(Protocol):
     async def commit(self, batch: Batch) -> Committed:
         """Write the whole batch durably, or nothing.
 
-        Raises `StoreConflict` if a condition does not hold, and `StoreUnwritable` if the disk is full, read-only or
-        broken. Cancelling the caller does not withdraw the batch; shield the call where that matters.
+        Raises `StoreConflict` if a condition does not hold, `StoreUnwritable` if the disk is full, read-only or broken,
+        and `StoreLocked` if another process holds a lock for longer than commits wait. Cancelling the caller does not
+        withdraw the batch; shield the call where that matters.
         """
         ...
 

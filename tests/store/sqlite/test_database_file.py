@@ -44,7 +44,9 @@ async def test_a_new_database_is_private(tmp_path: Path) -> None:
     modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in [path.parent, *path.parent.iterdir()]}
     await store.close()
     assert modes.pop("data") == 0o700
-    assert modes == dict.fromkeys(["holdfast.db", "holdfast.db-wal", "holdfast.db-shm", "holdfast.db.lock"], 0o600)
+    assert modes == dict.fromkeys(
+        ["holdfast.db", "holdfast.db-wal", "holdfast.db-shm", "holdfast.db.lock", "holdfast.db.reserve"], 0o600
+    )
 
 
 @pytest.mark.promise("W10")

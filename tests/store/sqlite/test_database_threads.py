@@ -1,19 +1,23 @@
 """The writer and reader threads: groups, and disks that are full or broken."""
 
 import asyncio
+import errno
+import os
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from holdfast.errors import StoreConflict, StoreUnwritable
+from holdfast.errors import StoreConflict, StoreLocked, StoreUnwritable
 from holdfast.store import Batch, SqliteStore, open_store
-from holdfast.store.sqlite import database_threads
+from holdfast.store.sqlite import database_threads, space_reserve
 from tests.store.batches import a_run, accept, end, new_session, new_workspace, says
 from tests.store.faulty_database import Faults, disk_error, failing, small_disk
 
@@ -215,7 +219,7 @@ async def test_a_full_database_refuses_commits_until_there_is_space(open_sqlite:
 
 @pytest.mark.promise("R14", "W10")
 async def test_a_full_disk_refuses_commits_until_there_is_space(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "3m") as disk:
+    with small_disk(tmp_path / "disk", "5m") as disk:
         if disk is None:
             pytest.skip("mounting is not permitted here")
         (disk / "filler").write_bytes(b"x" * 1_000_000)
@@ -232,6 +236,117 @@ async def test_a_full_disk_refuses_commits_until_there_is_space(tmp_path: Path) 
             await store.close()
         store = await open_store(disk / "holdfast.db")
         assert await message_ids(store) == [*(f"msg_{n}" for n in range(done)), "msg_more"]
+        await store.close()
+
+
+@pytest.mark.promise("R14", "C7")
+async def test_on_a_full_disk_cancels_and_ends_use_the_reserved_space_and_prompts_do_not(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "8m") as disk:
+        if disk is None:
+            pytest.skip("mounting is not permitted here")
+        store = await ready(await open_store(disk / "holdfast.db"))
+        try:
+            filler = disk / "filler"
+            await asyncio.to_thread(_fill_disk, filler)
+            await _fill(store)
+            for number in range(100):
+                await store.commit(replace(says(f"msg_end_{number}", "x" * 5000), uses_reserve=True))
+            assert not (disk / "holdfast.db.reserve").exists()
+            with pytest.raises(StoreUnwritable, match="cancels and ends"):
+                await store.commit(says("msg_prompt", "x"))
+            filler.unlink()
+            await store.commit(says("msg_prompt", "x"))
+            assert (disk / "holdfast.db.reserve").stat().st_blocks * 512 >= space_reserve.RESERVED_BYTES
+        finally:
+            await store.close()
+
+
+def _fill_disk(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        for size in (65536, 4096):
+            with suppress(OSError):
+                while True:
+                    file.write(b"x" * size)
+
+
+@pytest.mark.promise("R14")
+@pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.ENOSPC])
+async def test_only_a_full_disk_makes_commits_wait_for_the_reserve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    store = await open_store(tmp_path / "db")
+    try:
+        if error == errno.ENOSPC:
+            with pytest.raises(StoreUnwritable, match="full"):
+                await store.commit(new_workspace())
+            monkeypatch.undo()
+        await ready(store)
+    finally:
+        await store.close()
+
+
+class ForeignLock:
+    """Another process that holds the write lock."""
+
+    def __init__(self, path: Path) -> None:
+        program = (
+            "import sqlite3, sys; sql = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+            "sql.execute('BEGIN IMMEDIATE'); print('locked', flush=True); sys.stdin.read()"
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+
+    def release(self) -> None:
+        self._process.communicate()
+
+
+@pytest.mark.promise("R14")
+async def test_commits_wait_once_for_a_foreign_lock_and_reads_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_threads, "FOREIGN_LOCK_SECONDS", 0.5)
+    store = await ready(await open_store(tmp_path / "db"))
+    try:
+        lock = await asyncio.to_thread(ForeignLock, tmp_path / "db")
+        busy: list[float] = []
+        begin = store._writer._begin
+
+        def counted() -> None:
+            try:
+                begin()
+            except Exception:
+                busy.append(store._writer._busy_since)
+                raise
+
+        monkeypatch.setattr(store._writer, "_begin", counted)
+        for number in range(4):  # one after the other, so each is a group of its own
+            with pytest.raises(StoreLocked, match="another process") as caught:
+                await store.commit(says(f"msg_{number}", "x"))
+            assert (caught.value.status, caught.value.error_code) == (503, "store_locked")
+            assert (await store.session("ses_1")).id == "ses_1"
+        assert len(busy) == 4
+        assert len(set(busy)) == 1, "each group waits for the lock anew"
+        await asyncio.to_thread(lock.release)
+        assert (await store.commit(says("msg_after", "x"))).numbers
+    finally:
+        await store.close()
+
+
+async def test_a_commit_that_waits_for_a_short_foreign_lock_succeeds(tmp_path: Path) -> None:
+    store = await ready(await open_store(tmp_path / "db"))
+    try:
+        lock = await asyncio.to_thread(ForeignLock, tmp_path / "db")
+        commit = asyncio.ensure_future(store.commit(says("msg_1", "x")))
+        await asyncio.to_thread(lock.release)
+        assert (await commit).numbers
+    finally:
         await store.close()
 
 
@@ -282,7 +397,7 @@ async def test_close_commits_waiting_batches_and_refuses_later_ones(tmp_path: Pa
         await store.commit(says("msg_x", "x"))
     with pytest.raises(StoreUnwritable, match="closed"):
         await store.session("ses_1")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["db", "db.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["db", "db.lock", "db.reserve"]
 
 
 async def test_a_failing_listener_affects_neither_the_commit_nor_other_listeners(open_sqlite: OpenSqlite) -> None:

@@ -15,6 +15,7 @@ from holdfast.errors import (
     InternalError,
     RequestTimeout,
     ServerStopping,
+    StoreLocked,
     StoreUnwritable,
     TooLarge,
     Unauthorized,
@@ -31,7 +32,7 @@ _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")
 
 _ALWAYS: tuple[type[HoldfastError], ...] = (BadRequest, Forbidden, RequestTimeout, InternalError)
-_MUTATIONS: tuple[type[HoldfastError], ...] = (TooLarge, ServerStopping, StoreUnwritable)
+_MUTATIONS: tuple[type[HoldfastError], ...] = (TooLarge, ServerStopping, StoreLocked, StoreUnwritable)
 
 
 def describe(endpoints: Sequence[Endpoint], *, version: str) -> dict[str, Any]:

@@ -21,6 +21,12 @@ _MAGIC = b"SQLite format 3\x00"
 _BUSY_SECONDS = 5.0
 
 
+BUSY_MESSAGE = (
+    "another process has locked the database, and nothing was changed; end that process (a shell of sqlite3, a backup "
+    "program), or try again later"
+)
+
+
 class Connect(Protocol):
     """Opens every connection. Tests pass one that fails on demand."""
 
@@ -134,7 +140,7 @@ def open_writer(path: Path, *, connect: Connect = connect) -> sqlite3.Connection
         connection.execute("ROLLBACK")
     except sqlite3.OperationalError as error:
         connection.close()
-        raise _unwritable(path, error) from error
+        raise _unwritable(path, BUSY_MESSAGE if is_busy(error) else error) from error
     except BaseException:
         connection.close()
         raise
@@ -199,6 +205,11 @@ def _inspect_header(path: Path, *, size: int, unclean: bool) -> None:
     pages = int.from_bytes(header[28:32])
     if not unclean and size < page * pages:
         raise damaged(path, f"it is truncated: {size} bytes instead of {page * pages}")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another process has a lock that the statement needs."""
+    return (getattr(error, "sqlite_errorname", None) or "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _unwritable(path: Path, reason: object) -> StoreUnwritable:

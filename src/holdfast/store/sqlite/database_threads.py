@@ -15,17 +15,19 @@ import logging
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, assert_never
 
-from holdfast.errors import StoreConflict, StoreDamaged, StoreUnwritable
+from holdfast.errors import StoreConflict, StoreDamaged, StoreLocked, StoreUnwritable
 from holdfast.files import file_identity
 from holdfast.store import writes as w
 from holdfast.store.sqlite import approvals, event_log, messages, runs, sessions, stored_responses, tool_records, usage
-from holdfast.store.sqlite.database_file import Connect
+from holdfast.store.sqlite.database_file import BUSY_MESSAGE, Connect, is_busy
+from holdfast.store.sqlite.space_reserve import SpaceReserve, is_disk_full
 from holdfast.store.sqlite.transaction import Counters, Transaction
 
 _logger = logging.getLogger(__name__)
@@ -36,6 +38,9 @@ MAX_GROUP = 128
 """Maximum batches of one commit."""
 MAINTENANCE_COMMITS = 200
 """After this many commits the writer does maintenance as soon as no batch waits."""
+FOREIGN_LOCK_SECONDS = 5.0
+"""How long commits wait for another process that holds the write lock. Then they are refused until it is gone."""
+_BUSY_POLL_MILLISECONDS = 100
 _READERS = 3
 
 BatchOutcome: TypeAlias = w.Committed | BaseException
@@ -80,6 +85,10 @@ class WriterThread:
         self._has_search = messages.has_search_index(connection)
         (activity,) = connection.execute("SELECT coalesce(max(activity), 0) FROM sessions").fetchone()
         self._counters = Counters(last=event_log.last_number(connection), activity=activity)
+        self._reserve = SpaceReserve(path)
+        self._busy_since = self._last_busy = -FOREIGN_LOCK_SECONDS
+        """When another process was first and last found to hold the write lock."""
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_POLL_MILLISECONDS}")
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     def start(self) -> None:
@@ -125,19 +134,40 @@ class WriterThread:
     def _commit_group(self, group: list[PendingBatch]) -> None:
         if not group:
             return
+        if self._reserve.held or self._reserve.make():
+            outcomes = self._attempt(group)
+        else:
+            outcomes = [(pending, _disk_full()) for pending in group if not pending.batch.uses_reserve]
+            outcomes += self._attempt([pending for pending in group if pending.batch.uses_reserve])
+            self._reuse_log()
+        again = [pending for pending, outcome in outcomes if _may_use_reserve(pending, outcome)]
+        if again and self._reserve.held:
+            self._reserve.release()
+            outcomes = [(pending, outcome) for pending, outcome in outcomes if pending not in again]
+            outcomes += self._attempt(again)
+            self._reuse_log()
+        self._loop.call_soon_threadsafe(self._deliver, outcomes)
+
+    def _reuse_log(self) -> None:
+        """Checkpoint on a full disk, so that the next commit overwrites the write-ahead log instead of growing it."""
+        with suppress(sqlite3.Error):
+            self._sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def _attempt(self, group: list[PendingBatch]) -> list[tuple[PendingBatch, BatchOutcome]]:
+        if not group:
+            return []
         before = self._counters.last
         try:
-            outcomes = self._try_group(group)
+            return self._try_group(group)
         except Exception as error:  # noqa: BLE001 - the callers get it, and the writer continues
             self._counters.last = before
             self._roll_back()
-            outcomes = [(pending, _as_store_error(error)) for pending in group]
-        self._loop.call_soon_threadsafe(self._deliver, outcomes)
+            return [(pending, _as_store_error(error)) for pending in group]
 
     def _try_group(self, group: list[PendingBatch]) -> list[tuple[PendingBatch, BatchOutcome]]:
         before = self._counters.last
         self._require_file()
-        self._sql.execute("BEGIN IMMEDIATE")
+        self._begin()
         if len(group) == 1:
             outcomes: list[tuple[PendingBatch, BatchOutcome]] = [(group[0], self._apply(group[0].batch))]
         else:
@@ -146,6 +176,23 @@ class WriterThread:
             event_log.set_last_number(self._sql, self._counters.last)
         self._sql.execute("COMMIT")
         return outcomes
+
+    def _begin(self) -> None:
+        """Take the write lock. If another process has it, wait once for all batches, not once for each group."""
+        while True:
+            try:
+                self._sql.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                now = time.monotonic()
+                if not is_busy(error):
+                    raise
+                if now - self._last_busy > FOREIGN_LOCK_SECONDS:
+                    self._busy_since = now
+                self._last_busy = now
+                if now - self._busy_since >= FOREIGN_LOCK_SECONDS:
+                    raise
+            else:
+                return
 
     def _require_file(self) -> None:
         """SQLite continues to write to a file that was deleted or replaced, and such a commit would be lost."""
@@ -180,7 +227,7 @@ class WriterThread:
 
     def _call(self, work: PendingFunction) -> None:
         try:
-            self._sql.execute("BEGIN IMMEDIATE")
+            self._begin()
             result = work.function(self._sql)
             self._sql.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - the caller gets it, and the writer continues
@@ -320,6 +367,8 @@ class ReaderThreads:
                 if sql.in_transaction:
                     sql.execute("ROLLBACK")
         except sqlite3.OperationalError as error:
+            if is_busy(error):
+                raise StoreLocked(BUSY_MESSAGE) from error
             raise StoreUnwritable(
                 f"the database {str(self._path)!r} cannot be read: {error}; check its disk"
             ) from error
@@ -344,6 +393,8 @@ def _as_store_error(error: BaseException) -> BaseException:
             return _with_cause(StoreConflict(f"a constraint of the database does not hold: {error}"), error)
         case sqlite3.ProgrammingError() | sqlite3.InterfaceError():
             return error
+        case sqlite3.OperationalError() if is_busy(error):
+            return _with_cause(StoreLocked(BUSY_MESSAGE), error)
         case sqlite3.Error():
             name = getattr(error, "sqlite_errorname", None) or type(error).__name__
             return _with_cause(
@@ -355,6 +406,18 @@ def _as_store_error(error: BaseException) -> BaseException:
             )
         case _:
             return error
+
+
+def _may_use_reserve(pending: PendingBatch, outcome: BatchOutcome) -> bool:
+    return pending.batch.uses_reserve and isinstance(outcome, StoreUnwritable) and is_disk_full(outcome.__cause__)
+
+
+def _disk_full() -> StoreUnwritable:
+    return StoreUnwritable(
+        "the database cannot be written: its disk is full, and the space that is left is for cancels and ends; nothing "
+        "was changed: free some space",
+        detail={"cause": "reserve"},
+    )
 
 
 def _with_cause(error: BaseException, cause: BaseException) -> BaseException:
