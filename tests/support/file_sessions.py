@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from holdfast.config import Settings
+from holdfast.config import Redactor, Settings
 from holdfast.errors import StoreConflict
 from holdfast.schema.events import FileChanged
 from holdfast.store.records import FileSnapshot, SnapshotState
@@ -138,6 +138,7 @@ class FileSession:
             outputs=workspace.directory.parent / "outputs",
             interactive=True,
             emit=lambda text: None,
+            redact_stream=Redactor().stream,
             new_id=workspace.new_id,
             now=lambda: AT,
             jobs=nothing,

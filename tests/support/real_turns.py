@@ -14,7 +14,7 @@ from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Turn, TurnHandle
 from holdfast.agent.system_prompt import Instructions, PromptContext, Surroundings
 from holdfast.agent.turn_dependencies import CallDenied, CallPermitted, TurnDependencies, TurnLimits
-from holdfast.config import Settings
+from holdfast.config import Redactor, Secret, Settings, StreamRedactor
 from holdfast.config.settings import LimitSettings
 from holdfast.errors import ToolError
 from holdfast.models.model_script import ScriptAction
@@ -170,6 +170,9 @@ class TestToolContexts:
     def redact(self, text: str) -> str:
         return text.replace("s3cret", "[redacted]")
 
+    def redact_answer(self) -> StreamRedactor:
+        return Redactor([Secret("planted-secret")]).stream()
+
     def context(self, handle: TurnHandle, call: ToolCall, *, emit: Any, progress: Any, on_subagent: Any) -> ToolContext:
         unused: Any = None
         return ToolContext(
@@ -185,6 +188,7 @@ class TestToolContexts:
             interactive=handle.run.interactive,
             emit=emit,
             redact=self.redact,
+            redact_stream=self.redact_answer,
             new_id=unused,
             now=handle.now,
             files=unused,

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from holdfast.config import Settings
+from holdfast.config import Redactor, Settings, StreamRedactor
 from holdfast.config.setting_validation import decode
 from holdfast.schema.approvals import QuestionItem
 from holdfast.schema.runs import Outcome
@@ -116,6 +116,7 @@ class ToolWorkspace:
         settings: Settings | None = None,
         session_id: str = "ses_1",
         redact: Callable[[str], str] = str,
+        redact_stream: Callable[[], StreamRedactor] | None = None,
         **more: Any,
     ) -> ToolContext:
         settings = settings or Settings()
@@ -132,6 +133,7 @@ class ToolWorkspace:
             interactive=True,
             emit=self.emit,
             redact=redact,
+            redact_stream=redact_stream or Redactor().stream,
             new_id=self.new_id,
             now=lambda: "2026-01-01T00:00:00.000Z",
             files=more.pop("files", None),

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from holdfast.config import Redactor, Secret
 from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.schema.sessions import Job
 from holdfast.tools.bash import BashArguments, BashTool
@@ -101,14 +102,11 @@ async def test_short_output_makes_no_file(bash: BashTool, workspace: ToolWorkspa
 async def test_a_secret_is_redacted_in_live_output_answer_and_file(bash: BashTool, workspace: ToolWorkspace) -> None:
     secret = "sk-0123456789abcdef"
     gate = Gate(workspace.directory)
-
-    def redact(text: str) -> str:
-        return text.replace(secret, "[redacted]")
-
+    redactor = Redactor([Secret(secret)])
     command = (
         f"echo one; printf 'key={secret[:9]}'; read < gate; printf '{secret[9:]} end\\n'; seq 20000; echo {secret}"
     )
-    context = workspace.context(redact=redact)
+    context = workspace.context(redact=redactor.redact, redact_stream=redactor.stream)
     running = asyncio.create_task(call(bash, context, command))
     await workspace.wait_for_output("one")
     await gate.open()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -20,11 +20,12 @@ from msgspec.structs import replace
 from holdfast.agent.message_builder import MessageBuilder, PartClosed
 from holdfast.agent.protocol import Spent, TurnHandle, new_message
 from holdfast.agent.turn_dependencies import TurnDependencies
+from holdfast.config import StreamRedactor
 from holdfast.errors import CommitRefused, ModelError, ModelNetwork
 from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelDelta, ModelRequest, Stop
 from holdfast.models.retry import retry_wait
-from holdfast.schema.events import KnownDurable, MessageCreated, MessageUpdated, RunRetrying
+from holdfast.schema.events import DeltaKind, KnownDurable, MessageCreated, MessageUpdated, RunRetrying
 from holdfast.schema.messages import Finish, FinishReason, Message, Part, ToolCall
 from holdfast.schema.runs import Phase
 from holdfast.schema.usage import Usage
@@ -75,8 +76,11 @@ class AnswerSink(Protocol):
 class AnswerDraft:
     """The assistant message while it is streamed: an `AnswerSink` that publishes and stores it."""
 
-    def __init__(self, handle: TurnHandle, model: str) -> None:
+    def __init__(self, handle: TurnHandle, model: str, *, redactor: Callable[[], StreamRedactor]) -> None:
+        """``redactor`` makes the redactor of one part. A secret can be split between deltas."""
         self._handle = handle
+        self._redactor = redactor
+        self._redactors: dict[int, tuple[StreamRedactor, DeltaKind]] = {}
         self.message = new_message(handle, "assistant", model=model)
         self.usage_guard = UsageGuard(handle)
         self.attempt = 0
@@ -98,31 +102,37 @@ class AnswerDraft:
             return
         self._handle.attempt(self.message.id, self.attempt)
         self.builder = self._new_builder()
+        self._redactors.clear()
         self._published_parts, self._saved_at = 0, time.monotonic()
         await self._commit(self.message)
 
     def add(self, delta: ModelDelta) -> bool:
-        builder, part_opened = self.builder, False
-        for change in builder.add(delta):
+        part_opened = False
+        for change in self.builder.add(delta):
             if isinstance(change, PartClosed):
+                self._flush(change.part)
                 continue
-            part = change.part
-            call_id, name = builder.call(part)
-            self._handle.delta(
-                self.message.id,
-                part,
-                text=change.text,
-                of=change.of,
-                attempt=self.attempt,
-                call_id=call_id,
-                name=name,
-            )
+            found = self._redactors.get(change.part)
+            if found is None:
+                found = self._redactors[change.part] = (self._redactor(), change.of)
+            text = found[0].feed(change.text)
+            if text or not change.text:
+                self._publish(change.part, text, change.of)
             part_opened = part_opened or change.opened
         return (
             part_opened
-            and builder.closed > self._published_parts
+            and self.builder.closed > self._published_parts
             and time.monotonic() - self._saved_at >= _SAVE_SECONDS
         )
+
+    def _flush(self, part: int) -> None:
+        """Publish what the redactor of a part still holds back."""
+        if (found := self._redactors.get(part)) and (rest := found[0].flush()):
+            self._publish(part, rest, found[1])
+
+    def _publish(self, part: int, text: str, of: DeltaKind) -> None:
+        call_id, name = self.builder.call(part)
+        self._handle.delta(self.message.id, part, text=text, of=of, attempt=self.attempt, call_id=call_id, name=name)
 
     async def save(self) -> None:
         """Store and publish the complete parts."""

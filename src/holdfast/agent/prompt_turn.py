@@ -93,7 +93,11 @@ class _ActiveTurn:
 
     async def _request_answer(self) -> Stop:
         """Request one answer. It is in the draft afterwards."""
-        self._draft = AnswerDraft(self._handle, self._dependencies.model.info.name)
+        self._draft = AnswerDraft(
+            self._handle,
+            self._dependencies.model.info.name,
+            redactor=self._dependencies.tool_contexts.redact_answer,
+        )
         await self._draft.open(*self._conversation.opening())
         self._conversation.opened()
         request = ModelRequest(

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.agent.system_prompt import PromptContext
+from holdfast.config import StreamRedactor
 from holdfast.models.protocol import Model
 from holdfast.schema.base import Value
 from holdfast.schema.messages import ToolCall, ToolSpec
@@ -83,7 +84,13 @@ class ToolContexts(Protocol):
         """``on_subagent`` is called when the call has started a sub-agent."""
         ...
 
-    def redact(self, text: str) -> str: ...
+    def redact(self, text: str) -> str:
+        """Remove secrets from what a tool returns."""
+        ...
+
+    def redact_answer(self) -> StreamRedactor:
+        """Return a redactor for one part of a streamed answer."""
+        ...
 
 
 class ContextGatherer(Protocol):

@@ -1,150 +1,289 @@
-"""Remove known secrets from text. Pure, and fast enough for every delta and every log line.
+"""Remove secrets from text, whole or as a stream. Pure, and fast enough for every delta and every log line.
 
-A secret is found verbatim and as escaped in JSON and in addresses. Overlapping matches become one mark. Secrets shorter
-than `MIN_LENGTH` are not redacted: replacing every ``"none"`` would destroy text and protect nothing.
+A `Redactor` knows secrets, in every form of `secret_forms`, and optionally the patterns of `key_patterns`. Base64 and
+hexadecimal are also found if they are broken into lines. Overlapping matches become one mark. A match of several
+lines becomes one mark per line, so that line numbers stay the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import AnyStr
-from urllib.parse import quote, quote_plus
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import msgspec
-
+from holdfast.config.key_patterns import KEY_PATTERNS, KeyPattern
+from holdfast.config.secret_forms import SecretForms
 from holdfast.config.setting_types import Secret
 
 MARK = "[redacted]"
-MIN_LENGTH = 8
+
+_BREAK = re.compile(r"\r?\n")
+_TWO_BREAKS = re.compile(r"\n\r?\n")
+_INDEXED = 3
+"""Characters by which possible starts of secrets are found."""
+
+_CHECKED = 12
+"""Characters at the end of a secret that are searched first, because a short text is found faster."""
+
+_Span = tuple[int, int]
 
 
 class Redactor:
-    """Replaces every known secret by a mark. Immutable; make a new one when a secret becomes known."""
+    """Replaces secrets by a mark. Immutable; make a new one when a secret becomes known."""
 
-    __slots__ = ("_bytes", "_texts")
+    __slots__ = ("_ends", "_finder")
 
-    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        forms = {form for secret in secrets if len(secret.reveal()) >= MIN_LENGTH for form in _forms(secret.reveal())}
-        self._texts = tuple(sorted(forms, key=lambda form: (-len(form), form)))
-        self._bytes = tuple(form.encode("utf-8", "surrogatepass") for form in self._texts)
+    def __init__(self, secrets: Iterable[Secret] = (), *, key_patterns: bool = False) -> None:
+        forms = SecretForms.of(secret.reveal() for secret in secrets)
+        self._finder = _Finder(forms, KEY_PATTERNS if key_patterns else ())
+        ends = sorted({form[-_CHECKED:].encode("utf-8", "surrogatepass") for form in (*forms.plain, *forms.encoded)})
+        self._ends = re.compile(b"|".join(map(re.escape, ends)) or b"(?!)")
+        """The ends of all forms, for a quick check."""
 
     def __bool__(self) -> bool:
-        return bool(self._texts)
+        return bool(self._finder)
 
     def __repr__(self) -> str:
-        return f"Redactor({len(self._texts)} forms)"
+        return f"Redactor({len(self._finder.plain) + len(self._finder.encoded)} forms)"
 
     def redact(self, text: str) -> str:
-        return _replace(text, _spans(text, self._texts), MARK)
+        spans = self._finder.spans(text)
+        return _replace(text, spans) if spans else text
 
     def redact_bytes(self, data: bytes) -> bytes:
-        """Like `redact`, for encoded text such as a JSON document."""
-        return _replace(data, _spans(data, self._bytes), MARK.encode())
+        """Like `redact`, for encoded text such as a JSON document, whose lines are not joined."""
+        if not self._finder.patterns and self._ends.search(data) is None:
+            return data
+        return self.redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     @property
     def max_bytes(self) -> int:
-        """Length of the longest form of a secret, in encoded text."""
-        return max((len(form) for form in self._bytes), default=0)
+        """The most bytes of encoded text that one match can have."""
+        return self._finder.longest * 4
 
     def span_across(self, data: bytes, position: int) -> tuple[int, int]:
         """Where the secrets start and end that a cut at `position` would split; the position twice if none."""
-        start = end = position
-        for form in self._bytes:
-            at = data.find(form, max(0, position - len(form) + 1))
-            while 0 <= at < position:
-                start, end = min(start, at), max(end, at + len(form))
-                at = data.find(form, at + 1)
-        return start, end
+        text = data.decode("utf-8", "surrogateescape")
+        for first, last in self._finder.spans(text):
+            start = len(text[:first].encode("utf-8", "surrogateescape"))
+            end = start + len(text[first:last].encode("utf-8", "surrogateescape"))
+            if start < position < end:
+                return start, end
+        return position, position
 
     def stream(self) -> StreamRedactor:
-        return StreamRedactor(self._texts)
+        return StreamRedactor(self._finder)
 
 
 class StreamRedactor:
-    """Redacts text that arrives in pieces: a possible start of a secret is held back until the next piece decides.
+    """Redacts text that arrives in pieces: a possible start of a secret is held back until later pieces decide.
 
     The joined output equals `Redactor.redact` of the whole text.
     """
 
-    __slots__ = ("_by_first", "_held", "_marked", "_texts")
+    __slots__ = ("_before", "_begun", "_finder", "_held", "_marked")
 
-    def __init__(self, texts: tuple[str, ...]) -> None:
-        self._texts = texts
-        self._by_first: dict[str, list[str]] = {}
-        """Secrets by their first character, the longest first."""
-        for text in texts:
-            self._by_first.setdefault(text[0], []).append(text)
+    def __init__(self, finder: _Finder) -> None:
+        self._finder = finder
         self._held = ""
+        self._before = ""
+        """The character before `_held`."""
         self._marked = 0
-        """Characters at the start of `_held` that belong to a match whose mark was already returned."""
+        """Characters at the start of `_held` that belong to a match that began before it."""
+        self._begun = False
+        """Whether that match already has a mark on the present line."""
+
+    def __repr__(self) -> str:
+        return f"StreamRedactor({len(self._held)} characters held)"
 
     def feed(self, piece: str) -> str:
         """Add a piece; return the text that is now safe to show."""
-        if not self._texts:
+        if not piece or not self._finder:
             return piece
-        text = self._held + piece
-        spans = self._find(text)
-        hold = self._first_open(text)
-        if not hold:
-            self._held = text
-            return ""
-        shown = self._show(text, [span for span in spans if span[0] < hold], upto=hold)
-        self._marked = next((end - hold for start, end in spans if start < hold < end), 0)
-        self._held = text[hold:]
-        return shown
+        text = self._held + piece if self._held else piece
+        if not self._marked and self._finder.starts.search(text) is None:
+            self._held, self._before = "", piece[-1]
+            return text
+        return self._show(text, upto=self._finder.first_open(text))
 
     def flush(self) -> str:
         """Return the text still held back. Call it once, at the end."""
-        text = self._held
-        shown = self._show(text, self._find(text), upto=len(text))
-        self._held, self._marked = "", 0
-        return shown
+        return self._show(self._held, upto=len(self._held))
 
-    def _find(self, text: str) -> list[tuple[int, int]]:
-        spans = _spans(text, self._texts)
-        return _join([(0, self._marked), *spans]) if self._marked else spans
+    def _show(self, text: str, *, upto: int) -> str:
+        if not upto:
+            self._held = text
+            return ""
+        spans = self._finder.spans(text, before=self._before) if len(text) >= self._finder.shortest else []
+        if self._marked:
+            spans = _join(sorted([(0, self._marked), *spans]))
+        shown: list[str] = []
+        position = marked = 0
+        begun = False
+        for start, end in spans:
+            if start >= upto:
+                break
+            shown.append(text[position:start])
+            covered = text[start : min(end, upto)]
+            continued = self._begun if start == 0 and self._marked else False
+            shown.append(_mask(covered, begun=continued))
+            position, marked = min(end, upto), max(0, end - upto)
+            begun = continued if "\n" not in covered and continued else not covered.endswith("\n")
+        shown.append(text[position:upto])
+        self._held, self._before = text[upto:], text[upto - 1]
+        self._marked, self._begun = marked, begun
+        return "".join(shown)
 
-    def _show(self, text: str, spans: list[tuple[int, int]], *, upto: int) -> str:
-        if self._marked and spans:
-            text, cut = text[spans[0][1] : upto], spans[0][1]
-            return _replace(text, [(start - cut, end - cut) for start, end in spans[1:]], MARK)
-        return _replace(text[:upto], spans, MARK)
 
-    def _first_open(self, text: str) -> int:
-        """The first position at which a secret begins that the end of the text cuts off."""
-        size = best = len(text)
-        for first, forms in self._by_first.items():
-            at = text.find(first, max(0, size - len(forms[0]) + 1), best)
+class _Finder:
+    """Finds the secrets in a text, and the place from which its end may be the start of one."""
+
+    def __init__(self, forms: SecretForms, patterns: tuple[KeyPattern, ...]) -> None:
+        self.plain = forms.plain
+        self.encoded = forms.encoded
+        self.patterns = patterns
+        literals = [*self.plain, *(pattern.prefix for pattern in patterns)]
+        self._longest_literal = max(map(len, literals), default=0)
+        self._longest_encoded = 3 * max(map(len, self.encoded), default=0)
+        """Each character of an encoded form can have a line break after it."""
+        longest_pattern = max((pattern.longest for pattern in patterns), default=0)
+        self.longest = max(self._longest_literal, self._longest_encoded, longest_pattern)
+        """Characters of the longest match."""
+        self.shortest = min(map(len, (*literals, *self.encoded)), default=0)
+        self.starts = re.compile(
+            "|".join([*_start_regex(literals), *_start_regex(self.encoded, broken=True)]) or "(?!)"
+        )
+        """Finds the first characters of a secret, also if the end of the text cuts them off."""
+        self._plain_starts = re.compile("|".join(_start_regex(literals)) or "(?!)")
+        self._encoded_starts = re.compile("|".join(_start_regex(self.encoded)) or "(?!)")
+        self._literals_by_start = _by_start(literals)
+        self._encoded_by_start = _by_start(self.encoded)
+
+    def __bool__(self) -> bool:
+        return bool(self.plain or self.patterns)
+
+    def spans(self, text: str, *, before: str = "") -> list[_Span]:
+        """The matches in order, with overlapping ones joined. `before` is the character before the text."""
+        found: list[_Span] = []
+        for form in self.plain:
+            if form[-_CHECKED:] in text:
+                found += _occurrences(form, text)
+        for pattern in self.patterns:
+            at = text.find(pattern.prefix)
             while at >= 0:
+                span = pattern.find(text, at, before=before)
+                if span:
+                    found.append(span)
+                at = text.find(pattern.prefix, span[1] if span else at + 1)
+        if self.encoded:
+            found += self._encoded_spans(text)
+        return _join(sorted(found)) if len(found) > 1 else found
+
+    def first_open(self, text: str) -> int:
+        """The first position from which the end of the text may be an unfinished match; its length if there is none."""
+        return min(self._open_literal(text), self._open_pattern(text), self._open_encoded(text))
+
+    def _encoded_spans(self, text: str) -> list[_Span]:
+        joined = text.replace("\r\n", "").replace("\n", "") if "\n" in text else text
+        found: list[_Span] = []
+        for form in self.encoded:
+            if form[-_CHECKED:] in joined:
+                found += _occurrences(form, joined)
+        if not found or joined is text:
+            return found
+        to_text = _positions_in(text)
+        spans = [(to_text(start), to_text(end - 1) + 1) for start, end in found]
+        return [(start, end) for start, end in spans if not _TWO_BREAKS.search(text, start, end)]
+
+    def _open_literal(self, text: str) -> int:
+        size = len(text)
+        for found in self._plain_starts.finditer(text, max(0, size - self._longest_literal)):
+            for at in range(found.start(), found.end()):
                 tail = text[at:]
-                if any(form.startswith(tail) and len(form) > len(tail) for form in forms):
+                if any(
+                    len(literal) > len(tail) and literal.startswith(tail)
+                    for literal in self._literals_by_start.get(tail[:_INDEXED], ())
+                ):
+                    return at
+        return size
+
+    def _open_pattern(self, text: str) -> int:
+        size = best = len(text)
+        for pattern in self.patterns:
+            at = text.find(pattern.prefix, max(0, size - pattern.longest))
+            while 0 <= at < best:
+                run = pattern.run.match(text, at)
+                end = run.end() if run else at
+                if end == size and size - at < pattern.longest:
                     best = at
-                    break
-                at = text.find(first, at + 1, best)
+                # A run that ended before its limit ends there for every start inside it.
+                at = text.find(pattern.prefix, end if at < end < at + pattern.longest else at + 1)
         return best
 
+    def _open_encoded(self, text: str) -> int:
+        size = len(text)
+        if not self.encoded:
+            return size
+        first = max(0, size - self._longest_encoded)
+        window = text[first:]
+        joined = window.replace("\r\n", "").replace("\n", "").removesuffix("\r")
+        for found in self._encoded_starts.finditer(joined):
+            for at in range(found.start(), found.end()):
+                tail = joined[at:]
+                if any(
+                    len(form) > len(tail) and form.startswith(tail)
+                    for form in self._encoded_by_start.get(tail[:_INDEXED], ())
+                ):
+                    start = _positions_in(window)(at)
+                    if not _TWO_BREAKS.search(window, start):
+                        return first + start
+        return size
 
-def _forms(value: str) -> set[str]:
-    """A secret verbatim, escaped for JSON, and percent-encoded."""
-    try:
-        escaped = msgspec.json.encode(value).decode()[1:-1]
-        return {value, escaped, quote(value, safe=""), quote_plus(value)}
-    except UnicodeEncodeError:
-        return {value}
+
+def _occurrences(form: str, text: str) -> Iterator[_Span]:
+    at = text.find(form)
+    while at >= 0:
+        yield at, at + len(form)
+        at = text.find(form, at + 1)
 
 
-def _spans(text: AnyStr, forms: tuple[AnyStr, ...]) -> list[tuple[int, int]]:
-    """The matches in order, with overlapping ones joined."""
-    found = []
-    for form in forms:
-        at = text.find(form)
-        while at >= 0:
-            found.append((at, at + len(form)))
-            at = text.find(form, at + 1)
-    return _join(sorted(found)) if len(found) > 1 else found
+def _start_regex(literals: Iterable[str], *, broken: bool = False) -> list[str]:
+    """Alternatives that match the first characters of the literals. `broken`: with line breaks between them."""
+    between = r"(?:\r?\n|\r\Z)?" if broken else ""
+    starts: dict[str, dict[str, set[str]]] = {}
+    for literal in literals:
+        starts.setdefault(literal[0], {}).setdefault(literal[1:2], set()).add(literal[2:3])
+    alternatives = []
+    for first, seconds in sorted(starts.items()):
+        inner = [
+            f"{re.escape(second)}{between}(?:{'|'.join(map(re.escape, sorted(thirds)))}|\\Z)"
+            for second, thirds in sorted(seconds.items())
+        ]
+        alternatives.append(f"{re.escape(first)}{between}(?:{'|'.join(inner)}|\\Z)")
+    return alternatives
 
 
-def _join(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _by_start(literals: Iterable[str]) -> dict[str, list[str]]:
+    """The literals by their first characters, and by fewer of them."""
+    found: dict[str, list[str]] = {}
+    for literal in literals:
+        for length in range(1, _INDEXED + 1):
+            found.setdefault(literal[:length], []).append(literal)
+    return found
+
+
+def _positions_in(text: str) -> Callable[[int], int]:
+    """A function that maps positions in the text without its line breaks to positions in the text."""
+    before: list[int] = []
+    """For each line break, how many characters before it are not line breaks."""
+    removed = [0]
+    for found in _BREAK.finditer(text):
+        before.append(found.start() - removed[-1])
+        removed.append(removed[-1] + len(found[0]))
+    return lambda position: position + removed[bisect_right(before, position)]
+
+
+def _join(spans: Sequence[_Span]) -> list[_Span]:
     joined = [spans[0]]
     for start, end in spans[1:]:
         last_start, last_end = joined[-1]
@@ -155,13 +294,22 @@ def _join(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _replace(text: AnyStr, spans: list[tuple[int, int]], mark: AnyStr) -> AnyStr:
-    if not spans:
-        return text
-    pieces = []
+def _replace(text: str, spans: Sequence[_Span]) -> str:
+    return "".join(_pieces(text, spans))
+
+
+def _pieces(text: str, spans: Sequence[_Span]) -> Iterator[str]:
     position = 0
     for start, end in spans:
-        pieces += [text[position:start], mark]
+        yield text[position:start]
+        yield _mask(text[start:end])
         position = end
-    pieces.append(text[position:])
-    return mark[:0].join(pieces)
+    yield text[position:]
+
+
+def _mask(covered: str, *, begun: bool = False) -> str:
+    """One mark per line that is not empty. `begun`: the first line already has its mark."""
+    if "\n" not in covered:
+        return "" if begun or not covered else MARK
+    first, *rest = covered.split("\n")
+    return "\n".join(["" if begun or not first else MARK, *(MARK if line else "" for line in rest)])

@@ -86,6 +86,10 @@ class Keyring:
         """Redacts the secrets known now. Read it again for each piece of work: more may become known."""
         return self._redactor
 
+    def with_masks(self, secrets: Iterable[Secret]) -> Redactor:
+        """Return a redactor that also removes these secrets and every well-known kind of key."""
+        return Redactor(self._known.union(secrets), key_patterns=True)
+
     def remember(self, secrets: Iterable[Secret]) -> None:
         """Redact these secrets from now on."""
         known = self._known.union(secret for secret in secrets if secret)

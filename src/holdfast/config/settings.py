@@ -133,6 +133,13 @@ class ToolSettings(Table, frozen=True):
     bash_background: Annotated[
         Duration, Meta(description="After this time a command continues in the background as a job.")
     ] = Duration(60)
+    mask_secrets: Annotated[
+        bool,
+        Meta(
+            description="Whether well-known kinds of keys, and secrets in the workspace's `.env` files, are masked in"
+            " what tools return. Keys that Holdfast itself uses are always masked."
+        ),
+    ] = True
     fetch_private: Annotated[bool, Meta(description="Whether `fetch` and `download` may access private addresses.")] = (
         False
     )

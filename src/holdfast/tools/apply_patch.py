@@ -27,6 +27,7 @@ from holdfast.tools.files.file_changes import (
     make_draft,
     plan_writes,
     redacted_errors,
+    refuse_masks,
     require_read,
     write_drafts,
 )
@@ -104,6 +105,7 @@ class _PatchedTree:
         match operation:
             case AddFile():
                 self._check_absent(path)
+                refuse_masks("", operation.text)
                 self._contents[path] = encode_text(operation.text, "utf-8")
                 if operation.executable:
                     self._modes[path] = 0o755
@@ -132,6 +134,7 @@ class _PatchedTree:
             raise ToolError("the file is binary; only text files can be patched", code="binary")
         if file is not None and operation.hunks:
             patched = apply_hunks(file.text, operation.hunks)
+            refuse_masks(file.text, patched.text)
             self._contents[path] = encode_text(patched.text, file.encoding)
             self._notes.setdefault(path, []).extend(patched.notes)
         if operation.move_to is not None:

@@ -93,7 +93,9 @@ class BashTool:
         )
         if mode != "off":
             environment["TMPDIR"] = str(temporary)
-        capture = OutputCapture(context.outputs / f"{context.call_id}.txt", redact=context.redact, emit=context.emit)
+        capture = OutputCapture(
+            context.outputs / f"{context.call_id}.txt", redactor=context.redact_stream(), emit=context.emit
+        )
         command = CommandSpec(argv, context.workspace, environment, mark=context.call_id)
         captured = await CapturedCommand.start(self.launcher, command, capture)
         if arguments.timeout:

@@ -21,6 +21,8 @@ from holdfast.tools.files.file_changes import (
     make_draft,
     plan_writes,
     redacted_errors,
+    refuse_masked_search,
+    refuse_masks,
     require_read,
     write_drafts,
 )
@@ -62,6 +64,7 @@ class EditTool:
 
 async def _load_draft(arguments: EditArguments, context: ToolContext) -> FileDraft:
     if not arguments.old_text:
+        refuse_masks("", arguments.new_text)
         return await asyncio.to_thread(draft_new_file, await load_new_file(arguments.path, context), arguments.new_text)
     found = await load_known_file(arguments.path, context)
     return await asyncio.to_thread(_make_draft, found, arguments)
@@ -86,6 +89,8 @@ def draft_new_file(found: LoadedFile, text: str) -> FileDraft:
 def _make_draft(found: LoadedFile, arguments: EditArguments) -> FileDraft:
     file = found.text()
     try:
+        refuse_masked_search(file.text, arguments.old_text)
+        refuse_masks(arguments.old_text, arguments.new_text)
         edited = replace_text(
             file.text, old=arguments.old_text, new=arguments.new_text, replace_all=arguments.replace_all
         )

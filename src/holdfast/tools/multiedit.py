@@ -19,6 +19,8 @@ from holdfast.tools.files.file_changes import (
     make_draft,
     plan_writes,
     redacted_errors,
+    refuse_masked_search,
+    refuse_masks,
     write_drafts,
 )
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
@@ -71,6 +73,7 @@ async def _load_draft(arguments: MultiEditArguments, context: ToolContext) -> Fi
     if first.old_text:
         found = await load_known_file(arguments.path, context)
         return await asyncio.to_thread(_make_draft, found, None, arguments.edits, first=1)
+    refuse_masks("", first.new_text)
     found = await load_new_file(arguments.path, context)
     return await asyncio.to_thread(_make_draft, found, TextFile(first.new_text), rest, first=2)
 
@@ -82,6 +85,8 @@ def _make_draft(found: LoadedFile, start: TextFile | None, edits: Sequence[Singl
     last = first + len(edits) - 1
     for number, edit in enumerate(edits, start=first):
         try:
+            refuse_masked_search(text, edit.old_text)
+            refuse_masks(edit.old_text, edit.new_text)
             edited = replace_text(text, old=edit.old_text, new=edit.new_text, replace_all=edit.replace_all)
         except ToolError as error:
             raise ToolError(

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast.config import Secret, Settings
+from holdfast.config import Secret, Settings, StreamRedactor
 from holdfast.schema.approvals import Effect, QuestionItem, Subject
 from holdfast.schema.base import Value
 from holdfast.schema.messages import File, ResultStatus
@@ -123,7 +123,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     emit: Callable[[str], None]
     """Publishes live output."""
     redact: Callable[[str], str]
-    """Removes known secrets. Every text that leaves a tool passes through it."""
+    """Removes secrets. Every text that leaves a tool passes through it."""
+    redact_stream: Callable[[], StreamRedactor]
+    """Returns a redactor for text that arrives in pieces."""
     new_id: Callable[[str], str]
     """Makes an id with a prefix."""
     now: Callable[[], str]

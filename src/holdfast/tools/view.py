@@ -77,7 +77,9 @@ def _read(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> tup
         raise ToolError(
             f"{name!r} is a binary file ({len(data):,} bytes); view shows only text and images", code="binary"
         )
-    return ToolOutput(clean_text(context, _shown(found, arguments)), display=display), content_hash(data)
+    # The whole text is masked, because a secret can have several lines, and lines are cut.
+    masked = msgspec.structs.replace(found, text=clean_text(context, found.text))
+    return ToolOutput(clean_text(context, _shown(masked, arguments)), display=display), content_hash(data)
 
 
 def image_type(data: bytes) -> str | None:

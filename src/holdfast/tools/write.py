@@ -18,6 +18,7 @@ from holdfast.tools.files.file_changes import (
     load_file,
     make_draft,
     plan_writes,
+    refuse_masks,
     require_read,
     write_drafts,
 )
@@ -62,6 +63,7 @@ async def _load_draft(arguments: WriteArguments, context: ToolContext) -> FileDr
 def _make_draft(found: LoadedFile, content: str) -> FileDraft:
     """Keep the encoding and line endings of the old content, which the model does not see."""
     old = decode_text(found.data) if found.data else None
+    refuse_masks(old.text if old else "", content)
     if old is None:
         return make_draft(found, encode_text(content, "utf-8"))
     notes = []

@@ -17,7 +17,19 @@ from holdfast.approvals.decision import Approver
 from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.approvals.rules import parse_rules
 from holdfast.approvals.workspace_paths import WorkspacePaths
-from holdfast.config import Catalogue, Config, Keyring, ResolvedModel, Settings, TrustStore, load_config, project_files
+from holdfast.config import (
+    Catalogue,
+    Config,
+    Keyring,
+    Redactor,
+    ResolvedModel,
+    Secret,
+    Settings,
+    TrustStore,
+    load_config,
+    project_files,
+)
+from holdfast.config.env_files import find_env_files, read_env_secrets
 from holdfast.errors import BadRequest, NotFound
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
@@ -37,6 +49,8 @@ from holdfast.workspace.file_search import FileNames
 from holdfast.workspace.session_titles import SessionTitles
 from holdfast.workspace.undo.blob_store import BlobStore
 
+_ENV_SEARCH_SECONDS = 10.0
+"""How long the list of a workspace's ``.env`` files is used. The files themselves are checked with the setup."""
 _SETUP_MAX_AGE = 1.0
 """Seconds for which a setup is used without looking at its files."""
 
@@ -90,6 +104,34 @@ class _CachedSetup(NamedTuple):
     checked_at: float
 
 
+class _CachedMasks(NamedTuple):
+    known: Redactor
+    """The redactor of the keyring from which this one was made."""
+    secrets: frozenset[Secret]
+    redactor: Redactor
+
+
+class _EnvFiles:
+    """The secrets in the ``.env`` files of a workspace. Files are read again if they changed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._files: tuple[Path, ...] = ()
+        self._searched_at = -_ENV_SEARCH_SECONDS
+        self._stamps: tuple[object, ...] | None = None
+        self._secrets: frozenset[Secret] = frozenset()
+
+    def read(self) -> frozenset[Secret]:
+        """Return the same object as long as nothing changed. Blocking."""
+        now = time.monotonic()
+        if now - self._searched_at >= _ENV_SEARCH_SECONDS:
+            self._files, self._searched_at = find_env_files(self._directory), now
+        stamps = tuple(_file_stamp(file) for file in self._files)
+        if stamps != self._stamps:
+            self._secrets, self._stamps = read_env_secrets(self._files), stamps
+        return self._secrets
+
+
 class OpenWorkspace:
     """The live parts of one workspace."""
 
@@ -103,6 +145,19 @@ class OpenWorkspace:
         self.approver = Approver(self._paths())
         self.titles = SessionTitles(shared.store, now=shared.now)
         self._cached: _CachedSetup | None = None
+        self._masks: _CachedMasks | None = None
+        self._env_files = _EnvFiles(self.path)
+
+    @property
+    def redactor(self) -> Redactor:
+        """Removes what tools must not show: every known secret, and by default keys and secrets of other owners."""
+        known = self.shared.keyring.redactor
+        masks = self._masks
+        if masks is None:
+            return known
+        if masks.known is not known:
+            masks = self._masks = _CachedMasks(known, masks.secrets, self.shared.keyring.with_masks(masks.secrets))
+        return masks.redactor
 
     async def setup(self) -> Setup:
         """Return the setup as it was on disk at most a second ago. It is read again only if a file changed."""
@@ -113,7 +168,17 @@ class OpenWorkspace:
         setup = cached.setup if cached is not None and cached.file_stamps == stamps else await self._read_setup()
         if self._cached is cached:  # `forget_setup` was not called meanwhile
             self._cached = _CachedSetup(setup, stamps, now)
+        await self._read_masks(setup.settings)
         return setup
+
+    async def _read_masks(self, settings: Settings) -> None:
+        if not settings.tools.mask_secrets:
+            self._masks = None
+            return
+        secrets = await asyncio.to_thread(self._env_files.read)
+        if self._masks is None or self._masks.secrets is not secrets:
+            keyring = self.shared.keyring
+            self._masks = _CachedMasks(keyring.redactor, secrets, keyring.with_masks(secrets))
 
     def forget_setup(self) -> None:
         """Read the setup again when it is next needed: the configuration, a key or the trust changed."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from holdfast.agent.protocol import Subagent, TurnHandle
-from holdfast.config import Settings
+from holdfast.config import Settings, StreamRedactor
 from holdfast.errors import ToolError
 from holdfast.ids import Prefix
 from holdfast.schema.approvals import Question, QuestionItem
@@ -39,7 +39,10 @@ class WorkspaceToolContexts:
         self._environment = command_environment(workspace.shared.env, settings)
 
     def redact(self, text: str) -> str:
-        return self._workspace.shared.redact(text)
+        return self._workspace.redactor.redact(text)
+
+    def redact_answer(self) -> StreamRedactor:
+        return self._workspace.shared.keyring.redactor.stream()
 
     def context(
         self,
@@ -63,7 +66,8 @@ class WorkspaceToolContexts:
             can_see_images=self._can_see_images,
             interactive=run.interactive,
             emit=emit,
-            redact=shared.redact,
+            redact=self.redact,
+            redact_stream=workspace.redactor.stream,
             new_id=lambda prefix: shared.ids.new(cast(Prefix, prefix)),
             now=shared.now,
             files=SessionFiles(

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.config.redaction import MARK
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Subject
 from holdfast.schema.base import repair_text
@@ -105,6 +106,27 @@ def make_draft(
     if new is not None and len(new) > MAX_FILE_BYTES:
         raise ToolError(f"{found.name!r} would have {len(new):,} bytes; the limit is {MAX_FILE_BYTES:,}")
     return FileDraft(found, new, diff_contents(found.name, found.data, new), mode, tuple(notes))
+
+
+def refuse_masks(old: str, new: str) -> None:
+    """Raise `ToolError` if a new text has more masks than the old one: they would replace real values."""
+    if new.count(MARK) > old.count(MARK):
+        raise ToolError(
+            f"the new text contains {MARK!r}, which stands for a secret that you cannot see; writing it would destroy "
+            "the real value. Nothing was written. Change other parts of the file with edit and leave the lines with "
+            "secrets out, or ask the user to change them",
+            code="masked_text",
+        )
+
+
+def refuse_masked_search(text: str, wanted: str) -> None:
+    """Raise `ToolError` if a text to find contains a mask, unless the file really has it."""
+    if MARK in wanted and wanted not in text:
+        raise ToolError(
+            f"old_text contains {MARK!r}, which stands for a secret that you cannot see; "
+            "use an old_text without the part that is masked",
+            code="masked_text",
+        )
 
 
 def diff_contents(name: str, old: bytes | None, new: bytes | None) -> TextDiff:

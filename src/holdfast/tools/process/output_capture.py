@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.config import StreamRedactor
 from holdfast.tools.process.command_process import CommandLauncher, CommandSpec, KillResult, RunningCommand
 
 ANSWER_LIMIT = 30_000
@@ -22,45 +22,19 @@ LIVE_LIMIT = 400_000
 FILE_LIMIT = 100 << 20
 """Maximum size of the file in bytes."""
 
-_LONGEST_SECRET = 4_096
 _DRAIN_SECONDS = 0.3
 _READ_BYTES = 1 << 16
-_GAP = re.compile(r"\s(?=\S*\Z)")
-
-
-class OutputRedactor:
-    """Redacts text that arrives in pieces. Assumes that secrets contain no white space."""
-
-    def __init__(self, redact: Callable[[str], str]) -> None:
-        self._redact = redact
-        self._held = ""
-
-    def push(self, text: str, *, final: bool = False) -> str:
-        """Return the redacted text that is complete. The last word is held back until white space follows it."""
-        text = self._held + text
-        cut = len(text) if final else self._safe_cut(text)
-        self._held = text[cut:]
-        return self._redact(text[:cut]) if cut else ""
-
-    def _safe_cut(self, text: str) -> int:
-        gap = _GAP.search(text, max(0, len(text) - _LONGEST_SECRET))
-        if gap:
-            return gap.end()
-        cut = len(text) - _LONGEST_SECRET
-        while cut > 0 and self._redact(text[:cut]) + self._redact(text[cut:]) != self._redact(text):
-            cut -= _LONGEST_SECRET // 4
-        return max(0, cut)
 
 
 class OutputCapture:
     """The output of one command. The file is created when the output exceeds `ANSWER_LIMIT`, or on request."""
 
-    def __init__(self, path: Path, *, redact: Callable[[str], str], emit: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, *, redactor: StreamRedactor, emit: Callable[[str], None]) -> None:
         self.path = path
         self.size = 0
         """Bytes of redacted output so far, as UTF-8."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._redactor = OutputRedactor(redact)
+        self._redactor = redactor
         self._emit = emit
         self._live = 0
         self._head = ""
@@ -75,7 +49,9 @@ class OutputCapture:
 
     async def feed(self, data: bytes, *, final: bool = False) -> None:
         async with self._writing:
-            text = self._redactor.push(self._decoder.decode(data, final=final), final=final)
+            text = self._redactor.feed(self._decoder.decode(data, final=final))
+            if final:
+                text += self._redactor.flush()
             if text:
                 await self._keep(text)
                 self._show(text)
