@@ -149,10 +149,11 @@ class ViewFold:
         return session_id
 
     def _current(self, session: Session) -> Session:
+        fold = self._transcripts.get(session.id)
         return replace(
             session,
             busy=session.id in self._active,
-            queued=self._queued.get(session.id, 0),
+            queued=self._queued.get(session.id, 0) if fold is None else fold.queued,
             clients=sum(client.session_id == session.id for client in self._clients.values()),
         )
 
@@ -186,7 +187,7 @@ class ViewFold:
     def open_session(self, snapshot: SessionSnapshot) -> TranscriptFold:
         """Show a session. Opening it again replaces what was known of it."""
         session = snapshot.session
-        self.close_session(session.id)
+        self._drop_transcript(session.id)
         self._sessions.setdefault(session.id, session)
         fold = self._new_transcript(session.id)
         fold.set_queue(snapshot.queue)
@@ -209,12 +210,15 @@ class ViewFold:
 
     def close_session(self, session_id: str) -> None:
         """Show a session and its sub-agents' sessions no longer."""
+        self._drop_transcript(session_id)
+        for child in [s.id for s in self._sessions.values() if s.parent_id == session_id and s.id in self._transcripts]:
+            self.close_session(child)
+
+    def _drop_transcript(self, session_id: str) -> None:
         self._transcripts.pop(session_id, None)
         for message_id in [m for m, owner in self._session_of_message.items() if owner == session_id]:
             self._open.drop(message_id)
             del self._session_of_message[message_id]
-        for child in [s.id for s in self._sessions.values() if s.parent_id == session_id and s.id in self._transcripts]:
-            self.close_session(child)
 
     def set_connection(self, connection: StreamConnection) -> None:
         """The connection was lost, or is being opened. `Hello` sets it to ``live``."""
