@@ -129,7 +129,7 @@ def test_accept_edits_allows_only_writing_files_inside_the_workspace(calls: Call
 
 def test_auto_allows_everything_that_is_not_denied(calls: Calls) -> None:
     for line in ("rm -rf x", "cat /etc/hosts", "echo x > /tmp/y", "eval ls", "sudo make", "ls '"):
-        assert calls.bash(line, mode="auto") == Allow("the mode is auto")
+        assert isinstance(calls.bash(line, mode="auto"), Allow)
     assert isinstance(calls.file("write", "../x", mode="auto"), Allow)
     assert isinstance(calls.url("https://example.com/", mode="auto"), Allow)
 
@@ -228,10 +228,26 @@ def test_a_run_that_cannot_ask_is_denied_with_the_reason(calls: Calls) -> None:
     assert isinstance(calls.bash("echo x > .git/config", interactive=False, mode="auto"), Deny)
 
 
-def test_git_needs_approval_in_an_untrusted_directory(calls: Calls) -> None:
+@pytest.mark.parametrize("mode", ["ask", "plan"])
+def test_git_that_reads_is_allowed_in_an_untrusted_directory_if_its_repository_names_no_programs(
+    calls: Calls, mode: Mode
+) -> None:
+    config = calls.workspace / ".git" / "config"
+    config.write_text('[core]\n\tbare = false\n[remote "origin"]\n\turl = https://example.org/x\n')
+    verdict = calls.bash("git status", trusted=False, interactive=False, mode=mode)
+    assert verdict == Allow("it changes nothing", read_only=True)
+    config.write_text("[core]\n\tfsmonitor = ./x\n")
     assert isinstance(calls.bash("git status", trusted=False), Ask)
     assert isinstance(calls.bash("git status", trusted=False, rules=parse_rules(allow=("bash: git status *",))), Allow)
     assert isinstance(calls.bash("ls", trusted=False), Allow)
+
+
+def test_only_a_call_that_changes_nothing_is_read_only(calls: Calls) -> None:
+    rules = parse_rules(allow=("bash: make", "bash: cat /etc/hosts"))
+    for line, read_only in (("ls", True), ("cat /etc/hosts", True), ("make", False), ("ls; make", False)):
+        verdict = calls.bash(line, rules=rules)
+        assert isinstance(verdict, Allow)
+        assert verdict.read_only is read_only, line
 
 
 def test_a_url_rule_matches_the_exact_host_and_no_look_alike(calls: Calls) -> None:

@@ -1,6 +1,7 @@
 """`bash`: output, endings, jobs and cancelling, with real commands."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from holdfast.config import Redactor, Secret
 from holdfast.errors import StoreUnwritable, ToolError
@@ -268,3 +270,17 @@ async def test_a_sandboxed_command_cannot_write_outside(bash: BashTool, workspac
     assert not outside.exists()
     assert (workspace.directory / "inside").exists() == (mode == "workspace-write")
     assert "here\n[exit code 0" in output.text
+
+
+async def test_a_command_that_only_reads_gets_an_environment_in_which_git_runs_nothing(
+    bash: BashTool, workspace: ToolWorkspace
+) -> None:
+    environment = {**os.environ, "BASH_ENV": "./x", "CDPATH": "/", "GIT_DIR": "/x"}
+    context = replace(workspace.context(), environment=environment)
+    arguments = BashArguments("echo ${BASH_ENV-no} ${CDPATH-no} ${GIT_DIR-no} ${GIT_OPTIONAL_LOCKS-no} $PWD")
+    plan = await bash.plan(arguments, context)
+    assert plan.subject.search_path == os.environ["PATH"]
+    output = await bash.run(arguments, context, replace(plan, read_only=True))
+    assert output.text.splitlines()[0] == f"no no no 0 {context.workspace}"
+    output = await bash.run(arguments, context, plan)
+    assert output.text.splitlines()[0] == f"./x / /x no {context.workspace}"

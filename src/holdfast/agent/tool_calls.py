@@ -197,7 +197,7 @@ class StepCalls:
                 return ToolOutput(permission.text, status="denied", display=plan.display)
             self._progress.set(call.id, "tool", what)
             self._started.add(call.id)
-            output = await tool.run(arguments, context, plan)
+            output = await tool.run(arguments, context, replace(plan, read_only=permission.read_only))
             return output if output.display or not plan.display else replace(output, display=plan.display)
         except (HoldfastError, asyncio.CancelledError):
             raise

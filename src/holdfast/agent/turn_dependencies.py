@@ -35,6 +35,9 @@ class TurnLimits(Value, frozen=True, kw_only=True):
 class CallPermitted(Value, frozen=True):
     """The call may run."""
 
+    read_only: bool = False
+    """Whether it may run because it changes nothing. The tool makes sure that it does not."""
+
 
 class CallDenied(Value, frozen=True):
     """The call may not run. ``text`` tells the model why, with the user's feedback."""

@@ -28,6 +28,8 @@ from holdfast.schema.runs import Mode
 
 class Allow(Value, frozen=True, tag="allow"):
     why: str
+    read_only: bool = False
+    """Whether it is allowed because it changes nothing. Such a command runs in an environment that keeps it so."""
 
 
 class Deny(Value, frozen=True, tag="deny"):
@@ -68,7 +70,9 @@ class Approver:
         if subject.command is not None:
             line = self._parser.parse(subject.command)
             cwd = subject.cwd or workspace.root
-            found = LineJudge(line, cwd=cwd, rules=rules, workspace=workspace, trusted=trusted).judge()
+            found = LineJudge(
+                line, cwd=cwd, rules=rules, workspace=workspace, trusted=trusted, search_path=subject.search_path
+            ).judge()
         else:
             found = _denied(subject, rules, workspace) or _needed(subject, workspace)
         if isinstance(found, DeniedBy):
@@ -89,10 +93,12 @@ def _decide_permissions(
     if missing := [permission for permission, rule in covering if rule is None]:
         return _ask(missing, interactive=interactive)
     if not needed:
-        return Allow("it changes nothing")
+        return Allow("it changes nothing", read_only=True)
+    read_only = not any(permission.changes for permission in needed)
     if not not_given:
-        return Allow(f"the mode is {mode}")
-    return Allow("allowed by " + ", ".join(dict.fromkeys(repr(rule.text) for _, rule in covering if rule)))
+        return Allow(f"the mode is {mode}", read_only)
+    names = ", ".join(dict.fromkeys(repr(rule.text) for _, rule in covering if rule))
+    return Allow(f"allowed by {names}", read_only)
 
 
 def _given_by_mode(permission: Permission, mode: Mode, *, deny_may_apply: bool) -> bool:

@@ -21,8 +21,9 @@ class CommandUse(Value, frozen=True):
     """Runs a command."""
 
     words: tuple[Arg, ...]
-    outside: frozenset[int] = frozenset()
-    """The positions of words that name files outside the workspace."""
+    must_name: frozenset[int] = frozenset()
+    """The positions of words that a rule must name itself: files outside the workspace, words with expansions, and
+    options with which a program that usually reads does more."""
     with_all_variables: CommandUse | None = None
     """The same command with every variable that is set for it, including harmless ones."""
 
@@ -90,9 +91,9 @@ def covers(rule: Rule, use: Use, *, workspace: WorkspacePaths) -> bool:
 
 def _covers_command(pattern: Pattern | None, use: CommandUse) -> bool:
     if not isinstance(pattern, CommandPattern):
-        return pattern is None and not use.outside
+        return pattern is None and not use.must_name
     if pattern.compare(use.words) == "yes" and not pattern.wildcard_matches_parent(use.words):
-        return use.outside <= pattern.named_words(use.words)
+        return use.must_name <= pattern.named_words(use.words)
     return use.with_all_variables is not None and _covers_command(pattern, use.with_all_variables)
 
 

@@ -6,7 +6,7 @@ import shlex
 from typing import Final
 
 from holdfast.approvals.rule_patterns import CommandPattern, escape_path, split_url
-from holdfast.approvals.shell.git_commands import GIT_READS
+from holdfast.approvals.shell.git_reads import GIT_READS
 from holdfast.approvals.shell.shell_words import Arg
 
 _MAX_PATTERN: Final = 200

@@ -60,10 +60,17 @@ class WorkspacePaths(Value, frozen=True):
 
     def resolve(self, path: str, *, cwd: str, tilde: bool = False) -> str:
         """The absolute path with all symlinks resolved. The path need not exist."""
-        if tilde:
-            user, slash, rest = path.partition("/")
-            path = f"{self.home}{slash}{rest}" if user == "~" else f"/home/{user[1:]}{slash}{rest}"
-        return os.path.realpath(os.path.join(cwd, path))
+        return os.path.realpath(os.path.join(cwd, self._expand_home(path) if tilde else path))
+
+    def _expand_home(self, path: str) -> str:
+        """Expand ``~``. Other users' homes are not looked up: any path outside the workspace stands for them."""
+        user, slash, rest = path.partition("/")
+        return f"{self.home}{slash}{rest}" if user == "~" else f"/home-of{slash}{user}{slash}{rest}"
+
+    def directories_after(self, target: Arg, *, cwd: str) -> tuple[str, ...]:
+        """The directories that `cd` may change to. It removes ``..`` before it follows links, unless that fails."""
+        joined = os.path.join(cwd, self._expand_home(target.text) if target.tilde else target.text)
+        return tuple(dict.fromkeys((os.path.normpath(joined), os.path.realpath(joined))))
 
     def contains(self, path: str) -> bool:
         return relative_to(path, self.root) is not None
@@ -99,14 +106,21 @@ class WorkspacePaths(Value, frozen=True):
             return ()
         if arg.kind == "dynamic":
             return None
-        if arg.tilde:
-            return (self.resolve(arg.text, cwd=cwd, tilde=True),)
-        pattern = os.path.join(glob.escape(cwd), arg.text)
-        found = list(itertools.islice(glob.iglob(pattern), _MAX_MATCHES + 1))
-        could_be_options = "/" not in arg.text and any(os.path.basename(path).startswith("-") for path in found)
-        if len(found) > _MAX_MATCHES or could_be_options:
+        names = self.expand_glob(arg, cwd=cwd)
+        return None if names is None else tuple(self.resolve(name, cwd=cwd) for name in names)
+
+    def expand_glob(self, arg: Arg, *, cwd: str) -> tuple[str, ...] | None:
+        """The words that the shell makes of a glob; ``None`` if they are not known or could be options.
+
+        A glob without matches stays as it is. Some shells also match ``..`` with ``.*``.
+        """
+        parts = arg.text.split("/")
+        if arg.tilde or any(part.startswith(".") and part != ".." and fnmatchcase("..", part) for part in parts):
             return None
-        return tuple(os.path.realpath(path) for path in found) or (self.resolve(arg.text, cwd=cwd),)
+        found = tuple(itertools.islice(glob.iglob(arg.text, root_dir=cwd), _MAX_MATCHES + 1))
+        if len(found) > _MAX_MATCHES or any(name.startswith("-") for name in found):
+            return None
+        return found or (arg.text,)
 
     def why_glob_protected(self, arg: Arg) -> str | None:
         """Why a glob may match a protected file when the command runs, even if it matches none now."""

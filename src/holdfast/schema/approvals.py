@@ -90,6 +90,8 @@ class Subject(Value, frozen=True):
     command: str | None = None
     """The command line, for tools that run code."""
     cwd: str = ""
+    search_path: str = ""
+    """The directories in which the shell looks for programs (``PATH``); empty: the usual ones of the system."""
     paths: tuple[str, ...] = ()
     """The files it reads or writes: absolute paths with links resolved."""
     url: str | None = None

@@ -20,6 +20,7 @@ from holdfast.schema.sessions import Job
 from holdfast.tasks import finish_despite_cancel
 from holdfast.tools.process.command_process import NON_INTERACTIVE, CommandLauncher, CommandSpec
 from holdfast.tools.process.output_capture import CapturedCommand, OutputCapture
+from holdfast.tools.process.read_only_environment import read_only_environment
 from holdfast.tools.process.sandbox import CommandSandbox
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
@@ -69,12 +70,13 @@ class BashTool:
             title=arguments.command,
             command=arguments.command,
             cwd=str(context.workspace),
+            search_path=context.environment.get("PATH", ""),
         )
         return ToolPlan(subject)
 
     async def run(self, arguments: BashArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         began = _StartTime(time.monotonic(), context.now())
-        command, cancelled = await finish_despite_cancel(self._start(arguments, context))
+        command, cancelled = await finish_despite_cancel(self._start(arguments, context, read_only=plan.read_only))
         call = _BashCall(arguments, context, command, began)
         if cancelled:
             return await call.cancel()
@@ -84,8 +86,10 @@ class BashTool:
             return await call.cancel()
         return call.report() if ending == "ended" else await call.become_job(ending)
 
-    async def _start(self, arguments: BashArguments, context: ToolContext) -> CapturedCommand:
+    async def _start(self, arguments: BashArguments, context: ToolContext, *, read_only: bool) -> CapturedCommand:
         environment = {**context.environment, **NON_INTERACTIVE}
+        if read_only:
+            environment = read_only_environment(environment, directory=context.workspace)
         mode = context.settings.server.sandbox
         temporary = context.outputs / "tmp"
         argv = await self._sandbox.confine(

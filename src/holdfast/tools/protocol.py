@@ -32,6 +32,8 @@ class ToolPlan(Value, frozen=True):
     """For the approval request and the transcript, for example ``{"diff": …}``."""
     expected: dict[str, str] = {}
     """Content hashes by path of the files from which the plan was made. `run` fails if one has changed."""
+    read_only: bool = False
+    """Whether the call runs without approval because it changes nothing. Set after `plan`, for `run`."""
 
 
 class ToolOutput(Value, frozen=True):

@@ -36,8 +36,8 @@ class WorkspaceCallApprover:
             interactive=handle.run.interactive,
         )
         match decision:
-            case Allow():
-                return CallPermitted()
+            case Allow(read_only=read_only):
+                return CallPermitted(read_only)
             case Deny(why):
                 return CallDenied(f"Denied: {why}. Do not try to get around it; go another way or say what you need.")
             case Ask():

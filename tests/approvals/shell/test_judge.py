@@ -41,7 +41,7 @@ _READONLY = (
 )
 
 _ALLOWED_BY_RULE = (
-    *("pytest", "pytest -x tests", "pytest -k 'a and b'", "timeout 60 pytest -q", "sh -c 'pytest -x'", "pytest $ARGS"),
+    *("pytest", "pytest -x tests", "pytest -k 'a and b'", "timeout 60 pytest -q", "sh -c 'pytest -x'"),
     *("git commit -m 'a; rm -rf /'", 'git commit -am "it\'s done"', "make test", "CI=1 npm test", "cd src && pytest"),
     *(
         "pytest 2>&1 | tail -5",
@@ -115,7 +115,14 @@ _NEEDS_APPROVAL = (
     *("cd src; cd ../..; ls", "while true; do cd ..; done", "pushd src", "grep foo /etc/passwd"),
     *("grep -e foo /etc/passwd", "grep -iefoo /etc/passwd", "grep -f/etc/passwd x", "grep -rf/etc/passwd x"),
     *("grep --file=/etc/passwd x", "grep --regex=foo /etc/passwd", "cat < /etc/passwd", "cat < $X"),
-    *("sed -n 1p /etc/passwd", "find / -name x", "git log -- /etc", "pytest /tmp", "pytest --rootdir=/tmp"),
+    *(
+        "sed -n 1p /etc/passwd",
+        "find / -name x",
+        "git log -- /etc",
+        "pytest $ARGS",
+        "pytest /tmp",
+        "pytest --rootdir=/tmp",
+    ),
     *("pytest -c/etc/x", "pytest ../x", "git commit -F /etc/passwd", "[ -f /etc/x ]"),
     # redirections that write
     *("echo x > y", "echo x >> y", "echo x >| y", "ls &> y", "ls &>> y", "ls >& y", "> y", "ls > $X", "ls 2> y"),
@@ -177,7 +184,7 @@ def _decide(approver: Approver, workspace: Path, line: str) -> Allow | Ask | Den
 
 @pytest.mark.parametrize("line", _READONLY)
 def test_a_line_that_only_reads_is_allowed(approver: Approver, workspace: Path, line: str) -> None:
-    assert _decide(approver, workspace, line) == Allow("it changes nothing")
+    assert _decide(approver, workspace, line) == Allow("it changes nothing", read_only=True)
 
 
 @pytest.mark.parametrize("line", _ALLOWED_BY_RULE)

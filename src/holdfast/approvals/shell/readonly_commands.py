@@ -1,271 +1,275 @@
 """Commands that only read, and which of their words are files.
 
-A command with a program, an option or a word that is not known here counts as not read-only and needs approval. An
-abbreviated long option counts as every option that it may stand for.
+A command with a program, an option or a word that is not understood exactly is not read-only and needs approval. The
+words are those that the program gets: globs are already replaced by the names that they match.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from holdfast.approvals.shell.git_commands import git_only_reads
-from holdfast.approvals.shell.shell_commands import Command
-from holdfast.approvals.shell.shell_words import Arg, changes_programs
+from holdfast.approvals.shell.git_reads import parse_git_read
+from holdfast.approvals.shell.option_parser import NotUnderstood, parse_options
+from holdfast.approvals.shell.readonly_programs import PROGRAMS, ReadonlyProgram
+from holdfast.approvals.shell.shell_commands import Argv
+from holdfast.approvals.shell.shell_words import Arg, Assign
+from holdfast.approvals.shell.wrapper_commands import known_name
 from holdfast.schema.base import Value
-
-Operands: TypeAlias = Literal["files", "pattern", "text"]
-"""What a program's operands are: files; a pattern and then files; or only text."""
 
 
 class Reads(Value, frozen=True):
-    """The command only reads. ``files`` are the words that name files."""
+    """The command only reads."""
 
-    files: tuple[Arg, ...] = ()
-
-
-class ReadonlyProgram(Value, frozen=True):
-    """A program that only reads if it is called without the refused options."""
-
-    operands: Operands = "files"
-    refused_short: str = ""
-    """Short options that write, run a program or follow links."""
-    refused_long: tuple[str, ...] = ()
-    max_operands: int | None = None
-    """The program writes to any further operand."""
+    files: Argv = ()
+    """The words that name files."""
+    directories_too: bool = True
+    """Whether it reads no more of a directory than its names. Otherwise a directory needs approval."""
 
 
-def only_reads(command: Command, *, trusted: bool) -> Reads | None:
-    """The files that a command reads; ``None`` if it may do more.
+_WHOLE: Final = NotUnderstood(-1)
+"""No single word is the reason."""
 
-    Git runs programs that the repository names, so it counts as read-only only in a trusted workspace.
-    """
-    if not command.argv[0].literal or any(changes_programs(assign.name) for assign in command.assigns):
-        return None
-    name, args = command.name, command.argv[1:]
+
+def parse_read(argv: Argv, assigns: tuple[Assign, ...]) -> Reads | NotUnderstood:
+    """The files that a command reads, or the position of the word because of which it may do more."""
+    if not argv[0].literal or not all(assign.harmless for assign in assigns):
+        return NotUnderstood(0)
+    name, args = known_name(argv[0].text), argv[1:]
+    if name is None:
+        return NotUnderstood(0)
     if name == "git":
-        if not trusted or not git_only_reads(args):
-            return None
-        options, operands = _split(args[1:])
-        return Reads((*_values(options), *operands))
-    if parser := _PARSERS.get(name):
-        return parser(args)
-    program = _PROGRAMS.get(name)
-    return _plain(program, args) if program else None
-
-
-def _plain(program: ReadonlyProgram, args: tuple[Arg, ...]) -> Reads | None:
-    options, operands = _split(args)
-    if not all(_harmless(program, option) for option in options):
-        return None
-    if (program.refused_short or program.refused_long) and any(_may_be_option(arg) for arg in args):
-        return None
-    if program.max_operands is not None and (
-        len(operands) > program.max_operands or any(not arg.literal for arg in operands)
-    ):
-        return None
-    if program.operands == "text":
-        return Reads(tuple(arg for arg in operands if arg.kind == "glob"))
-    if program.operands == "pattern" and not any(_gives_pattern(option.text) for option in options):
-        operands = operands[1:]
-    return Reads((*_values(options), *operands))
-
-
-def _split(args: tuple[Arg, ...]) -> tuple[list[Arg], list[Arg]]:
-    """Split words into options and operands. After ``--`` all words are operands."""
-    options: list[Arg] = []
-    operands: list[Arg] = []
-    for at, arg in enumerate(args):
-        if arg.literal and arg.text == "--":
-            operands += args[at + 1 :]
-            break
-        (options if _is_option(arg) else operands).append(arg)
-    return options, [arg for arg in operands if not (arg.literal and arg.text == "-")]
-
-
-def _is_option(arg: Arg) -> bool:
-    """Whether a word is certainly an option. A glob in an option's value does not change that."""
-    if arg.literal:
-        return arg.text.startswith("-") and arg.text != "-"
-    return arg.kind == "glob" and re.match(r"--[a-z-]+=", arg.text) is not None
-
-
-def _may_be_option(arg: Arg) -> bool:
-    """Whether a word may become an option when it is expanded. Matches of globs like ``*.py`` are checked later."""
-    return arg.kind == "dynamic" or (arg.kind == "glob" and arg.text.startswith("-") and not _is_option(arg))
-
-
-def _harmless(program: ReadonlyProgram, option: Arg) -> bool:
-    if not option.text.isascii():
-        return False
-    if option.text.startswith("--"):
-        name = option.text.partition("=")[0]
-        return not any(bad.startswith(name) for bad in program.refused_long)
-    return not any(letter in option.text[1:] for letter in program.refused_short)
-
-
-def _gives_pattern(option: str) -> bool:
-    """Whether an option may contain the pattern (`-e`, `-f`, `--files` …), so that every operand is a file."""
-    if option.startswith("--"):
-        name = option.partition("=")[0]
-        return any(giver.startswith(name) for giver in ("--regexp", "--file", "--files", "--type-list"))
-    return "e" in option or "f" in option
-
-
-def _values(options: list[Arg]) -> list[Arg]:
-    return [value for option in options for value in option_values(option)]
-
-
-def option_values(option: Arg) -> list[Arg]:
-    """The texts in an option that may be file names: after ``=``, or after any letter of a short option."""
-    text = option.text
-    if text.startswith("--"):
-        values = [text.partition("=")[2]]
+        found: Reads | NotUnderstood | None = _git(args)
+    elif parser := _PARSERS.get(name):
+        found = parser(args)
+    elif program := PROGRAMS.get(name):
+        found = _plain(program, args)
     else:
-        values = [text[at:] for at in range(2, min(len(text), 40))]
-    return [Arg(value) for value in values if value and not re.fullmatch(r"[\d,.:+]*\d", value)]
+        found = None
+    if isinstance(found, NotUnderstood):
+        return NotUnderstood(found.position + 1)
+    return found or NotUnderstood(0)
 
 
-_FIND_REFUSED: Final = frozenset(
-    {
-        *("-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from"),
-        *("-L", "-H", "-follow"),
-    }
-)
-_FIND_TEXT_TESTS: Final = re.compile(
-    r"-(?:i?name|i?path|i?wholename|i?regex|regextype|type|size|perm|[acm]time|[acm]min|printf)"
-)
+def _git(args: Argv) -> Reads | NotUnderstood:
+    found = parse_git_read(args)
+    return found if isinstance(found, NotUnderstood) else Reads(found)
 
 
-def _find(args: tuple[Arg, ...]) -> Reads | None:
+def _plain(program: ReadonlyProgram, args: Argv) -> Reads | NotUnderstood:
+    if program.operands == "any":
+        return Reads()
+    parsed = parse_options(args, program.options)
+    if isinstance(parsed, NotUnderstood):
+        return parsed
+    operands = parsed.operands
+    match program.operands:
+        case "files":
+            pass
+        case "plain files":
+            return Reads((*parsed.files, *operands), directories_too=False)
+        case "one file":
+            if len(operands) > 1:
+                return _refuse(args, operands[1])
+        case "pattern":
+            if not parsed.has(*program.pattern_options):
+                operands = operands[1:]
+        case "words":
+            operands = ()
+        case "none":
+            if operands:
+                return _refuse(args, operands[0])
+    if any(arg.text.startswith("@") for arg in operands):
+        return _WHOLE
+    return Reads((*parsed.files, *operands))
+
+
+def _refuse(args: Argv, word: Arg) -> NotUnderstood:
+    return NotUnderstood(args.index(word))
+
+
+_FIND_TESTS: Final = {
+    **dict.fromkeys(("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex"), "text"),
+    **dict.fromkeys(("-regextype", "-type", "-xtype", "-size", "-perm", "-atime", "-ctime", "-mtime", "-amin"), "text"),
+    **dict.fromkeys(("-cmin", "-mmin", "-printf", "-maxdepth", "-mindepth", "-user", "-group", "-uid", "-gid"), "text"),
+    **dict.fromkeys(("-links", "-inum", "-lname", "-ilname", "-newermt", "-newerat", "-newerct", "-used"), "text"),
+    **dict.fromkeys(("-newer", "-anewer", "-cnewer", "-samefile"), "file"),
+    **dict.fromkeys(("-print", "-print0", "-ls", "-prune", "-quit", "-empty", "-true", "-false", "-depth"), "nothing"),
+    **dict.fromkeys(("-mount", "-xdev", "-daystart", "-readable", "-writable", "-executable", "-nouser"), "nothing"),
+    **dict.fromkeys(("-nogroup", "-and", "-or", "-not", "-a", "-o", "!", "(", ")", ",", "-P"), "nothing"),
+    **dict.fromkeys(("-noleaf", "-ignore_readdir_race", "-noignore_readdir_race", "-nowarn"), "nothing"),
+}
+
+
+def _find(args: Argv) -> Reads | NotUnderstood:
     files: list[Arg] = []
-    previous = ""
-    for arg in args:
-        if arg.literal and (arg.text in _FIND_REFUSED or arg.text.startswith("-D")):
-            return None
-        if _may_be_option(arg):
-            return None
-        if not _FIND_TEXT_TESTS.fullmatch(previous) and not arg.text.startswith("-"):
+    position, in_expression = 0, False
+    while position < len(args):
+        arg = args[position]
+        if not arg.literal:
+            return NotUnderstood(position)
+        if not in_expression and not arg.text.startswith(("-", "(", "!", ")", ",")):
             files.append(arg)
-        previous = arg.text
-    return Reads(tuple(arg for arg in files if arg.text not in {"(", ")", "!", ","}))
+            position += 1
+            continue
+        in_expression = in_expression or arg.text != "-P"
+        takes = _FIND_TESTS.get(arg.text)
+        if takes is None:
+            return NotUnderstood(position)
+        position += 1
+        if takes != "nothing":
+            if position == len(args) or not args[position].literal:
+                return NotUnderstood(position - 1)
+            if takes == "file":
+                files.append(args[position])
+            position += 1
+    return Reads(tuple(files))
 
 
 _ADDRESS: Final = r"(?:\d+|\$|/[^/\\\n]*/)"
 _SED_COMMAND: Final = re.compile(
-    rf"(?:{_ADDRESS}(?:,(?:{_ADDRESS}|\+\d+))?)?\s*!?\s*"
+    rf"(?:{_ADDRESS}(?:,(?:{_ADDRESS}|\+\d+))?)?[ \t]*!?[ \t]*"
     r"(?:[pdq=]|s([/|#,])(?:(?!\1)[^\\\n])*\1(?:(?!\1)[^\\\n])*\1[gpiI\d]*)"
 )
-_SED_OPTION: Final = re.compile(r"-n|-E|-r|-s|-z|-nE|-En|-nr|-rn|--quiet|--silent|--regexp-extended|--posix|--sandbox")
+_SED_OPTIONS: Final = "-nErsz -e: --quiet --silent --regexp-extended --expression: --posix --sandbox --separate"
 
 
-def _sed(args: tuple[Arg, ...]) -> Reads | None:
+def _sed(args: Argv) -> Reads | NotUnderstood:
     """Accept `sed` if its scripts only print. A script can also write files or run commands."""
-    scripts: list[Arg] = []
-    operands: list[Arg] = []
-    position, given = 0, False
-    while position < len(args):
-        arg = args[position]
-        if arg.literal and arg.text in {"-e", "--expression"}:
-            given = True
-            scripts += args[position + 1 : position + 2]
-            position += 1
-        elif arg.literal and arg.text.startswith("-") and arg.text != "-":
-            if not _SED_OPTION.fullmatch(arg.text):
-                return None
-        else:
-            operands.append(arg)
-        position += 1
-    if not given:
-        scripts, operands = operands[:1], operands[1:]
-    if not scripts or not all(arg.literal and _only_prints(arg.text) for arg in scripts):
-        return None
-    return None if any(_may_be_option(arg) for arg in operands) else Reads(tuple(operands))
+    parsed = parse_options(args, _SED_OPTIONS)
+    if isinstance(parsed, NotUnderstood):
+        return parsed
+    scripts = [text for name, text in parsed.options if name in {"-e", "--expression"}]
+    operands = parsed.operands
+    if not scripts:
+        if not operands or not operands[0].literal:
+            return _WHOLE
+        scripts, operands = [operands[0].text], operands[1:]
+    return Reads(operands) if all(_only_prints(script) for script in scripts) else _WHOLE
 
 
 def _only_prints(script: str) -> bool:
-    return all(_SED_COMMAND.fullmatch(part.strip()) for part in script.split(";") if part.strip()) and bool(script)
+    return all(_SED_COMMAND.fullmatch(part.strip(" \t")) for part in script.split(";") if part.strip(" \t"))
 
 
-def _jq(args: tuple[Arg, ...]) -> Reads | None:
-    if any(arg.literal and re.search(r"import|include", arg.text) for arg in args):
-        return None
-    refused_long = ("--from-file", "--rawfile", "--slurpfile", "--library-path", "--argfile", "--run-tests")
-    return _plain(ReadonlyProgram("pattern", refused_short="fLe", refused_long=refused_long), args)
+_JQ: Final = ReadonlyProgram(
+    "-acCejMnrRsSj --compact-output --color-output --monochrome-output --null-input --raw-output --raw-input --slurp"
+    " --sort-keys --join-output --tab --exit-status --stream --ascii-output --indent:",
+    "pattern",
+)
+_JQ_REFUSED: Final = re.compile(r"\b(?:env|ENV|import|include|input_filename|modulemeta|get_search_list)\b|__prog")
 
 
-def _date(args: tuple[Arg, ...]) -> Reads | None:
-    harmless = re.compile(r"\+.*|-u|--utc|-I\w*|--iso-8601(?:=\w+)?|-R|--rfc-3339=\w+", re.DOTALL)
-    return Reads() if all(arg.literal and harmless.fullmatch(arg.text) for arg in args) else None
+def _jq(args: Argv) -> Reads | NotUnderstood:
+    """Accept `jq` if its filter reads neither other files nor the environment."""
+    if any(_JQ_REFUSED.search(arg.text) for arg in args):
+        return _WHOLE
+    return _plain(_JQ, args)
 
 
-def _set(args: tuple[Arg, ...]) -> Reads | None:
-    harmless = re.compile(r"[-+][euxo]+|pipefail")
-    return Reads() if args and all(arg.literal and harmless.fullmatch(arg.text) for arg in args) else None
+_DATE_WORD: Final = re.compile(
+    r"\+.*|-u|--utc|-I(?:date|hours|minutes|seconds|ns)?|--iso-8601(?:=\w+)?|-R|--rfc-3339=\w+", re.DOTALL
+)
 
 
-def _cd(args: tuple[Arg, ...]) -> Reads | None:
+def _date(args: Argv) -> Reads | NotUnderstood:
+    return _all_match(args, _DATE_WORD)
+
+
+def _set(args: Argv) -> Reads | NotUnderstood:
+    """Only the options that stop a script at an error or show its commands. Without words, `set` shows variables."""
+    return _all_match(args, re.compile(r"[-+][eux]*o?|pipefail|errexit|nounset|xtrace")) if args else _WHOLE
+
+
+def _all_match(args: Argv, harmless: re.Pattern[str]) -> Reads | NotUnderstood:
+    for at, arg in enumerate(args):
+        if not (arg.literal and harmless.fullmatch(arg.text)):
+            return NotUnderstood(at)
+    return Reads()
+
+
+def _cd(args: Argv) -> Reads | NotUnderstood:
+    """The judge follows `cd` itself, so the word is no file here."""
     if len(args) == 1 and args[0].literal and args[0].text and not args[0].text.startswith("-"):
-        return Reads(args)
-    return None
+        return Reads()
+    return _WHOLE
 
 
-def _test(args: tuple[Arg, ...]) -> Reads | None:
-    return Reads(tuple(arg for arg in args if arg.kind in {"literal", "glob"} and "/" in arg.text))
+def _read(args: Argv) -> Reads | NotUnderstood:
+    """The parser accepts only plain names."""
+    return _all_match(args, re.compile(r"-r|[a-z_][a-z0-9_]*"))
 
 
-def _lookup(args: tuple[Arg, ...]) -> Reads | None:
-    return Reads() if args and args[0].literal and args[0].text in {"-v", "-V"} else None
+_ASSIGNING_FORMAT: Final = re.compile(r"%[^A-Za-z%]*[hlLjzt]*n")
 
 
-def _nothing(args: tuple[Arg, ...]) -> Reads | None:
-    return Reads() if not args else None
+def _printf(args: Argv) -> Reads | NotUnderstood:
+    """The format is known and has no ``%n``, which assigns a variable."""
+    words = args[1:] if args and args[0].literal and args[0].text == "--" else args
+    if not words or not words[0].literal or words[0].text.startswith("-") or _ASSIGNING_FORMAT.search(words[0].text):
+        return _WHOLE
+    return Reads()
 
 
-_PARSERS: Final[dict[str, Callable[[tuple[Arg, ...]], Reads | None]]] = {
+_FILE_TESTS: Final = frozenset({f"-{letter}" for letter in "abcdefghkprsuwxGLNOS"} - {"-a"})
+_TEXT_TESTS: Final = frozenset({"-z", "-n", "-t"})
+_FILE_COMPARISONS: Final = frozenset({"-nt", "-ot", "-ef"})
+_COMPARISONS: Final = frozenset({"=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+
+
+def _test(args: Argv) -> Reads | NotUnderstood:
+    """One condition with a literal operator. An unknown word could be an operator that evaluates its operand."""
+    words = args[1:] if args and args[0].literal and args[0].text == "!" else args
+    texts = [word.text if word.literal else "" for word in words]
+    if not all(word.literal or word.one_word for word in words):
+        return _WHOLE
+    match len(words):
+        case 0 | 1:
+            return Reads()
+        case 2 if texts[0] in _TEXT_TESTS:
+            return Reads()
+        case 2 if texts[0] in _FILE_TESTS:
+            return Reads(words[1:])
+        case 3 if texts[1] in _COMPARISONS:
+            return Reads()
+        case 3 if texts[1] in _FILE_COMPARISONS:
+            return Reads((words[0], words[2]))
+        case _:
+            return _WHOLE
+
+
+def _double_test(args: Argv) -> Reads | NotUnderstood:
+    """``[[ … ]]``: the parser has found the operators, so no word can become one."""
+    files: list[Arg] = []
+    for at, arg in enumerate(args):
+        before = args[at - 1].text if at else ""
+        after = args[at + 1].text if at + 1 < len(args) else ""
+        is_file = before in _FILE_TESTS or {before, after} & _FILE_COMPARISONS
+        if is_file and arg.text not in _FILE_TESTS | _FILE_COMPARISONS:
+            files.append(arg)
+    return Reads(tuple(files))
+
+
+def _lookup(args: Argv) -> Reads | NotUnderstood:
+    return Reads() if args and args[0].literal and args[0].text in {"-v", "-V"} else _WHOLE
+
+
+def _nothing(args: Argv) -> Reads | NotUnderstood:
+    return _WHOLE if args else Reads()
+
+
+_PARSERS: Final[dict[str, Callable[[Argv], Reads | NotUnderstood]]] = {
     "find": _find,
     "sed": _sed,
     "jq": _jq,
     "date": _date,
     "set": _set,
     "cd": _cd,
+    "read": _read,
+    "printf": _printf,
     "test": _test,
+    "[[": _double_test,
     "command": _lookup,
-    "hostname": _nothing,
     "time": _nothing,
-}
-
-_FILES: Final = ReadonlyProgram()
-_TEXT: Final = ReadonlyProgram("text")
-_GREP: Final = ReadonlyProgram("pattern", refused_short="R", refused_long=("--dereference-recursive",))
-_PROGRAMS: Final[dict[str, ReadonlyProgram]] = {
-    **dict.fromkeys(("cat", "head", "tail", "stat", "nl", "tac", "rev", "cut", "fold", "paste"), _FILES),
-    **dict.fromkeys(
-        ("comm", "cmp", "od", "hexdump", "strings", "realpath", "readlink", "cksum", "sum", "join"), _FILES
-    ),
-    **dict.fromkeys(("md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum"), _FILES),
-    **dict.fromkeys(("echo", "true", "false", ":", "pwd", "basename", "dirname", "seq", "tr", "expr", "sleep"), _TEXT),
-    **dict.fromkeys(("whoami", "id", "uname", "arch", "nproc", "uptime", "which", "type", "groups", "read"), _TEXT),
-    **dict.fromkeys(("break", "continue", "exit", "return", "shift", "printf", "tty", "getconf", "locale"), _TEXT),
-    **dict.fromkeys(("grep", "egrep", "fgrep"), _GREP),
-    "rg": ReadonlyProgram(
-        "pattern",
-        refused_short="Lz",
-        refused_long=("--pre", "--pre-glob", "--hostname-bin", "--follow", "--search-zip"),
-    ),
-    "wc": ReadonlyProgram(refused_long=("--files0-from",)),
-    "ls": ReadonlyProgram(refused_short="LH", refused_long=("--dereference",)),
-    "sort": ReadonlyProgram(
-        refused_short="oT", refused_long=("--output", "--compress-program", "--temporary-dir", "--files0-from")
-    ),
-    "uniq": ReadonlyProgram(max_operands=1),
-    "diff": ReadonlyProgram(refused_short="r", refused_long=("--recursive",)),
-    "tree": ReadonlyProgram(refused_short="oRl", refused_long=("--output", "--fromfile")),
-    "file": ReadonlyProgram(
-        refused_short="CmfzZ", refused_long=("--compile", "--magic-file", "--files-from", "--uncompress")
-    ),
-    "du": ReadonlyProgram(refused_short="LDH", refused_long=("--dereference", "--dereference-args", "--files0-from")),
-    "df": _FILES,
-    "column": _FILES,
 }

@@ -40,6 +40,8 @@ class ParsedLine(Value, frozen=True):
 
     commands: tuple[Command, ...] = ()
     redirects: tuple[Redirect, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    """Programs that run the commands and are not listed themselves, as they are named in the line."""
     globs: tuple[Arg, ...] = ()
     """Patterns that the shell expands itself, outside the words of a command."""
     unclear: tuple[str, ...] = ()
@@ -59,6 +61,8 @@ class InnerScript(Value, frozen=True):
     """The wrapper runs this text as shell code."""
 
     text: str
+    posix: bool = False
+    """Whether the shell may be another one than bash."""
 
 
 class CommandWithInner(Value, frozen=True):
@@ -76,6 +80,9 @@ class CommandWithInner(Value, frozen=True):
 
 class Runner(Value, frozen=True):
     """The command stays as it is. Any later word may be the start of the command that it runs."""
+
+    name: str
+    """The name of the program that it is, or claims to be."""
 
 
 class UnknownInner(Value, frozen=True):

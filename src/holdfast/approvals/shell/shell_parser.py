@@ -12,6 +12,9 @@ import re
 import threading
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
+from holdfast.approvals.shell.posix_subset import is_posix_subset
 from holdfast.approvals.shell.shell_commands import (
     Argv,
     Command,
@@ -93,16 +96,19 @@ class StatementReader(WordReader):
         return ParsedLine(
             commands=tuple(self._commands),
             redirects=tuple(self._redirects),
+            wrappers=tuple(self._wrappers),
             globs=tuple(self._globs),
             unclear=tuple(self._unclear),
             cautions=tuple(self._cautions),
         )
 
-    def _script(self, text: str, assigns: tuple[Assign, ...]) -> None:
-        """Visit a script. ``assigns`` apply to every command in it."""
+    def _script(self, text: str, assigns: tuple[Assign, ...], *, posix: bool = False) -> None:
+        """Visit a script. ``assigns`` apply to every command in it. ``posix``: another shell than bash may run it."""
         if problem := why_unreadable(text):
             self._mark_unclear(problem)
             return
+        if posix and not is_posix_subset(text):
+            self._mark_unclear("shells other than bash may read the script differently")
         outer, first = self._source, len(self._commands)
         self._source = text.encode()
         root = self._parser.parse(self._source).root_node
@@ -172,7 +178,7 @@ class StatementReader(WordReader):
         for child in self._parts(node):
             match child.type:
                 case "variable_assignment":
-                    assigns.append(self._assignment(child))
+                    assigns.append(replace(self._assignment(child), exported=True))
                 case "file_redirect":
                     late += self._redirect(child)
                 case "herestring_redirect":
@@ -203,11 +209,16 @@ class StatementReader(WordReader):
         self._depth -= 1
 
     def _unwrap(self, argv: Argv, assigns: tuple[Assign, ...]) -> None:
-        match unwrap(argv):
+        found = unwrap(argv)
+        if isinstance(found, InnerCommand | InnerScript | CommandWithInner):
+            self._wrappers[argv[0].text] = None
+        match found:
             case InnerCommand(argv=inner, assigns=more):
                 self._run(inner, (*assigns, *more))
-            case InnerScript(text=text):
-                self._script(text, assigns)
+            case InnerScript(text=text, posix=posix):
+                for assign in assigns:
+                    self._add_caution(f"sets {assign.name} for a shell")
+                self._script(text, assigns, posix=posix)
             case CommandWithInner() as command:
                 if command.unclear:
                     self._mark_unclear(command.unclear)
@@ -216,8 +227,14 @@ class StatementReader(WordReader):
                     self._run(inner, assigns)
                 for text in command.scripts:
                     self._script(text, assigns)
-            case Runner():
-                self._commands.append(Command(argv, assigns, may_run=self._may_run(argv)))
+            case Runner(name=name):
+                may_run = self._may_run(argv)
+                if name != argv[0].text:
+                    named = StatementReader(self._parser)
+                    named._depth = self._depth + 1
+                    named._run((Arg(name), *argv[1:]), ())
+                    may_run += tuple(command.argv for command in named._commands)
+                self._commands.append(Command(argv, assigns, may_run=may_run))
             case UnknownInner(why=why):
                 self._mark_unclear(why)
                 self._commands.append(Command(argv, assigns, may_run=self._may_run(argv)))
@@ -228,7 +245,7 @@ class StatementReader(WordReader):
         name = argv[0].text
         if name in _SHELL_STATE_COMMANDS and not _reads_into_plain_names(argv):
             self._mark_unclear(f"{name!r} changes how the rest of the line is interpreted")
-        if name in {"test", "printf"} and any(arg.text.startswith(("-v", "-R")) for arg in argv[1:]):
+        if name in {"test", "[", "printf"} and any(arg.text.startswith(("-v", "-R")) for arg in argv[1:]):
             self._mark_unclear(f"{name!r} can evaluate a variable's name")
         if name in _DIRECTORY_CHANGES and (self._loops or name != "cd"):
             self._add_caution(f"{name!r} changes the directory in a way that cannot be analysed")
@@ -322,17 +339,25 @@ class StatementReader(WordReader):
 
     def _assigned(self, assign: Assign) -> None:
         """Record that a variable is set for the rest of the line."""
-        if changes_programs(assign.name):
+        if not assign.harmless:
             self._add_caution(f"sets {assign.name} for the commands after it")
 
     def _declaration(self, node: Node) -> None:
+        exported = (
+            re.match(
+                r"(?:declare|typeset|local|readonly)\s+-r*\s|readonly|unset", self._text(node.start_byte, node.end_byte)
+            )
+            is None
+        )
+        if not any(child.type in {"variable_assignment", "variable_name"} for child in node.children):
+            self._add_caution("shows the variables of the environment")
         for child in self._parts(node):
             match child.type:
                 case "variable_assignment":
-                    self._assigned(self._assignment(child))
+                    self._assigned(replace(self._assignment(child), exported=exported))
                 case "variable_name":
                     name = self._text(child.start_byte, child.end_byte)
-                    if changes_programs(name):
+                    if exported or changes_programs(name):
                         self._add_caution(f"changes {name} for the commands after it")
                 case "export" | "declare" | "readonly" | "typeset" | "unset" | "local" | "unsetenv":
                     pass
@@ -344,22 +369,24 @@ class StatementReader(WordReader):
 
     def _test(self, node: Node) -> None:
         """Record `[ … ]` and `[[ … ]]` as the command `test`."""
-        words: list[Arg] = [Arg("test")]
+        words: list[Arg] = []
         text = self._source[node.start_byte : node.end_byte]
         double = text.startswith(b"[[")
         if not re.fullmatch(rb"\[\[?[ \t\n].*[ \t\n]\]\]?", text, re.DOTALL):
             self._mark_unclear("a test could not be parsed")
-        self._test_words(node, words)
+        self._test_words(node, words, double=double)
         texts = [arg.text for arg in words]
+        if {"-v", "-R"} & set(texts):
+            self._mark_unclear("a test can evaluate a variable's name")
         if double and _ARITHMETIC_TESTS & set(texts) and not all(_is_plain_number(arg) for arg in words):
             self._mark_unclear("arithmetic can run commands")
-        self._run(tuple(words), ())
+        self._commands.append(Command((Arg("[[" if double else "test"), *words)))
 
-    def _test_words(self, node: Node, words: list[Arg]) -> None:
+    def _test_words(self, node: Node, words: list[Arg], *, double: bool) -> None:
         for child in self._parts(node):
             match child.type:
                 case "binary_expression" | "unary_expression" | "parenthesized_expression":
-                    self._test_words(child, words)
+                    self._test_words(child, words, double=double)
                 case "test_operator":
                     words.append(Arg(self._text(child.start_byte, child.end_byte)))
                 case "regex" | "extglob_pattern":
@@ -367,7 +394,11 @@ class StatementReader(WordReader):
                     words.append(Arg(self._text(child.start_byte, child.end_byte), "stream"))
                 case _ if child.is_named:
                     words.append(self._word(child))
-                case "[" | "]" | "[[" | "]]" | "(" | ")" | "!" | "&&" | "||" | "=" | "==" | "!=" | "=~" | "<" | ">":
+                case "!" | "=" | "==" | "!=":
+                    words.append(Arg(child.type))
+                case "[" | "]" | "[[" | "]]":
+                    pass
+                case "(" | ")" | "&&" | "||" | "=~" | "<" | ">" if double:
                     pass
                 case kind:
                     self._mark_unclear(f"{kind!r} in a test cannot be analysed")
@@ -442,7 +473,7 @@ def _too_deep(root: Node) -> bool:
 
 
 def _is_plain_number(arg: Arg) -> bool:
-    return arg.literal and re.fullmatch(r"-?\d+|-\w+|test", arg.text) is not None
+    return arg.literal and re.fullmatch(r"-?\d+|-\w+|!", arg.text) is not None
 
 
 def _reads_into_plain_names(argv: Argv) -> bool:

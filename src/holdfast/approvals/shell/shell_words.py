@@ -24,6 +24,8 @@ class Arg(Value, frozen=True):
     kind: Kind = "literal"
     tilde: bool = False
     """Whether it starts with an unquoted ``~``, which the shell expands."""
+    one_word: bool = False
+    """Whether an unknown value is exactly one word, because it is quoted."""
 
     @property
     def literal(self) -> bool:
@@ -31,10 +33,23 @@ class Arg(Value, frozen=True):
 
 
 class Assign(Value, frozen=True):
-    """A variable assignment for one command."""
+    """A variable assignment."""
 
     name: str
     value: Arg
+    exported: bool = False
+    """Whether the programs that follow get it in their environment."""
+
+    @property
+    def harmless(self) -> bool:
+        """Whether no command does anything else because of it.
+
+        Programs read variables with any name. A few of them only change the form of the output, if they have one of the
+        usual values. Variables in lower case are harmless if only the shell has them.
+        """
+        if usual := next((values for names, values in _USUAL_VALUES if names.fullmatch(self.name)), None):
+            return self.value.literal and usual.fullmatch(self.value.text) is not None
+        return not self.exported and _SHELL_VARIABLE.fullmatch(self.name) is not None
 
 
 _DOUBLE_ESCAPES: Final = re.compile(r"\\([\"\\$`\n])")
@@ -112,7 +127,8 @@ def join_parts(parts: list[Arg], source: str) -> Arg:
         text = "".join(part.text for part in parts)
         bare_braces = _BRACES.search(source)
         return Arg(source, "dynamic") if bare_braces else Arg(text, tilde=parts[0].tilde)
-    return Arg(source, "dynamic")
+    one_word = all(part.literal or part.one_word for part in parts) and not _BRACES.search(source)
+    return Arg(source, "dynamic", one_word=one_word)
 
 
 _MAX_LINE: Final = 10_000
@@ -144,16 +160,21 @@ def find_look_alike(text: str) -> str | None:
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
 
 
-_HARMLESS_VARIABLE: Final = re.compile(
-    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|TERM"
-    r"|(?!.*proxy)[a-z_][a-z0-9_]*"
+_USUAL_VALUES: Final = (
+    (
+        re.compile(r"LANG|LANGUAGE|LC_[A-Z]+"),
+        re.compile(r"|C|POSIX|C\.(?:UTF-8|utf8)|[a-z]{2}(?:_[A-Z]{2})?\.(?:UTF-8|utf8)"),
+    ),
+    (re.compile(r"TZ"), re.compile(r"|[A-Z]{3,4}(?:[+-]?\d+)?|[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+")),
+    (re.compile(r"NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI"), re.compile(r"\d*|true|false")),
+    (re.compile(r"TERM"), re.compile(r"dumb|xterm(?:-256color)?|linux|vt100")),
 )
+_SHELL_VARIABLE: Final = re.compile(r"(?!.*(?:proxy|npm|config))[a-z_][a-z0-9_]*")
 
 
 def changes_programs(name: str) -> bool:
-    """Whether setting this variable may change what a command does.
+    """Whether a variable of the shell may change what a command does, whatever its value is.
 
-    Programs read variables with upper-case names, and proxy variables in lower case. A few upper-case variables only
-    change the form of the output. All others count, because there is no complete list of them.
+    A variable in lower case does not, unless programs are known to read variables like it from the environment.
     """
-    return _HARMLESS_VARIABLE.fullmatch(name) is None
+    return _SHELL_VARIABLE.fullmatch(name) is None

@@ -47,6 +47,7 @@ class WordReader:
         self._source = b""
         self._commands: list[Command] = []
         self._redirects: list[Redirect] = []
+        self._wrappers: dict[str, None] = {}
         self._globs: list[Arg] = []
         self._unclear: dict[str, None] = {}
         self._cautions: dict[str, None] = {}
@@ -170,7 +171,7 @@ class WordReader:
             at = child.end_byte
             self._word(child)
         text.append(self._quoted(at, node.end_byte - 1))
-        return Arg(source, "dynamic") if dynamic else Arg("".join(text))
+        return Arg(source, "dynamic", one_word="@" not in source) if dynamic else Arg("".join(text))
 
     def _quoted(self, start: int, end: int) -> str:
         text = self._text(start, end)

@@ -3,7 +3,8 @@
 There are three kinds. A wrapper such as `env`, `timeout`, `xargs` or `sh -c` is replaced by its inner command. `find
 -exec` and `git bisect run` have an effect of their own and also run commands. A runner such as `sudo`, `ssh` or `watch`
 changes how a command runs, so it stays in place, and only deny rules are compared with its inner command. If a wrapper
-has an option that is not known here, its inner command is unknown.
+has an option that is not listed here, its inner command is unknown. A wrapper is known by its bare name or by its path
+in a system directory; `./env` is any program.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.approvals.shell.git_commands import unwrap_git
+from holdfast.approvals.shell.option_parser import NotUnderstood, parse_options
 from holdfast.approvals.shell.shell_commands import (
     UNKNOWN_WORDS,
     Argv,
@@ -25,8 +27,12 @@ from holdfast.approvals.shell.shell_commands import (
 )
 from holdfast.approvals.shell.shell_words import Arg, Assign
 
-_ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh"})
+_SYSTEM_PROGRAM: Final = re.compile(r"(?:/usr|/usr/local|/opt/homebrew)?/s?bin/([^/]+)")
+_SHELLS: Final = frozenset({"bash", "sh", "dash"})
+_OTHER_SHELLS: Final = frozenset({"zsh", "ksh", "ash", "mksh", "fish", "csh", "tcsh", "yash", "rbash", "pwsh"})
+_SHELL_OPTIONS: Final = "-ceuxl -o: --login --norc --noprofile"
+_SHELL_SETTINGS: Final = frozenset({"pipefail", "errexit", "nounset", "xtrace"})
+_DURATION: Final = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 _RUNNERS: Final = frozenset(
     {
         *("sudo", "doas", "su", "pkexec", "runuser", "chroot", "unshare", "nsenter", "setpriv", "systemd-run"),
@@ -38,157 +44,131 @@ _RUNNERS: Final = frozenset(
 )
 
 
+def known_name(program: str) -> str | None:
+    """The name by which a program is known; ``None`` if it is named by a path outside the system's directories."""
+    if "/" not in program:
+        return program
+    found = _SYSTEM_PROGRAM.fullmatch(program)
+    return found[1] if found else None
+
+
 def unwrap(argv: Argv) -> Unwrapped:
     """Find the command that this command runs; ``None`` if it runs no other."""
-    name, args = argv[0].text.rpartition("/")[2], argv[1:]
+    name, args = known_name(argv[0].text), argv[1:]
+    if name is None:
+        base = argv[0].text.rpartition("/")[2]
+        known = base in _SHELLS | _OTHER_SHELLS | _RUNNERS or base in _UNWRAPPERS
+        return Runner(base) if known else None
     if name in _SHELLS:
         return _shell(name, args)
+    if name in _OTHER_SHELLS:
+        return UnknownInner(f"scripts of {name!r} cannot be analysed")
     if name in _RUNNERS:
-        return Runner()
+        return Runner(name)
     if unwrapper := _UNWRAPPERS.get(name):
         return unwrapper(args)
     return None
 
 
-def _options_end(args: Argv, *, flags: str = "", valued: str = "", long: tuple[str, ...] = ()) -> int | None:
-    """The position after a wrapper's own options.
-
-    A long option in ``long`` that takes the next word as its value ends with a space. Returns ``None`` if an option is
-    not known, or a word's value is not known before the command runs.
-    """
-    position = 0
-    while position < len(args):
-        arg = args[position]
-        if not arg.literal:
-            return None
-        if arg.text == "--":
-            return position + 1
-        if not arg.text.startswith("-") or arg.text == "-":
-            return position
-        taken = _long_option(arg.text, long) if arg.text.startswith("--") else _short_option(arg.text, flags, valued)
-        if taken is None:
-            return None
-        position += taken
-    return position
-
-
-def _long_option(text: str, known: tuple[str, ...]) -> int | None:
-    name, given, _ = text.partition("=")
-    if name in known or (given and f"{name} " in known):
-        return 1
-    return 2 if f"{name} " in known else None
-
-
-def _short_option(text: str, flags: str, valued: str) -> int | None:
-    for at, char in enumerate(text[1:], start=1):
-        if char in valued:
-            return 1 if text[at + 1 :] else 2
-        if char not in flags:
-            return None
-    return 1
-
-
-def _simple(
-    *, flags: str = "", valued: str = "", long: tuple[str, ...] = (), skip: int = 0, name: str
-) -> Callable[[Argv], Unwrapped]:
-    """An unwrapper for the form ``name [options] [skip words] command …``."""
+def _wrapper(name: str, options: str = "", *, duration: bool = False) -> Callable[[Argv], Unwrapped]:
+    """An unwrapper for the form ``name [options] [duration] command …``."""
 
     def unwrap_args(args: Argv) -> Unwrapped:
-        start = _options_end(args, flags=flags, valued=valued, long=long)
-        if start is None or any(not arg.literal for arg in args[start : start + skip]):
-            return UnknownInner(f"{name!r} has unknown options")
-        inner = args[start + skip :]
+        parsed = parse_options(args, options, mixed=False)
+        unknown = UnknownInner(f"{name!r} has unknown options")
+        if isinstance(parsed, NotUnderstood):
+            return unknown
+        inner = parsed.operands
+        if duration:
+            if not inner or not inner[0].literal or not _DURATION.fullmatch(inner[0].text):
+                return unknown
+            inner = inner[1:]
+        if inner and inner[0].literal and inner[0].text.startswith(("-", "+")):
+            return unknown
         return InnerCommand(inner) if inner else None
 
     return unwrap_args
 
 
 def _env(args: Argv) -> Unwrapped:
-    start = _options_end(args, flags="i0v", valued="u", long=("--ignore-environment", "--unset "))
-    return UnknownInner("'env' has unknown options") if start is None else _assigning(args, start)
+    """Only variables may come before the command. Options such as ``-i`` also remove variables that keep git safe."""
+    return _assigning("env", args, options="")
 
 
 def _time(args: Argv) -> Unwrapped:
-    start = _options_end(args, flags="p")
-    return UnknownInner("'time' has unknown options") if start is None else _assigning(args, start)
+    return _assigning("time", args, options="-p")
 
 
-def _assigning(args: Argv, start: int) -> Unwrapped:
-    """Variable assignments, then the command."""
+def _assigning(name: str, args: Argv, *, options: str) -> Unwrapped:
+    """Variable assignments, then the command. Every word with ``=`` is an assignment, also one like ``A.B=1``."""
+    parsed = parse_options(args, options, mixed=False)
+    if isinstance(parsed, NotUnderstood):
+        return UnknownInner(f"{name!r} has unknown options")
     assigns: list[Assign] = []
-    for position in range(start, len(args)):
-        arg = args[position]
-        found = _ASSIGNMENT.match(arg.text)
-        if not found:
-            return InnerCommand(args[position:], tuple(assigns))
-        assigns.append(Assign(found[1], Arg(found[2], arg.kind)))
+    for position, arg in enumerate(parsed.operands):
+        if not arg.literal or arg.text == "-":
+            return UnknownInner(f"the command that {name!r} runs is not known before it runs")
+        variable, equals, value = arg.text.partition("=")
+        if not equals:
+            return InnerCommand(parsed.operands[position:], tuple(assigns))
+        assigns.append(Assign(variable, Arg(value), exported=True))
     return None
 
 
+_XARGS_OPTIONS: Final = (
+    "-0rtx -n: -P: -L: -s: -d: --null --no-run-if-empty --verbose --exit --max-args: --max-procs: --delimiter:"
+)
+
+
 def _xargs(args: Argv) -> Unwrapped:
-    long = ("--null", "--no-run-if-empty", "--verbose", "--max-args ", "--max-procs ", "--delimiter ")
-    start = _options_end(args, flags="0rtx", valued="nPLsdEI", long=long)
-    if start is None:
+    """The words from the input follow the inner command. Options that place them elsewhere (``-I``) are unknown."""
+    parsed = parse_options(args, _XARGS_OPTIONS, mixed=False)
+    if isinstance(parsed, NotUnderstood):
         return UnknownInner("'xargs' has unknown options")
-    inner = args[start:] or (Arg("echo"),)
-    if not any(arg.text.startswith("-I") for arg in args[:start]):
-        return InnerCommand((*inner, UNKNOWN_WORDS))
-    return InnerCommand(tuple(inner[:1]) + tuple(Arg(arg.text, "dynamic") for arg in inner[1:]) + (UNKNOWN_WORDS,))
+    return InnerCommand((*(parsed.operands or (Arg("echo"),)), UNKNOWN_WORDS))
 
 
 def _command(args: Argv) -> Unwrapped:
     if args and args[0].literal and args[0].text in {"-v", "-V"}:
         return None
-    return _simple(flags="p", name="command")(args)
+    return _wrapper("command", "-p")(args)
 
 
 def _shell(name: str, args: Argv) -> Unwrapped:
-    position = 0
-    while position < len(args) and args[position].literal and args[position].text[:1] in {"-", "+"}:
-        text = args[position].text
-        if re.fullmatch(r"-[lexuabefhkmnptv]*c[lexu]*", text):
-            return _shell_script(name, args[position + 1 :])
-        if text in {"-o", "+o", "-O", "+O"}:
-            position += 2
-        elif re.fullmatch(r"[-+][lexuf]+|--norc|--noprofile|--posix|--login", text):
-            position += 1
-        elif text in {"--version", "--help"}:
-            return None
-        else:
-            return UnknownInner(f"{name!r} has unknown options")
-    if position < len(args):
-        if args[position].literal:
-            return None
+    parsed = parse_options(args, _SHELL_OPTIONS, mixed=False)
+    if isinstance(parsed, NotUnderstood):
+        return UnknownInner(f"{name!r} has unknown options")
+    settings = [value for option, value in parsed.options if option == "-o"]
+    attached = any(arg.literal and re.match(r"-[^-]*o.", arg.text) for arg in args[: len(args) - len(parsed.operands)])
+    if attached or not _SHELL_SETTINGS.issuperset(settings):
+        return UnknownInner(f"{name!r} has unknown options")
+    if not parsed.operands:
+        return UnknownInner(f"{name!r} runs commands from its standard input")
+    first = parsed.operands[0]
+    if not first.literal or first.text.startswith(("-", "+")):
         return UnknownInner(f"the script that {name!r} runs is not known before it runs")
-    return UnknownInner(f"{name!r} runs commands from its standard input")
-
-
-def _shell_script(name: str, args: Argv) -> Unwrapped:
-    if args and args[0].literal:
-        return InnerScript(args[0].text)
-    return UnknownInner(f"the text that {name!r} runs is not known before it runs")
+    return InnerScript(first.text, posix=name != "bash") if parsed.has("-c") else None
 
 
 def _find(args: Argv) -> Unwrapped:
-    outer, inners = [Arg("find")], []
+    """`find` with the commands that it runs. ``+`` ends a command only after ``{}``."""
+    inners: list[Argv] = []
     position = 0
     while position < len(args):
-        arg = args[position]
-        if arg.text not in {"-exec", "-execdir", "-ok", "-okdir"}:
-            outer.append(arg)
+        if args[position].text not in {"-exec", "-execdir", "-ok", "-okdir"}:
             position += 1
             continue
-        inner = []
-        position += 1
-        while position < len(args) and args[position].text not in {";", "+"}:
-            word = args[position]
-            inner.append(Arg(word.text, "dynamic") if "{}" in word.text else word)
-            position += 1
-        if not inner or position == len(args):
+        start = position + 1
+        end = next((at for at in range(start, len(args)) if _ends_command(args, at)), None)
+        if end is None or end == start:
             return UnknownInner("the command of 'find' has no end")
-        inners.append(tuple(inner))
-        position += 1
-    return CommandWithInner(tuple(outer), tuple(inners)) if inners else None
+        inners.append(tuple(Arg(word.text, "dynamic") if "{}" in word.text else word for word in args[start:end]))
+        position = end + 1
+    return CommandWithInner((Arg("find"), *args), tuple(inners)) if inners else None
+
+
+def _ends_command(args: Argv, at: int) -> bool:
+    return args[at].text == ";" or (args[at].text == "+" and args[at - 1].text == "{}")
 
 
 def _eval(args: Argv) -> Unwrapped:
@@ -205,19 +185,17 @@ _UNWRAPPERS: Final[dict[str, Callable[[Argv], Unwrapped]]] = {
     "find": _find,
     "eval": _eval,
     "git": unwrap_git,
-    "builtin": _simple(name="builtin"),
-    "exec": _simple(flags="cl", valued="a", name="exec"),
+    "builtin": _wrapper("builtin"),
+    "exec": _wrapper("exec"),
     "time": _time,
-    "nohup": _simple(name="nohup"),
-    "nice": _simple(valued="n", long=("--adjustment ",), name="nice"),
-    "ionice": _simple(flags="t", valued="cn", name="ionice"),
-    "setsid": _simple(flags="cfw", name="setsid"),
-    "stdbuf": _simple(valued="ioe", name="stdbuf"),
-    "timeout": _simple(
-        flags="fpv",
-        valued="sk",
-        long=("--preserve-status", "--foreground", "--verbose", "--signal ", "--kill-after "),
-        skip=1,
-        name="timeout",
+    "nohup": _wrapper("nohup"),
+    "nice": _wrapper("nice", "-n: -# --adjustment:"),
+    "ionice": _wrapper("ionice", "-t -c: -n:"),
+    "setsid": _wrapper("setsid", "-cw --ctty --wait"),
+    "stdbuf": _wrapper("stdbuf", "-i: -o: -e: --input: --output: --error:"),
+    "timeout": _wrapper(
+        "timeout",
+        "-fpv -k: -s: --preserve-status --foreground --verbose --signal: --kill-after:",
+        duration=True,
     ),
 }
