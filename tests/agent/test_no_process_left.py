@@ -47,9 +47,9 @@ def add_barriers(harness: AppHarness, factory: CutFactory) -> None:
         await factory.interrupter.pass_by("after run")
         return output
 
-    async def cut_start(*args: Any) -> Any:
+    async def cut_start(*args: Any, **more: Any) -> Any:
         await factory.interrupter.pass_by("before start")
-        command = await start(*args)
+        command = await start(*args, **more)
         await factory.interrupter.pass_by("after start")
         return command
 
