@@ -1,11 +1,26 @@
-"""The event log: events numbered in commit order and encoded once."""
+"""The event log: events numbered in commit order. What a message or run has is left out of them (`event_bodies`)."""
 
 from __future__ import annotations
 
 import sqlite3
 
+import msgspec
+
+from holdfast.schema import events as e
 from holdfast.schema.base import encode
 from holdfast.schema.events import KnownDurable, event_kind
+from holdfast.schema.messages import Message, read_message
+from holdfast.schema.runs import Run
+from holdfast.store.event_bodies import (
+    MESSAGE_KINDS,
+    LeftOut,
+    StoredBody,
+    fill_message,
+    fill_run,
+    moved_by,
+    shorten_message,
+    shorten_run,
+)
 from holdfast.store.public_events import public_event
 from holdfast.store.records import CommittedEvent, LoggedEvent, LogPage
 from holdfast.store.sqlite.transaction import Transaction
@@ -13,6 +28,8 @@ from holdfast.store.sqlite.transaction import Transaction
 PRUNE_BATCH = 2000
 """Events removed in one transaction, so that commits do not wait long."""
 MAX_SPAN = 10_000
+
+_run = msgspec.json.Decoder(Run)
 
 
 def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[CommittedEvent, ...]:
@@ -32,12 +49,110 @@ def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[Committed
         tx.counters.last += 1
         number, kind, body = tx.counters.last, event_kind(event), encode(event)
         committed.append(CommittedEvent(number, workspace_id, session_id, kind, body, event))
-        rows.append((number, workspace_id, session_id, root_id, kind, event.at, body))
+        stored = _shortened(tx, event) or StoredBody(body)
+        left_out = stored.left_out or _NOTHING
+        rows.append(
+            (
+                *(number, workspace_id, session_id, root_id, kind, event.at, stored.body),
+                *(left_out.source or None, left_out.first, left_out.count),
+            )
+        )
     tx.sql.executemany(
-        "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body, source, first_part, "
+        "part_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows,
     )
     return tuple(committed)
+
+
+_NOTHING = LeftOut("")
+
+
+def _shortened(tx: Transaction, event: KnownDurable) -> StoredBody | None:
+    """Return the body without what the batch stores elsewhere; None if it must be stored whole."""
+    match event:
+        case e.MessageCreated() | e.MessageUpdated() | e.MessageFinished():
+            message = tx.messages.get(event.message.id)
+            if message is None or event.session_id in tx.deleted:
+                return None
+            found = shorten_message(event, message)
+            if found is not None and found.left_out is not None:
+                tx.sql.execute(
+                    "UPDATE messages SET referenced = max(referenced, ?) WHERE id = ?",
+                    (found.left_out.count, message.id),
+                )
+            return found
+        case e.RunAccepted() | e.RunStarted() | e.RunJoined() | e.RunStopping() | e.RunUpdated() | e.RunFinished():
+            run = tx.runs.get(event.run.id)
+            return None if run is None or event.session_id in tx.deleted else shorten_run(event, run)
+        case _:
+            return None
+
+
+def keep_events_of_message(tx: Transaction, old: Message, new: Message, *, referenced: int) -> None:
+    """Call it before a message is replaced. Its events in the log keep the parts that they had."""
+    moved = moved_by(old.parts, new.parts, count=referenced)
+    if moved == 0:
+        return
+    place = tx.place(old.session_id)
+    if moved is not None:
+        tx.sql.execute(
+            "UPDATE events SET first_part = first_part + ? WHERE root_id = ? AND source = ?",
+            (moved, place.root_id, old.id),
+        )
+        tx.sql.execute("UPDATE messages SET referenced = referenced + ? WHERE id = ?", (moved, old.id))
+        return
+    for number, body, left_out in _left_out_by(tx, old.id, root_id=place.root_id):
+        _store_whole(tx, number, fill_message(body, left_out, old))
+    tx.sql.execute("UPDATE messages SET referenced = 0 WHERE id = ?", (old.id,))
+
+
+def complete_events_of_run(tx: Transaction, old: Run) -> None:
+    """Call it before a run's prompt is replaced. Its events in the log keep the prompt that they had."""
+    for number, body, _ in _left_out_by(tx, old.id, root_id=tx.place(old.session_id).root_id):
+        _store_whole(tx, number, fill_run(body, old))
+
+
+def _left_out_by(tx: Transaction, source: str, *, root_id: str) -> list[tuple[int, bytes, LeftOut]]:
+    rows = tx.sql.execute(
+        "SELECT number, body, first_part, part_count FROM events WHERE root_id = ? AND source = ?", (root_id, source)
+    )
+    return [(number, body, LeftOut(source, first, count)) for number, body, first, count in rows]
+
+
+def _store_whole(tx: Transaction, number: int, body: bytes) -> None:
+    tx.sql.execute("UPDATE events SET body = ?, source = NULL WHERE number = ?", (body, number))
+
+
+_MESSAGE = "SELECT body FROM messages WHERE id = ?"
+_RUN = "SELECT body FROM runs WHERE id = ?"
+
+
+class _Sources:
+    """Reads the messages and runs of one page of events, each once."""
+
+    def __init__(self, sql: sqlite3.Connection) -> None:
+        self._sql = sql
+        self._messages: dict[str, Message] = {}
+        self._runs: dict[str, Run] = {}
+
+    def whole_body(self, kind: str, body: bytes, left_out: LeftOut) -> bytes:
+        source = left_out.source
+        if kind in MESSAGE_KINDS:
+            message = self._messages.get(source)
+            if message is None:
+                message = self._messages[source] = read_message(self._body(_MESSAGE, source))
+            return fill_message(body, left_out, message)
+        run = self._runs.get(source)
+        if run is None:
+            run = self._runs[source] = _run.decode(self._body(_RUN, source))
+        return fill_run(body, run)
+
+    def _body(self, query: str, source: str) -> bytes:
+        row = self._sql.execute(query, (source,)).fetchone()
+        if row is None:
+            raise sqlite3.DatabaseError(f"an event refers to {source!r}, which does not exist")
+        return bytes(row[0])
 
 
 def last_number(sql: sqlite3.Connection) -> int:
@@ -71,16 +186,16 @@ def prune(sql: sqlite3.Connection, before: str) -> tuple[int, int]:
     return removed, end - 1
 
 
-_ALL = """SELECT number, workspace_id, session_id, kind, body FROM events
+_ALL = """SELECT number, workspace_id, session_id, kind, body, source, first_part, part_count FROM events
     WHERE number > :after AND number <= :upto ORDER BY number LIMIT :limit"""
 
-_OF_WORKSPACE = """SELECT number, workspace_id, session_id, kind, body FROM events
+_OF_WORKSPACE = """SELECT number, workspace_id, session_id, kind, body, source, first_part, part_count FROM events
     WHERE number > :after AND number <= :upto AND (workspace_id = :workspace OR workspace_id IS NULL)
     ORDER BY number LIMIT :limit"""
 
 _OF_SESSION = """WITH RECURSIVE tree (id) AS (
         SELECT :session UNION SELECT sessions.id FROM sessions JOIN tree ON sessions.parent_id = tree.id)
-    SELECT number, workspace_id, session_id, kind, body FROM events
+    SELECT number, workspace_id, session_id, kind, body, source, first_part, part_count FROM events
     WHERE root_id = (SELECT root_id FROM sessions WHERE id = :session) AND number > :after AND number <= :upto
         AND session_id IN tree
     ORDER BY number LIMIT :limit"""
@@ -110,8 +225,10 @@ def events_after(
     (pruned,) = sql.execute("SELECT pruned FROM log").fetchone()
     events: list[LoggedEvent] = []
     size = 0
-    for row in rows:
-        events.append(LoggedEvent(*row))
+    sources = _Sources(sql)
+    for row_number, of_workspace, of_session, kind, body, source, first, count in rows:
+        whole = body if source is None else sources.whole_body(kind, body, LeftOut(source, first, count))
+        events.append(LoggedEvent(row_number, of_workspace, of_session, kind, whole))
         size += len(events[-1].body)
         if len(events) == limit or size >= max_bytes:
             return LogPage(events=tuple(events), passed=events[-1].number, pruned=pruned)

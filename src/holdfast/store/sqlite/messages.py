@@ -24,7 +24,7 @@ _INDEX_BATCH = 500
 
 def put(tx: Transaction, message: Message, *, attempt: int) -> None:
     tx.require_session(message.session_id)
-    row = tx.sql.execute("SELECT n, session_id, seq FROM messages WHERE id = ?", (message.id,)).fetchone()
+    row = tx.sql.execute("SELECT n, session_id, seq, referenced FROM messages WHERE id = ?", (message.id,)).fetchone()
     summary = any(isinstance(part, Summary) for part in message.parts)
     if row is None:
         seq = message.seq or _next_seq(tx.sql, message.session_id)
@@ -34,14 +34,18 @@ def put(tx: Transaction, message: Message, *, attempt: int) -> None:
             (message.id, message.session_id, seq, summary, attempt, body),
         ).lastrowid
     else:
-        n, session_id, seq = row
+        n, session_id, seq, referenced = row
         if session_id != message.session_id:
             raise conflict(f"message {message.id!r} belongs to session {session_id!r}", message_id=message.id)
         body = encode(msgspec.structs.replace(message, seq=seq))
+        if referenced:
+            (old,) = tx.sql.execute("SELECT body FROM messages WHERE n = ?", (n,)).fetchone()
+            event_log.keep_events_of_message(tx, read_message(old), message, referenced=referenced)
         tx.sql.execute(
             "UPDATE messages SET summary = ?, attempt = ?, body = ? WHERE n = ?", (summary, attempt, body, n)
         )
     tx.seqs[message.id] = seq
+    tx.messages[message.id] = message
     if message.role == "user" or is_finished(message):
         _put_text(tx, n, _searchable(message))
 

@@ -178,12 +178,20 @@ _TOOL_RECORDS = (
         PRIMARY KEY (day, tool)) WITHOUT ROWID""",
 )
 
-_ATTEMPTS = ("ALTER TABLE messages ADD COLUMN attempt INTEGER NOT NULL DEFAULT 1",)
-"""The attempt that a message's text belongs to. Drafts of another attempt are not its text."""
+_DRAFTS_AND_SHORT_EVENTS = (
+    # The attempt that a message's text belongs to. Drafts of another attempt are not its text.
+    "ALTER TABLE messages ADD COLUMN attempt INTEGER NOT NULL DEFAULT 1",
+    # How many of a message's parts events need.
+    "ALTER TABLE messages ADD COLUMN referenced INTEGER NOT NULL DEFAULT 0",
+    # The message or run that has what the body leaves out, and which of the message's parts.
+    "ALTER TABLE events ADD COLUMN source TEXT",
+    "ALTER TABLE events ADD COLUMN first_part INTEGER",
+    "ALTER TABLE events ADD COLUMN part_count INTEGER",
+)
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_APPROVALS, *_TOOL_RECORDS),
-    _ATTEMPTS,
+    _DRAFTS_AND_SHORT_EVENTS,
 )
 """``MIGRATIONS[n]`` migrates version n to version n + 1."""
 

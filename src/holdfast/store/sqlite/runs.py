@@ -40,11 +40,16 @@ def insert(tx: Transaction, write: InsertRun) -> None:
             encode(run),
         ),
     )
+    tx.runs[run.id] = run
     tx.sql.execute("UPDATE sessions SET activity = ? WHERE id = ?", (tx.next_activity(), run.session_id))
 
 
 def update(tx: Transaction, write: UpdateRun) -> None:
-    _write(tx, apply_run_write(_expected(tx, write), write))
+    before = _expected(tx, write)
+    after = apply_run_write(before, write)
+    if after.prompt != before.prompt:
+        event_log.complete_events_of_run(tx, before)
+    _write(tx, after)
 
 
 def end(tx: Transaction, write: EndRun) -> None:
@@ -64,6 +69,7 @@ def _expected(tx: Transaction, write: UpdateRun | EndRun) -> Run:
 
 
 def _write(tx: Transaction, run: Run) -> None:
+    tx.runs[run.id] = run
     tx.sql.execute(
         "UPDATE runs SET state = ?, live = ?, body = ? WHERE id = ?",
         (run.state, run.state not in END_STATES, encode(run), run.id),

@@ -7,6 +7,8 @@ from typing import Any
 
 from holdfast.errors import Gone, NotFound, StoreConflict
 from holdfast.schema.base import Value
+from holdfast.schema.messages import Message
+from holdfast.schema.runs import Run
 
 
 class SessionPlace(Value, frozen=True):
@@ -33,7 +35,7 @@ class Counters:
 class Transaction:
     """What the writes and events of one batch share."""
 
-    __slots__ = ("_places", "counters", "deleted", "first", "seqs", "sql")
+    __slots__ = ("_places", "counters", "deleted", "first", "messages", "runs", "seqs", "sql")
 
     def __init__(self, sql: sqlite3.Connection, *, counters: Counters) -> None:
         self.sql = sql
@@ -42,6 +44,10 @@ class Transaction:
         """The number of the batch's first event."""
         self.seqs: dict[str, int] = {}
         """The ``seq`` of each message and snapshot that the batch writes."""
+        self.messages: dict[str, Message] = {}
+        """The messages that the batch writes, as stored."""
+        self.runs: dict[str, Run] = {}
+        """The runs that the batch writes, as stored."""
         self.deleted: set[str] = set()
         """Sessions that this batch deletes."""
         self._places: dict[str, SessionPlace] = {}
