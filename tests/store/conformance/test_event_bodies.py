@@ -14,10 +14,12 @@ from holdfast.schema.events import (
     MessageFinished,
     MessageUpdated,
     RunAccepted,
+    RunFinished,
     RunStarted,
     RunUpdated,
 )
 from holdfast.schema.messages import Context, Finish, Message, Part, Reasoning, Text, ToolCall
+from holdfast.schema.runs import Outcome
 from holdfast.store import Batch, Committed, Store, apply_run_write, open_store
 from holdfast.store import writes as w
 from tests.store.batches import AT, a_message, a_run, accept, end, new_session, new_workspace
@@ -107,9 +109,19 @@ async def test_the_file_has_each_text_of_a_run_a_few_times_only(tmp_path: Path) 
     await store.commit(Batch((w.UpdateRun(run_id=run.id), w.PutMessage(prompt)), (started,)))
     await store.commit(put(prompt, MessageCreated))
     await store.commit(put(replace(prompt, parts=(Context(changed="x"), *prompt.parts)), MessageUpdated))
-    await store.commit(end(run))
+    answer = a_message("msg_2", Text(ANSWER), Finish("end_turn"))
+    write = w.EndRun(run_id=run.id, outcome=Outcome("completed", "end_turn", ANSWER, "msg_2"), finished_at=AT)
+    finished = RunFinished(AT, "ses_1", apply_run_write(run, write))
+    published = await store.commit(
+        Batch((w.PutMessage(answer), write), (MessageFinished(AT, "ses_1", answer), finished))
+    )
+    await check_replay(store, [published])
+    assert (await store.run(run.id)).text == ANSWER
+    assert (await store.runs("ses_1", limit=5)).items[0].text == ANSWER
+    assert [hit.message_id for hit in await store.search("nowhere")] == ["msg_2", "msg_1"]
     await store.close()
-    assert path.read_bytes().count(PROMPT.encode()) == 3  # the run, the message, and its text for the search
+    content = path.read_bytes()
+    assert (content.count(PROMPT.encode()), content.count(ANSWER.encode())) == (2, 1)
 
 
 PARTS: st.SearchStrategy[Part] = st.one_of(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-import msgspec
-
 from holdfast.schema import events as e
 from holdfast.schema.base import encode
 from holdfast.schema.events import KnownDurable, event_kind
-from holdfast.schema.messages import Message, read_message
+from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run
 from holdfast.store.event_bodies import (
     MESSAGE_KINDS,
@@ -23,13 +21,12 @@ from holdfast.store.event_bodies import (
 )
 from holdfast.store.public_events import public_event
 from holdfast.store.records import CommittedEvent, LoggedEvent, LogPage
+from holdfast.store.sqlite.row_bodies import referenced_message, referenced_run
 from holdfast.store.sqlite.transaction import Transaction
 
 PRUNE_BATCH = 2000
 """Events removed in one transaction, so that commits do not wait long."""
 MAX_SPAN = 10_000
-
-_run = msgspec.json.Decoder(Run)
 
 
 def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[CommittedEvent, ...]:
@@ -124,10 +121,6 @@ def _store_whole(tx: Transaction, number: int, body: bytes) -> None:
     tx.sql.execute("UPDATE events SET body = ?, source = NULL WHERE number = ?", (body, number))
 
 
-_MESSAGE = "SELECT body FROM messages WHERE id = ?"
-_RUN = "SELECT body FROM runs WHERE id = ?"
-
-
 class _Sources:
     """Reads the messages and runs of one page of events, each once."""
 
@@ -141,18 +134,12 @@ class _Sources:
         if kind in MESSAGE_KINDS:
             message = self._messages.get(source)
             if message is None:
-                message = self._messages[source] = read_message(self._body(_MESSAGE, source))
+                message = self._messages[source] = referenced_message(self._sql, source)
             return fill_message(body, left_out, message)
         run = self._runs.get(source)
         if run is None:
-            run = self._runs[source] = _run.decode(self._body(_RUN, source))
+            run = self._runs[source] = referenced_run(self._sql, source)
         return fill_run(body, run)
-
-    def _body(self, query: str, source: str) -> bytes:
-        row = self._sql.execute(query, (source,)).fetchone()
-        if row is None:
-            raise sqlite3.DatabaseError(f"an event refers to {source!r}, which does not exist")
-        return bytes(row[0])
 
 
 def last_number(sql: sqlite3.Connection) -> int:

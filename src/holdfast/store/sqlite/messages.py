@@ -39,15 +39,15 @@ def put(tx: Transaction, message: Message, *, attempt: int) -> None:
             raise conflict(f"message {message.id!r} belongs to session {session_id!r}", message_id=message.id)
         body = encode(msgspec.structs.replace(message, seq=seq))
         if referenced:
-            (old,) = tx.sql.execute("SELECT body FROM messages WHERE n = ?", (n,)).fetchone()
-            event_log.keep_events_of_message(tx, read_message(old), message, referenced=referenced)
+            event_log.keep_events_of_message(tx, _stored(tx.sql, n), message, referenced=referenced)
+        _remove_from_index(tx, n, message)
         tx.sql.execute(
             "UPDATE messages SET summary = ?, attempt = ?, body = ? WHERE n = ?", (summary, attempt, body, n)
         )
     tx.seqs[message.id] = seq
     tx.messages[message.id] = message
     if message.role == "user" or is_finished(message):
-        _put_text(tx, n, _searchable(message))
+        tx.sql.execute("INSERT OR IGNORE INTO message_text (n, text, indexed) VALUES (?, '', 0)", (n,))
 
 
 def _next_seq(sql: sqlite3.Connection, session_id: str) -> int:
@@ -61,15 +61,18 @@ def _searchable(message: Message) -> str:
     return "\n".join(found)
 
 
-def _put_text(tx: Transaction, n: int | None, text: str) -> None:
-    """Store the text. The writer indexes it later, so that no commit waits for the index."""
-    row = tx.sql.execute("SELECT text, indexed FROM message_text WHERE n = ?", (n,)).fetchone()
-    known, indexed = row or ("", 0)
-    if known == text:
+def _stored(sql: sqlite3.Connection, n: int) -> Message:
+    return read_message(sql.execute("SELECT body FROM messages WHERE n = ?", (n,)).fetchone()[0])
+
+
+def _remove_from_index(tx: Transaction, n: int, message: Message) -> None:
+    """Call it before a message is replaced. The index must get the text that it has, to remove it."""
+    if tx.sql.execute("SELECT 1 FROM message_text WHERE n = ? AND indexed = 1", (n,)).fetchone() is None:
         return
-    if indexed:
+    known = _searchable(_stored(tx.sql, n))
+    if known != _searchable(message):
         tx.sql.execute("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", (n, known))
-    tx.sql.execute("INSERT OR REPLACE INTO message_text (n, text, indexed) VALUES (?, ?, 0)", (n, text))
+        tx.sql.execute("UPDATE message_text SET indexed = 0 WHERE n = ?", (n,))
 
 
 def has_new_text(sql: sqlite3.Connection) -> bool:
@@ -77,8 +80,11 @@ def has_new_text(sql: sqlite3.Connection) -> bool:
 
 
 def index_new_text(sql: sqlite3.Connection) -> int:
-    """Index some of the texts that are not indexed yet. Return how many."""
-    rows = sql.execute("SELECT n, text FROM message_text WHERE indexed = 0 LIMIT ?", (_INDEX_BATCH,)).fetchall()
+    """Index some of the texts that are not indexed yet, so that no commit waits for the index. Return how many."""
+    found = sql.execute(
+        "SELECT n, body FROM message_text JOIN messages USING (n) WHERE indexed = 0 LIMIT ?", (_INDEX_BATCH,)
+    ).fetchall()
+    rows = [(n, _searchable(read_message(body))) for n, body in found]
     sql.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", rows)
     sql.executemany("UPDATE message_text SET indexed = 1 WHERE n = ?", [(n,) for n, _ in rows])
     return len(rows)
@@ -86,11 +92,11 @@ def index_new_text(sql: sqlite3.Connection) -> int:
 
 def delete_of_session(tx: Transaction, session_id: str) -> None:
     indexed = tx.sql.execute(
-        "SELECT n, text FROM message_text WHERE indexed = 1 AND n IN (SELECT n FROM messages WHERE session_id = ?)",
-        (session_id,),
+        "SELECT n, body FROM message_text JOIN messages USING (n) WHERE indexed = 1 AND session_id = ?", (session_id,)
     ).fetchall()
-    if indexed:
-        tx.sql.executemany("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", indexed)
+    texts = [(n, _searchable(read_message(body))) for n, body in indexed]
+    if texts:
+        tx.sql.executemany("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", texts)
     tx.sql.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
 
 
@@ -165,13 +171,12 @@ def since_summary(sql: sqlite3.Connection, session_id: str, *, drafts: Mapping[s
     return tuple(_read(row, drafts) for row in rows)
 
 
-_INDEXED = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body, message_text.text
-    FROM search JOIN message_text ON message_text.n = search.rowid
-    JOIN messages ON messages.n = message_text.n JOIN sessions ON sessions.id = messages.session_id
+_INDEXED = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body
+    FROM search JOIN messages ON messages.n = search.rowid JOIN sessions ON sessions.id = messages.session_id
     WHERE search MATCH :q AND (:workspace IS NULL OR sessions.workspace_id = :workspace)
     ORDER BY search.rank LIMIT :limit"""
 
-_NEW = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body, message_text.text
+_NEW = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body
     FROM message_text JOIN messages ON messages.n = message_text.n JOIN sessions ON sessions.id = messages.session_id
     WHERE indexed = 0 AND (:workspace IS NULL OR sessions.workspace_id = :workspace) ORDER BY messages.n DESC"""
 
@@ -183,31 +188,36 @@ def search(sql: sqlite3.Connection, q: str, *, workspace_id: str | None, limit: 
         return ()
     parameters: dict[str, Any] = {"workspace": workspace_id, "limit": limit}
     patterns = [re.compile(rf"(?<!\w){re.escape(word)}") for word in words]
-    rows = [
-        row for row in sql.execute(_NEW, parameters) if all(pattern.search(row[4].casefold()) for pattern in patterns)
-    ]
+    new = [_Match(row) for row in sql.execute(_NEW, parameters)]
+    hits = [match for match in new if all(pattern.search(match.text.casefold()) for pattern in patterns)]
     if has_search_index(sql):
         parameters["q"] = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
-        rows += sql.execute(_INDEXED, parameters).fetchall()
-    return tuple(_hit(row, words) for row in rows[:limit])
+        hits += [_Match(row) for row in sql.execute(_INDEXED, parameters)]
+    return tuple(hit.shown(words) for hit in hits[:limit])
 
 
 def has_search_index(sql: sqlite3.Connection) -> bool:
     return sql.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search'").fetchone() is not None
 
 
-def _hit(row: tuple[Any, ...], words: list[str]) -> SearchHit:
-    workspace_id, session_id, title, body, text = row
-    found = read_message(body)
-    return SearchHit(
-        workspace_id=workspace_id,
-        session_id=session_id,
-        session_title=title,
-        message_id=found.id,
-        role=found.role,
-        created_at=found.created_at,
-        excerpt=_excerpt(text, words),
-    )
+class _Match:
+    """A message that may match, with its text."""
+
+    def __init__(self, row: tuple[str, str, str, bytes]) -> None:
+        self._workspace_id, self._session_id, self._title, body = row
+        self._message = read_message(body)
+        self.text = _searchable(self._message)
+
+    def shown(self, words: list[str]) -> SearchHit:
+        return SearchHit(
+            workspace_id=self._workspace_id,
+            session_id=self._session_id,
+            session_title=self._title,
+            message_id=self._message.id,
+            role=self._message.role,
+            created_at=self._message.created_at,
+            excerpt=_excerpt(self.text, words),
+        )
 
 
 def _excerpt(text: str, words: list[str]) -> str:

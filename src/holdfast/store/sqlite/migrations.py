@@ -187,6 +187,10 @@ _DRAFTS_AND_SHORT_EVENTS = (
     "ALTER TABLE events ADD COLUMN source TEXT",
     "ALTER TABLE events ADD COLUMN first_part INTEGER",
     "ALTER TABLE events ADD COLUMN part_count INTEGER",
+    # The message that has the run's answer, which the body then leaves out.
+    "ALTER TABLE runs ADD COLUMN text_from TEXT",
+    # The text for the search is in the message.
+    "UPDATE message_text SET text = ''",
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (

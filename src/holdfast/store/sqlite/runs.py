@@ -10,10 +10,12 @@ import msgspec
 
 from holdfast.errors import Gone, NotFound
 from holdfast.schema.base import encode
+from holdfast.schema.messages import text_of
 from holdfast.schema.runs import END_STATES, Run, RunState
 from holdfast.store.public_events import run_without_text
 from holdfast.store.records import LaneRecord, LaneRow, Page, RunRecord
 from holdfast.store.sqlite import event_log
+from holdfast.store.sqlite.row_bodies import read_run
 from holdfast.store.sqlite.transaction import Transaction, conflict, require_session
 from holdfast.store.writes import EndRun, InsertRun, UpdateRun, apply_run_write
 
@@ -53,7 +55,15 @@ def update(tx: Transaction, write: UpdateRun) -> None:
 
 
 def end(tx: Transaction, write: EndRun) -> None:
-    _write(tx, apply_run_write(_expected(tx, write), write))
+    """Store the end. The answer is left out of the row if it is the text of a message of the same batch."""
+    run = apply_run_write(_expected(tx, write), write)
+    answer = tx.messages.get(run.message_id or "")
+    if run.text and answer is not None and text_of(answer.parts) == run.text:
+        _write(tx, msgspec.structs.replace(run, text=""))
+        tx.runs[run.id] = run
+        tx.sql.execute("UPDATE runs SET text_from = ? WHERE id = ?", (answer.id, run.id))
+    else:
+        _write(tx, run)
 
 
 def _expected(tx: Transaction, write: UpdateRun | EndRun) -> Run:
@@ -92,7 +102,7 @@ def remove_text(tx: Transaction, session_id: str) -> None:
     """Keep of each run only its id, body hash and end."""
     for (body,) in tx.sql.execute("SELECT body FROM runs WHERE session_id = ?", (session_id,)).fetchall():
         kept = run_without_text(_run.decode(body))
-        tx.sql.execute("UPDATE runs SET body = ? WHERE id = ?", (encode(kept), kept.id))
+        tx.sql.execute("UPDATE runs SET body = ?, text_from = NULL WHERE id = ?", (encode(kept), kept.id))
 
 
 def run(sql: sqlite3.Connection, run_id: str) -> Run:
@@ -106,20 +116,21 @@ def run(sql: sqlite3.Connection, run_id: str) -> Run:
 
 def run_record(sql: sqlite3.Connection, run_id: str) -> RunRecord | None:
     row = sql.execute(
-        "SELECT runs.body, workspace_id, body_hash, verdict, position, host_run_id, deleted_at IS NOT NULL "
+        "SELECT runs.body, text_from, workspace_id, body_hash, verdict, position, host_run_id, deleted_at IS NOT NULL "
         "FROM runs JOIN sessions ON sessions.id = session_id WHERE runs.id = ?",
         (run_id,),
     ).fetchone()
     if row is None:
         return None
+    body, text_from, workspace_id, body_hash, verdict, position, host_run_id, deleted = row
     return RunRecord(
-        run=_run.decode(row[0]),
-        workspace_id=row[1],
-        body_hash=row[2],
-        decision=row[3],
-        position=row[4],
-        host_run_id=row[5],
-        deleted=bool(row[6]),
+        run=read_run(sql, body, text_from),
+        workspace_id=workspace_id,
+        body_hash=body_hash,
+        decision=verdict,
+        position=position,
+        host_run_id=host_run_id,
+        deleted=bool(deleted),
     )
 
 
@@ -129,11 +140,11 @@ def runs(
     require_session(sql, session_id)
     wanted = None if states is None else encode(list(states)).decode()
     rows = sql.execute(
-        "SELECT body FROM runs WHERE session_id = :session AND (:before IS NULL OR seq < :before) "
+        "SELECT body, text_from FROM runs WHERE session_id = :session AND (:before IS NULL OR seq < :before) "
         "AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states))) ORDER BY seq DESC LIMIT :limit",
         {"session": session_id, "before": before, "states": wanted, "limit": limit + 1},
     ).fetchall()
-    found = tuple(_run.decode(body) for (body,) in rows[:limit])
+    found = tuple(read_run(sql, body, text_from) for body, text_from in rows[:limit])
     return Page(items=found, at=event_log.last_number(sql), next=found[-1].seq if len(rows) > limit else None)
 
 
