@@ -106,6 +106,7 @@ async def test_a_busy_server_is_not_stopped_if_idle_and_an_idle_one_is(home: Pat
         assert refused.json()["error"]["detail"] == {"unfinished_runs": 1}
         server.provider.open("go")
         await server.ended(run["run"]["id"])
+        await until(lambda: not server.app.services.workspaces.is_busy)  # the session has its title
         (await server.http.post("/v1/server/stop", {"if_idle": True})).ok(202)
         await server.serving
 
