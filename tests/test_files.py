@@ -56,12 +56,12 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         read_limited(tmp_path / "loop", limit=1)
 
 
-def test_a_link_is_read_only_if_links_are_followed(tmp_path: Path) -> None:
+def test_the_opener_decides_whether_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"text")
     (tmp_path / "link").symlink_to("file")
     assert read_limited(tmp_path / "link", limit=9) == b"text"
     with pytest.raises(OSError, match="symbolic links"):
-        read_limited(tmp_path / "link", limit=9, follow_links=False)
+        read_limited(tmp_path / "link", limit=9, opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW))
 
 
 def test_the_check_gets_the_status_of_the_opened_file_and_can_refuse_it(tmp_path: Path) -> None:

@@ -32,16 +32,20 @@ class FileTooLarge(OSError):
 
 
 def read_limited(
-    path: Path, *, limit: int, follow_links: bool = True, check: Callable[[os.stat_result], None] | None = None
+    path: Path,
+    *,
+    limit: int,
+    opener: Callable[[Path, int], int] = os.open,
+    check: Callable[[os.stat_result], None] | None = None,
 ) -> bytes:
     """Return the content of a regular file of at most `limit` bytes.
 
-    `check` gets the status of the opened file before it is read, and may raise. Raises `IsADirectoryError`,
-    `NotRegularFile`, `FileTooLarge`, or the `OSError` of the system call.
+    `opener` gets the path and the flags, and returns a descriptor. `check` gets the status of the opened file before it
+    is read, and may raise. Raises `IsADirectoryError`, `NotRegularFile`, `FileTooLarge`, or the `OSError` of the system
+    call.
     """
     # O_NONBLOCK: opening a pipe without a writer must not hang.
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags)
+    descriptor = opener(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
@@ -117,6 +121,13 @@ def lock(descriptor: int, *, seconds: float | None = None) -> bool:
             time.sleep(_POLL_SECONDS)
         else:
             return True
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of an open file or directory."""
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def file_identity(path: Path, *, follow_links: bool = True) -> tuple[int, int] | None:

@@ -14,6 +14,7 @@ from holdfast.errors import ToolError
 from holdfast.tools.files import file_transaction, safe_rename
 from holdfast.tools.files.file_access import ABSENT, content_hash, read_file
 from holdfast.tools.files.file_transaction import FileConflict, FileWrite, lock_directories, write_files
+from holdfast.tools.files.held_directory import HeldDirectory
 
 
 def _write(path: Path, old: bytes, new: bytes | None) -> FileWrite:
@@ -223,10 +224,10 @@ def test_a_file_that_changes_in_the_moment_of_its_deletion_stays(
     path.write_bytes(b"old")
     rename = os.rename
 
-    def rename_late(source: Path, target: Path) -> None:
+    def rename_late(source: str, target: str, **directories: int) -> None:
         monkeypatch.setattr(os, "rename", rename)
         path.write_bytes(b"the user's")
-        rename(source, target)
+        rename(source, target, **directories)
 
     monkeypatch.setattr(os, "rename", rename_late)
     with pytest.raises(FileConflict):
@@ -335,7 +336,8 @@ def test_a_directory_that_stays_locked_is_written_without_the_lock(
 ) -> None:
     (tmp_path / "a").write_bytes(b"old")
     monkeypatch.setattr(file_transaction, "lock_directories", partial(lock_directories, seconds=0))
-    with lock_directories([tmp_path]):
+    directory = HeldDirectory.open(tmp_path)
+    with lock_directories([directory]):
         write_files([_write(tmp_path / "a", b"old", b"new")])
     assert _files(tmp_path) == {"a": b"new"}
 

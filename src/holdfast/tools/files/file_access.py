@@ -7,11 +7,13 @@ import errno
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
 from holdfast.errors import ToolError
 from holdfast.files import FileTooLarge, NotRegularFile, read_limited
+from holdfast.tools.files.held_directory import open_without_links
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """The file tools do not read, write or snapshot larger files."""
@@ -73,13 +75,15 @@ def content_hash(data: bytes | None) -> str:
     return ABSENT if data is None else hashlib.sha256(data).hexdigest()
 
 
-def read_file(path: Path, *, limit: int = MAX_FILE_BYTES) -> bytes | None:
+def read_file(
+    path: Path, *, limit: int = MAX_FILE_BYTES, opener: Callable[[Path, int], int] = open_without_links
+) -> bytes | None:
     """Return the content, or None if the file does not exist. Raises `ToolError` if it cannot be read whole.
 
-    The last part of the path must not be a symlink: paths are resolved before, so a symlink appeared in between.
+    No part of the path may be a symlink: paths are resolved before, so a symlink appeared in between.
     """
     try:
-        return read_limited(path, limit=limit, follow_links=False)
+        return read_limited(path, limit=limit, opener=opener)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except IsADirectoryError:

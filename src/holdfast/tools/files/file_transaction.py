@@ -4,6 +4,9 @@ Each new content is written to a temporary file beside its target and flushed. T
 and the content that came out is checked. If it is not the expected one, another program or session wrote in between,
 and everything is undone. So no change can be lost between the check and the write. One case is not detected: a program
 that keeps the old file open and writes to it later.
+
+The directory of each file is opened once, without following links, and held until the end (`held_directory`). A program
+that replaces a directory by a symlink meanwhile cannot redirect a write.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.files import lock, open_directory, sync_directory
-from holdfast.tools.files.file_access import ABSENT, content_hash, hash_file
+from holdfast.files import lock, unlock
+from holdfast.tools.files.file_access import ABSENT, content_hash, read_file
+from holdfast.tools.files.held_directory import DirectoryEntry, HeldDirectory
 from holdfast.tools.files.safe_rename import exchange_files, rename_to_free
 
 TEMP_PREFIX = ".holdfast-"
@@ -54,25 +59,34 @@ class FileConflict(ToolError):
 def write_files(changes: Sequence[FileWrite]) -> tuple[str, ...]:
     """Write all files durably, or none. Returns notes for the model.
 
-    Raises `FileConflict` for a file that does not have the expected content.
+    Raises `FileConflict` for a file that does not have the expected content, and `LinkInPath` if a directory of a path
+    is a symlink.
     """
-    with contextlib.ExitStack() as locks:
-        return _write_files(changes, locks)
+    with contextlib.ExitStack() as held:
+        return _write_files(changes, held)
 
 
-def _write_files(changes: Sequence[FileWrite], locks: contextlib.ExitStack) -> tuple[str, ...]:
+class _MadeDirectory(NamedTuple):
+    parent: HeldDirectory
+    name: str
+
+
+def _write_files(changes: Sequence[FileWrite], held: contextlib.ExitStack) -> tuple[str, ...]:
     steps: list[_Step] = []
-    made: list[Path] = []
+    made: list[_MadeDirectory] = []
+    directories: dict[Path, HeldDirectory] = {}
     try:
         for change in changes:
-            _make_parents(change.path.parent, made)
-            steps.append(_make_step(change))
-        locks.enter_context(lock_directories(change.path.parent for change in changes))
-        for change in changes:
-            _check(change)
+            parent = change.path.parent
+            if parent not in directories:
+                directories[parent] = _hold_directory(parent, made, held)
+            steps.append(_make_step(change, directories[parent].entry(change.path.name)))
+        held.enter_context(lock_directories(directories.values()))
+        for step in steps:
+            step.check()
         for step in steps:
             step.apply()
-        _flush_directories({change.path.parent for change in changes} | {path.parent for path in made})
+        _flush_directories([*directories.values(), *(one.parent for one in made)])
     except BaseException as error:
         problems = _undo_all(steps, made)
         if isinstance(error, OSError):
@@ -85,12 +99,12 @@ def _write_files(changes: Sequence[FileWrite], locks: contextlib.ExitStack) -> t
     return tuple(step.note for step in steps if step.note)
 
 
-def _undo_all(steps: list[_Step], made: list[Path]) -> str:
+def _undo_all(steps: list[_Step], made: list[_MadeDirectory]) -> str:
     """Undo all steps. Returns a description of what could not be undone."""
     problems = [problem for step in reversed(steps) if (problem := _undo(step))]
     for directory in reversed(made):
         with contextlib.suppress(OSError):
-            directory.rmdir()
+            os.rmdir(directory.name, dir_fd=directory.parent.descriptor)
     return " ".join(problems)
 
 
@@ -98,7 +112,7 @@ def _undo(step: _Step) -> str:
     try:
         problem = step.undo()
     except (OSError, ToolError) as error:
-        return f"{str(step.path)!r} could not be restored ({error}); one of its contents is in {str(step.temp)!r}."
+        return f"{str(step.path)!r} could not be restored ({error}); one of its contents is in {str(step.temp.path)!r}."
     step.discard_temp()
     return problem
 
@@ -108,12 +122,19 @@ class _Step(ABC):
 
     note = ""
 
-    def __init__(self, path: Path, temp: Path) -> None:
-        self.path = path
+    def __init__(self, change: FileWrite, file: DirectoryEntry, temp: DirectoryEntry) -> None:
+        self.path = change.path
+        self.file = file
         self.temp = temp
+        self._expected = change.expected
         self._done = False
         self._keep_temp = False
         """The temporary file holds a content that another program wrote, so it must not be removed."""
+
+    def check(self) -> None:
+        """Check before the first change, so that usually nothing has to be undone."""
+        if _hash(self.file) != self._expected:
+            raise _appeared(self.path) if self._expected == ABSENT else _changed(self.path)
 
     @abstractmethod
     def apply(self) -> None:
@@ -132,13 +153,13 @@ class _Step(ABC):
     def _move_aside(self, expected: str) -> bool:
         """Move the file to the temporary name if it has the expected content; otherwise leave it."""
         try:
-            os.rename(self.path, self.temp)
+            self.file.rename(self.temp)
         except FileNotFoundError:
             return False
         if _has_content(self.temp, expected):
             return True
         self._keep_temp = True
-        rename_to_free(self.temp, self.path)
+        rename_to_free(self.temp, self.file)
         self._keep_temp = False
         return False
 
@@ -149,17 +170,16 @@ class _Step(ABC):
 class _Replace(_Step):
     """Replaces the content of an existing file."""
 
-    def __init__(self, change: FileWrite) -> None:
-        info = _check_writable(change.path)
-        super().__init__(change.path, _write_temp(change, like=info))
-        self._expected = change.expected
+    def __init__(self, change: FileWrite, file: DirectoryEntry) -> None:
+        info = _check_writable(file)
+        super().__init__(change, file, _write_temp(change, file, like=info))
         self._new = content_hash(change.new)
         if links := info.st_nlink - 1:
             self.note = f"{str(change.path)!r} has {links} more hard link(s), which keep the old content"
 
     def apply(self) -> None:
         try:
-            exchange_files(self.temp, self.path)
+            exchange_files(self.temp, self.file)
         except FileNotFoundError:
             raise _changed(self.path) from None
         if _has_content(self.temp, self._expected):
@@ -167,32 +187,32 @@ class _Replace(_Step):
             return
         self._keep_temp = True
         try:
-            exchange_files(self.temp, self.path)
+            exchange_files(self.temp, self.file)
         except FileNotFoundError:
-            rename_to_free(self.temp, self.path)
-        self._keep_temp = os.path.lexists(self.temp) and not _has_content(self.temp, self._new)
+            rename_to_free(self.temp, self.file)
+        self._keep_temp = self.temp.exists() and not _has_content(self.temp, self._new)
         raise _changed(self.path, f" It changed twice; one of its contents is in {self.temp.name!r}." * self._keep_temp)
 
     def undo(self) -> str:
         if not self._done:
             return ""
-        exchange_files(self.temp, self.path)
+        exchange_files(self.temp, self.file)
         if _has_content(self.temp, self._new):
             return ""
-        exchange_files(self.temp, self.path)
+        exchange_files(self.temp, self.file)
         return self._changed_since()
 
 
 class _Create(_Step):
     """Creates a file."""
 
-    def __init__(self, change: FileWrite) -> None:
-        super().__init__(change.path, _write_temp(change, like=None))
+    def __init__(self, change: FileWrite, file: DirectoryEntry) -> None:
+        super().__init__(change, file, _write_temp(change, file, like=None))
         self._new = content_hash(change.new)
 
     def apply(self) -> None:
         try:
-            rename_to_free(self.temp, self.path)
+            rename_to_free(self.temp, self.file)
         except FileExistsError:
             raise _appeared(self.path) from None
         self._done = True
@@ -204,10 +224,9 @@ class _Create(_Step):
 class _Delete(_Step):
     """Deletes a file."""
 
-    def __init__(self, change: FileWrite) -> None:
-        _check_writable(change.path)
-        super().__init__(change.path, _temp_path(change.path))
-        self._expected = change.expected
+    def __init__(self, change: FileWrite, file: DirectoryEntry) -> None:
+        _check_writable(file)
+        super().__init__(change, file, _temp_entry(file))
 
     def apply(self) -> None:
         if not self._move_aside(self._expected):
@@ -218,45 +237,42 @@ class _Delete(_Step):
         if not self._done:
             return ""
         try:
-            rename_to_free(self.temp, self.path)
+            rename_to_free(self.temp, self.file)
         except FileExistsError:
             return self._changed_since()
         return ""
 
 
-def _make_step(change: FileWrite) -> _Step:
+def _make_step(change: FileWrite, file: DirectoryEntry) -> _Step:
     if change.expected == ABSENT:
-        return _Create(change)
-    return _Delete(change) if change.new is None else _Replace(change)
+        return _Create(change, file)
+    return _Delete(change, file) if change.new is None else _Replace(change, file)
 
 
-def _has_content(path: Path, expected: str) -> bool:
+def _has_content(file: DirectoryEntry, expected: str) -> bool:
     """Something that cannot be read, such as a directory or a pipe, does not have the expected content."""
     try:
-        return hash_file(path) == expected
+        return _hash(file) == expected
     except ToolError:
         return False
 
 
-def _check(change: FileWrite) -> None:
-    """Check before the first change, so that usually nothing has to be undone."""
-    if hash_file(change.path) != change.expected:
-        raise _appeared(change.path) if change.expected == ABSENT else _changed(change.path)
+def _hash(file: DirectoryEntry) -> str:
+    return content_hash(read_file(file.path, opener=lambda _, flags: file.open(flags)))
 
 
-def _write_temp(change: FileWrite, *, like: os.stat_result | None) -> Path:
+def _write_temp(change: FileWrite, file: DirectoryEntry, *, like: os.stat_result | None) -> DirectoryEntry:
     """Write the new content to a temporary file, with the final permissions, and flush it."""
-    temp = _temp_path(change.path)
-    first_mode = 0o666 if like is None else 0o600
-    descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, first_mode)
+    temp = _temp_entry(file)
+    descriptor = temp.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if like is None else 0o600)
     try:
-        with open(descriptor, "wb", buffering=0) as file:
-            _write_all(file.fileno(), change.new or b"")
+        with open(descriptor, "wb", buffering=0) as opened:
+            _write_all(opened.fileno(), change.new or b"")
             if like is not None:
-                _copy_metadata(file.fileno(), change.path, like)
+                _copy_metadata(opened.fileno(), file, like)
             elif change.mode is not None:
-                os.fchmod(file.fileno(), change.mode)
-            os.fsync(file.fileno())
+                os.fchmod(opened.fileno(), change.mode)
+            os.fsync(opened.fileno())
     except BaseException:
         temp.unlink(missing_ok=True)
         raise
@@ -269,86 +285,92 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _copy_metadata(descriptor: int, path: Path, info: os.stat_result) -> None:
+def _copy_metadata(descriptor: int, file: DirectoryEntry, info: os.stat_result) -> None:
     """Copy the owner if permitted, the access list, then the mode, because a change of owner clears mode bits."""
     mine = os.fstat(descriptor)
     if (mine.st_uid, mine.st_gid) != (info.st_uid, info.st_gid):
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, info.st_uid, info.st_gid)
-    for name in _attribute_names(path):
-        with contextlib.suppress(OSError):
-            os.setxattr(descriptor, name, os.getxattr(path, name))
+    with contextlib.suppress(OSError):
+        _copy_attributes(descriptor, file)
     os.fchmod(descriptor, stat.S_IMODE(info.st_mode))
 
 
-def _attribute_names(path: Path) -> Iterable[str]:
+def _copy_attributes(descriptor: int, file: DirectoryEntry) -> None:
     if not hasattr(os, "listxattr"):
-        return ()
-    try:
-        names = os.listxattr(path)
-    except OSError:
-        return ()
-    return [name for name in names if name.startswith("user.") or name == "system.posix_acl_access"]
+        return
+    with open(file.open(os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as opened:
+        for name in os.listxattr(opened.fileno()):
+            if name.startswith("user.") or name == "system.posix_acl_access":
+                with contextlib.suppress(OSError):
+                    os.setxattr(descriptor, name, os.getxattr(opened.fileno(), name))
 
 
-def _temp_path(path: Path) -> Path:
-    return path.with_name(f"{TEMP_PREFIX}{secrets.token_hex(8)}.tmp")
+def _temp_entry(file: DirectoryEntry) -> DirectoryEntry:
+    return file.beside(f"{TEMP_PREFIX}{secrets.token_hex(8)}.tmp")
 
 
-def _check_writable(path: Path) -> os.stat_result:
+def _check_writable(file: DirectoryEntry) -> os.stat_result:
     """Check that the file is still a regular file and writable."""
     try:
-        info = os.lstat(path)
+        info = file.stat()
     except FileNotFoundError:
-        raise _changed(path) from None
+        raise _changed(file.path) from None
     if not stat.S_ISREG(info.st_mode):
-        raise _changed(path)
-    if not os.access(path, os.W_OK):
+        raise _changed(file.path)
+    if not file.is_writable():
         raise ToolError(
-            f"{str(path)!r} is read-only; nothing was written",
+            f"{str(file.path)!r} is read-only; nothing was written",
             code="file_read_only",
         )
     return info
 
 
-def _make_parents(directory: Path, made: list[Path]) -> None:
-    absent = []
-    while not directory.is_dir():
-        absent.append(directory)
-        directory = directory.parent
-    for path in reversed(absent):
-        try:
-            path.mkdir()
-        except FileExistsError:
-            if not path.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
-        else:
-            made.append(path)
+def _hold_directory(path: Path, made: list[_MadeDirectory], held: contextlib.ExitStack) -> HeldDirectory:
+    """Open a directory and hold it. Missing directories are made one below the other."""
+    absent: list[str] = []
+    while (directory := _open_if_present(path)) is None:
+        absent.append(path.name)
+        path = path.parent
+    held.callback(directory.close)
+    for name in reversed(absent):
+        parent = directory
+        directory, is_new = parent.make(name)
+        held.callback(directory.close)
+        if is_new:
+            made.append(_MadeDirectory(parent, name))
+    return directory
 
 
-def _flush_directories(directories: Iterable[Path]) -> None:
+def _open_if_present(path: Path) -> HeldDirectory | None:
+    try:
+        return HeldDirectory.open(path)
+    except FileNotFoundError:
+        return None
+
+
+def _flush_directories(directories: Iterable[HeldDirectory]) -> None:
     for directory in directories:
         try:
-            sync_directory(directory)
+            os.fsync(directory.descriptor)
         except OSError as error:
             if error.errno != errno.EINVAL:  # some file systems cannot flush a directory
                 raise
 
 
 @contextlib.contextmanager
-def lock_directories(directories: Iterable[Path], *, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
+def lock_directories(directories: Iterable[HeldDirectory], *, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
     """Hold the directories' locks, so that agents do not see each other's unfinished changes, also across servers.
 
     The locks are advisory. After `seconds`, or on a file system without locks, the work goes on without them. They are
-    taken in sorted order, so that two writers cannot wait for each other.
+    taken in sorted order, so that two writers cannot wait for each other. Closing the directory releases its lock.
     """
     deadline = time.monotonic() + seconds
-    with contextlib.ExitStack() as descriptors:
-        for directory in sorted(set(directories)):
-            descriptor = open_directory(directory)
-            descriptors.callback(os.close, descriptor)
+    with contextlib.ExitStack() as locks:
+        for directory in sorted(directories, key=lambda one: one.path):
             with contextlib.suppress(OSError):  # the file system has no locks
-                lock(descriptor, seconds=max(0.0, deadline - time.monotonic()))
+                if lock(directory.descriptor, seconds=max(0.0, deadline - time.monotonic())):
+                    locks.callback(unlock, directory.descriptor)
         yield
 
 

@@ -162,7 +162,7 @@ def _present_hashes(paths: Collection[str]) -> Mapping[str, str | None]:
 
 def _present_hash(path: Path) -> str | None:
     try:
-        found = hash_file(path)
+        found = hash_file(path.resolve())  # whether the path leads elsewhere is checked before a write
     except ToolError:
         return _UNREADABLE
     return None if found == ABSENT else found
