@@ -147,15 +147,19 @@ class TranscriptLayout:
 
     def row(self, number: int) -> tuple[Row, Block | None]:
         """A row, and the block that it belongs to."""
+        found = self.locate(number)
+        return (BLANK, None) if found is None else (found[0].rows.row(found[1]), found[0].block)
+
+    def locate(self, number: int) -> tuple[DrawnBlock, int] | None:
+        """The block at a row, and the row within it; ``None`` between blocks."""
         if not 0 <= number < self.height:
-            return BLANK, None
+            return None
         index, offset = self._heights.find(number)
-        drawn = self._draw(index)
-        for found in reversed(drawn.blocks):
+        for found in reversed(self._draw(index).blocks):
             if offset >= found.start:
                 inner = offset - found.start
-                return (found.rows.row(inner), found.block) if inner < found.rows.height else (BLANK, None)
-        return BLANK, None
+                return (found, inner) if inner < found.rows.height else None
+        return None
 
     def blocks(self, index: int) -> list[DrawnBlock]:
         """The blocks of an entry."""

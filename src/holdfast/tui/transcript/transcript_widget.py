@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Size
+from textual.cache import LRUCache
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -19,13 +20,15 @@ from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.client.view_values import Block, CallBlock, PromptBlock, ShellBlock, SummaryBlock, ThinkingBlock
 from holdfast.tui.state import TranscriptState, block_text
 from holdfast.tui.transcript.block_rows import DrawContext
-from holdfast.tui.transcript.layout import Anchor, TranscriptLayout
+from holdfast.tui.transcript.layout import Anchor, DrawnBlock, TranscriptLayout
 from holdfast.tui.transcript.palette import Palette
-from holdfast.tui.transcript.rows import Row
+from holdfast.tui.transcript.rows import BLANK, Row, RowSource
 from holdfast.tui.transcript.text_selection import TextPlace, TextSelection, selected_text
 
 _SHORTEST_PAUSE = 0.05
 """Seconds between two draws of text that is being written."""
+_KEPT_STRIPS = 1000
+"""Rows that are kept as they were drawn."""
 _COST_FACTOR = 4.0
 """Pause at least this many times as long as the last draw took."""
 
@@ -93,6 +96,8 @@ class TranscriptView(ScrollView, can_focus=True):
         self._seen_entries = len(fold.entries)
         self._selection: TextSelection | None = None
         self._pressed: TextPlace | None = None
+        self._base = Style()
+        self._strips: LRUCache[tuple[int, int], tuple[RowSource, Strip]] = LRUCache(_KEPT_STRIPS)
 
     # The session.
 
@@ -210,22 +215,58 @@ class TranscriptView(ScrollView, can_focus=True):
         if round(new_value) == 0 and self._fold.older is not None:
             self.post_message(self.OlderWanted())
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        base = self.rich_style
+        if base != self._base:
+            self._base = base
+            self._strips.clear()
+        if self.styles.gutter.totals != (0, 0) or self.opacity < 1.0:
+            return super().render_lines(crop)
+        # Without borders and padding, the rows are the widget. Strips that are kept remember what filters made of them.
+        filters, background = self.get_line_filters(), self.background_colors[1]
+        strips = []
+        for y in crop.line_range:
+            strip = self.render_line(y)
+            for line_filter in filters:
+                strip = strip.apply_filter(line_filter, background)
+            strips.append(strip)
+        first, last = crop.column_span
+        return strips if (first, last) == (0, self._layout_width) else [strip.crop(first, last) for strip in strips]
+
     def render_line(self, y: int) -> Strip:
-        width = self._layout_width
         number = y + self.scroll_offset.y
-        row, block = self._rows.row(number)
-        strip = Strip(row.segments)
-        palette = self._rows.context.palette
-        if self.state.search and block is not None:
-            strip = self._with_matches(strip, row)
-        if block is not None and block.id == self.state.cursor and self.has_focus:
-            strip = strip.extend_cell_length(width).apply_style(palette.cursor)
-        if self._selection is not None:
-            strip = self._with_selection(strip, number)
-        strip = strip.adjust_cell_length(width, self.rich_style)
+        found = self._rows.locate(number)
+        if found is None:
+            strip = self._finished(BLANK)
+        else:
+            strip = self._marked_strip(found, number)
         if self.unseen and y == self.size.height - 1:
-            strip = self._with_marker(strip, width)
-        return strip.apply_style(self.rich_style) if self.rich_style else strip
+            strip = self._with_marker(strip, self._layout_width)
+        return strip
+
+    def _marked_strip(self, found: tuple[DrawnBlock, int], number: int) -> Strip:
+        """A row with the marks of search, cursor and selection. Rows without marks are kept."""
+        drawn, inner = found
+        is_cursor = drawn.block.id == self.state.cursor and self.has_focus
+        if not is_cursor and not self.state.search and self._selection is None:
+            key = (id(drawn.rows), inner)
+            kept = self._strips.get(key)
+            if kept is None or kept[0] is not drawn.rows:
+                kept = (drawn.rows, self._finished(drawn.rows.row(inner)))
+                self._strips[key] = kept
+            return kept[1]
+        row = drawn.rows.row(inner)
+        strip = self._finished(row)
+        palette = self._rows.context.palette
+        if self.state.search:
+            strip = self._with_matches(strip, row)
+        if is_cursor:
+            strip = strip.apply_style(palette.cursor)
+        return self._with_selection(strip, number) if self._selection is not None else strip
+
+    def _finished(self, row: Row) -> Strip:
+        """A row in the full width, on the background of the widget."""
+        return Strip(row.segments).adjust_cell_length(self._layout_width, self._base).apply_style(self._base)
 
     def _with_marker(self, strip: Strip, width: int) -> Strip:
         text = f" ↓ {self.unseen} new "
