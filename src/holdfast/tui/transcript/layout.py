@@ -151,11 +151,15 @@ class TranscriptLayout:
         return (BLANK, None) if found is None else (found[0].rows.row(found[1]), found[0].block)
 
     def locate(self, number: int) -> tuple[DrawnBlock, int] | None:
-        """The block at a row, and the row within it; ``None`` between blocks."""
+        """The block at a row, and the row within it; ``None`` between blocks.
+
+        As it was last drawn: text that arrived since then would not fit the heights.
+        """
         if not 0 <= number < self.height:
             return None
         index, offset = self._heights.find(number)
-        for found in reversed(self._draw(index).blocks):
+        drawn = self._drawn.get(id(self.entries[index])) or self._draw(index)
+        for found in reversed(drawn.blocks):
             if offset >= found.start:
                 inner = offset - found.start
                 return (found, inner) if inner < found.rows.height else None

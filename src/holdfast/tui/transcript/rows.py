@@ -6,6 +6,7 @@ whether it continues the line above, so that a wrapped line is copied as one lin
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -39,6 +40,10 @@ class RowSource(Protocol):
 
     def row(self, number: int) -> Row: ...
 
+    def leaf(self, number: int) -> tuple[RowSource, int]:
+        """The source that makes a row, and the number of the row in it. Its rows never change."""
+        ...
+
 
 class StaticRows:
     """Rows that are made at once."""
@@ -55,6 +60,9 @@ class StaticRows:
     def row(self, number: int) -> Row:
         return self._rows[number]
 
+    def leaf(self, number: int) -> tuple[RowSource, int]:
+        return self, number
+
 
 class JoinedRows:
     """Several sources, one below the other."""
@@ -70,11 +78,13 @@ class JoinedRows:
             self._ends.append(self.height)
 
     def row(self, number: int) -> Row:
-        from bisect import bisect_right
+        source, inner = self.leaf(number)
+        return source.row(inner)
 
+    def leaf(self, number: int) -> tuple[RowSource, int]:
         index = bisect_right(self._ends, number)
         start = self._ends[index - 1] if index else 0
-        return self._sources[index].row(number - start)
+        return self._sources[index].leaf(number - start)
 
 
 class LineRows:
@@ -108,11 +118,12 @@ class LineRows:
                 self._starts.append(row)
                 row += len(self._long.get(number, "1"))
 
+    def leaf(self, number: int) -> tuple[RowSource, int]:
+        return self, number
+
     def row(self, number: int) -> Row:
         line, piece = number, 0
         if self._starts is not None:
-            from bisect import bisect_right
-
             line = bisect_right(self._starts, number) - 1
             piece = number - self._starts[line]
         text = self._lines[line]

@@ -249,10 +249,11 @@ class TranscriptView(ScrollView, can_focus=True):
         drawn, inner = found
         is_cursor = drawn.block.id == self.state.cursor and self.has_focus
         if not is_cursor and not self.state.search and self._selection is None:
-            key = (id(drawn.rows), inner)
+            source, number_in_source = drawn.rows.leaf(inner)
+            key = (id(source), number_in_source)
             kept = self._strips.get(key)
-            if kept is None or kept[0] is not drawn.rows:
-                kept = (drawn.rows, self._finished(drawn.rows.row(inner)))
+            if kept is None or kept[0] is not source:
+                kept = (source, self._finished(source.row(number_in_source)))
                 self._strips[key] = kept
             return kept[1]
         row = drawn.rows.row(inner)
