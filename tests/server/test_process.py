@@ -22,7 +22,10 @@ from holdfast.app import run_server
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
 try:
-    asyncio.run(run_server(Locations.from_env(os.environ), os.environ, ready=lambda found: print(*found, flush=True)))
+    is_written = asyncio.run(
+        run_server(Locations.from_env(os.environ), os.environ, ready=lambda found: print(*found, flush=True))
+    )
+    sys.exit(0 if is_written else 1)
 except HoldfastError as error:
     print(error.error_code, flush=True)
     sys.exit(75)

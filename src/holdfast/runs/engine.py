@@ -73,6 +73,7 @@ class Engine:
         self._state = EngineState(store, hub, turns, ids=ids, clock=clock, limits=limits, owner=self, intents=intents)
         self._store = store
         self._opening: dict[str, asyncio.Task[None]] = {}
+        self._stop_result: bool | None = None
 
     async def accept(self, session_id: str, request: RunRequest, *, client: str, body_hash: str) -> Accepted:
         """Accept a run durably, or repeat the first answer for a known `run_id` (`R1`-`R3`)."""
@@ -229,7 +230,9 @@ class Engine:
 
         Returns whether all of that is written. What is not written is noted for the next start.
         """
-        return await stop_engine(self._state)
+        if self._stop_result is None:
+            self._stop_result = await stop_engine(self._state)
+        return self._stop_result
 
     async def unfinished_workspaces(self) -> tuple[str, ...]:
         """Ids of workspaces with unfinished runs. `serve` opens them itself (`W6`)."""

@@ -46,6 +46,8 @@ class EngineLimits(Value, frozen=True, kw_only=True):
     """How long a cancel waits for the ends of the runs it covers (`C3`)."""
     shutdown_seconds: float = 5.0
     """How long a graceful stop waits for all runs (`W5`)."""
+    unwritable_seconds: float = 1.0
+    """How long a graceful stop waits for ends that could not be written so far."""
     retry_first_seconds: float = 0.1
     """Delay before an end that could not be written is retried; doubles each time."""
     retry_most_seconds: float = 5.0
@@ -136,6 +138,10 @@ class ActiveRun:
             self.set_progress(Now("stopping", self._progress.what, self._now()))
             self.stop_subagents(reason)
             self.stop_requested.set_result(None)
+
+    async def wait_stopped(self) -> None:
+        """Wait until nothing of the run is running any more. Its end may not be written yet."""
+        await asyncio.wait((self.turn_over, self.end_committed), return_when=asyncio.FIRST_COMPLETED)
 
     def stop_subagents(self, reason: RunStopReason) -> None:
         for stop in tuple(self.subagents.values()):

@@ -62,7 +62,24 @@ async def _interrupt(engine_state: EngineState, session_ids: Iterable[str], acti
         await asyncio.wait(sent, timeout=seconds / 2)
     for active in active_runs:  # also those whose stop could not be written
         active.stop("server_stop")
-    ends = [active.end_committed for active in active_runs]
-    if ends:
-        await asyncio.wait(ends, timeout=max(deadline - loop.time(), 0))
+    if active_runs:
+        stopped = [asyncio.ensure_future(active.wait_stopped()) for active in active_runs]
+        await asyncio.wait(stopped, timeout=max(deadline - loop.time(), 0))
+        for waiter in stopped:
+            waiter.cancel()
+        await _wait_for_ends(engine_state, active_runs, deadline=deadline)
     return all(done.done() and not done.cancelled() and done.exception() is None for done in sent)
+
+
+async def _wait_for_ends(engine_state: EngineState, active_runs: tuple[ActiveRun, ...], *, deadline: float) -> None:
+    """Wait until the ends are written or the time is over. Ends that are refused may never be written."""
+    loop = asyncio.get_running_loop()
+    refused_deadline = loop.time() + engine_state.limits.unwritable_seconds
+    while unwritten := [active for active in active_runs if not active.has_ended]:
+        are_refused = all(active.mailbox.write_error is not None for active in unwritten)
+        seconds = (min(deadline, refused_deadline) if are_refused else deadline) - loop.time()
+        if seconds <= 0:
+            return
+        # A refusal is no event of its own, so look again after a while.
+        ends = [active.end_committed for active in unwritten]
+        await asyncio.wait(ends, timeout=min(seconds, engine_state.limits.unwritable_seconds))
