@@ -129,6 +129,7 @@ def relay(port: int, provider: str) -> None:
         task = tasks.pop(request.path_params["run_id"])
         task.cancel()
         await asyncio.wait([task])
+        publish({"kind": "run.finished", "id": request.path_params["run_id"]})
         return JSONResponse({})
 
     async def events(request: Request) -> Response:
@@ -395,18 +396,24 @@ class ServerBenchmark:
         return cpu_seconds(subject.process.pid) - before
 
     async def cancel(self, subject: Subject) -> dict[str, float]:
-        """Milliseconds until the provider sees the disconnect."""
-        connection, run_id = Connection(subject.port), self._id()
+        """Milliseconds until the provider sees the disconnect, and until the client gets the event of the end."""
+        disconnects, ends = [], []
+        connection, provider = Connection(subject.port), Connection(self._provider)
         async with reading_events(subject) as reader:
-            await subject.start(connection, "hang", run_id)
-            await reader.wait_for_deltas(1)
-            began = time.monotonic_ns()
-            await subject.cancel(connection, run_id)
+            for number in range(20):
+                run_id = self._id()
+                await subject.start(connection, "hang", run_id)
+                await reader.wait_for_deltas(number + 1)
+                began = time.monotonic_ns()
+                cancelling = asyncio.create_task(subject.cancel(connection, run_id))
+                await reader.wait_for_ends([run_id])
+                ends.append((time.monotonic_ns() - began) / 1e6)
+                await cancelling
+                seen: int = await provider.send("GET", "/disconnect")
+                disconnects.append((seen - began) / 1e6)
         connection.close()
-        provider = Connection(self._provider)
-        seen: int = await provider.send("GET", "/disconnect")
         provider.close()
-        return {"cancel": (seen - began) / 1e6}
+        return {"disconnect": statistics.median(disconnects), "end": statistics.median(ends)}
 
     async def at_once(self, subject: Subject, count: int) -> float:
         """Seconds until this many runs that start together have ended."""
@@ -436,6 +443,22 @@ def stop(subject: Subject) -> None:
     subject.process.wait()
 
 
+async def _show_cancels(benchmark: ServerBenchmark, rounds: int) -> None:
+    relay_found, found = await benchmark.both(benchmark.cancel, rounds)
+    disconnect = relay_found["disconnect"], found["disconnect"]
+    show("cancel until the provider sees it", *disconnect, "ms", "aim: at most 0.3 ms above the relay")
+    show("cancel until the end event", relay_found["end"], found["end"], "ms", "aim: at most 2 ms above the relay")
+
+
+async def measure_cancels(subjects: list[Subject], provider: int, rounds: int) -> None:
+    benchmark = ServerBenchmark(subjects, provider)
+    for subject in subjects:
+        await wait_until_healthy(subject)
+        await subject.prepare()
+        await benchmark.accept(subject)
+    await _show_cancels(benchmark, rounds)
+
+
 async def measure(subjects: list[Subject], provider: int, rounds: int) -> None:
     benchmark = ServerBenchmark(subjects, provider)
     for subject in subjects:
@@ -454,8 +477,7 @@ async def measure(subjects: list[Subject], provider: int, rounds: int) -> None:
     relay_found, found = await benchmark.both(benchmark.burst, rounds)
     show("CPU per 1,000 deltas, in a burst", relay_found["cpu"], found["cpu"], "ms", "aim 2.5")
     show("deltas per second, in a burst", relay_found["rate"], found["rate"], "/s", "")
-    relay_found, found = await benchmark.both(benchmark.cancel, rounds)
-    show("cancel until the provider sees it", relay_found["cancel"], found["cancel"], "ms", "")
+    await _show_cancels(benchmark, rounds)
     took = {count: [await benchmark.at_once(subject, count) for subject in subjects] for count in (1, 8, 32, 100)}
     for count, values in took.items():
         show(f"{count} sessions at once", values[0], values[1], "s", "")
@@ -468,6 +490,7 @@ async def measure(subjects: list[Subject], provider: int, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only-cancel", action="store_true", help="measure only cancels")
     parser.add_argument("--provider", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--relay", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -476,25 +499,26 @@ def main() -> None:
     elif arguments.relay:
         relay(int(arguments.relay[0]), arguments.relay[1])
     else:
-        compare(arguments.rounds)
+        compare(arguments.rounds, only_cancel=arguments.only_cancel)
 
 
-def compare(rounds: int) -> None:
+def compare(rounds: int, *, only_cancel: bool) -> None:
     port = free_port()
     provider = subprocess.Popen([sys.executable, __file__, "--provider", str(port)])
     try:
         with tempfile.TemporaryDirectory(prefix="hf-bench-") as directory:
-            asyncio.run(_compare(port, Path(directory), rounds))
+            asyncio.run(_compare(port, Path(directory), rounds, only_cancel=only_cancel))
     finally:
         provider.terminate()
         provider.wait()
 
 
-async def _compare(port: int, directory: Path, rounds: int) -> None:
-    await _start_both(port, directory, rounds)
+async def _compare(port: int, directory: Path, rounds: int, *, only_cancel: bool) -> None:
+    if not only_cancel:
+        await _start_both(port, directory, rounds)
     subjects: list[Subject] = [Relay(port), Ours(port, directory / "measured")]
     try:
-        await measure(subjects, port, rounds)
+        await (measure_cancels if only_cancel else measure)(subjects, port, rounds)
     finally:
         for subject in subjects:
             stop(subject)

@@ -171,7 +171,8 @@ async def test_a_cancelled_run_whose_end_cannot_be_written_ends_cancelled_later(
     assert (await harness.engine.get_run(accepted.run.id)).state == "stopping"
     store.refusing = None
     (line,) = (await cancelling).runs
-    assert line.ended_as == "cancelled"
+    assert line.stopped
+    assert (await harness.ended(accepted)).state == "cancelled"
     assert (await harness.messages())[-1].parts[0] == Text("partial")
 
 

@@ -21,7 +21,7 @@ from holdfast.runs.lane.commit_plan import CommitPlan, LaneState
 from holdfast.runs.lane.decisions import decide
 from holdfast.runs.lane.protocol import End, RunEnded
 from holdfast.runs.mailbox import Planner
-from holdfast.runs.run_end import EndContent, complete_ending
+from holdfast.runs.run_end import EndContent, OpenParts, complete_ending, read_open_parts
 from holdfast.runs.subagents import Subagents
 from holdfast.runs.turn_handle import EngineTurnHandle
 from holdfast.schema.runs import Ended, Outcome, RunError
@@ -38,6 +38,7 @@ class Driver:
         self._active = active
         self._run_id = active.run.id
         self._subagents = Subagents(engine_state, active)
+        self._open_parts: asyncio.Task[OpenParts] | None = None
 
     def start(self) -> None:
         self._task = self._engine_state.tasks.spawn(self._drive(), name=f"run:{self._run_id}")
@@ -59,6 +60,9 @@ class Driver:
         turn = self._engine_state.turns.turn(active.run, active.session)
         handle = EngineTurnHandle(self._engine_state, active, self._subagents)
         task = self._engine_state.tasks.spawn(turn.run(handle), name=f"turn:{self._run_id}", may_fail=True)
+        if active.stop_reason is not None:
+            task.cancel()
+        active.turn_task = task
         signals: tuple[asyncio.Future[Any], ...] = (task, active.stop_requested, active.end_committed)
         try:
             await asyncio.wait(signals, return_when=asyncio.FIRST_COMPLETED)
@@ -70,11 +74,9 @@ class Driver:
         return self._ending_of(task) if task.done() else Ending(self._cut_off())
 
     async def _stop_turn(self, task: asyncio.Task[Ending | None]) -> None:
-        """Cancel the turn at once after a stop. If it goes on after the run's end, give it time to return first."""
+        """A stop has cancelled the turn already. If it goes on after the run's end, give it time to return first."""
         limits = self._engine_state.limits
         seconds = limits.stop_seconds * limits.subagent_stop_share**self._active.depth
-        if self._active.stop_requested.done():
-            task.cancel()
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
             task.cancel()
@@ -112,6 +114,7 @@ class Driver:
     async def _commit_end(self, ending: Ending) -> None:
         """Retry until the end is written. If it cannot be written as the turn returned it, write less of it."""
         limits = self._engine_state.limits
+        self._begin_reading()
         attempts = list(_END_ATTEMPTS)
         delay = limits.retry_first_seconds
         while not self._active.has_ended:
@@ -129,6 +132,13 @@ class Driver:
                     await asyncio.sleep(delay)
                     delay = min(delay * 2, limits.retry_most_seconds)
 
+    def _begin_reading(self) -> None:
+        """After a stop, read what the end must close while the stop is being written."""
+        state, task = self._active.mailbox.state, self._active.turn_task
+        if self._active.stop_reason is not None and state is not None and task is not None and task.done():
+            reading = read_open_parts(self._engine_state, state, self._active.run)
+            self._open_parts = self._engine_state.tasks.spawn(reading, name=f"end:{self._run_id}", may_fail=True)
+
     def _end_planner(self, ending: Ending, *, content: EndContent) -> Planner[Ended]:
         ending = replace(ending, outcome=self._active.with_left_running(ending.outcome))
 
@@ -137,8 +147,9 @@ class Driver:
             run = state.runs[self._run_id]
             ends = [change for change in decision.changes if isinstance(change, RunEnded)]
             end = next((change.state, change.reason) for change in ends if change.run_id == run.id)
+            open_parts, self._open_parts = self._open_parts, None
             completed = await complete_ending(
-                self._engine_state, state, run=run, end=end, ending=ending, content=content
+                self._engine_state, state, run=run, end=end, ending=ending, content=content, open_parts=open_parts
             )
             return self._engine_state.plan_decision(state, decision, endings={run.id: completed})
 

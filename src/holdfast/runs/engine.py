@@ -154,6 +154,10 @@ class Engine:
         return await self._cancel(session_id, CancelSession() if scope == "session" else CancelActive())
 
     async def cancel_run(self, run_id: str) -> Receipt:
+        if active := self._state.active_runs.get(run_id):  # nothing needs to be read before it is stopped
+            receipt = await self._cancel(active.session.id, CancelRun(run_id))
+            if receipt.runs:
+                return receipt
         run = await self._store.run(run_id)
         if run.state not in END_STATES:
             receipt = await self._cancel(run.session_id, CancelRun(run_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -106,6 +107,8 @@ class ActiveRun:
         self.left_running: tuple[str, ...] = ()
         self.subagents: dict[str, Callable[[RunStopReason], None]] = {}
         """The live sub-agents: for each run id the function that stops it."""
+        self.turn_task: asyncio.Task[Any] | None = None
+        """The task of the turn, while it runs."""
         self.stop_requested: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.turn_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the turn and its sub-agents have returned, or were abandoned."""
@@ -136,6 +139,8 @@ class ActiveRun:
         if self.stop_reason is None and not self.has_ended:
             self.stop_reason = reason
             self.set_progress(Now("stopping", self._progress.what, self._now()))
+            if self.turn_task is not None:
+                self.turn_task.cancel()
             self.stop_subagents(reason)
             self.stop_requested.set_result(None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -10,7 +12,8 @@ from holdfast.agent.protocol import Ending
 from holdfast.agent.unfinished_messages import Cutoff, closing_messages, finish_of, unanswered
 from holdfast.runs.engine_state import EngineState
 from holdfast.runs.lane.commit_plan import LaneState
-from holdfast.schema.approvals import Approval
+from holdfast.schema.approvals import Approval, Question
+from holdfast.schema.base import Value
 from holdfast.schema.events import ApprovalResolved, KnownDurable, QuestionResolved
 from holdfast.schema.messages import Message, text_of
 from holdfast.schema.runs import EndReason, EndState, Outcome, Run
@@ -24,6 +27,26 @@ _PAGE = 32
 _PAST_THE_END = 1 << 62
 
 
+class OpenParts(Value, frozen=True):
+    """What the database has of a run that may still be open."""
+
+    messages: tuple[Message, ...]
+    approvals: tuple[Approval, ...]
+    questions: tuple[Question, ...]
+
+
+async def read_open_parts(engine_state: EngineState, state: LaneState, run: Run) -> OpenParts:
+    """Read what the end of the run must close. It stays true until the run's turn writes something."""
+    store = engine_state.store
+    run_ids = frozenset(other.id for other in state.runs.values() if other.host_run_id == run.id) | {run.id}
+    messages, approvals, questions = await asyncio.gather(
+        _read_latest_messages(store, run.session_id, run_ids=run_ids),
+        store.open_approvals(run_id=run.id),
+        store.open_questions(run_id=run.id),
+    )
+    return OpenParts(messages, approvals.items, questions.items)
+
+
 async def complete_ending(
     engine_state: EngineState,
     state: LaneState,
@@ -33,26 +56,28 @@ async def complete_ending(
     ending: Ending,
     content: EndContent = "everything",
     crashed: bool = False,
+    open_parts: Awaitable[OpenParts] | None = None,
 ) -> Ending:
-    """Add to a turn's ending what it left open. Reads the database only if the run did not complete."""
+    """Add to a turn's ending what it left open. Reads the database only if the run did not complete.
+
+    `open_parts` is a read that the caller has begun already.
+    """
     if content == "end_only":
         return Ending(ending.outcome)
     if content == "stored_messages":
         ending = Ending(ending.outcome)
     if end[0] == "completed":
         return ending
-    run_ids = frozenset(other.id for other in state.runs.values() if other.host_run_id == run.id) | {run.id}
-    stored = await _read_latest_messages(engine_state.store, run.session_id, run_ids=run_ids)
-    approvals = (await engine_state.store.open_approvals(run_id=run.id)).items
-    unapproved = frozenset(approval.call_id for approval in approvals)
+    left = await (open_parts or read_open_parts(engine_state, state, run))
+    unapproved = frozenset(approval.call_id for approval in left.approvals)
     cutoff = Cutoff(
         state=end[0], reason=end[1], detail=_detail(end, ending.outcome), crashed=crashed, unapproved=unapproved
     )
-    latest = _merge(stored, ending.messages)
+    latest = _merge(left.messages, ending.messages)
     closing = closing_messages(
         latest, run=run, cutoff=cutoff, at=engine_state.now(), new_id=engine_state.new_message_id
     )
-    writes, events = await _close_requests(engine_state, run.id, approvals)
+    writes, events = _close_requests(left.approvals, left.questions, at=engine_state.now())
     return replace(
         ending,
         outcome=_with_text(ending.outcome, _merge(latest, closing)),
@@ -121,18 +146,17 @@ _DETAILS: dict[EndReason, str] = {
 }
 
 
-async def _close_requests(
-    engine_state: EngineState, run_id: str, approvals: tuple[Approval, ...]
+def _close_requests(
+    approvals: tuple[Approval, ...], questions: tuple[Question, ...], *, at: str
 ) -> tuple[tuple[AnyWrite, ...], tuple[KnownDurable, ...]]:
     """Close the open approvals and questions of the run."""
-    at = engine_state.now()
     writes: list[AnyWrite] = []
     events: list[KnownDurable] = []
     for approval in approvals:
         writes.append(ResolveApproval(approval_id=approval.id, state="cancelled", resolved_at=at))
         closed = replace(approval, state="cancelled", resolved_at=at)
         events.append(ApprovalResolved(at, approval.session_id, closed))
-    for question in (await engine_state.store.open_questions(run_id=run_id)).items:
+    for question in questions:
         writes.append(ResolveQuestion(question_id=question.id, state="cancelled", resolved_at=at))
         unanswered_question = replace(question, state="cancelled", resolved_at=at)
         events.append(QuestionResolved(at, question.session_id, unanswered_question))
