@@ -251,6 +251,7 @@ async def test_a_turn_knows_the_result_of_a_commit_that_a_cancel_interrupts(tmp_
         async def commits(turn: TurnActions) -> Ending | None:
             await turn.gates.pass_through("store is held")
             first = asyncio.ensure_future(turn.handle.commit([PutMessage(turn.new_message(Text("first")))]))
+            await asyncio.sleep(0)  # it is posted
             try:
                 await turn.handle.commit([PutMessage(turn.new_message(Text("second")))])
             finally:
