@@ -19,7 +19,8 @@ the pattern depends on the tool:
 ``mcp_docs_read: *.md``
     Any other tool: compared with the title of the call.
 
-An allow rule must match with certainty, and it covers a file outside the workspace only if it names that file. A deny
+An allow rule must match with certainty. It covers a file outside the workspace, a word with an expansion, and an option
+with which a program that usually reads does more (``git log --output=f``) only if it names that word. A deny
 rule also matches a program by its path (``/usr/bin/git``). If the value of a word is not known before the command runs,
 a deny rule *may* match; such a command needs approval.
 """

@@ -21,7 +21,7 @@ _RUN_OR_WRITE = (
     *("sh -c \"echo \\$'\\\\'; touch p #\\\\''\"", "sh -c '[[ a > p ]]'", "sh -c '[[ a || ./evil ]]'"),
     *("sh -c 'ls &>p'", "sh -c 'ls |& cat'", "sh -c 'cat <(ls)'", "sh -c 'cat <<< x'", "sh -c 'echo {a,b}'"),
     *("dash -c 'a=(ls)'", "sh -c 'time ls'", "sh -c 'function f { ls; }'", "sh -c 'ls >& p'", "sh -c 'x+=1 ls'"),
-    *('sh -c "echo \\`ls\\`"', "sh -c 'echo $\"a\"'", "sh -c 'ls >|p'"),
+    *('sh -c "echo \\`ls\\`"', "sh -c 'echo $\"a\"'", "sh -c 'ls >|p'", "sh -c 'cat 10< README.md'"),
     # wrappers
     *("find . -maxdepth 0 -exec sed -n p + -e '1e touch p' f \\;", "find . -exec ls \\;", "find . -execdir ls {} +"),
     *("echo 'touch p' | xargs -rIls sh -c ls", "ls | xargs -I{} echo {}", "ls | xargs -i echo", "xargs -a f echo"),
@@ -34,7 +34,14 @@ _RUN_OR_WRITE = (
     *("printf x | uniq - .git/config", "uniq README.md -", "sort -o README.md", "sort -ro x", "tree -R -H . -L 1"),
     *("printf %n PATH; ls", "printf '%-5hn' PATH", "printf -v PATH .", 'printf "$x"', "hostname x", "arch -x86_64 ls"),
     *("sed -n p README.md -i", "sed -ni p README.md", "sed -e p -f x", "sed --expression=w\\ x f", "date -us now"),
-    *("file -C", "git log --output=f", "git diff --out f", "git describe --dirty", "git show --remerge-diff"),
+    *(
+        "file -C",
+        "file -p README.md",
+        "git log --output=f",
+        "git diff --out f",
+        "git describe --dirty",
+        "git show --remerge-diff",
+    ),
     *("git reflog expire --all", "git branch x --list -d", "git tag x", "git remote show origin", "git stash show"),
     *("git for-each-ref --format='%(signature)'", "git log --pretty=%G?", "git config --list", "git status --fo"),
     # tests
@@ -47,23 +54,43 @@ _RUN_OR_WRITE = (
     # the shell's own state
     *("declare -x", "export -p", "export", "declare", "typeset", "readonly", "set", "jq -n env", "jq -n '$ENV'"),
     *("npm_config_x=1 npm_config_y=2 ls", "export npm_config_x=1", "http_proxy=x; ls", "export x=1; ls", "read PATH"),
+    *("cat <<EOF\n$((x=1))\nEOF", "ls='a[$(touch p)]'; cat <<EOF\n$((ls))\nEOF", "echo $((ls))"),
     *("echo $((a[$(touch p)]))", "echo ${a[$(touch p)]}", "echo ${x:$(touch p)}", "unset 'a[$(touch p)]'"),
     *("mapfile -C 'touch p' -c 1 x", "read 'a[$(touch p)]'", "for PATH in .; do ls; done", "{fd}>x ls", "ls {fd}>x"),
     *("TZ=:/etc/passwd date", "TERM=../x ls", "LANGUAGE=../../x ls", "LC_ALL=/x ls", "COLUMNS='a[$(x)]' ls"),
 )
 
 _READ_OUTSIDE = (
+    # globs that the shell expands in values and in parts of words
+    *("x='/etc/*'; echo $x", "x=out/*; echo $x", "echo $(echo '/etc/*')", "echo `cat README.md`", "echo /etc/[p]*"),
+    *("echo '/etc/'*", "echo /etc/{a,p}*", "echo {/etc,/root}/*", "read -r x < README.md; echo $x", "echo /etc/$x*"),
+    *("for f in $(cat README.md); do echo $f; done", "for f in '/etc/*'; do echo $f; done", "echo '/etc/*'; echo $_"),
+    *("bash -c 'echo $1' x '/etc/*'", 'echo " /etc/* " $BASH_EXECUTION_STRING', "printf '%s ' /etc/[p]*"),
+    *(
+        "x='/etc/*'; y=\"$x\"; echo $y",
+        "echo ${x:-/etc/*}",
+        "x='*'; echo /etc/$x",
+        "echo $(ls)",
+        "x=/etc/; x+=\\*; echo $x",
+    ),
     *("strings @opts", "diff links links", "diff src src", "grep *", "cat SYML*", "bash -c 'cat SYML*'", "ls .*"),
     *("cat .?/x", "head ~root/x", "cat ~+/../x", "md5sum -c sums", "sort --files0-from=x", "du --files0-from=x"),
     *("grep -f SYMLINK x", "grep --exclude-from=SYMLINK x .", "rg -f SYMLINK", "rg --ignore-file=/x a", "date -f x"),
     *("cd src; cd ..; cd ..; ls", "cd inner/../..; ls", "cd src/deep; cd ../../../; ls", "[ -f ../x ]"),
-    *('[ -e "$HOME/x" ]', "test ../a -nt README.md", "[[ -d /root ]]", "git diff /etc/hosts /etc/passwd", "ls -L"),
+    *(
+        '[ -e "$HOME/x" ]',
+        "test ../a -nt README.md",
+        "[[ -d /root ]]",
+        "[[ -a /root ]]",
+        "git diff /etc/hosts /etc/passwd",
+        "ls -L",
+    ),
     *("cat < SYMLINK", "for f in SYML*; do echo $f; done", "find . -newer /etc/passwd", "file -f x", "stat -L *"),
     *("git blame --contents /etc/passwd README.md", "git grep -f SYMLINK", "git ls-files -X SYMLINK", "tail -F x"),
     *("cat out/../passwd", "ls --dereference-command-line out/", "readlink -f SYMLINK", "tree -l", "find -H out"),
 )
 
-_EVERYDAY = (
+EVERYDAY = (
     *(
         "ls",
         "ls -la",
@@ -182,7 +209,7 @@ def test_a_line_that_could_read_outside_the_workspace_needs_approval(
     assert isinstance(_decide(approver, workspace, line), Ask)
 
 
-@pytest.mark.parametrize("line", _EVERYDAY)
+@pytest.mark.parametrize("line", EVERYDAY)
 def test_an_everyday_line_that_only_reads_is_allowed(approver: Approver, workspace: Path, line: str) -> None:
     assert _decide(approver, workspace, line) == Allow("it changes nothing", read_only=True)
 

@@ -44,7 +44,7 @@ _BLAME: Final = (
     " --since: --first-parent --reverse --root --abbrev: --date: --color-lines --color-by-age --incremental"
     " --ignore-rev: --ignore-revs-file@ --minimal"
 )
-_READS: Final[dict[str, str]] = {
+GIT_OPTIONS: Final[dict[str, str]] = {
     "status": "-sbvz -u? --short --branch --show-stash --porcelain? --long --verbose --untracked-files?"
     " --ignore-submodules? --ignored? --column? --no-column --ahead-behind --no-ahead-behind --renames --no-renames"
     " --find-renames?",
@@ -97,7 +97,7 @@ _READS: Final[dict[str, str]] = {
     "reflog": "-# -n: --oneline --date: --no-decorate --max-count:",
     "config": "-z --get --get-all --global --local --show-origin --show-scope --null --bool --int --path",
 }
-GIT_READS: Final = frozenset(_READS) - {"branch", "tag", "remote", "stash", "worktree", "reflog", "config"}
+GIT_READS: Final = frozenset(GIT_OPTIONS) - {"branch", "tag", "remote", "stash", "worktree", "reflog", "config"}
 """Subcommands that only read with any operands."""
 _FIXED_OPERANDS: Final[dict[str, re.Pattern[str]]] = {
     "remote": re.compile(r"(?:get-url [\w.-]+)?"),
@@ -119,7 +119,7 @@ def parse_git_read(args: Argv) -> Argv | NotUnderstood:
     name, rest = args[0].text, args[1:]
     if name in {"--version", "-v"}:
         return NotUnderstood(1) if rest else ()
-    listed = _READS.get(name)
+    listed = GIT_OPTIONS.get(name)
     if listed is None:
         return NotUnderstood(-1)
     parsed = parse_options(rest, listed)

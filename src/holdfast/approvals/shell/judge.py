@@ -15,16 +15,35 @@ from holdfast.approvals.rule_patterns import CommandPattern
 from holdfast.approvals.rule_suggestions import command_rule, file_rule
 from holdfast.approvals.rules import Rule, Rules
 from holdfast.approvals.shell.option_parser import NotUnderstood
-from holdfast.approvals.shell.readonly_commands import Reads, parse_read
+from holdfast.approvals.shell.readonly_commands import parse_read
 from holdfast.approvals.shell.readonly_programs import BUILTINS
 from holdfast.approvals.shell.shell_commands import Argv, Command, ParsedLine, Redirect
-from holdfast.approvals.shell.shell_words import Arg, Assign
+from holdfast.approvals.shell.shell_words import Arg, Assign, has_glob
 from holdfast.approvals.shell.wrapper_commands import known_name
 from holdfast.approvals.workspace_paths import WorkspacePaths, is_stream
 from holdfast.schema.base import Value
 
 _MAX_DIRECTORIES: Final = 32
 _MAX_UNKNOWN_OPTIONS: Final = 20
+_PLAIN_VARIABLES: Final = frozenset(
+    {
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "PWD",
+        "PATH",
+        "SHELL",
+        "LANG",
+        "TERM",
+        "HOSTNAME",
+        "VIRTUAL_ENV",
+        "?",
+        "#",
+        "$",
+        "!",
+        "UID",
+    }
+)
 
 
 class DeniedBy(Value, frozen=True):
@@ -68,11 +87,33 @@ class LineJudge:
             permissions += self._command_permissions(command, reads)
         for redirect in self._line.redirects:
             permissions += self._redirect_permissions(redirect)
-        for arg in self._line.globs:
-            permissions += self._outside_permissions(((arg, self._paths(arg)),), None)
+        permissions += self._loop_permissions()
         if any(permission.changes for permission in permissions):
             permissions += self._changing_glob_permissions()
         return tuple(dict.fromkeys(permissions))
+
+    def _loop_permissions(self) -> list[Permission]:
+        """The words of a loop: globs, and unknown words in which the shell expands globs."""
+        permissions: list[Permission] = []
+        for arg in self._line.globs:
+            if arg.kind == "glob":
+                permissions += self._outside_permissions(((arg, self._paths(arg)),), None)
+                names = [name for cwd in self._directories for name in self._workspace.expand_glob(arg, cwd=cwd) or ()]
+                if any(has_glob(name) and name != arg.text for name in names):
+                    permissions.append(_expands_unknown_globs(arg))
+            elif self._expands_unknown_globs(arg):
+                permissions.append(_expands_unknown_globs(arg))
+        return permissions
+
+    def _expands_unknown_globs(self, arg: Arg) -> bool:
+        """Whether the shell may replace an unknown word by the names of any files.
+
+        Variables of the environment count as plain text, but bash has some of its own that contain the line.
+        """
+        return any(
+            name in self._line.uncertain or not ((name.islower() and name.isidentifier()) or name in _PLAIN_VARIABLES)
+            for name in arg.globbed
+        )
 
     def _possible_directories(self, cwd: str) -> tuple[tuple[str, ...], bool]:
         """Every directory in which a command of the line may run, and whether these are all."""
@@ -136,11 +177,7 @@ class LineJudge:
         for cwd in self._directories:
             argv = self._expanded(command.argv, cwd)
             if argv is None:
-                unknown = [arg for arg in command.argv if arg.kind == "glob"]
-                parsed: Reads | NotUnderstood = parse_read(command.argv[:1], command.assigns)
-                if isinstance(parsed, NotUnderstood) and known_name(command.name) is None:
-                    return parsed
-                return NotUnderstood(command.argv.index(unknown[0]))
+                return NotUnderstood(0)
             parsed = parse_read(argv, command.assigns)
             if isinstance(parsed, NotUnderstood):
                 return parsed if len(argv) == len(command.argv) else NotUnderstood(0)
@@ -200,6 +237,7 @@ class LineJudge:
         if known_name(command.name) == "git" and (problem := self._why_git_is_not_neutral()):
             return [*permissions, *self._run_permissions(command, why=problem)]
         permissions += self._outside_permissions(reads.words, command)
+        permissions += [_expands_unknown_globs(arg) for arg in command.argv if self._expands_unknown_globs(arg)]
         if not reads.directories_too:
             permissions += [
                 Permission(f"{command.name!r} reads the files in {path}, also outside", "outside", changes=False)
@@ -338,6 +376,11 @@ def _with_plain_name(argv: tuple[Arg, ...]) -> list[tuple[Arg, ...]]:
     """The command, and the same command with the program's name instead of its path."""
     name = argv[0].text.rpartition("/")[2]
     return [argv] if name == argv[0].text else [argv, (Arg(name, argv[0].kind), *argv[1:])]
+
+
+def _expands_unknown_globs(arg: Arg) -> Permission:
+    why = f"{arg.text!r} may stand for the names of any files; quote it"
+    return Permission(why, "outside", changes=False)
 
 
 def _unknown_options(command: Command) -> set[int]:

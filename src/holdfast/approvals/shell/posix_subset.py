@@ -35,6 +35,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_LONG_DESCRIPTOR: Final = re.compile(r"\d\d[<>]")
 _BASH_WORDS: Final = re.compile(
     r"(?:^|[\s;|&(])(?:time|function|select|coproc|source|declare|typeset|let|local)(?=\s|$)"
 )
@@ -48,4 +49,4 @@ def is_posix_subset(text: str) -> bool:
         if found is None or found.end() == position:
             return False
         position = found.end()
-    return not _BASH_WORDS.search(text)
+    return not (_BASH_WORDS.search(text) or _LONG_DESCRIPTOR.search(text))

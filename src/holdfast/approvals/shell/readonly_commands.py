@@ -245,7 +245,7 @@ def _double_test(args: Argv) -> Reads | NotUnderstood:
     for at, arg in enumerate(args):
         before = args[at - 1].text if at else ""
         after = args[at + 1].text if at + 1 < len(args) else ""
-        is_file = before in _FILE_TESTS or {before, after} & _FILE_COMPARISONS
+        is_file = before in _FILE_TESTS or before == "-a" or {before, after} & _FILE_COMPARISONS
         if is_file and arg.text not in _FILE_TESTS | _FILE_COMPARISONS:
             files.append(arg)
     return Reads(tuple(files))

@@ -107,7 +107,7 @@ PROGRAMS: Final[dict[str, ReadonlyProgram]] = {
         " --sort: --matchdirs --ignore-case --metafirst --inodes --device --si --timefmt:"
     ),
     "file": ReadonlyProgram(
-        "-bikhnNprv -F: --brief --mime --mime-type --mime-encoding --extension --no-pad --separator:"
+        "-bikhnNrv -F: --brief --mime --mime-type --mime-encoding --extension --no-pad --separator:"
     ),
     "du": ReadonlyProgram(
         "-0abchklmPsSx -d: -t: -B: --all --apparent-size --bytes --total --human-readable --max-depth: --summarize"

@@ -43,7 +43,9 @@ class ParsedLine(Value, frozen=True):
     wrappers: tuple[str, ...] = ()
     """Programs that run the commands and are not listed themselves, as they are named in the line."""
     globs: tuple[Arg, ...] = ()
-    """Patterns that the shell expands itself, outside the words of a command."""
+    """Words of loops whose globs the shell expands: patterns, and words whose value is not known."""
+    uncertain: tuple[str, ...] = ()
+    """Variables that the line sets to values in which the shell may expand globs."""
     unclear: tuple[str, ...] = ()
     """Reasons why the line may run commands that are not listed. Empty if it does not."""
     cautions: tuple[str, ...] = ()

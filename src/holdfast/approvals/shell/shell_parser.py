@@ -25,7 +25,7 @@ from holdfast.approvals.shell.shell_commands import (
     Runner,
     UnknownInner,
 )
-from holdfast.approvals.shell.shell_words import Arg, Assign, changes_programs, why_unreadable
+from holdfast.approvals.shell.shell_words import Arg, Assign, changes_programs, has_glob, why_unreadable
 from holdfast.approvals.shell.word_reader import SEPARATORS, WordReader, check_heredoc
 from holdfast.approvals.shell.wrapper_commands import unwrap
 
@@ -98,6 +98,7 @@ class StatementReader(WordReader):
             redirects=tuple(self._redirects),
             wrappers=tuple(self._wrappers),
             globs=tuple(self._globs),
+            uncertain=tuple(self._uncertain),
             unclear=tuple(self._unclear),
             cautions=tuple(self._cautions),
         )
@@ -247,6 +248,8 @@ class StatementReader(WordReader):
             self._mark_unclear(f"{name!r} changes how the rest of the line is interpreted")
         if name in {"test", "[", "printf"} and any(arg.text.startswith(("-v", "-R")) for arg in argv[1:]):
             self._mark_unclear(f"{name!r} can evaluate a variable's name")
+        if name == "read":
+            self._uncertain.update(dict.fromkeys(arg.text for arg in argv[1:]))
         if name in _DIRECTORY_CHANGES and (self._loops or name != "cd"):
             self._add_caution(f"{name!r} changes the directory in a way that cannot be analysed")
         self._commands.append(Command(argv, assigns))
@@ -331,7 +334,11 @@ class StatementReader(WordReader):
         if value is None:
             return Assign(shown, Arg(""))
         if value.type != "array":
-            return Assign(shown, self._word(value))
+            arg = self._word(value)
+            if not arg.literal or has_glob(arg.text):
+                self._uncertain[shown] = None
+            return Assign(shown, arg)
+        self._uncertain[shown] = None
         for child in self._parts(value):
             if child.is_named:
                 self._word(child)
@@ -405,10 +412,12 @@ class StatementReader(WordReader):
 
     def _for(self, node: Node) -> None:
         self._loops += 1
+        variable = ""
         for child in self._parts(node):
             match child.type:
                 case "variable_name":
-                    self._assigned(Assign(self._text(child.start_byte, child.end_byte), Arg("", "dynamic")))
+                    variable = self._text(child.start_byte, child.end_byte)
+                    self._assigned(Assign(variable, Arg("", "dynamic")))
                 case "do_group" | "compound_statement":
                     self._statement(child)
                 case "for" | "in" | ";" | "\n":
@@ -417,8 +426,10 @@ class StatementReader(WordReader):
                     self._mark_unclear("'select' cannot be analysed")
                 case _:
                     arg = self._word(child)
-                    if arg.kind == "glob":
+                    if not arg.literal or has_glob(arg.text):
                         self._globs.append(arg)
+                    if arg.kind != "glob" and (arg.globbed or arg.one_word or has_glob(arg.text)):
+                        self._uncertain[variable] = None
         self._loops -= 1
 
     def _case(self, node: Node) -> None:

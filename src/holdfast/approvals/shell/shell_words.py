@@ -17,6 +17,9 @@ Kind: TypeAlias = Literal["literal", "glob", "stream", "dynamic"]
 the output or input of another command. ``dynamic``: unknown, possibly zero or several words."""
 
 
+ANY_GLOB: Final = "*"
+
+
 class Arg(Value, frozen=True):
     """One word of a command. The text is the value of a literal, the pattern of a glob, or else the source text."""
 
@@ -26,6 +29,9 @@ class Arg(Value, frozen=True):
     """Whether it starts with an unquoted ``~``, which the shell expands."""
     one_word: bool = False
     """Whether an unknown value is exactly one word, because it is quoted."""
+    globbed: tuple[str, ...] = ()
+    """For an unknown value: the unquoted variables in which the shell expands globs; `ANY_GLOB` if it may do so in
+    anything else."""
 
     @property
     def literal(self) -> bool:
@@ -71,6 +77,11 @@ _CONTINUATION: Final = re.compile(r"\\\n")
 _USUAL_CONTINUATION: Final = re.compile(r"[^\s\\][ \t]+\\\n[ \t]*[^\s\\]")
 
 
+def has_glob(text: str) -> bool:
+    """Whether the shell may replace unquoted text by the names of files."""
+    return _GLOB.search(text) is not None
+
+
 def parse_unquoted(source: str, *, first: bool) -> Arg:
     """Parse an unquoted part of a word. ``first``: it is the start of the word, where a tilde is expanded."""
     plain, active = [], []
@@ -88,10 +99,11 @@ def parse_unquoted(source: str, *, first: bool) -> Arg:
         position += 1
     text, unquoted = "".join(plain), "".join(active)
     if "$" in unquoted or "`" in unquoted or _BRACES.search(unquoted) or "=~" in unquoted or ":~" in unquoted:
-        return Arg(source, "dynamic")
-    if _GLOB.search(unquoted):
-        quoted_as_well = text != unquoted or "[" in unquoted or re.search(r"[?*+@!]\(", unquoted)
-        return Arg(source, "dynamic") if quoted_as_well else Arg(text, "glob", first and text.startswith("~"))
+        return Arg(source, "dynamic", globbed=(ANY_GLOB,) if has_glob(unquoted) or "$" in unquoted else ())
+    if has_glob(unquoted):
+        if text != unquoted or "[" in unquoted or re.search(r"[?*+@!]\(", unquoted):
+            return Arg(source, "dynamic", globbed=(ANY_GLOB,))
+        return Arg(text, "glob", first and text.startswith("~"))
     return Arg(text, tilde=first and unquoted.startswith("~"))
 
 
@@ -126,9 +138,15 @@ def join_parts(parts: list[Arg], source: str) -> Arg:
     if all(part.literal for part in parts):
         text = "".join(part.text for part in parts)
         bare_braces = _BRACES.search(source)
-        return Arg(source, "dynamic") if bare_braces else Arg(text, tilde=parts[0].tilde)
+        return Arg(source, "dynamic", globbed=_globbed(parts)) if bare_braces else Arg(text, tilde=parts[0].tilde)
     one_word = all(part.literal or part.one_word for part in parts) and not _BRACES.search(source)
-    return Arg(source, "dynamic", one_word=one_word)
+    return Arg(source, "dynamic", one_word=one_word, globbed=_globbed(parts))
+
+
+def _globbed(parts: list[Arg]) -> tuple[str, ...]:
+    if any(part.kind == "glob" for part in parts):
+        return (ANY_GLOB,)
+    return tuple(dict.fromkeys(name for part in parts for name in part.globbed))
 
 
 _MAX_LINE: Final = 10_000

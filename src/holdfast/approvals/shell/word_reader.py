@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.approvals.shell.shell_commands import Command, Redirect
 from holdfast.approvals.shell.shell_words import (
+    ANY_GLOB,
     Arg,
     find_look_alike,
     join_parts,
@@ -34,6 +35,7 @@ _SHAPES: Final = {
     "command_substitution": re.compile(r"\$\(.*\)|`.*`", re.DOTALL),
     "process_substitution": re.compile(r"[<>]\(.*\)", re.DOTALL),
 }
+_PLAIN_EXPANSION: Final = re.compile(r"\$\{#?([A-Za-z_][A-Za-z0-9_]*)(?:[#%]{1,2}[^$`{}\[]*)?\}")
 _HEREDOC_START: Final = re.compile(rb"(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)|\\(?P<escaped>\w+)")
 _HIDDEN_BYTES: Final = re.compile(rb"(?<!\\)(?:`|\$[({\[])")
 _BLANK_OR_OPERATOR: Final = re.compile(r"(?<!\\)(?:\\\\)*[ \t\n;&|<>()]|\n")
@@ -49,6 +51,7 @@ class WordReader:
         self._redirects: list[Redirect] = []
         self._wrappers: dict[str, None] = {}
         self._globs: list[Arg] = []
+        self._uncertain: dict[str, None] = {}
         self._unclear: dict[str, None] = {}
         self._cautions: dict[str, None] = {}
         self._depth = 0
@@ -103,7 +106,7 @@ class WordReader:
         args: list[Arg] = []
         for at, (start, end, arg) in enumerate(words):
             if at and words[at - 1][1] == start:
-                args[-1] = Arg(args[-1].text + self._text(start, end), "dynamic")
+                args[-1] = Arg(args[-1].text + self._text(start, end), "dynamic", globbed=(ANY_GLOB,))
             else:
                 args.append(arg)
         return args
@@ -132,16 +135,18 @@ class WordReader:
                     self._mark_unclear("a word could not be parsed")
                 return join_parts([_without_tilde(part) if at else part for at, part in enumerate(parts)], source)
             case "simple_expansion":
-                return Arg(source, "dynamic")
+                return Arg(source, "dynamic", globbed=(source[1:],))
             case "expansion":
                 self._expansion(node)
+                plain = _PLAIN_EXPANSION.fullmatch(source)
+                return Arg(source, "dynamic", globbed=(plain[1],) if plain else (ANY_GLOB,))
             case "command_substitution":
                 self._substitution(node, source)
             case "process_substitution":
                 self._statements_in(node, {"<(", ">(", ")"})
                 return Arg(source, "stream")
             case "brace_expression":
-                pass
+                return Arg(source, "dynamic")
             case "arithmetic_expansion":
                 self._mark_unclear("arithmetic can run commands")
                 self._find_commands(node)
@@ -150,7 +155,7 @@ class WordReader:
             case _:
                 self._mark_unclear(f"{node.type.replace('_', ' ')} cannot be analysed")
                 self._find_commands(node)
-        return Arg(source, "dynamic")
+        return Arg(source, "dynamic", globbed=(ANY_GLOB,))
 
     def _unquoted(self, node: Node, source: str) -> Arg:
         if node.children:
@@ -180,6 +185,8 @@ class WordReader:
         return parse_double_quoted(text)
 
     def _substitution(self, node: Node, source: str) -> None:
+        if source.startswith("$(("):
+            self._mark_unclear("arithmetic can run commands")
         if source.startswith("`") and "\\" in source:
             self._mark_unclear("escapes within backquotes cannot be analysed")
         self._statements_in(node, {"$(", "`", ")"})
