@@ -189,6 +189,10 @@ def _call_header(block: CallBlock, context: DrawContext, indent: str) -> Row:
 def call_title(block: CallBlock) -> str:
     if block.title:
         return block.title
+    if todos := _todos(block):
+        done = sum(status == "completed" for _, status in todos)
+        current = next((text for text, status in todos if status == "in_progress"), "")
+        return f"{done}/{len(todos)} {current}".rstrip()
     files = block.display.get("files")
     if isinstance(files, list):
         return " ".join(str(file.get("path", "")) for file in files if isinstance(file, dict))
@@ -222,6 +226,8 @@ def _number(file: Any, name: str) -> int:
 
 def _call_body(block: CallBlock, context: DrawContext, bar: StyledRun) -> RowSource:
     palette, width = context.palette, context.width - 1
+    if todos := _todos(block):
+        return _draw_todos(todos, context, bar)
     parts: list[RowSource] = []
     if "\n" in block.title:
         parts.append(plain_rows(block.title, width, palette.code, indent=bar))
@@ -244,6 +250,29 @@ def _call_body(block: CallBlock, context: DrawContext, bar: StyledRun) -> RowSou
     return JoinedRows(parts)
 
 
+_TODO_MARKS: Mapping[str, str] = {"completed": "✓", "in_progress": "●", "pending": "○"}
+
+
+def _todos(block: CallBlock) -> list[tuple[str, str]]:
+    """The tasks of a call that changes the list of tasks, each with its status."""
+    found = block.arguments.get("todos") if block.name == "todos" else None
+    if not isinstance(found, list):
+        return []
+    return [(str(item.get("text", "")), str(item.get("status", ""))) for item in found if isinstance(item, dict)]
+
+
+def _draw_todos(todos: Sequence[tuple[str, str]], context: DrawContext, bar: StyledRun) -> RowSource:
+    palette = context.palette
+    rows: list[Row] = []
+    for text, status in todos:
+        mark = (f"{_TODO_MARKS.get(status, '○')} ", palette.good if status == "completed" else palette.accent)
+        style = palette.dim if status == "completed" else palette.text
+        rows += wrap_runs(
+            [(expand_tabs(clean(text)), style)], context.width - 1, first=(bar, mark), following=(bar, ("  ", style))
+        )
+    return StaticRows(rows)
+
+
 def _arguments(arguments: Mapping[str, Any]) -> str:
     lines = []
     for name, value in arguments.items():
@@ -258,7 +287,7 @@ def _call_preview(block: CallBlock, context: DrawContext, bar: StyledRun, end: s
     diff = block.display.get("diff")
     if isinstance(diff, str) and 0 < diff.count("\n") <= 30 and block.state == "ok":
         return [diff_rows(diff, width, palette, indent=(bar[0].replace("│", " "), palette.dim))]
-    if block.state not in ("running", "error") or not block.output:
+    if block.state not in ("running", "error", "denied") or not block.output:
         return []
     lines = visible_lines(block.output)
     hidden = len(lines) - _PREVIEW_LINES
@@ -277,7 +306,7 @@ def _draw_subagent(block: CallBlock, context: DrawContext, depth: int) -> list[R
     if not context.is_open(block):
         calls = [found for found in blocks if isinstance(found, CallBlock)]
         if block.state != "running":
-            note = f"{indent}  └ {len(calls)} calls" if calls else ""
+            note = f"{indent}  └ {len(calls)} {'call' if len(calls) == 1 else 'calls'}" if calls else ""
             return [StaticRows((decoration((note, palette.dim)),))] if note else []
         blocks = list(calls[-_PREVIEW_LINES:])
     parts: list[RowSource] = []
@@ -342,7 +371,7 @@ def _draw_end(block: TurnEndBlock, context: DrawContext) -> RowSource:
     palette = context.palette
     facts = [
         clean(block.model.rpartition("/")[2]) if block.model else "",
-        duration(block.duration_ms) if block.duration_ms is not None else "",
+        duration(block.duration_ms) if block.duration_ms is not None and block.duration_ms >= 100 else "",
         tokens_text(block.usage),
         cost_text(block.usage),
     ]
