@@ -9,11 +9,18 @@ import pytest
 from tests.cli.cli_shell import CliShell
 
 
-def test_no_command_prints_the_overview(sh: CliShell) -> None:
+def test_no_command_without_a_terminal_prints_the_overview(sh: CliShell) -> None:
     done = sh()
-    assert done.status == 0
-    assert "comes with a later version" in done.err
+    assert (done.status, done.err) == (0, "")
     assert done.out == sh("--help").out
+
+
+def test_the_terminal_interface_needs_a_terminal(sh: CliShell) -> None:
+    for words in (("--continue",), ("--session", "ses_1")):
+        done = sh(*words)
+        assert (done.status, done.out) == (2, "")
+        assert "needs a terminal" in done.err
+    assert "goes behind the command" in sh("--continue", "run", "x").err
 
 
 def test_usage_errors_have_two_lines(sh: CliShell) -> None:

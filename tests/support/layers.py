@@ -33,7 +33,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "extend": BASE | {"config", "tools"},
     "server": _CORE | {"agent", "runs", "workspace", "services", "extend"},
     "client": BASE,
-    "cli": _FACE,
+    "cli": _FACE | {"tui"},
     "tui": _FACE,
     "web": _FACE,
     "acp": _FACE,

@@ -49,6 +49,8 @@ def _run(args: list[str]) -> int:
 def _run_with_options(args: list[str]) -> int:
     _check_encoding(args)
     directory: str | None = None
+    session_id: str | None = None
+    resume = False
     while args and args[0].startswith("-"):
         option = args.pop(0)
         if option in ("-V", "--version"):
@@ -58,12 +60,40 @@ def _run_with_options(args: list[str]) -> int:
             return _print_overview()
         if option == "-C" and args:
             directory = args.pop(0)
+        elif option == "--continue":
+            resume = True
+        elif option == "--session" and args:
+            session_id = args.pop(0)
         elif option != "--debug":
             return _report_unknown(option, kind="option")
     if not args:
-        screen.write_stderr("The terminal interface comes with a later version. These are the commands:\n\n")
-        return _print_overview()
+        return _open_tui(directory, session_id=session_id, resume=resume)
+    if session_id is not None or resume:
+        option = "--session" if session_id is not None else "--continue"
+        screen.write_stderr(f"holdfast: {option} goes behind the command: holdfast {args[0]} {option} …\n")
+        return 2
     return _run_command(args, directory)
+
+
+def _open_tui(directory: str | None, *, session_id: str | None, resume: bool) -> int:
+    """Without a command the terminal UI opens; without a terminal the commands are listed."""
+    from holdfast.cli.exit_status import CommandError
+
+    if not (screen.is_terminal(sys.stdin) and screen.is_terminal(sys.stdout)):
+        if session_id is None and not resume:
+            return _print_overview()
+        advice = "run it in a terminal, or use 'holdfast run --session ID PROMPT'"
+        raise CommandError("the terminal UI needs a terminal for input and output", advice=advice, status=2)
+    if session_id is not None and resume:
+        message = "--session and --continue cannot be used together"
+        raise CommandError(message, advice="use one of them", status=2)
+    _import_msgspec()
+    _change_directory(directory)
+    from holdfast.cli.command_context import directory as current_directory
+    from holdfast.tui import open_tui
+
+    current_directory()
+    return open_tui(session_id=session_id, resume=resume)
 
 
 def _check_encoding(args: list[str]) -> None:

@@ -65,15 +65,19 @@ examples:
 def overview() -> str:
     """The text of ``holdfast --help``."""
     lines = [
-        "usage: holdfast [--debug] [-C DIR] COMMAND …",
+        "usage: holdfast [--debug] [-C DIR] [--continue | --session ID]",
+        "       holdfast [--debug] [-C DIR] COMMAND …",
         "",
         "A coding agent for the terminal. A local server owns the work; commands come and go.",
+        "Without a command, the terminal interface opens.",
     ]
     for title, commands in GROUPS.items():
         lines += ["", f"{title}:"]
         lines += [f"  {command.name:<11} {command.summary}" for command in commands]
     lines += [
         *("", "options:"),
+        "  --continue  open the last session of this directory",
+        "  --session ID  open this session",
         "  --version   print the version",
         "  -C DIR      change to DIR first",
         "  --debug     print a traceback with errors",

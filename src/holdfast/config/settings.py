@@ -18,6 +18,7 @@ ConfigWire = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
 Wire: TypeAlias = ConfigWire | Literal["scripted"]
 """The protocol of a provider. ``scripted`` is the model that ships in the package; it cannot be configured."""
 
+NotifyBy = Literal["terminal", "bell", "off"]
 Sandbox = Literal["off", "workspace-write", "read-only"]
 SearchProvider = Literal["none", "brave", "tavily", "searxng"]
 Text = Annotated[str, Meta(min_length=1)]
@@ -186,7 +187,12 @@ class McpServerSettings(Table, frozen=True):
 class TuiSettings(Table, frozen=True):
     """The terminal UI."""
 
-    theme: Annotated[Text, Meta(description="One of Textual's themes.")] = "textual-dark"
+    theme: Annotated[
+        Text, Meta(description="`auto` follows the terminal's background; or a theme that `/theme` lists.")
+    ] = "auto"
+    notify: Annotated[
+        NotifyBy, Meta(description="How to tell you of a question or an end while the terminal has no focus.")
+    ] = "terminal"
     keys: Annotated[dict[str, str], Meta(description='Keys by action, such as `cancel = "escape"`.')] = {}
 
 

@@ -1,0 +1,109 @@
+"""The changed files of a session, with their diffs; undo and redo."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import Screen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from holdfast.errors import HoldfastError
+from holdfast.schema.runs import Accepted
+from holdfast.schema.sessions import FileChange
+from holdfast.tui.ask_panel import visible
+from holdfast.tui.bindings import bindings_for, hints
+from holdfast.tui.details_panel import change_counts
+from holdfast.tui.session_controller import SessionController
+from holdfast.tui.terminal_signals import plain_text
+
+_STATES = {"applied": "", "undone": "undone", "changed_since": "changed since: undo leaves it alone"}
+
+
+class ChangesScreen(Screen[None]):
+    DEFAULT_CSS = """
+    ChangesScreen #files {
+        width: 40%; max-width: 60; border: none; border-right: solid $border; background: $background;
+    }
+    ChangesScreen #diff-scroll { width: 1fr; padding: 0 1; }
+    ChangesScreen #diff { height: auto; }
+    ChangesScreen #changes-hint { height: 1; background: $panel; color: $text-muted; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_for("changes"),
+        Binding("escape,q", "app.pop_screen", show=False),
+    ]
+
+    def __init__(self, controller: SessionController) -> None:
+        super().__init__()
+        self._controller = controller
+        self._changes: tuple[FileChange, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield OptionList(id="files")
+            with VerticalScroll(id="diff-scroll"):
+                yield Static("", id="diff", markup=False)
+        yield Static("", id="changes-hint", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#changes-hint", Static).update(f"changes · {hints(self.app, 'undo', 'redo')} · esc closes")
+        self._do(self.load())
+
+    async def load(self) -> None:
+        client = await self._controller.link.ready()
+        session_id = self._controller.link.session_id
+        self._changes = (await client.changes(session_id)).items if session_id else ()
+        files = self.query_one("#files", OptionList)
+        files.set_options([Option(Text(_row(change))) for change in self._changes])
+        if self._changes:
+            files.highlighted = 0
+            files.focus()
+        else:
+            self.query_one("#diff", Static).update("This session has changed no files.")
+
+    @on(OptionList.OptionHighlighted, "#files")
+    def _chosen(self, event: OptionList.OptionHighlighted) -> None:
+        self.query_one("#diff", Static).update(draw_diff(self._changes[event.option_index]))
+
+    def action_undo(self) -> None:
+        self._do(self._change(self._controller.undo()))
+
+    def action_redo(self) -> None:
+        self._do(self._change(self._controller.redo()))
+
+    async def _change(self, work: Awaitable[Accepted]) -> None:
+        accepted = await work
+        client = await self._controller.link.ready()
+        run = await client.wait_run(accepted.run.id, seconds=60)
+        text = run.error.message if run.error else run.text or run.state
+        self.notify(plain_text(text, longest=600), markup=False)
+        await self.load()
+
+    def _do(self, work: Awaitable[object]) -> None:
+        async def call() -> None:
+            try:
+                await work
+            except HoldfastError as error:
+                self.notify(plain_text(error.message, longest=600), severity="error", markup=False)
+
+        self.run_worker(call(), group="calls")
+
+
+def _row(change: FileChange) -> str:
+    state = _STATES[change.state]
+    return f"{plain_text(change.path)}  {change_counts(change.diff)}  {state}".rstrip()
+
+
+def draw_diff(change: FileChange) -> Text:
+    text = Text()
+    for line in change.diff.splitlines():
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        text.append(visible(line) + "\n", style=style)
+    return text or Text("(no text to show)")

@@ -1,0 +1,242 @@
+"""The main screen, drawn: transcript, queue, composer or ask, status line, details.
+
+What keys and messages do is in `ChatScreen`; the widgets hold no truth.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.events import Resize
+from textual.widgets import Input, Static
+
+from holdfast.client.open_texts import OpenTexts
+from holdfast.client.transcript_fold import TranscriptFold
+from holdfast.client.view_values import Block, OpenAsk, QueueState
+from holdfast.schema.sessions import FileChange
+from holdfast.tui.actions import slash_commands
+from holdfast.tui.ask_panel import AskPanel
+from holdfast.tui.bindings import bindings_for, hints
+from holdfast.tui.composer import Composer
+from holdfast.tui.details_panel import DetailFacts, DetailsPanel
+from holdfast.tui.queue_list import QueueList
+from holdfast.tui.session_transcript import SessionTranscriptView
+from holdfast.tui.start_text import StartFacts, draw_start
+from holdfast.tui.status_line import StatusFacts, StatusLine
+from holdfast.tui.status_words import activity, money
+from holdfast.tui.tui_host import ChatHost
+
+_WIDE = 120
+_TYPING_SECONDS = 0.5
+
+
+class ChatLayout(ChatHost):
+    DEFAULT_CSS = """
+    ChatLayout { layers: base overlay; }
+    ChatLayout #main { height: 1fr; }
+    ChatLayout #left { width: 1fr; }
+    ChatLayout #start { height: 1fr; padding: 1 3; display: none; }
+    ChatLayout.-empty #start { display: block; }
+    ChatLayout.-empty #transcript { display: none; }
+    ChatLayout #rule { height: 1; color: $border; }
+    ChatLayout #search { border: none; height: 1; padding: 0 1; background: $surface; display: none; }
+    ChatLayout.-searching #search { display: block; }
+    ChatLayout.-asking #composer { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("everywhere")]
+    AUTO_FOCUS = "#prompt"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancelling = False
+        self.sending: tuple[str, ...] = ()
+        self.changes: tuple[FileChange, ...] = ()
+        self.wants_details: bool | None = None
+        self.edited_at = 0.0
+        self._no_session = TranscriptFold("", open_texts=OpenTexts())
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="main"):
+            with Vertical(id="left"):
+                yield Static("", id="start", markup=False)
+                yield SessionTranscriptView(self._no_session, subagent=self._subagent_blocks)
+                yield Input(id="search", placeholder="search · enter next · esc closes", select_on_focus=False)
+                yield Static("─" * 400, id="rule", markup=False)
+                yield QueueList()
+                yield AskPanel()
+                yield Composer(find_files=self._find_files, commands=slash_commands)
+            yield DetailsPanel()
+        yield StatusLine()
+
+    def on_mount(self) -> None:
+        self.set_interval(1.0 if not self.tui.options.reduced_motion else 5.0, self.draw_status, name="status")
+        self.draw_all()
+
+    def on_resize(self, event: Resize) -> None:
+        self.draw_all()
+
+    @property
+    def view(self) -> SessionTranscriptView:
+        return self.query_one(SessionTranscriptView)
+
+    @property
+    def ask_panel(self) -> AskPanel:
+        return self.query_one(AskPanel)
+
+    @property
+    def open_asks(self) -> tuple[OpenAsk, ...]:
+        """Of the shown session and its sub-agents."""
+        session_id = self.tui.link.session_id
+        asks = self.tui.link.fold.asks
+        return tuple(a for a in asks if (s := a.approval or a.question) and s.root_session_id == session_id)
+
+    async def _find_files(self, query: str) -> tuple[str, ...]:
+        return await self.tui.controller.find_files(query)
+
+    def _subagent_blocks(self, session_id: str) -> tuple[Block, ...]:
+        fold = self.tui.link.fold.transcript(session_id)
+        return () if fold is None else tuple(block for entry in fold.entries for block in entry.blocks)
+
+    # Drawing.
+
+    @property
+    def is_drawn(self) -> bool:
+        """All widgets exist: not before the first frame, and not any more while the UI closes."""
+        return self.is_mounted and len(self.query("#transcript, #prompt, #ask-note, #details-text, #status")) == 5
+
+    def draw_all(self) -> None:
+        if not self.is_drawn:
+            return
+        self.show_session()
+        self.draw_queue()
+        self.draw_ask()
+        self.draw_details()
+        self.draw_status()
+
+    def show_session(self) -> None:
+        """Show the session of the link, or the start text if there is none."""
+        fold = self.tui.controller.transcript
+        self.view.show_fold(fold or self._no_session)
+        is_empty = (fold is None or not fold.entries) and not self.sending
+        self.set_class(is_empty, "-empty")
+        if is_empty:
+            link = self.tui.link
+            last = link.fold.sessions[0] if link.fold.sessions and fold is None else None
+            facts = StartFacts(
+                directory=self.tui.options.shown_directory,
+                model=self.tui.controller.model_name,
+                is_live=link.is_live,
+                problem=link.problem_text,
+                last=last,
+                untrusted=link.config.untrusted if link.config else (),
+            )
+            self.query_one("#start", Static).update(draw_start(facts, now=time.time(), app=self.app))
+
+    def draw_blocks(self) -> None:
+        fold = self.tui.controller.transcript
+        if fold is not None and fold.entries and self.has_class("-empty"):
+            self.show_session()
+        self.view.session_changed()
+
+    def draw_queue(self) -> None:
+        fold = self.tui.controller.transcript
+        self.query_one(QueueList).show(fold.queue if fold else QueueState(), sending=self.sending)
+        self.composer.area.can_steer = self.tui.controller.is_busy
+        self.composer.set_placeholder(self._placeholder())
+
+    def _placeholder(self) -> str:
+        fold = self.tui.controller.transcript
+        if fold is not None and fold.queue.paused and (fold.queue.queued or fold.queue.waiting):
+            return "enter resumes the queue"
+        if self.tui.controller.is_busy:
+            return "write the next prompt"
+        return "what should be done?" if fold is None else ""
+
+    def draw_ask(self) -> None:
+        asks, panel = self.open_asks, self.ask_panel
+        had_focus = panel.has_focus or panel.is_writing
+        typing = time.monotonic() - self.edited_at < _TYPING_SECONDS
+        panel.show(asks[0] if asks else None, waiting=len(asks), draft=self.composer.draft, typing=typing)
+        self.set_class(bool(asks), "-asking")
+        if not asks and had_focus:
+            self.composer.area.focus()
+
+    def draw_details(self) -> None:
+        panel = self.query_one(DetailsPanel)
+        wide = self.size.width >= _WIDE
+        shown = wide if self.wants_details is None else self.wants_details
+        panel.set_class(shown, "-shown")
+        panel.set_class(not wide, "-overlay")
+        if shown:
+            panel.show(self._detail_facts())
+
+    @property
+    def details_shown(self) -> bool:
+        return self.query_one(DetailsPanel).has_class("-shown")
+
+    def _detail_facts(self) -> DetailFacts:
+        link, controller = self.tui.link, self.tui.controller
+        fold, session_id = controller.transcript, link.session_id
+        session = link.fold.session(session_id) if session_id else None
+        return DetailFacts(
+            directory=self.tui.options.shown_directory,
+            session=session,
+            runs=len(fold.runs) if fold else 0,
+            model=controller.model_name,
+            effort=controller.effort or "",
+            context_tokens=fold.context_tokens if fold else 0,
+            context_window=controller.context_window,
+            todos=fold.todos if fold else (),
+            changes=self.changes,
+            jobs=link.fold.jobs,
+            others=max(session.clients - 1, 0) if session else 0,
+            untrusted=link.config.untrusted if link.config else (),
+        )
+
+    def draw_status(self) -> None:
+        if not self.is_drawn:
+            return
+        link, controller = self.tui.link, self.tui.controller
+        fold = controller.transcript
+        active = fold.active if fold else None
+        self.query_one(StatusLine).show(
+            StatusFacts(
+                mode=controller.mode,
+                headline="" if self.details_shown else self._headline(),
+                activity=activity(active, now=time.time(), cancelling=self.cancelling) or self._waiting_elsewhere(),
+                problem=self.tui.link_words(),
+                hints=self._hints(),
+            )
+        )
+        if active is None:
+            self.cancelling = False
+        if self.details_shown and link.fold.jobs:
+            self.draw_details()
+
+    def _headline(self) -> str:
+        controller, fold = self.tui.controller, self.tui.controller.transcript
+        parts = [controller.model_name.rpartition("/")[2]]
+        if fold and controller.context_window and fold.context_tokens:
+            parts.append(f"{min(fold.context_tokens / controller.context_window, 1):.0%}")
+        session = self.tui.link.fold.session(fold.session_id) if fold else None
+        if session and session.usage.cost:
+            parts.append(money(session.usage.cost))
+        return " · ".join(part for part in parts if part)
+
+    def _waiting_elsewhere(self) -> str:
+        others = len(self.tui.link.fold.asks) - len(self.open_asks)
+        return f"{others} question{'s' if others != 1 else ''} in other sessions" if others else ""
+
+    def _hints(self) -> str:
+        app = self.tui
+        if self.has_class("-asking"):
+            return hints(app, "cancel")
+        if self.view.has_focus:
+            return hints(app, "block_toggle", "copy_block", "search", "follow_end")
+        if app.controller.is_busy:
+            return f"enter queue · {hints(app, 'steer', 'cancel')} · ? keys"
+        return "? keys"

@@ -1,0 +1,352 @@
+"""The main screen: what its keys and messages do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+
+from textual import on
+from textual.widgets import Input
+
+from holdfast.errors import CallerError, Conflict, HoldfastError
+from holdfast.schema.approvals import Approval, Question
+from holdfast.schema.runs import Receipt
+from holdfast.tui.ask_panel import AskPanel
+from holdfast.tui.chat_layout import ChatLayout
+from holdfast.tui.composer import Composer
+from holdfast.tui.composer_text import read_typed
+from holdfast.tui.external_editor import edit_text
+from holdfast.tui.queue_list import QueueList
+from holdfast.tui.session_controller import read_attachment
+from holdfast.tui.session_transcript import SessionTranscriptView
+from holdfast.tui.slash_commands import run_command
+from holdfast.tui.status_words import MODE_WORDS
+from holdfast.tui.terminal_signals import plain_text
+
+_LEAVE_SECONDS = 2.0
+_DRAFT_SECONDS = 0.3
+
+
+class ChatScreen(ChatLayout):
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered: set[str] = set()
+        """Approvals and questions that were answered here."""
+        self._interrupted_at = 0.0
+        self._saving: asyncio.Task[None] | None = None
+        self._unsaved: dict[str | None, str] = {}
+        """Drafts by session, as they were last edited."""
+
+    def do(self, work: Awaitable[object]) -> None:
+        """Call the server in the background; an error is shown."""
+
+        async def call() -> None:
+            try:
+                await work
+            except HoldfastError as error:
+                self.tell_error(error)
+
+        self.run_worker(call(), group="calls", exit_on_error=True)
+
+    def tell(self, text: str, *, warning: bool = False) -> None:
+        self.notify(plain_text(text, longest=400), severity="warning" if warning else "information", markup=False)
+
+    def tell_error(self, error: HoldfastError) -> None:
+        self.notify(plain_text(error.message, longest=600), severity="error", markup=False)
+
+    # Sending.
+
+    @on(Composer.Sent)
+    def _sent(self, event: Composer.Sent) -> None:
+        typed = read_typed(event.text)
+        if not typed.text and not event.attachments:
+            self._resume_if_held()
+            return
+        if typed.kind == "command" and run_command(self, typed.text, typed.arguments):
+            self.composer.clear()
+            self._remember(event.text)
+            return
+        self.composer.clear()
+        self._keep_draft("")  # before the first prompt's session takes the place of the new one
+        self._remember(event.text)
+        self.sending = (*self.sending, event.text)
+        self.draw_queue()
+        self.view.scroll_to_end()
+        self.run_worker(self._send(event, shell=typed.text if typed.kind == "shell" else None), group="calls")
+
+    async def _send(self, event: Composer.Sent, *, shell: str | None) -> None:
+        controller = self.tui.controller
+        try:
+            if shell is not None:
+                await controller.run_shell(shell)
+            else:
+                text = event.text.strip()
+                accepted = await controller.send(text, attachments=event.attachments, delivery=event.delivery)
+                if event.delivery == "steer" and accepted.decision == "queued":
+                    self.tell("It cannot join the active run, so it is queued.")
+        except HoldfastError as error:
+            self.composer.put_back([event.text])
+            for file in event.attachments:
+                self.composer.attach(file)
+            self.tell_error(error)
+        finally:
+            remaining = list(self.sending)
+            remaining.remove(event.text)
+            self.sending = tuple(remaining)
+            self.draw_queue()
+
+    def _remember(self, text: str) -> None:
+        if text.strip():
+            self.composer.accepted(text)
+            self.run_worker(asyncio.to_thread(self.tui.files.add_to_history, text), group="files")
+
+    def _resume_if_held(self) -> None:
+        fold = self.tui.controller.transcript
+        if fold is not None and fold.queue.paused:
+            self.do(self.tui.controller.resume())
+
+    @on(Composer.Edited)
+    def _edited(self, event: Composer.Edited) -> None:
+        self.edited_at = time.monotonic()
+        self._keep_draft(event.text)
+
+    def _keep_draft(self, text: str) -> None:
+        self._unsaved[self.tui.link.session_id] = text
+        if self._saving is None or self._saving.done():
+            self._saving = asyncio.create_task(self._save_draft(), name="tui:save draft")
+
+    async def _save_draft(self) -> None:
+        await asyncio.sleep(_DRAFT_SECONDS)
+        while self._unsaved:
+            session_id, text = self._unsaved.popitem()
+            await asyncio.to_thread(self.tui.files.write_draft, session_id, text)
+
+    async def load_draft(self) -> None:
+        """Show the draft that was kept for this session, unless something was typed already."""
+        draft = await asyncio.to_thread(self.tui.files.read_draft, self.tui.link.session_id)
+        if draft and not self.composer.draft:
+            self.composer.set_draft(draft)
+
+    @on(Composer.WantsHelp)
+    def action_help(self) -> None:
+        from holdfast.tui.help_screen import HelpScreen
+
+        self.tui.push_screen(HelpScreen())
+
+    @on(Composer.WantsEditor)
+    def _edit_externally(self) -> None:
+        edited = edit_text(self.tui, self.composer.draft)
+        if edited is not None:
+            self.composer.set_draft(edited)
+
+    @on(Composer.WantsFile)
+    async def _attach_file(self, event: Composer.WantsFile) -> None:
+        try:
+            self.composer.attach(await asyncio.to_thread(read_attachment, Path(event.path)))
+        except OSError as error:
+            self.tell(f"cannot attach {event.path!r}: {error.strerror or error}", warning=True)
+
+    # Cancelling.
+
+    def action_cancel(self) -> None:
+        if self.has_class("-searching"):
+            self._close_search()
+        elif self.composer.close_completions():
+            return
+        elif self.ask_panel.is_writing:
+            self.ask_panel.stop_writing()
+        elif self.query_one(QueueList).has_focus or (self.view.has_focus and not self.tui.controller.is_busy):
+            self.composer.area.focus()
+        else:
+            self._cancel_run()
+
+    def _cancel_run(self) -> None:
+        fold = self.tui.controller.transcript
+        if fold is None or (fold.active is None and not fold.queue.queued and not fold.queue.waiting):
+            return
+        self.cancelling = fold.active is not None
+        self.draw_status()
+        self.do(self._cancel(drops=fold.queue.paused is not None))
+
+    async def _cancel(self, *, drops: bool) -> None:
+        receipt = await self.tui.controller.cancel()
+        self.cancelling = False
+        if receipt is not None and drops:
+            self._put_back(receipt)
+
+    def _put_back(self, receipt: Receipt) -> None:
+        """Prompts that never started go back to the composer (`C10`)."""
+        self.composer.put_back([run.prompt for run in receipt.runs if run.was in ("queued", "waiting") and run.prompt])
+
+    # The queue.
+
+    def action_focus_queue(self) -> None:
+        queue = self.query_one(QueueList)
+        if queue.has_focus or not queue.prompts:
+            self.composer.area.focus()
+        else:
+            queue.focus()
+        self.call_after_refresh(self.draw_queue)
+
+    @on(QueueList.Changed)
+    def _queue_changed(self, event: QueueList.Changed) -> None:
+        controller, prompt = self.tui.controller, event.prompt
+        match event.action:
+            case "pause":
+                self.do(controller.pause())
+            case "resume":
+                self.do(controller.resume())
+            case "cancel_all":
+                self.do(self._cancel_all())
+            case "move" if prompt is not None:
+                self.do(controller.move_queued(prompt.run_id, event.position))
+            case "remove" if prompt is not None:
+                self.do(controller.remove_queued(prompt.run_id))
+            case "edit" if prompt is not None:
+                self.do(self._take_back(prompt.run_id, prompt.prompt))
+
+    async def _cancel_all(self) -> None:
+        receipt = await self.tui.controller.cancel_everything()
+        if receipt is not None:
+            self._put_back(receipt)
+
+    async def _take_back(self, run_id: str, prompt: str) -> None:
+        """The prompt leaves the queue only if it has not started: then it is edited, else it stays what it is."""
+        receipt = await self.tui.controller.remove_queued(run_id)
+        if any(run.run_id == run_id and run.was in ("queued", "waiting") for run in receipt.runs):
+            self.composer.put_back([prompt])
+            self.composer.area.focus()
+
+    # Approvals and questions.
+
+    @on(AskPanel.TypedAhead)
+    def _typed_ahead(self, event: AskPanel.TypedAhead) -> None:
+        self.composer.area.insert(event.text)
+        self.draw_ask()
+
+    @on(AskPanel.Decided)
+    def _decided(self, event: AskPanel.Decided) -> None:
+        self.answered.add(event.approval.id)
+        self.do(self._answer(event))
+
+    async def _answer(self, event: AskPanel.Decided) -> None:
+        try:
+            await self.tui.controller.answer_approval(
+                event.approval.id, event.decision, pattern=event.pattern, feedback=event.feedback
+            )
+        except Conflict:
+            self.answered.discard(event.approval.id)  # another client was first; its answer is told by the event
+        except CallerError as error:
+            self.tell_error(error)
+
+    @on(AskPanel.Answered)
+    def _question_answered(self, event: AskPanel.Answered) -> None:
+        self.answered.add(event.question.id)
+        self.do(self.tui.controller.answer_question(event.question.id, event.answers))
+
+    def tell_resolved(self, ask: Approval | Question) -> None:
+        """Another client, a deadline or a cancel closed it."""
+        if ask.id in self.answered or ask.root_session_id != self.tui.link.session_id:
+            return
+        by = (ask.answered_by or "").partition("/")[0]
+        if ask.state == "answered" and isinstance(ask, Approval):
+            words = {"once": "allowed once", "session": "allowed for the session", "always": "allowed always"}
+            self.tell(f"{words.get(ask.decision or '', 'denied')}, by {by or 'another client'}")
+        elif ask.state == "answered":
+            self.tell(f"answered by {by or 'another client'}")
+        elif ask.state == "expired":
+            self.tell("the deadline has passed; it counts as denied", warning=True)
+
+    # The transcript.
+
+    def action_focus_transcript(self) -> None:
+        if self.view.has_focus:
+            self.focus_input()
+        else:
+            self.view.focus()
+        self.draw_status()
+
+    def action_focus_composer(self) -> None:
+        self.focus_input()
+
+    def focus_input(self) -> None:
+        (self.ask_panel if self.has_class("-asking") else self.composer.area).focus()
+
+    @on(SessionTranscriptView.WantsSearch)
+    def _open_search(self) -> None:
+        self.add_class("-searching")
+        self.query_one("#search", Input).focus()
+
+    @on(Input.Submitted, "#search")
+    def _search(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.value == self.view.state.search:
+            self.view.next_match(1)
+        elif not self.view.search(event.value):
+            self.tell("no match")
+
+    def _close_search(self) -> None:
+        self.remove_class("-searching")
+        self.view.search("")
+        self.view.focus()
+
+    @on(SessionTranscriptView.TextCopied)
+    def _copied(self, event: SessionTranscriptView.TextCopied) -> None:
+        self.tui.copy_to_clipboard(event.text)
+        self.tell(f"copied {len(event.text)} characters")
+
+    @on(SessionTranscriptView.TargetChosen)
+    def _open_target(self, event: SessionTranscriptView.TargetChosen) -> None:
+        self.tui.open_target(event.target)
+
+    @on(SessionTranscriptView.SubagentChosen)
+    def _open_subagent(self, event: SessionTranscriptView.SubagentChosen) -> None:
+        self.tui.show_session(event.session_id)
+
+    # Everything else that has a key.
+
+    def action_cycle_mode(self) -> None:
+        mode = self.tui.controller.next_mode()
+        self.draw_status()
+        if self.tui.controller.is_busy:
+            self.tell(f"the next prompt runs in mode {MODE_WORDS[mode]}; the active run keeps its mode")
+
+    def action_details(self) -> None:
+        self.wants_details = not self.details_shown
+        self.draw_details()
+        self.draw_status()
+
+    def action_interrupt(self) -> None:
+        if selected := self.view.selected_text or self.composer.area.selected_text:
+            self.tui.copy_to_clipboard(selected)
+        elif self.composer.draft or self.composer.attachments:
+            self._remember(self.composer.draft)
+            self.composer.clear()
+        elif time.monotonic() - self._interrupted_at < _LEAVE_SECONDS:
+            self.tui.leave()
+        else:
+            self._interrupted_at = time.monotonic()
+            self.tell("ctrl+c again leaves; esc cancels the active run")
+
+    def action_leave(self) -> None:
+        self.tui.leave()
+
+    def action_suspend(self) -> None:
+        self.tui.action_suspend_process()
+
+    def action_sessions(self) -> None:
+        run_command(self, "sessions", "")
+
+    def action_new_session(self) -> None:
+        self.tui.show_session(None)
+
+    def action_models(self) -> None:
+        run_command(self, "model", "")
+
+    def action_changes(self) -> None:
+        run_command(self, "changes", "")
+
+    def action_commands(self) -> None:
+        run_command(self, "commands", "")

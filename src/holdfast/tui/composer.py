@@ -1,0 +1,256 @@
+"""The composer: the prompt that is being written, its completions and its attachments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import OptionList, Static, TextArea
+from textual.widgets.option_list import Option
+
+from holdfast.schema.messages import File
+from holdfast.tui.composer_text import Completion, PromptHistory, complete, completion_at, is_long_paste
+from holdfast.tui.fuzzy_match import best_matches
+from holdfast.tui.prompt_area import PromptArea
+from holdfast.tui.terminal_signals import plain_text
+
+FindFiles = Callable[[str], Awaitable[tuple[str, ...]]]
+
+_SHOWN_COMPLETIONS = 8
+_IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+
+
+class Composer(Vertical):
+    """Holds the draft. Sends nothing itself: it posts `Sent`."""
+
+    DEFAULT_CSS = """
+    Composer { height: auto; max-height: 50%; }
+    Composer #completions {
+        height: auto; max-height: 8; border: none; padding: 0 1; background: $panel; scrollbar-size-vertical: 1;
+        display: none;
+    }
+    Composer.-completing #completions { display: block; }
+    Composer #attached { height: auto; color: $text-muted; padding: 0 1; display: none; }
+    Composer.-attached #attached { display: block; }
+    Composer #field { height: auto; }
+    Composer #mark { width: 3; height: 1; color: $primary; padding: 0 0 0 1; }
+    Composer #prompt {
+        height: auto; min-height: 1; max-height: 12; border: none; padding: 0; background: $background;
+        scrollbar-size-vertical: 1;
+    }
+    Composer #prompt:focus { border: none; }
+    """
+
+    class Sent(Message):
+        """The person sent the draft. The composer keeps it until `accepted` is called."""
+
+        def __init__(self, text: str, attachments: tuple[File, ...], delivery: Literal["queue", "steer"]) -> None:
+            super().__init__()
+            self.text = text
+            self.attachments = attachments
+            self.delivery = delivery
+
+    class Edited(Message):
+        """The draft has changed."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class WantsEditor(Message):
+        """Open the draft in the external editor."""
+
+    class WantsHelp(Message):
+        """Show the help."""
+
+    class WantsFile(Message):
+        """Attach the file at this path."""
+
+        def __init__(self, path: str) -> None:
+            super().__init__()
+            self.path = path
+
+    def __init__(self, *, find_files: FindFiles, commands: Callable[[], tuple[tuple[str, str], ...]]) -> None:
+        super().__init__(id="composer")
+        self.history = PromptHistory()
+        self.attachments: tuple[File, ...] = ()
+        self._find_files = find_files
+        self._commands = commands
+        self._completion: Completion | None = None
+        self._choices: tuple[str, ...] = ()
+        self._walking = False
+
+    def compose(self) -> ComposeResult:
+        yield OptionList(id="completions")
+        yield Static("", id="attached", markup=False)
+        with Horizontal(id="field"):
+            yield Static("›", id="mark", markup=False)
+            yield PromptArea()
+
+    def on_mount(self) -> None:
+        self.query_one("#completions", OptionList).can_focus = False
+
+    @property
+    def area(self) -> PromptArea:
+        return self.query_one(PromptArea)
+
+    @property
+    def draft(self) -> str:
+        return self.area.text
+
+    def set_placeholder(self, text: str) -> None:
+        self.area.placeholder = text
+
+    def set_draft(self, text: str) -> None:
+        self.area.set_text(text)
+
+    def put_back(self, prompts: list[str]) -> None:
+        """Put cancelled prompts before what is being written."""
+        self.set_draft("\n\n".join(text for text in (*prompts, self.draft) if text.strip()))
+
+    def attach(self, file: File) -> None:
+        self.attachments = (*self.attachments, file)
+        self._show_attachments()
+
+    def clear(self) -> None:
+        self.attachments = ()
+        self._show_attachments()
+        self.area.set_text("")
+        self._close_completions()
+
+    def accepted(self, text: str) -> None:
+        """The sent draft was taken over: it is history now."""
+        self.history.add(text)
+
+    @on(PromptArea.Key)
+    def _key(self, event: PromptArea.Key) -> None:
+        event.stop()
+        match event.name:
+            case "send" | "steer":
+                self._send("steer" if event.name == "steer" else "queue")
+            case "complete":
+                self._complete()
+            case "completion_up":
+                self._move_completion(-1)
+            case "completion_down":
+                self._move_completion(1)
+            case "history_older":
+                self._walk(self.history.older(self.draft))
+            case "history_newer":
+                self._walk(self.history.newer())
+            case "drop_attachment":
+                self.attachments = self.attachments[:-1]
+                self._show_attachments()
+            case "edit_externally":
+                self.post_message(self.WantsEditor())
+            case "help":
+                self.post_message(self.WantsHelp())
+
+    def _send(self, delivery: Literal["queue", "steer"]) -> None:
+        self._close_completions()
+        self.post_message(self.Sent(self.draft, self.attachments, delivery))
+
+    def _walk(self, prompt: str | None) -> None:
+        if prompt is not None:
+            self._walking = True
+            self.set_draft(prompt)
+
+    @on(TextArea.Changed)
+    def _changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        if self._walking:
+            self._walking = False
+        else:
+            self.history.edited()
+            self._find_completions(self.area.before_cursor)
+        self.query_one("#mark", Static).update("!" if self.draft.startswith("!") else "›")
+        self.post_message(self.Edited(self.draft))
+
+    @on(PromptArea.Pasted)
+    def _pasted(self, event: PromptArea.Pasted) -> None:
+        event.stop()
+        path = event.text.strip().strip("'\"").replace("\\ ", " ")
+        if "\n" not in path and path.startswith(("/", "~/", "./")) and path.lower().endswith(_IMAGES):
+            self.post_message(self.WantsFile(path))
+        elif is_long_paste(event.text):
+            number = 1 + sum(file.name.startswith("pasted-") for file in self.attachments)
+            self.attach(File(f"pasted-{number}.txt", "text/plain", text=event.text))
+        else:
+            self.area.insert(event.text.replace("\r\n", "\n").replace("\r", "\n"), maintain_selection_offset=False)
+
+    def _show_attachments(self) -> None:
+        self.set_class(bool(self.attachments), "-attached")
+        shown = (f"[{plain_text(file.name, longest=40)}{_size(file)}]" for file in self.attachments)
+        self.query_one("#attached", Static).update("attached  " + " ".join(shown))
+
+    @work(exclusive=True, group="completions")
+    async def _find_completions(self, before: str) -> None:
+        completion = completion_at(before)
+        if completion is None:
+            self._close_completions()
+            return
+        if completion.kind == "command":
+            commands = self._commands()
+            hits = best_matches(completion.query, (name for name, _ in commands))
+            rows = [commands[index] for index, _ in hits]
+        else:
+            await asyncio.sleep(0.03)  # one request per pause in typing, not one per key
+            rows = [(path, "") for path in await self._find_files(completion.query)]
+        self._open_completions(completion, rows[:_SHOWN_COMPLETIONS])
+
+    def _open_completions(self, completion: Completion, rows: list[tuple[str, str]]) -> None:
+        self._completion, self._choices = completion, tuple(name for name, _ in rows)
+        if not rows or (len(rows) == 1 and rows[0][0] == completion.query and completion.kind == "command"):
+            self._close_completions()
+            return
+        sign = "/" if completion.kind == "command" else "@"
+        width = max(len(name) for name, _ in rows) + 3
+        shown = [Content.assemble(f"{sign}{name}".ljust(width), (does, "$text-muted")) for name, does in rows]
+        options = self.query_one("#completions", OptionList)
+        options.set_options([Option(row) for row in shown])
+        options.highlighted = 0
+        self.area.completing = True
+        self.add_class("-completing")
+
+    def _close_completions(self) -> None:
+        self._choices = ()
+        self.area.completing = False
+        self.remove_class("-completing")
+
+    def close_completions(self) -> bool:
+        """Close the list of completions; returns whether it was open."""
+        was_open = self.area.completing
+        self._close_completions()
+        return was_open
+
+    def _move_completion(self, by: int) -> None:
+        options = self.query_one("#completions", OptionList)
+        if self._choices:
+            options.highlighted = ((options.highlighted or 0) + by) % len(self._choices)
+
+    @on(OptionList.OptionSelected, "#completions")
+    def _completion_clicked(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self._complete()
+        self.area.focus()
+
+    def _complete(self) -> None:
+        index = self.query_one("#completions", OptionList).highlighted
+        if self._completion is None or index is None or index >= len(self._choices):
+            self._close_completions()
+            return
+        completed = complete(self.area.before_cursor, self._completion, self._choices[index])
+        self._close_completions()
+        self.area.replace_before_cursor(completed)
+
+
+def _size(file: File) -> str:
+    if file.text is not None:
+        return f", {file.text.count(chr(10)) + 1} lines"
+    return f", {len(file.data or '') * 3 // 4 // 1024 + 1} KB"

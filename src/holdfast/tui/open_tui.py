@@ -1,0 +1,82 @@
+"""Open the terminal UI, and restore the terminal after it, also after a failure."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.locations import Locations
+from holdfast.tui.terminal_query import TerminalQuery
+from holdfast.tui.terminal_signals import POP_TITLE, PUSH_TITLE, RESTORE, set_progress
+
+_LOG_LIMIT = 1 << 20
+
+
+def open_tui(*, session_id: str | None = None, resume: bool = False) -> int:
+    """Show the UI until the user leaves; returns the exit status. ``resume`` shows the last session."""
+    env = dict(os.environ)
+    locations = Locations.from_env(env)
+    locations.prepare()
+    _log_to_file(locations)
+    directory = os.getcwd()
+    with _restored_terminal():
+        query = TerminalQuery(env)
+        query.ask()
+        from holdfast.tui.tui_app import TuiApp, count_colours, farewell
+        from holdfast.tui.tui_options import TuiOptions
+
+        answer = query.answer()
+        app = TuiApp(
+            TuiOptions(
+                directory=directory,
+                session_id=session_id,
+                resume=resume,
+                background=answer.background,
+                typed=answer.typed,
+                colours=count_colours(env),
+                reduced_motion=env.get("HOLDFAST_REDUCED_MOTION", "") not in ("", "0"),
+            ),
+            env=env,
+            locations=locations,
+        )
+        app.run()
+    if app.failure is not None:
+        failure = f"{type(app.failure).__name__}: {app.failure}".splitlines()[0]
+        log = locations.logs_dir / "tui.log"
+        sys.stderr.write(f"holdfast: the terminal UI failed ({failure}); details are in {str(log)!r}\n")
+    sys.stdout.write(farewell(app))
+    return 1 if app.failure is not None else 0
+
+
+@contextmanager
+def _restored_terminal() -> Iterator[None]:
+    """Leave the terminal as it was found: its modes, the screen, the cursor, the title."""
+    descriptor = sys.__stdin__.fileno() if sys.__stdin__ else 0
+    modes = termios.tcgetattr(descriptor)
+    _write(PUSH_TITLE)
+    try:
+        yield
+    finally:
+        _write(RESTORE + set_progress("none") + POP_TITLE)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, modes)
+
+
+def _write(sequence: str) -> None:
+    try:
+        sys.__stdout__.write(sequence)  # type: ignore[union-attr]
+        sys.__stdout__.flush()  # type: ignore[union-attr]
+    except OSError:
+        pass  # the terminal is gone
+
+
+def _log_to_file(locations: Locations) -> None:
+    path = locations.logs_dir / "tui.log"
+    if path.exists() and path.stat().st_size > _LOG_LIMIT:
+        os.replace(path, path.with_suffix(".log.1"))
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger("holdfast").addHandler(handler)

@@ -1,0 +1,108 @@
+"""The text field of the composer: a text area in which Enter sends and up and down walk through the history."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.actions import SkipAction
+from textual.binding import Binding, BindingType
+from textual.events import Paste
+from textual.message import Message
+from textual.widgets import TextArea
+
+from holdfast.tui.bindings import bindings_for
+
+
+class PromptArea(TextArea):
+    """Posts what happens; the composer decides."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_for("composer"),
+        Binding("question_mark", "help_if_empty", show=False, priority=True),
+        Binding("ctrl+w,alt+backspace", "delete_word_left", show=False),
+    ]
+
+    class Key(Message):
+        """A key of the composer was pressed, by the name of its action."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    class Pasted(Message):
+        """Text was pasted. The composer inserts or attaches it."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self) -> None:
+        super().__init__("", id="prompt", soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False)
+        self.completing = False
+        """A list of completions is open: up, down and tab belong to it."""
+        self.can_steer = False
+
+    @property
+    def before_cursor(self) -> str:
+        return self.get_text_range((0, 0), self.cursor_location)
+
+    def set_text(self, text: str) -> None:
+        """Replace the text; the cursor is at its end, and undo still knows the text before."""
+        self.replace(text, (0, 0), self.document.end)
+        self.move_cursor(self.document.end)
+
+    def replace_before_cursor(self, text: str) -> None:
+        self.replace(text, (0, 0), self.cursor_location)
+
+    def on_paste(self, event: Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        self.post_message(self.Pasted(event.text))
+
+    def action_send(self) -> None:
+        self.post_message(self.Key("complete" if self.completing else "send"))
+
+    def action_steer(self) -> None:
+        if self.completing:
+            self.post_message(self.Key("complete"))
+        elif self.can_steer:
+            self.post_message(self.Key("steer"))
+        else:
+            raise SkipAction
+
+    def action_newline(self) -> None:
+        self.insert("\n", maintain_selection_offset=False)
+
+    def action_edit_externally(self) -> None:
+        self.post_message(self.Key("edit_externally"))
+
+    def action_drop_attachment(self) -> None:
+        self.post_message(self.Key("drop_attachment"))
+
+    def action_history_older(self) -> None:
+        self.post_message(self.Key("history_older"))
+
+    def action_history_newer(self) -> None:
+        self.post_message(self.Key("history_newer"))
+
+    def action_help_if_empty(self) -> None:
+        """A question mark is the help key only where it cannot be meant as text."""
+        if self.text:
+            raise SkipAction
+        self.post_message(self.Key("help"))
+
+    def action_cursor_up(self, select: bool = False) -> None:  # noqa: FBT001, FBT002 - Textual's signature
+        if self.completing:
+            self.post_message(self.Key("completion_up"))
+        elif self.cursor_at_first_line and self.navigator.is_first_wrapped_line(self.cursor_location) and not select:
+            self.post_message(self.Key("history_older"))
+        else:
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:  # noqa: FBT001, FBT002 - Textual's signature
+        if self.completing:
+            self.post_message(self.Key("completion_down"))
+        elif self.cursor_at_last_line and self.navigator.is_last_wrapped_line(self.cursor_location) and not select:
+            self.post_message(self.Key("history_newer"))
+        else:
+            super().action_cursor_down(select)

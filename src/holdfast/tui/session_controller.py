@@ -1,0 +1,176 @@
+"""What the user does with a session, as calls to the server. Knows no widget.
+
+Each method raises a `HoldfastError` that the caller shows. Nothing typed is lost: a prompt that the server did not
+accept stays with the caller.
+"""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from pathlib import Path
+from typing import Literal
+
+from holdfast.client.transcript_fold import TranscriptFold
+from holdfast.files import read_limited
+from holdfast.schema.approvals import ApprovalDecision
+from holdfast.schema.messages import File
+from holdfast.schema.runs import Accepted, Mode, Receipt, RunRequest
+from holdfast.tui.server_link import ServerLink
+
+MODES: tuple[Mode, ...] = ("ask", "accept_edits", "plan", "auto")
+_LARGEST_ATTACHMENT = 24 * 1024 * 1024
+
+
+class SessionController:
+    """The shown session, and the settings of its next prompts."""
+
+    def __init__(self, link: ServerLink) -> None:
+        self.link = link
+        self._mode: Mode | None = None
+        self.model: str | None = None
+        self.effort: str | None = None
+
+    @property
+    def transcript(self) -> TranscriptFold | None:
+        session_id = self.link.session_id
+        return None if session_id is None else self.link.fold.transcript(session_id)
+
+    @property
+    def configured_mode(self) -> Mode:
+        values = self.link.config.values if self.link.config else {}
+        mode = (values.get("approvals") or {}).get("mode", "ask")
+        return mode if mode in MODES else "ask"
+
+    @property
+    def mode(self) -> Mode:
+        return self._mode or self.configured_mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode = mode
+
+    def next_mode(self) -> Mode:
+        self._mode = MODES[(MODES.index(self.mode) + 1) % len(MODES)]
+        return self._mode
+
+    @property
+    def model_name(self) -> str:
+        return self.model or (self.link.models.large if self.link.models else None) or ""
+
+    @property
+    def context_window(self) -> int:
+        models = self.link.models.models if self.link.models else ()
+        return next((model.context_window for model in models if model.name == self.model_name), 0)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.transcript is not None and self.transcript.active is not None
+
+    async def send(
+        self, prompt: str, *, attachments: tuple[File, ...] = (), delivery: Literal["queue", "steer"] = "queue"
+    ) -> Accepted:
+        """Send a prompt; the first one starts a session. Settings that are as configured are left to the server."""
+        client = await self.link.ready()
+        request = RunRequest(
+            prompt=prompt,
+            attachments=attachments,
+            delivery=delivery,
+            model=self.model,
+            mode=self._mode if self._mode != self.configured_mode else None,
+            effort=self.effort,
+        )
+        if self.link.session_id is not None:
+            return await client.start_run(self.link.session_id, request)
+        assert self.link.workspace is not None
+        accepted = await client.start_session(self.link.workspace.id, request)
+        self.link.show(accepted.run.session_id)
+        return accepted
+
+    async def run_shell(self, command: str) -> Accepted:
+        client = await self.link.ready()
+        return await client.shell(await self._session(), command)
+
+    async def cancel(self) -> Receipt | None:
+        """Cancel the active run, and hold the queue if there is one. If it is held already, cancel all of it."""
+        transcript = self.transcript
+        if transcript is None:
+            return None
+        client, queue = await self.link.ready(), transcript.queue
+        session_id = transcript.session_id
+        has_more = bool(queue.queued or queue.waiting)
+        if has_more and queue.paused is not None:
+            return await client.cancel_session(session_id, scope="session")
+        if transcript.active is None and not has_more:
+            return None
+        if has_more:
+            await client.pause(session_id)  # before the cancel: the next prompt must not start in between
+        return await client.cancel_session(session_id, scope="active")
+
+    async def cancel_everything(self) -> Receipt | None:
+        if self.link.session_id is None:
+            return None
+        return await (await self.link.ready()).cancel_session(self.link.session_id, scope="session")
+
+    async def resume(self) -> None:
+        await (await self.link.ready()).resume(await self._session())
+
+    async def pause(self) -> None:
+        await (await self.link.ready()).pause(await self._session())
+
+    async def remove_queued(self, run_id: str) -> Receipt:
+        return await (await self.link.ready()).cancel_run(run_id)
+
+    async def move_queued(self, run_id: str, position: int) -> None:
+        await (await self.link.ready()).change_run(run_id, position=position)
+
+    async def answer_approval(
+        self, approval_id: str, decision: ApprovalDecision, *, pattern: tuple[str, ...] = (), feedback: str = ""
+    ) -> None:
+        client = await self.link.ready()
+        await client.answer_approval(approval_id, decision, pattern=pattern, feedback=feedback)
+
+    async def answer_question(self, question_id: str, answers: list[list[str]] | None) -> None:
+        await (await self.link.ready()).answer_question(question_id, answers)
+
+    async def compact(self) -> None:
+        await (await self.link.ready()).compact(await self._session())
+
+    async def undo(self, *, to_message_id: str | None = None) -> Accepted:
+        return await (await self.link.ready()).undo(await self._session(), to_message_id=to_message_id)
+
+    async def redo(self) -> Accepted:
+        return await (await self.link.ready()).redo(await self._session())
+
+    async def fork(self, *, message_id: str | None = None) -> str:
+        client = await self.link.ready()
+        forked = await client.fork(await self._session(), message_id=message_id)
+        return forked.id
+
+    async def rename(self, title: str) -> None:
+        await (await self.link.ready()).change_session(await self._session(), title=title)
+
+    async def find_files(self, query: str) -> tuple[str, ...]:
+        client, workspace = self.link.client, self.link.workspace
+        if client is None or workspace is None or not self.link.is_live:
+            return ()
+        return (await client.files(workspace.id, query, limit=8)).items
+
+    async def _session(self) -> str:
+        """The shown session; a new one if none is shown."""
+        if self.link.session_id is None:
+            client = await self.link.ready()
+            assert self.link.workspace is not None
+            self.link.show((await client.create_session(self.link.workspace.id)).id)
+        assert self.link.session_id is not None
+        return self.link.session_id
+
+
+def read_attachment(path: Path) -> File:
+    """Read a file to attach. Blocks. Raises `OSError`."""
+    data = read_limited(path.expanduser(), limit=_LARGEST_ATTACHMENT)
+    try:
+        return File(path.name, "text/plain", text=data.decode())
+    except UnicodeDecodeError:
+        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        return File(path.name, kind, data=base64.b64encode(data).decode("ascii"))

@@ -1,0 +1,204 @@
+"""The slash commands and the command palette."""
+
+from __future__ import annotations
+
+from holdfast.schema.runs import Mode
+from holdfast.tui.actions import ACTIONS, COMMANDS
+from holdfast.tui.bindings import key_of
+from holdfast.tui.picker import Picker, PickerRow
+from holdfast.tui.session_controller import MODES
+from holdfast.tui.tui_host import ChatHost
+
+
+def run_command(chat: ChatHost, name: str, arguments: str) -> bool:
+    """Run a command; returns False if there is none of this name, so that the text is a prompt."""
+    runner = _COMMANDS.get(name)
+    if runner is None:
+        return False
+    runner(chat, arguments)
+    return True
+
+
+def _commands(chat: ChatHost, _: str) -> None:
+    rows = [
+        PickerRow(action.command or action.name, action.does, notes=(key_of(chat.tui, action.name),))
+        for action in ACTIONS
+        if action.scope == "everywhere" and action.name not in ("commands", "cancel", "interrupt")
+    ]
+    rows += [PickerRow(name, does, notes=(f"/{name}",), searched=name) for name, does in COMMANDS]
+    extra = [a for a in ACTIONS if a.command and a.scope != "everywhere"]
+    rows += [PickerRow(a.command, a.does, notes=(f"/{a.command}",)) for a in extra]
+
+    def chosen(name: str | None) -> None:
+        if name is None or run_command(chat, name, ""):
+            return
+        action = getattr(chat, f"action_{name}", None)
+        if action is not None:
+            action()
+
+    chat.tui.push_screen(Picker(rows, heading="commands", hint="enter runs it · esc closes"), chosen)
+
+
+def _help(chat: ChatHost, _: str) -> None:
+    chat.action_help()
+
+
+def _sessions(chat: ChatHost, _: str) -> None:
+    from holdfast.tui.session_picker import SessionPicker
+
+    chat.tui.push_screen(SessionPicker(chat.tui.link), lambda chosen: chat.tui.show_session(chosen) if chosen else None)
+
+
+def _new(chat: ChatHost, _: str) -> None:
+    chat.tui.show_session(None)
+
+
+def _model(chat: ChatHost, arguments: str) -> None:
+    from holdfast.tui.model_picker import pick_model
+
+    if arguments:
+        chat.tui.use_model(arguments)
+    else:
+        pick_model(chat.tui)
+
+
+def _changes(chat: ChatHost, _: str) -> None:
+    from holdfast.tui.changes_screen import ChangesScreen
+
+    if chat.tui.link.session_id is None:
+        chat.tell("this session has changed no files yet")
+        return
+    chat.tui.push_screen(ChangesScreen(chat.tui.controller))
+
+
+def _queue(chat: ChatHost, _: str) -> None:
+    chat.action_focus_queue()
+
+
+def _editor(chat: ChatHost, _: str) -> None:
+    chat.post_message(type(chat.composer).WantsEditor())
+
+
+def _undo(chat: ChatHost, _: str) -> None:
+    chat.do(chat.tui.controller.undo())
+
+
+def _redo(chat: ChatHost, _: str) -> None:
+    chat.do(chat.tui.controller.redo())
+
+
+def _compact(chat: ChatHost, _: str) -> None:
+    chat.do(chat.tui.controller.compact())
+
+
+def _rewind(chat: ChatHost, _: str) -> None:
+    from holdfast.tui.rewind import pick_rewind
+
+    pick_rewind(chat)
+
+
+def _fork(chat: ChatHost, _: str) -> None:
+    async def fork() -> None:
+        chat.tui.show_session(await chat.tui.controller.fork())
+        chat.tell("this is the copy now; the original is in the list of sessions")
+
+    chat.do(fork())
+
+
+def _rename(chat: ChatHost, arguments: str) -> None:
+    if arguments:
+        chat.do(chat.tui.controller.rename(arguments))
+    else:
+        chat.tell("write the name behind it: /rename NAME", warning=True)
+
+
+def _mode(chat: ChatHost, arguments: str) -> None:
+    wanted = arguments.replace(" ", "_").replace("-", "_")
+    found: list[Mode] = [mode for mode in MODES if mode == wanted]
+    if found:
+        chat.tui.controller.mode = found[0]
+        chat.draw_status()
+    elif arguments:
+        chat.tell(f"there is no mode {arguments!r}; use one of {', '.join(MODES)}", warning=True)
+    else:
+        chat.action_cycle_mode()
+
+
+def _effort(chat: ChatHost, arguments: str) -> None:
+    chat.tui.controller.effort = arguments or None
+    chat.draw_all()
+
+
+def _theme(chat: ChatHost, arguments: str) -> None:
+    from holdfast.tui.theme_picker import pick_theme
+
+    if arguments:
+        chat.tui.use_theme(arguments, save=True)
+    else:
+        pick_theme(chat.tui)
+
+
+def _key(chat: ChatHost, _: str) -> None:
+    from holdfast.tui.setup import start_setup
+
+    start_setup(chat.tui)
+
+
+def _trust(chat: ChatHost, _: str) -> None:
+    chat.do(chat.tui.trust_directory())
+
+
+def _pause(chat: ChatHost, _: str) -> None:
+    chat.do(chat.tui.controller.pause())
+
+
+def _resume(chat: ChatHost, _: str) -> None:
+    chat.do(chat.tui.controller.resume())
+
+
+def _jobs(chat: ChatHost, _: str) -> None:
+    from holdfast.tui.job_picker import pick_job
+
+    pick_job(chat)
+
+
+def _export(chat: ChatHost, arguments: str) -> None:
+    chat.do(chat.tui.export_session(arguments))
+
+
+def _quit(chat: ChatHost, _: str) -> None:
+    chat.tui.leave()
+
+
+def _details(chat: ChatHost, _: str) -> None:
+    chat.action_details()
+
+
+_COMMANDS = {
+    "commands": _commands,
+    "help": _help,
+    "sessions": _sessions,
+    "new": _new,
+    "clear": _new,
+    "model": _model,
+    "changes": _changes,
+    "details": _details,
+    "queue": _queue,
+    "editor": _editor,
+    "undo": _undo,
+    "redo": _redo,
+    "compact": _compact,
+    "rewind": _rewind,
+    "fork": _fork,
+    "rename": _rename,
+    "mode": _mode,
+    "effort": _effort,
+    "theme": _theme,
+    "key": _key,
+    "trust": _trust,
+    "pause": _pause,
+    "resume": _resume,
+    "jobs": _jobs,
+    "export": _export,
+    "quit": _quit,
+}

@@ -1,0 +1,46 @@
+"""What an empty session shows. The first frame is drawn before the server has answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.app import App
+from textual.content import Content
+
+from holdfast import __version__
+from holdfast.schema.base import Value
+from holdfast.schema.sessions import Session
+from holdfast.tui.bindings import key_of
+from holdfast.tui.status_words import seconds_since, span
+from holdfast.tui.terminal_signals import plain_text
+
+
+class StartFacts(Value, frozen=True):
+    directory: str
+    model: str = ""
+    is_live: bool = False
+    problem: str = ""
+    last: Session | None = None
+    untrusted: tuple[str, ...] = ()
+
+
+def draw_start(facts: StartFacts, *, now: float, app: App[Any]) -> Content:
+    head: list[str | tuple[str, str]] = [("holdfast", "bold $primary"), f" {__version__} · {facts.directory}"]
+    if facts.model:
+        head.append(f" · {facts.model}")
+    lines = [Content.assemble(*head), Content("")]
+    if facts.problem:
+        lines += [Content.assemble((facts.problem, "$error")), Content("")]
+    if facts.last is not None:
+        age = span(seconds_since(facts.last.updated_at, now))
+        title = plain_text(facts.last.title, longest=60) or "a session without title"
+        lines.append(_row("last here", f"{title}, {age} ago", f"{key_of(app, 'sessions')} sessions"))
+    lines.append(_row("try", "@file to mention · !command to run · /help", "? all keys"))
+    if facts.untrusted:
+        files = ", ".join(plain_text(name, longest=60) for name in facts.untrusted[:3])
+        lines += [Content(""), _row("not loaded", f"{files}: this directory is not trusted", "/trust loads it")]
+    return Content("\n").join(lines)
+
+
+def _row(name: str, text: str, keys: str) -> Content:
+    return Content.assemble((f"{name:<12}", "$text-muted"), text, ("   " + keys, "$text-muted"))

@@ -1,0 +1,348 @@
+"""The Textual app: owns the link, the controller and the screens, and routes between them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from textual.app import SystemCommand
+from textual.events import AppBlur, AppFocus
+from textual.screen import Screen
+
+from holdfast.errors import HoldfastError
+from holdfast.locations import Locations
+from holdfast.schema.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    FileChanged,
+    QuestionAsked,
+    QuestionResolved,
+    RunFinished,
+    SessionDeleted,
+)
+from holdfast.tui.actions import check_keys
+from holdfast.tui.chat_screen import ChatScreen
+from holdfast.tui.external_editor import editor_arguments, run_editor
+from holdfast.tui.local_files import LocalFiles, Look
+from holdfast.tui.server_link import ServerLink
+from holdfast.tui.session_controller import SessionController
+from holdfast.tui.terminal_signals import NotifyBy, ProgressState, notification, set_progress, set_title
+from holdfast.tui.themes import AUTOMATIC, DARK, LIGHT, theme_name
+from holdfast.tui.tui_host import TuiHost
+from holdfast.tui.tui_options import TuiOptions
+
+_logger = logging.getLogger(__name__)
+
+_DRAW_SECONDS = 0.03
+
+
+class TuiApp(TuiHost):
+    """Routes only: what happens on the server goes to the screen, what the user chooses goes to the controller."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    * { scrollbar-color: $border; scrollbar-background: $background; }
+    Toast { max-width: 80; }
+    """
+
+    def __init__(self, options: TuiOptions, *, env: Mapping[str, str], locations: Locations) -> None:
+        super().__init__()
+        self.options = options
+        self.files = LocalFiles(locations, options.directory)
+        self.link = ServerLink(env=env, directory=options.directory, listener=self)
+        self.controller = SessionController(self.link)
+        self.chat = ChatScreen()
+        self.configured_keys: dict[str, str] = {}
+        self.failure: BaseException | None = None
+        self.is_watched = True
+        """The terminal has the focus, as far as it tells."""
+        self._notify_by: NotifyBy = "terminal"
+        self._drawing = False
+        self._changed: set[str] = set()
+        self._asked_for_setup = False
+        self._restarted = False
+        self._progress: ProgressState = "none"
+        self._title = ""
+
+    @property
+    def main(self) -> ChatScreen:
+        return self.chat
+
+    def get_default_screen(self) -> Screen[Any]:
+        return self.chat
+
+    def get_system_commands(self, screen: Screen[Any]) -> list[SystemCommand]:
+        return []
+
+    async def on_mount(self) -> None:
+        self.register_theme(DARK)
+        self.register_theme(LIGHT)
+        look = await asyncio.to_thread(self.files.read_look)
+        self.use_theme(look.theme)
+        if self.options.reduced_motion or self.options.plain:
+            self.animation_level = "none"
+            self.chat.composer.area.cursor_blink = False
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self.exit)
+        self.run_worker(self._start(), name="start", group="link")
+
+    async def _start(self) -> None:
+        self.link.session_id = self.options.session_id
+        self.chat.composer.history = type(self.chat.composer.history)(await asyncio.to_thread(self.files.read_history))
+        if self.options.typed:
+            self.chat.composer.set_draft(self.options.typed)
+        if not self.options.resume:  # the session is not known yet; its draft follows with it
+            await self.chat.load_draft()
+        await self.link.run(choose_last=self.options.resume)
+
+    # What the link reports.
+
+    def link_changed(self) -> None:
+        self._apply_config()
+        self._draw({"connection"})
+        if self.link.models is not None and not self._asked_for_setup and self.link.is_live:
+            self._asked_for_setup = True
+            if not self.controller.model_name:
+                from holdfast.tui.setup import start_setup
+
+                start_setup(self)
+
+    def view_changed(self, aspects: frozenset[str], event: Event | None) -> None:
+        self._draw(set(aspects))
+        match event:
+            case ApprovalResolved():
+                self.chat.tell_resolved(event.approval)
+            case QuestionResolved():
+                self.chat.tell_resolved(event.question)
+            case ApprovalRequested():
+                self.notify_outside("needs your answer", event.approval.title)
+            case QuestionAsked():
+                self.notify_outside("has a question", event.question.items[0].text if event.question.items else "")
+            case RunFinished() if event.run.parent_run_id is None and event.run.kind == "prompt":
+                self.notify_outside(f"{event.run.state}", event.run.text or event.run.prompt)
+            case FileChanged():
+                self._draw({"changes"})
+            case SessionDeleted() if event.session_id == self.link.session_id:
+                self.chat.tell("this session was deleted", warning=True)
+                self.show_session(None)
+            case _:
+                pass
+
+    def server_restarted(self) -> None:
+        self.chat.tell("connected again: the server has restarted", warning=True)
+
+    def session_missing(self, session_id: str) -> None:
+        self.chat.tell(f"there is no session {session_id!r}; this is a new one", warning=True)
+
+    def link_words(self) -> str:
+        """The state of the connection, if it is not live."""
+        state = self.link.fold.connection.state
+        if self.link.problem == "stopped":
+            return "the server was stopped; your next prompt starts it again"
+        if self.link.problem == "failed":
+            return f"no server: {self.link.problem_text.splitlines()[0]}"
+        if state == "lost":
+            return "connection lost, reconnecting"
+        return "connecting" if state == "connecting" else ""
+
+    def _draw(self, aspects: set[str]) -> None:
+        """Collect what changed and draw it soon, many changes at once."""
+        if aspects == {"blocks"} and not self._changed:
+            if self.chat.is_drawn:
+                self.chat.draw_blocks()  # the transcript collects its own changes
+            return
+        self._changed |= aspects
+        if not self._drawing and self.is_running:
+            self._drawing = True
+            self.set_timer(_DRAW_SECONDS, self._draw_changed)
+
+    def _draw_changed(self) -> None:
+        self._drawing = False
+        changed, self._changed = self._changed, set()
+        chat = self.chat
+        if not chat.is_drawn:
+            return
+        if "reset" in changed:
+            chat.draw_all()
+            self.run_worker(self._load_changes(), group="changes", exclusive=True)
+            if not chat.composer.draft:
+                self.run_worker(chat.load_draft(), group="draft", exclusive=True)
+        elif changed & {"connection", "sessions"} and chat.has_class("-empty"):
+            chat.show_session()
+        if "blocks" in changed:
+            chat.draw_blocks()
+        if changed & {"queue", "active"}:
+            chat.draw_queue()
+        if "asks" in changed:
+            chat.draw_ask()
+        if changed & {"changes"}:
+            self.run_worker(self._load_changes(), group="changes", exclusive=True)
+        if changed - {"blocks"}:
+            chat.draw_details()
+        chat.draw_status()
+        self._tell_terminal()
+
+    async def _load_changes(self) -> None:
+        if self.link.session_id is None or self.link.client is None:
+            self.chat.changes = ()
+            return
+        try:
+            self.chat.changes = (await self.link.client.changes(self.link.session_id)).items
+        except HoldfastError:
+            return  # the details show what they showed before
+        if self.chat.is_drawn:
+            self.chat.draw_details()
+
+    # Configuration.
+
+    def _apply_config(self) -> None:
+        values = self.link.config.values.get("tui", {}) if self.link.config else {}
+        keys, wrong = check_keys(values.get("keys") or {})
+        if keys != self.configured_keys:
+            self.configured_keys = keys
+            self.set_keymap(keys)
+            for message in wrong:
+                self.chat.tell(message, warning=True)
+        notify_by = values.get("notify", "terminal")
+        self._notify_by = notify_by if notify_by in ("terminal", "bell", "off") else "terminal"
+        if self.link.config is not None:
+            self.use_theme(str(values.get("theme", "")))
+
+    def use_theme(self, name: str, *, save: bool = False) -> None:
+        """Apply a theme; ``auto`` follows the terminal. With ``save`` it is written to the configuration."""
+        available = frozenset(self.available_themes)
+        if name and name != AUTOMATIC and name not in available:
+            self.chat.tell(f"there is no theme {name!r}; /theme lists them", warning=True)
+        chosen = theme_name(name, background=self.options.background, colours=self.options.colours, available=available)
+        if self.theme != chosen:
+            self.theme = chosen
+        if save:
+            self.chat.do(self._save_theme(name))
+
+    async def _save_theme(self, name: str) -> None:
+        await asyncio.to_thread(self.files.write_look, Look(theme=name))
+        client = await self.link.ready()
+        assert self.link.workspace is not None
+        await client.change_config(self.link.workspace.id, {"tui.theme": name})
+
+    def use_model(self, name: str) -> None:
+        self.controller.model = name
+        self.chat.draw_all()
+
+    async def trust_directory(self) -> None:
+        client = await self.link.ready()
+        assert self.link.workspace is not None
+        await client.trust(self.link.workspace.id)
+        await self.link.reload_settings()
+        self.chat.tell("this directory is trusted; its settings are loaded")
+        self.chat.draw_all()
+
+    async def export_session(self, name: str) -> None:
+        if self.link.session_id is None:
+            return
+        text = await (await self.link.ready()).export_markdown(self.link.session_id)
+        path = Path(self.options.directory) / (name or f"{self.link.session_id}.md")
+        try:
+            await asyncio.to_thread(path.write_text, text, "utf-8")
+            self.chat.tell(f"written to {path}")
+        except OSError as error:
+            self.chat.tell(f"cannot write {path}: {error.strerror}", warning=True)
+
+    # Sessions.
+
+    def show_session(self, session_id: str | None) -> None:
+        """Show another session; its draft comes with it."""
+        if session_id == self.link.session_id:
+            return
+        self.files_worker(self.link.session_id, self.chat.composer.draft)
+        self.link.show(session_id)
+        self.chat.composer.clear()
+        self.chat.changes = ()
+        self.chat.draw_all()
+        self.run_worker(self.chat.load_draft(), group="draft", exclusive=True)
+
+    def files_worker(self, session_id: str | None, draft: str) -> None:
+        self.run_worker(asyncio.to_thread(self.files.write_draft, session_id, draft), group="files")
+
+    # The terminal around the UI.
+
+    def on_app_blur(self, event: AppBlur) -> None:
+        self.is_watched = False
+
+    def on_app_focus(self, event: AppFocus) -> None:
+        self.is_watched = True
+
+    def notify_outside(self, what: str, text: str) -> None:
+        """Tell a user who looks elsewhere."""
+        if not self.is_watched:
+            self.write_to_terminal(notification(f"holdfast {what}", text, by=self._notify_by))
+
+    def write_to_terminal(self, sequence: str) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
+
+    def _tell_terminal(self) -> None:
+        session = self.link.fold.session(self.link.session_id) if self.link.session_id else None
+        busy = self.controller.is_busy
+        mark = "? " if self.chat.open_asks else "● " if busy else ""
+        title = f"{mark}{(session.title if session else '') or Path(self.options.directory).name} – holdfast"
+        if title != self._title:
+            self._title = title
+            self.write_to_terminal(set_title(title))
+        progress: ProgressState = "waiting" if self.chat.open_asks else "busy" if busy else "none"
+        if progress != self._progress:
+            self._progress = progress
+            self.write_to_terminal(set_progress(progress))
+
+    def open_target(self, target: str) -> None:
+        """Open a link in the browser, or a file at a line in the editor."""
+        if target.startswith(("http://", "https://")):
+            self.open_url(target)
+            return
+        path, _, line = target.partition(":")
+        number = int(line.partition(":")[0]) if line.partition(":")[0].isdigit() else None
+        run_editor(self, editor_arguments(str(Path(self.options.directory) / path), number))
+
+    def leave(self) -> None:
+        self.exit()
+
+    def _handle_exception(self, error: Exception) -> None:
+        _logger.error("the terminal UI failed", exc_info=error)
+        self.failure = error
+        super()._handle_exception(error)
+
+    def _print_error_renderables(self) -> None:
+        """The traceback is in the log; the user gets one line after the terminal is restored."""
+        self._exit_renderables.clear()
+
+
+def farewell(app: TuiApp) -> str:
+    """What is printed after leaving: how to come back, and whether work goes on."""
+    session_id = app.link.session_id
+    if session_id is None:
+        return ""
+    fold = app.link.fold.transcript(session_id)
+    lines = []
+    if fold is not None and fold.active is not None:
+        more = f", {fold.queued} queued" if fold.queued else ""
+        lines.append(f"the work goes on{more}; 'holdfast cancel' ends it")
+    return "\n".join((*lines, f"come back with: holdfast --session {session_id}")) + "\n"
+
+
+def count_colours(env: Mapping[str, str]) -> int:
+    term, wide = env.get("TERM", ""), env.get("COLORTERM", "").lower()
+    if wide in ("truecolor", "24bit") or sys.platform == "win32":
+        return 1 << 24
+    if (
+        "256color" in term
+        or "direct" in term
+        or term.startswith(("tmux", "screen.", "alacritty", "xterm-kitty", "foot"))
+    ):
+        return 256
+    return 16

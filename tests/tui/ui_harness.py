@@ -1,0 +1,101 @@
+"""The terminal UI against a real server in this process, with a scripted provider."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from holdfast.client.view_values import Block
+from holdfast.locations import Locations
+from holdfast.testing import Answer
+from holdfast.tui.tui_app import TuiApp
+from holdfast.tui.tui_options import TuiOptions
+from tests.support.running_server import RunningServer, answering, run_server
+
+
+class Ui:
+    """A running UI and shortcuts for tests. Every `until` waits for what the test asserts."""
+
+    def __init__(self, app: TuiApp, pilot: Pilot[None], server: RunningServer) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.server = server
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        """Wait until the condition holds. The test's time-out is the limit."""
+        while not holds():
+            await asyncio.sleep(0.01)
+            await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        for character in text:
+            key = {" ": "space", "/": "slash", "!": "exclamation_mark", "@": "at", "\n": "ctrl+j"}.get(
+                character, character
+            )
+            await self.pilot.press(key)
+
+    async def send(self, text: str, key: str = "enter") -> None:
+        self.app.chat.composer.set_draft(text)
+        await self.pilot.press(key)
+
+    @property
+    def draft(self) -> str:
+        return self.app.chat.composer.draft
+
+    @property
+    def blocks(self) -> list[Block]:
+        fold = self.app.controller.transcript
+        return [] if fold is None else [block for entry in fold.entries for block in entry.blocks]
+
+    def has_text(self, text: str) -> bool:
+        return any(text in str(getattr(block, "text", "")) for block in self.blocks)
+
+    @property
+    def screen_text(self) -> str:
+        """Everything that is on the screen, as text."""
+        lines = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip) for strip in lines)
+
+    async def shows(self, text: str) -> None:
+        await self.until(lambda: text in self.screen_text)
+
+    async def idle(self) -> None:
+        await self.until(lambda: self.app.link.session_id is not None and self.app.controller.transcript is not None)
+        await self.until(lambda: not self.app.controller.is_busy and not self.app.chat.sending)
+
+    @property
+    def toasts(self) -> list[str]:
+        return [notification.message for notification in self.app._notifications]
+
+
+@asynccontextmanager
+async def open_ui(
+    directory: Path,
+    *answers: Answer,
+    size: tuple[int, int] = (100, 30),
+    server: RunningServer | None = None,
+    **options: Any,
+) -> AsyncIterator[Ui]:
+    """Run the UI; without ``server``, on a server of its own."""
+    if server is None:
+        async with (
+            run_server(directory, answering(*answers)) as own,
+            open_ui(directory, size=size, server=own, **options) as ui,
+        ):
+            yield ui
+        return
+    env = {**os.environ, "HOLDFAST_HOME": str(directory / "home")}
+    locations = Locations.from_env(env)
+    env["HOLDFAST_SERVER"] = f"unix:{locations.socket}"
+    app = TuiApp(TuiOptions(directory=str(server.work), **options), env=env, locations=locations)
+    async with app.run_test(size=size) as pilot:
+        ui = Ui(app, pilot, server)
+        await ui.until(lambda: app.link.is_live)
+        yield ui
