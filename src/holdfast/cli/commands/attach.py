@@ -79,6 +79,7 @@ def _follow(
     follower.ask_pending()
     follower.check_queue(client.session(session_id).queue)
     if args.until_idle and is_idle():
+        follower.print_stored()
         return
     for event in follower.follow(after=cursor, known=messages, viewing=True, give_up_after=None):
         if isinstance(event, SessionDeleted) and event.session_id == session_id:
@@ -86,4 +87,5 @@ def _follow(
             return
         may_be_idle = event is None or isinstance(event, Hello | RunFinished | QueueChanged)
         if args.until_idle and may_be_idle and is_idle():
+            follower.print_stored()  # the run may have ended before its last events arrived here
             return
