@@ -1,7 +1,7 @@
 """The store refuses all commits of a run from the n-th on, for every n (R14).
 
-No request is sent and no tool runs before its row is stored. Nothing happens while commits are refused. When they are
-accepted again, the run gets its one end.
+Nothing of an answer is read and no tool runs before its row is stored. Nothing happens while commits are refused. When
+they are accepted again, the run gets its one end.
 """
 
 from __future__ import annotations
@@ -45,21 +45,28 @@ class RefusingStore(ControlledStore):
 
 
 class CheckingModel(ScriptedModel):
-    """Checks at each request that the row of its answer is stored, open and empty."""
+    """Checks when the first delta of an answer was taken that the row of the answer is stored, open and empty."""
 
     def __init__(self, inner: ScriptedModel, store: Any) -> None:
         super().__init__(inner._script, info=inner.info)
         self._store = store
-        self.while_refused = 0
+        self.open = 0
+        """Requests that are not closed."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        self.while_refused += self._store.refusing is not None
         session_id = request.cache_key or ""
-        last = (await self._store.messages(session_id, limit=1, before=1 << 60)).items[-1]
         summary = "about to outgrow" in str(request.messages[-1].parts)
-        assert summary or (last.role, last.parts) == ("assistant", ()), "a request was sent before its row was stored"
-        async for delta in super().stream(request):
-            yield delta
+        checked = summary
+        self.open += 1
+        try:
+            async for delta in super().stream(request):
+                yield delta
+                if not checked:
+                    checked = True
+                    last = (await self._store.messages(session_id, limit=1, before=1 << 60)).items[-1]
+                    assert last.role == "assistant", "a delta was taken before the row of the answer was stored"
+        finally:
+            self.open -= 1
 
 
 def check_calls(tool: Any, store: Any, ran: list[str]) -> None:
@@ -94,7 +101,7 @@ async def refuse_from(harness: TurnHarness, store: RefusingStore, n: int | None)
     if store.refused:
         with pytest.raises(StoreUnwritable):
             await harness.accept("another", session_id=session_id)
-        assert model.while_refused == 0
+        assert model.open == 0, "a refused commit did not close the request"
     store.allow()
     run = await harness.ended(accepted)
     if run.state != "completed":

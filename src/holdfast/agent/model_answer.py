@@ -1,6 +1,7 @@
 """One answer of the model: requested, streamed, stored, and requested again where a retry is worth it (`R13`).
 
-The row of the message is committed before the request is sent (`R14`). Each delta is published at once and appended to
+The row of the message is committed while the model is asked: before the commit nothing of the answer is shown, and a
+refused commit closes the request (`R14`). Each delta is published at once and appended to
 the draft of the message, which survives a crash (`E3`). Complete parts of a long answer are committed before its end.
 The text of a failed attempt is replaced, never continued. After a cancel at any point, `AnswerDraft.cut_off` returns
 what was streamed.
@@ -8,11 +9,12 @@ what was streamed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -90,7 +92,7 @@ class AnswerDraft:
         self._saved_at = time.monotonic()
 
     async def open(self, writes: Sequence[AnyWrite] = (), events: Sequence[KnownDurable] = ()) -> None:
-        """Commit the row before the request is sent, together with the given writes and events."""
+        """Commit the row, together with the given writes and events. `add` must wait for it."""
         created = self._event(MessageCreated, self.message)
         await self._handle.commit([*writes, PutMessage(self.message)], [*events, created])
 
@@ -180,27 +182,45 @@ class ModelAnswer:
         self._phase = phase
         """Shown as progress instead of the state of the answer."""
 
-    async def stream_into(self, sink: AnswerSink, request: ModelRequest) -> Stop:
-        """Stream the answer into the sink. Raises the last `ModelError` if it is not worth a retry."""
+    async def stream_into(
+        self, sink: AnswerSink, request: ModelRequest, *, opening: asyncio.Task[None] | None = None
+    ) -> Stop:
+        """Stream the answer into the sink. Raises the last `ModelError` if it is not worth a retry.
+
+        The sink gets nothing before ``opening`` is done. If that fails, the request is closed and its error raised.
+        """
+        if opening is None:
+            return await self._stream(sink, request, _nothing)
+        try:
+            async with _closed_on_failure(opening):
+                return await self._stream(sink, request, lambda: asyncio.shield(opening))
+        finally:
+            await _finish(opening)
+
+    async def _stream(self, sink: AnswerSink, request: ModelRequest, opened: Callable[[], Awaitable[None]]) -> Stop:
         while True:
             await sink.begin_attempt()
             try:
-                return await self._attempt(sink, request)
+                return await self._attempt(sink, request, opened)
             except ModelError as error:
+                await opened()
                 await self._wait_to_retry(sink, error)
 
-    async def _attempt(self, sink: AnswerSink, request: ModelRequest) -> Stop:
+    async def _attempt(self, sink: AnswerSink, request: ModelRequest, opened: Callable[[], Awaitable[None]]) -> Stop:
         model = self._dependencies.model
         name = model.info.name
         self._handle.progress(self._phase or "first_token", name)
-        is_first = self._phase is None
+        is_first = True
         async with aclosing(model.stream(request)) as stream:
             async for delta in stream:
                 if is_first:
                     is_first = False
-                    self._handle.progress("streaming", name)
+                    await opened()
+                    if self._phase is None:
+                        self._handle.progress("streaming", name)
                 if sink.add(delta):
                     await sink.save()
+        await opened()
         if sink.builder.stop is None:
             raise ModelNetwork(f"the answer of {name!r} ended before it was complete")
         return sink.builder.stop
@@ -226,3 +246,40 @@ class ModelAnswer:
         """Return what a failed attempt cost, if the provider reported it."""
         usage, info = sink.builder.usage, self._dependencies.model.info
         return None if usage is None else Spent(info.name, add_cost(usage, info.price), steps=0)
+
+
+async def _nothing() -> None:
+    return None
+
+
+@asynccontextmanager
+async def _closed_on_failure(opening: asyncio.Task[None]) -> AsyncIterator[None]:
+    """Stop what runs inside as soon as the task fails, and raise its error."""
+    loop = asyncio.get_running_loop()
+    scope = asyncio.timeout(None)
+
+    def stop_if_failed(done: asyncio.Task[None]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            scope.reschedule(loop.time())
+
+    try:
+        async with scope:
+            opening.add_done_callback(stop_if_failed)
+            try:
+                yield
+            finally:
+                opening.remove_done_callback(stop_if_failed)
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        await opening
+
+
+async def _finish(opening: asyncio.Task[None]) -> None:
+    """Cancel the task if the caller ends before it, and wait for it. A commit that was posted is written to its end."""
+    opening.cancel()
+    while not opening.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((opening,))
+    if not opening.cancelled():
+        opening.exception()  # read it, or asyncio reports an error that was never retrieved

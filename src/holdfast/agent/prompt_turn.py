@@ -98,8 +98,7 @@ class _ActiveTurn:
             self._dependencies.model.info.name,
             redactor=self._dependencies.tool_contexts.redact_answer,
         )
-        await self._draft.open(*self._conversation.opening())
-        self._conversation.opened()
+        opening = asyncio.create_task(self._open(self._draft), name=f"opening:{self._draft.message.id}")
         request = ModelRequest(
             system=self._conversation.system,
             messages=self._conversation.request_messages(),
@@ -108,9 +107,13 @@ class _ActiveTurn:
             output_schema=self._handle.run.output_schema,
             cache_key=self._handle.run.session_id,
         )
-        stop = await ModelAnswer(self._handle, self._dependencies).stream_into(self._draft, request)
+        stop = await ModelAnswer(self._handle, self._dependencies).stream_into(self._draft, request, opening=opening)
         self._compacted_for_overflow = False
         return stop
+
+    async def _open(self, draft: AnswerDraft) -> None:
+        await draft.open(*self._conversation.opening())
+        self._conversation.opened()
 
     async def _finish_step(self, stop: Stop) -> BoundaryAnswer | Ending:
         """Run the calls of a complete answer, or end the turn."""

@@ -3,7 +3,7 @@
 A turn does the work of one run, whatever its kind. It writes only through its handle, so everything of a session is
 written in one order, and nothing is written after the run's end (`R14`).
 
-- Before a tool starts or a model request is sent, its row is committed: `TurnHandle.commit` returns when it is on disk.
+- Before a tool starts or an answer is shown, its row is committed: `TurnHandle.commit` returns when it is on disk.
 - After each step the turn calls `TurnHandle.boundary`. The answer is to take another step, to stop, or that the run
   has ended.
 - A cancel arrives as the cancellation of the task that runs `Turn.run`. The turn then has `EngineLimits.stop_seconds`
