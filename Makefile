@@ -42,7 +42,7 @@ bench: $(READY) ## run the benchmarks under bench/ and print their results
 
 stress: $(READY) $(E2E)/ready-$(E2E_KEY) ## run the long tests, and the property tests with random examples
 	@echo "random examples with seed $(SEED); to repeat them: make stress SEED=$(SEED)"
-	@HOLDFAST_TEST_SCHEMATHESIS=$(CURDIR)/$(E2E)/bin/schemathesis \
+	@HOLDFAST_TEST_SEED=$(SEED) HOLDFAST_TEST_SCHEMATHESIS=$(CURDIR)/$(E2E)/bin/schemathesis \
 	  $(PY) -m pytest -m "stress or hypothesis" -s --hypothesis-profile=random --hypothesis-seed=$(SEED)
 
 lock: $(READY) ## rebuild the lock files after a change of dependencies in pyproject.toml

@@ -55,6 +55,7 @@ _RUN_OR_WRITE = (
     *("declare -x", "export -p", "export", "declare", "typeset", "readonly", "set", "jq -n env", "jq -n '$ENV'"),
     *("npm_config_x=1 npm_config_y=2 ls", "export npm_config_x=1", "http_proxy=x; ls", "export x=1; ls", "read PATH"),
     *("cat <<EOF\n$((x=1))\nEOF", "ls='a[$(touch p)]'; cat <<EOF\n$((ls))\nEOF", "echo $((ls))"),
+    *("echo \"${x-'$(touch p)'}\"", "cat <<EOF\n${x-'$(touch p)'}\nEOF", "echo \"${x:-'`touch p`'}\"", "cd s*; ls"),
     *("echo $((a[$(touch p)]))", "echo ${a[$(touch p)]}", "echo ${x:$(touch p)}", "unset 'a[$(touch p)]'"),
     *("mapfile -C 'touch p' -c 1 x", "read 'a[$(touch p)]'", "for PATH in .; do ls; done", "{fd}>x ls", "ls {fd}>x"),
     *("TZ=:/etc/passwd date", "TERM=../x ls", "LANGUAGE=../../x ls", "LC_ALL=/x ls", "COLUMNS='a[$(x)]' ls"),

@@ -120,8 +120,10 @@ class LineJudge:
         found = [cwd]
         for command in self._line.commands:
             if command.name == "cd":
+                if any(not target.literal for target in command.argv[1:2]):
+                    return tuple(found), False
                 for target in command.argv[1:2]:
-                    found += [path for at in found for path in self._directories_after(target, at)]
+                    found += [path for at in found for path in self._workspace.directories_after(target, cwd=at)]
             for target in command.directories:
                 if target.literal:
                     found += [self._workspace.resolve(target.text, cwd=at, tilde=target.tilde) for at in found]
@@ -130,13 +132,10 @@ class LineJudge:
                 return tuple(found[:_MAX_DIRECTORIES]), False
         return tuple(found), True
 
-    def _directories_after(self, target: Arg, cwd: str) -> tuple[str, ...]:
-        return self._workspace.directories_after(target, cwd=cwd) if target.literal else ()
-
     def _directory_permissions(self) -> list[Permission]:
         permissions: list[Permission] = []
         if not self._all_directories_known:
-            permissions.append(Permission("it changes the directory too often to be analysed", "unclear"))
+            permissions.append(Permission("the directories that it changes to are not known before it runs", "unclear"))
         for directory in self._directories:
             path = os.path.realpath(directory)
             if not self._workspace.may_read(path):

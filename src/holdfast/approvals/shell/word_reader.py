@@ -202,7 +202,13 @@ class WordReader:
                 self._mark_unclear(f"{child.type!r} cannot be analysed")
 
     def _expansion(self, node: Node) -> None:
-        """Accept only the forms of `${…}` that can neither assign nor evaluate."""
+        """Accept only the forms of `${…}` that can neither assign nor evaluate.
+
+        Single quotes inside do not quote if the whole is within double quotes or a here-document.
+        """
+        source = self._text(node.start_byte, node.end_byte)
+        if re.search(r"['\\]", source) and re.search(r"[$`]", source[1:]):
+            self._mark_unclear("quotes in an expansion cannot be analysed")
         for at, child in enumerate(node.children):
             if at and child.start_byte != node.children[at - 1].end_byte:
                 self._mark_unclear("an expansion could not be parsed")
