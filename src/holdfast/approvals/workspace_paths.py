@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from holdfast.approvals.rule_patterns import relative_to
-from holdfast.approvals.shell.shell_words import Arg
+from holdfast.approvals.shell.shell_words import Arg, has_glob
 from holdfast.schema.base import Value
 
 _MAX_MATCHES: Final = 1000
+_MAX_GLOB_PARTS: Final = 3
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _START_UP: Final = frozenset(
     {
@@ -116,6 +117,8 @@ class WorkspacePaths(Value, frozen=True):
         """
         parts = arg.text.split("/")
         if arg.tilde or any(part.startswith(".") and part != ".." and fnmatchcase("..", part) for part in parts):
+            return None
+        if sum(1 for part in parts if has_glob(part)) > _MAX_GLOB_PARTS:
             return None
         found = tuple(itertools.islice(glob.iglob(arg.text, root_dir=cwd), _MAX_MATCHES + 1))
         if len(found) > _MAX_MATCHES or any(name.startswith("-") for name in found):

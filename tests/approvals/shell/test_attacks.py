@@ -266,15 +266,18 @@ def test_a_program_found_in_the_workspace_is_not_the_one_that_its_name_says(
 ) -> None:
     own = workspace / "bin"
     own.mkdir(exist_ok=True)
-    for name in ("ls", "timeout"):
+    for name in ("ls", "timeout", "grep"):
         (own / name).write_text("#!/bin/sh\n")
         (own / name).chmod(0o755)
-    for line in ("ls", "timeout 5 cat README.md", "env ls", "bash -c ls"):
+    for line in ("ls", "timeout 5 cat README.md", "env ls", "bash -c ls", "egrep text README.md"):
         assert isinstance(_decide(approver, workspace, line, path=f"{own}:/usr/bin:/bin"), Ask), line
         assert isinstance(_decide(approver, workspace, line, path="bin:/usr/bin:/bin"), Ask), line
         assert isinstance(_decide(approver, workspace, line, path=f"/usr/bin:/bin:{own}"), Allow), line
     assert isinstance(_decide(approver, workspace, "cat README.md", path=f"{own}:/usr/bin:/bin"), Allow)
     assert isinstance(_decide(approver, workspace, "echo x", path=f"{own}:/usr/bin:/bin"), Allow)
+    (own / "bash").write_text("#!/bin/sh\n")
+    (own / "bash").chmod(0o755)
+    assert isinstance(_decide(approver, workspace, "echo x", path=f"{own}:/usr/bin:/bin"), Ask)
 
 
 def test_a_glob_in_a_line_that_also_writes_needs_approval(approver: Approver, workspace: Path) -> None:

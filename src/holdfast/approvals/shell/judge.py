@@ -144,11 +144,12 @@ class LineJudge:
 
     def _program_permissions(self) -> list[Permission]:
         """A program that is known by its name must be the one of the system, not one that the agent wrote."""
-        names = {name for name in self._line.wrappers if name not in BUILTINS}
+        names = {"bash", *(name for name in self._line.wrappers if name not in BUILTINS)}
         wrapped = bool(self._line.wrappers)
         for command, reads in self._reads:
             if isinstance(reads, _FilesRead) and (wrapped or command.name not in BUILTINS):
                 names.add("test" if command.name == "[[" else command.name)
+                names.update(("grep",) if command.name in {"egrep", "fgrep"} else ())
         found = {
             name: why_untrusted(name, search_path=self._search_path, workspace=self._workspace.root)
             for name in sorted(names)
