@@ -21,6 +21,7 @@
     ├── ServerError                  the caller may retry later; the cause is in the server
     │   ├── InternalError     500    internal
     │   ├── ServerStopping    503    stopping
+    │   ├── OutOfDescriptors  503    no_descriptors: the server cannot open more files
     │   └── CommitRefused            a commit failed and changed nothing
     │       ├── StoreUnwritable  507 store_unwritable: the disk is full, read-only or broken
     │       └── StoreLocked   503    store_locked: another server or process holds a lock on the database
@@ -48,6 +49,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any, ClassVar
 
 
@@ -135,6 +137,10 @@ class InternalError(ServerError):
 
 class ServerStopping(ServerError):
     code, status = "stopping", 503
+
+
+class OutOfDescriptors(ServerError):
+    code, status = "no_descriptors", 503
 
 
 class CommitRefused(ServerError):
@@ -250,3 +256,12 @@ class ToolError(HoldfastError):
     """A tool call failed. It becomes an error result and does not end the run."""
 
     code, status = "tool_error", 400
+
+
+def is_out_of_descriptors(error: BaseException | None) -> bool:
+    """Whether an error comes from the limit of open files, which is never the fault of the caller or the tool."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -152,3 +152,17 @@ async def test_health_checks_do_not_keep_an_idle_server_up(home: Path) -> None:
             except (OSError, asyncio.IncompleteReadError):
                 break
         await server.serving
+
+
+async def test_a_socket_that_was_removed_is_made_again(home: Path) -> None:
+    async with run_server(home, limits=ServerLimits(socket_check_seconds=0.01)) as server:
+        path = server.app.shared.locations.socket
+        stream = await server.http.open_stream("/v1/events")
+        await asyncio.to_thread(path.unlink)
+        await until(path.exists)
+        assert (await server.http.get("/v1/health")).status == 200
+        session_id = await server.session()
+        run = await server.prompt(session_id)
+        assert (await server.ended(run["run"]["id"]))["state"] == "completed"
+        await stream.close()  # the connections of the old socket continued
+    assert not path.exists()

@@ -82,3 +82,30 @@ def test_other_processes_cannot_read_the_environment_of_a_hidden_process() -> No
                 environ.read_bytes()
     finally:
         process.communicate()
+
+
+def test_a_log_that_cannot_be_written_is_one_line_on_stderr(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("there is no /dev/full here")
+    (tmp_path / "server.log").symlink_to(full)
+    with log_to_file(tmp_path, redactor=Redactor):
+        for number in range(3):
+            logger.info("number %d", number)
+    told = capfd.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert "cannot be written: [Errno 28]" in told[0]
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_permitted() -> None:
+    program = (
+        "import resource as r\n"
+        "from holdfast.server import raise_descriptor_limit\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (64, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
+        "raise_descriptor_limit()\n"
+        "soft, hard = r.getrlimit(r.RLIMIT_NOFILE)\n"
+        "assert soft == hard, (soft, hard)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -20,7 +20,7 @@ from holdfast.agent.model_answer import UsageGuard, calls_of
 from holdfast.agent.protocol import Spent, Subagent, TurnHandle, new_message
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.agent.unfinished_messages import CANCELLED
-from holdfast.errors import CommitRefused, HoldfastError, StoreError, ToolError
+from holdfast.errors import CommitRefused, HoldfastError, OutOfDescriptors, StoreError, ToolError, is_out_of_descriptors
 from holdfast.schema.events import MessageCreated, MessageUpdated
 from holdfast.schema.messages import Message, ToolCall, ToolResult
 from holdfast.schema.runs import Now, Phase
@@ -167,6 +167,9 @@ class StepCalls:
             except (StoreError, CommitRefused):
                 raise
             except HoldfastError as error:
+                if is_out_of_descriptors(error):
+                    message = "the server has too many open files, so a tool could not run; raise `ulimit -n`"
+                    raise OutOfDescriptors(message) from error
                 output = ToolOutput(error.message, status="error")
             finally:
                 self._progress.remove(call.id)

@@ -56,6 +56,7 @@ ADVICE = {
     "too_large": "send less, or put the file into the directory so that the agent can read it",
     "approval_not_found": "'holdfast approvals list' shows the pending ones",
     "provider_not_found": "'holdfast models --all' shows the providers",
+    "no_descriptors": "close some clients, or raise the limit of open files (ulimit -n) and restart the server",
     "store_unwritable": "free disk space or correct the file permissions; nothing was lost and nothing was started",
     "store_locked": "end the other program that uses the database; 'holdfast status' shows a running server",
     "store_damaged": "restore a copy made by 'holdfast backup'; the damaged file was not changed",

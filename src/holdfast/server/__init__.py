@@ -21,7 +21,14 @@ from holdfast.server.listeners import (
     parse_listen,
 )
 from holdfast.server.server_parts import ServerLimits, ServerParts
-from holdfast.server.server_process import adopt_orphans, hide_process, log_to_file, loop_factory, run_on_loop
+from holdfast.server.server_process import (
+    adopt_orphans,
+    hide_process,
+    log_to_file,
+    loop_factory,
+    raise_descriptor_limit,
+    run_on_loop,
+)
 
 __all__ = [
     "Listener",
@@ -39,6 +46,7 @@ __all__ = [
     "loop_factory",
     "make_app",
     "parse_listen",
+    "raise_descriptor_limit",
     "read_token_file",
     "run_on_loop",
     "serve",

@@ -7,13 +7,14 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.server.application import make_app
 from holdfast.server.http.uvicorn_server import HttpServer
-from holdfast.server.listeners import Listener, TcpListener
+from holdfast.server.listeners import Listener, TcpListener, UnixListener, listen_unix
 from holdfast.server.server_parts import ServerParts
 from holdfast.services import Services
 
@@ -43,17 +44,38 @@ async def serve(
     """
     services = parts.services
     servers: list[HttpServer] = []
+    listeners = list(listeners)
+
+    async def start(listener: Listener) -> None:
+        token = listener.token if isinstance(listener, TcpListener) else None
+        server = HttpServer(make_app(parts, token=token), limits=parts.limits, tool_peers=parts.tool_peers)
+        await server.start(listener.socket)
+        servers.append(server)
+        _logger.info("listening at %s", listener)
+
+    async def replace_lost_sockets() -> None:
+        """Listen again at the path of a Unix socket that was removed, for example by a cleaner of temporary files."""
+        while True:
+            await asyncio.sleep(parts.limits.socket_check_seconds)
+            for index, listener in enumerate(listeners):
+                if isinstance(listener, UnixListener) and await asyncio.to_thread(listener.is_lost):
+                    try:
+                        found = await asyncio.to_thread(listen_unix, listener.path)
+                    except HoldfastError as error:
+                        _logger.warning("the socket %s was removed and cannot be made again: %s", listener.path, error)
+                        continue
+                    listeners[index] = found
+                    replaced.append(listener)
+                    await start(found)
+
+    replaced: list[UnixListener] = []
     try:
-        for listener in listeners:
-            token = listener.token if isinstance(listener, TcpListener) else None
-            server = HttpServer(make_app(parts, token=token), limits=parts.limits, tool_peers=parts.tool_peers)
-            await server.start(listener.socket)
-            servers.append(server)
-            _logger.info("listening at %s", listener)
+        for listener in tuple(listeners):
+            await start(listener)
         if ready is not None:
             ready()
         with _stop_on_signals(services) if owns_process else nullcontext():
-            await _work_until_stop(services, linger=linger, idle_exit=idle_exit)
+            await _work_until_stop(services, replace_lost_sockets(), linger=linger, idle_exit=idle_exit)
             if owns_process:
                 _exit_process_later()
             is_written = await _stop_runs(services)
@@ -62,13 +84,18 @@ async def serve(
             _logger.info("stopped")
             return is_written
     finally:
+        for old in replaced:
+            old.socket.close()
         for listener in listeners:
             listener.socket.close()
             await asyncio.to_thread(listener.remove)
 
 
-async def _work_until_stop(services: Services, *, linger: float, idle_exit: bool) -> None:
+async def _work_until_stop(
+    services: Services, watch: Coroutine[Any, Any, None], *, linger: float, idle_exit: bool
+) -> None:
     tasks = (
+        asyncio.create_task(watch, name="replace lost sockets"),
         asyncio.create_task(_open_unfinished(services), name="open unfinished workspaces"),
         asyncio.create_task(_watch_idleness(services, linger=linger, idle_exit=idle_exit), name="idleness"),
     )

@@ -28,6 +28,10 @@ class UnixListener:
     def __str__(self) -> str:
         return f"unix:{self.path}"
 
+    def is_lost(self) -> bool:
+        """Whether the path was removed, so that nobody can connect any more. Blocks."""
+        return file_identity(self.path, follow_links=False) is None
+
     def remove(self) -> None:
         """Remove the path, unless another server has replaced it. Blocks."""
         if self._identity is not None and file_identity(self.path, follow_links=False) == self._identity:

@@ -21,6 +21,10 @@ class ServerLimits(Value, frozen=True, kw_only=True):
     body_seconds: float = 120.0
     """To receive the body of a request."""
     keep_alive_seconds: int = 120
+    unread_seconds: float = 60.0
+    """For a client that does not read; then its connection is closed. It can continue its stream with a new one."""
+    socket_check_seconds: float = 2.0
+    """Between two looks whether the Unix socket is still there."""
     stop_seconds: float = 2.0
     """To finish responses when everything else has stopped."""
 

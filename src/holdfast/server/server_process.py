@@ -9,7 +9,7 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +51,15 @@ def hide_process() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def raise_descriptor_limit() -> None:
+    """Allow this process as many open files as the system permits it."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS refuses "unlimited"
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def adopt_orphans() -> None:
     """On Linux, become the parent of descendants that lose theirs, so that no command leaves the tree below (`W8`)."""
     if sys.platform == "linux":
@@ -63,7 +72,7 @@ def adopt_orphans() -> None:
 def log_to_file(directory: Path, *, redactor: Callable[[], Redactor], level: int = logging.INFO) -> Iterator[Path]:
     """Write all log records to ``server.log`` in a directory, without secrets (`W8`) and off the event loop."""
     path = directory / "server.log"
-    file = logging.handlers.RotatingFileHandler(
+    file = _LogFile(
         path,
         maxBytes=_MAX_LOG_BYTES,
         backupCount=_OLD_LOG_FILES,
@@ -86,7 +95,22 @@ def log_to_file(directory: Path, *, redactor: Callable[[], Redactor], level: int
         root.removeHandler(handler)
         root.setLevel(previous_level)
         listener.stop()
-        file.close()
+        with suppress(OSError):  # the last records do not fit on the disk
+            file.close()
+
+
+class _LogFile(logging.handlers.RotatingFileHandler):
+    """Drops records that cannot be written, and says so once on stderr."""
+
+    _has_complained = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._has_complained:
+            self._has_complained = True
+            sys.stderr.write(f"holdfast: {self.baseFilename} cannot be written: {error}; records are lost\n")
 
 
 class _RedactingFormatter(logging.Formatter):

@@ -1,6 +1,7 @@
 """Errors become error bodies; bugs get an id and show no details (`W9`)."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import MutableMapping
 from typing import Any
@@ -8,7 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.errors import HoldfastError, ModelNetwork, NotFound, StoreDamaged, StoreUnwritable, TooLarge, Unauthorized
+from holdfast.errors import (
+    ConfigError,
+    HoldfastError,
+    ModelNetwork,
+    NotFound,
+    StoreDamaged,
+    StoreUnwritable,
+    TooLarge,
+    Unauthorized,
+)
 from holdfast.server.http.error_boundary import ErrorBoundary
 from holdfast.server.http.request_parsing import ClientDisconnected, Receive
 from holdfast.server.http.responses import Scope, Send
@@ -112,3 +122,16 @@ async def test_a_disconnected_client_gets_no_response() -> None:
 async def test_a_secret_in_an_error_message_is_redacted() -> None:
     _, told, _ = await answered(Inside(NotFound("no model for sk-secret")))
     assert told["message"] == "no model for [redacted]"
+
+
+@pytest.mark.promise("W9")
+@pytest.mark.parametrize("hidden", [True, False])
+async def test_an_error_that_comes_from_the_limit_of_open_files_is_a_503(hidden: bool) -> None:
+    cause = OSError(errno.EMFILE, "Too many open files")
+    error: Exception = cause
+    if hidden:
+        error = ConfigError("cannot read 'config.toml'")
+        error.__context__ = cause
+        error.__suppress_context__ = True
+    status, body, _ = await answered(Inside(error))
+    assert (status, body["code"]) == (503, "no_descriptors")

@@ -1,15 +1,17 @@
 """Connections that send too much, too slowly, or no HTTP at all."""
 
 import asyncio
+import socket
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from holdfast.server import ServerLimits
+from holdfast.server.http import uvicorn_server
 from holdfast.server.routes.runs import MAX_PROMPT_BYTES
 from tests.support.http_client import read_answer
-from tests.support.running_server import run_server
+from tests.support.running_server import RunningServer, run_server, until
 
 QUICK = ServerLimits(head_bytes=4096, head_seconds=0.05, body_seconds=0.05)
 """Bounds that a test reaches; what is asserted is that they are reached, not when."""
@@ -122,3 +124,50 @@ async def test_a_disconnect_within_a_body_changes_nothing(home: Path) -> None:
         await writer.wait_closed()
         await asyncio.sleep(0)
         assert len((await server.http.get("/v1/workspaces")).ok()["items"]) == 1
+
+
+async def _never_read(server: RunningServer) -> socket.socket:
+    """Open a stream and read nothing, while a run sends more than all buffers hold."""
+    path = str(server.app.shared.locations.socket)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(connection, path)
+    await loop.sock_sendall(connection, b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await until(lambda: server.app.services.presence.streams > 0)
+    session_id = await server.session()
+    for _ in range(8):
+        run = await server.prompt(session_id, "x" * 900_000)
+        await server.ended(run["run"]["id"])
+    return connection
+
+
+@pytest.mark.promise("E4")
+async def test_a_client_that_never_reads_loses_its_stream(home: Path) -> None:
+    async with run_server(home, limits=ServerLimits(unread_seconds=0.05)) as server:
+        connection = await _never_read(server)
+        await until(lambda: server.app.services.presence.streams == 0)
+        connection.close()
+
+
+@pytest.mark.promise("W5")
+async def test_a_stop_does_not_wait_for_a_client_that_never_reads_and_logs_no_error(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with run_server(home, limits=ServerLimits(stop_seconds=50)) as server:
+        connection = await _never_read(server)
+        server.stop()
+        await server.serving  # the time-out of this test is shorter than `stop_seconds` and the next wait
+        connection.close()
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.promise("W9")
+async def test_a_connection_that_would_take_a_reserved_descriptor_gets_503(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_server(home) as server:
+        monkeypatch.setattr(uvicorn_server.LimitedConnection, "_takes_reserved_descriptor", lambda *_: True)
+        answer = await server.http.raw(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert code(answer) == "no_descriptors"

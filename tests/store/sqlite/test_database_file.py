@@ -96,6 +96,37 @@ async def test_a_file_that_is_not_a_database_is_not_changed(tmp_path: Path, garb
 
 
 @pytest.mark.promise("W10")
+async def test_an_empty_file_in_place_of_a_used_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    await (await open_store(path)).close()
+    path.write_bytes(b"")
+    with pytest.raises(StoreDamaged, match="it is empty, but it was a database"):
+        await open_store(path)
+    assert path.read_bytes() == b""
+    path.unlink()  # the user wants a new one
+    await (await open_store(path)).close()
+    assert path.stat().st_size > 0
+
+
+@pytest.mark.promise("W10")
+async def test_damage_in_the_middle_of_a_closed_database_is_found_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.db"
+    store = await open_store(path)
+    await store.commit(new_workspace())
+    await store.commit(new_session())
+    for number in range(50):
+        await store.commit(says(f"msg_{number}", "words " * 500))
+    await store.close()
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 8192] = os.urandom(8192)
+    path.write_bytes(content)
+    with pytest.raises(StoreDamaged, match="restore a backup"):
+        await open_store(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.promise("W10")
 async def test_a_truncated_database_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
     await filled(path)

@@ -8,7 +8,14 @@ import secrets
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from holdfast.errors import HoldfastError, InternalError, ServerStopping, Unauthorized
+from holdfast.errors import (
+    HoldfastError,
+    InternalError,
+    OutOfDescriptors,
+    ServerStopping,
+    Unauthorized,
+    is_out_of_descriptors,
+)
 from holdfast.server.http.request_parsing import ClientDisconnected, Receive
 from holdfast.server.http.responses import AsgiApp, Header, JsonResponse, Scope, Send, error_response, send_response
 
@@ -39,11 +46,11 @@ class ErrorBoundary:
         except ClientDisconnected:
             return
         except HoldfastError as error:
-            response = _expected(error, scope)
+            response = _out_of_descriptors(error, scope) or _expected(error, scope)
         except asyncio.CancelledError as error:
             response = self._cancelled(error, scope)
         except Exception as error:  # noqa: BLE001 - the last place that can answer the client
-            response = _bug(error, scope)
+            response = _out_of_descriptors(error, scope) or _bug(error, scope)
         else:
             return
         if started:
@@ -55,6 +62,19 @@ class ErrorBoundary:
         if self._is_stopping():
             return error_response(ServerStopping("the server is stopping; try again when it is back"))
         return _bug(error, scope)
+
+
+def _out_of_descriptors(error: Exception, scope: Scope) -> JsonResponse | None:
+    """An error that comes from the limit of open files is the server's, whatever it looks like."""
+    if not is_out_of_descriptors(error):
+        return None
+    _logger.error("%s %s failed: too many open files", scope["method"], scope["path"])
+    return error_response(
+        OutOfDescriptors(
+            "the server has too many open files; try again later, close some clients, or raise the limit of open files "
+            "(`ulimit -n`) and restart it"
+        )
+    )
 
 
 def _expected(error: HoldfastError, scope: Scope) -> JsonResponse:

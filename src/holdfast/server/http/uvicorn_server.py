@@ -7,13 +7,14 @@ that arrives at once sets no timer.
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from holdfast.errors import BadRequest, HoldfastError, RequestTimeout, TooLarge
+from holdfast.errors import BadRequest, HoldfastError, OutOfDescriptors, RequestTimeout, TooLarge
 from holdfast.server.http.connection_peer import PEER, ConnectionPeer
 from holdfast.server.http.responses import AsgiApp, error_response
 from holdfast.server.server_parts import ServerLimits
@@ -21,14 +22,26 @@ from holdfast.tools.process.tool_peers import ToolPeers
 
 _Phase: TypeAlias = Literal["idle", "head", "body"]
 
-_REASONS = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
+_REASONS = {
+    400: b"Bad Request",
+    408: b"Request Timeout",
+    431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
+}
+
+_RESERVED_DESCRIPTORS = 64
+"""Open files that connections may not take: the store, tools and requests to models need them."""
+_UNREAD_STOP_SECONDS = 0.2
+"""How long a stop waits for clients that have not read what was sent."""
 
 
 class HttpServer(uvicorn.Server):
     """Serves one listener from `start` until `stop`. It handles no signals."""
 
     def __init__(self, app: AsgiApp, *, limits: ServerLimits, tool_peers: ToolPeers | None = None) -> None:
-        attributes = {"limits": limits, "tool_peers": tool_peers}
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        reserved = min(_RESERVED_DESCRIPTORS, most // 4)
+        attributes = {"limits": limits, "tool_peers": tool_peers, "max_descriptor": most - reserved}
         self._protocol: type[LimitedConnection] = type("Connection", (LimitedConnection,), attributes)
         config = uvicorn.Config(
             app,
@@ -58,6 +71,10 @@ class HttpServer(uvicorn.Server):
         await self._stop_accepting()
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
+        await self._wait_for_responses(min(_UNREAD_STOP_SECONDS, self._stop_seconds))
+        for connection in tuple(self.server_state.connections):
+            if isinstance(connection, LimitedConnection) and connection.is_unread:
+                connection.transport.abort()
         await self._wait_for_responses(self._stop_seconds)
         for task in tuple(self.server_state.tasks):
             task.cancel()
@@ -89,6 +106,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     limits: ClassVar[ServerLimits]
     tool_peers: ClassVar[ToolPeers | None]
+    max_descriptor: ClassVar[int]
     is_stopped: ClassVar[bool] = False
     """Whether the server accepts no connections any more, not even those already in the backlog."""
 
@@ -102,21 +120,55 @@ class LimitedConnection(HttpToolsProtocol):
         """Bytes of the headers that the parser has reported."""
         self._deadline: asyncio.TimerHandle | None = None
         self._deadline_phase: _Phase = "idle"
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.is_stopped:
             transport.abort()
         else:
+            self._is_refused = self._takes_reserved_descriptor(transport)
             self._set_deadline(self.limits.head_seconds)
         if self.tool_peers is not None:
             self._peer = ConnectionPeer(transport, self.tool_peers)
 
+    def _takes_reserved_descriptor(self, transport: asyncio.Transport) -> bool:
+        """Whether so many files are open that only the reserve for the work of the server itself is left.
+
+        The kernel gives a new connection the lowest free number, so the number says how many are open.
+        """
+        connection = transport.get_extra_info("socket")
+        return connection is not None and connection.fileno() >= self.max_descriptor
+
+    def pause_writing(self) -> None:
+        """The peer does not read. If that lasts, it loses its connection, and with it its stream."""
+        super().pause_writing()
+        self._unread_timer = self.loop.call_later(self.limits.unread_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_unread_timer()
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the peer has not read what was sent."""
+        return self._unread_timer is not None
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
+        self._stop_unread_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:  # not before: a close with unread data would lose the response
+            self._refuse(OutOfDescriptors("the server has too many open files; try again later, or close some clients"))
+            return
         if self._phase == "idle":
             self._phase = "head"
         if self._phase == "head":

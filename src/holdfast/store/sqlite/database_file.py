@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +20,9 @@ from holdfast.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS, SEARCH_
 
 _MAGIC = b"SQLite format 3\x00"
 _BUSY_SECONDS = 5.0
+_CLEAN_CHECK_SECONDS = 0.05
+_UNCLEAN_CHECK_SECONDS = 2.0
+"""How long the start may check a database that its last owner closed, or did not close."""
 
 
 BUSY_MESSAGE = (
@@ -49,6 +53,10 @@ def connect(
     )
 
 
+_PID_BYTES = 20
+_USED = b"used"
+
+
 class OwnerLock:
     """A lock on ``<database>.lock``. The kernel releases it when the process ends, also after a crash."""
 
@@ -59,7 +67,7 @@ class OwnerLock:
         except OSError as error:
             raise _unwritable(database, error.strerror) from error
         if not lock(self._fd, seconds=0):
-            owner = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            owner = os.pread(self._fd, _PID_BYTES, 0).decode("ascii", "replace").strip()
             os.close(self._fd)
             raise StoreLocked(
                 f"the database {str(database)!r} is in use by another Holdfast server (process {owner or 'unknown'}); "
@@ -67,8 +75,17 @@ class OwnerLock:
                 detail={"pid": int(owner) if owner.isdigit() else None, "path": str(database)},
             )
         with suppress(OSError):  # on a full disk the lock still holds; only the message lacks the process id
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+            os.pwrite(self._fd, str(os.getpid()).encode().ljust(_PID_BYTES), 0)
+
+    @property
+    def was_used(self) -> bool:
+        """Whether there was a database with tables here, so that an empty file is damage."""
+        return os.pread(self._fd, len(_USED), _PID_BYTES) == _USED
+
+    def set_used(self, *, used: bool) -> None:
+        if used != self.was_used:
+            with suppress(OSError):
+                os.pwrite(self._fd, _USED if used else b" " * len(_USED), _PID_BYTES)
 
     def release(self) -> None:
         os.close(self._fd)
@@ -90,10 +107,12 @@ def prepare_file(path: Path) -> None:
         raise _unwritable(path, error.strerror) from error
 
 
-def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIONS)) -> None:
-    """Raise if the file must not be opened. Changes nothing."""
+def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIONS), was_used: bool = False) -> None:
+    """Raise if the file must not be opened. Changes nothing. `was_used`: it had tables, so it must not be empty."""
     size = path.stat().st_size
     if size == 0:
+        if was_used:
+            raise damaged(path, "it is empty, but it was a database before")
         return
     unclean = _has_wal(path)
     _inspect_header(path, size=size, unclean=unclean)
@@ -102,7 +121,7 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            findings = connection.execute("PRAGMA quick_check(3)").fetchall() if unclean else [("ok",)]
+            findings = _check(connection, seconds=_UNCLEAN_CHECK_SECONDS if unclean else _CLEAN_CHECK_SECONDS)
     except sqlite3.OperationalError as error:
         raise _unwritable(path, error) from error
     except sqlite3.DatabaseError as error:
@@ -121,6 +140,20 @@ def inspect(path: Path, *, connect: Connect = connect, known: int = len(MIGRATIO
         )
     if findings != [("ok",)]:
         raise damaged(path, "; ".join(line for (found,) in findings for line in str(found).splitlines()))
+
+
+def _check(connection: sqlite3.Connection, *, seconds: float) -> list[tuple[str]]:
+    """Check the pages for a limited time. A large database is not checked whole."""
+    deadline = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, 2000)
+    try:
+        return connection.execute("PRAGMA quick_check(3)").fetchall()
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
+            return [("ok",)]
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 def open_writer(path: Path, *, connect: Connect = connect) -> sqlite3.Connection:

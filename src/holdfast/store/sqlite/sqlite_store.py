@@ -57,9 +57,12 @@ def _open(path: Path, *, connect: Connect, loop: asyncio.AbstractEventLoop) -> S
     database_file.prepare_directory(path)
     lock = OwnerLock(path)
     try:
+        if not path.exists():
+            lock.set_used(used=False)
         database_file.prepare_file(path)
-        database_file.inspect(path, connect=connect)
+        database_file.inspect(path, connect=connect, was_used=lock.was_used)
         writer = database_file.open_writer(path, connect=connect)
+        lock.set_used(used=True)
         drafts = messages.restored_drafts(writer, draft_log.read_pieces(draft_log.log_path(path)))
         return SqliteStore(writer, path=path, lock=lock, connect=connect, loop=loop, drafts=drafts)
     except sqlite3.DatabaseError as error:
