@@ -49,7 +49,6 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Any, ClassVar
 
 
@@ -256,12 +255,3 @@ class ToolError(HoldfastError):
     """A tool call failed. It becomes an error result and does not end the run."""
 
     code, status = "tool_error", 400
-
-
-def is_out_of_descriptors(error: BaseException | None) -> bool:
-    """Whether an error comes from the limit of open files, which is never the fault of the caller or the tool."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

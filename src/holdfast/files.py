@@ -139,6 +139,15 @@ def file_identity(path: Path, *, follow_links: bool = True) -> tuple[int, int] |
     return status.st_dev, status.st_ino
 
 
+def is_out_of_descriptors(error: BaseException | None) -> bool:
+    """Whether an error comes from the limit of open files, which is never the fault of the caller or the tool."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def repository_root(directory: Path) -> Path:
     """Return the nearest directory, from this one upwards, that contains ``.git``; else the directory itself.
 

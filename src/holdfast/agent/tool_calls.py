@@ -20,7 +20,8 @@ from holdfast.agent.model_answer import UsageGuard, calls_of
 from holdfast.agent.protocol import Spent, Subagent, TurnHandle, new_message
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.agent.unfinished_messages import CANCELLED
-from holdfast.errors import CommitRefused, HoldfastError, OutOfDescriptors, StoreError, ToolError, is_out_of_descriptors
+from holdfast.errors import CommitRefused, HoldfastError, OutOfDescriptors, StoreError, ToolError
+from holdfast.files import is_out_of_descriptors
 from holdfast.schema.events import MessageCreated, MessageUpdated
 from holdfast.schema.messages import Message, ToolCall, ToolResult
 from holdfast.schema.runs import Now, Phase

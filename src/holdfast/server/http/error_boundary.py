@@ -14,8 +14,8 @@ from holdfast.errors import (
     OutOfDescriptors,
     ServerStopping,
     Unauthorized,
-    is_out_of_descriptors,
 )
+from holdfast.files import is_out_of_descriptors
 from holdfast.server.http.request_parsing import ClientDisconnected, Receive
 from holdfast.server.http.responses import AsgiApp, Header, JsonResponse, Scope, Send, error_response, send_response
 
