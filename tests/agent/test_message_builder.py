@@ -137,3 +137,11 @@ def test_the_parts_are_exactly_what_was_streamed(stream: list[ModelDelta]) -> No
         if isinstance(part, Text | Reasoning):
             assert part.text == seen.get(index, "")
     assert len(made.parts()) == len(seen.keys() | closed)
+
+
+def test_reasoning_says_how_long_it_took() -> None:
+    times = iter([10.0, 12.5])
+    made = MessageBuilder(lambda: "call_1", seconds=lambda: next(times))
+    for delta in (ReasoningDelta("h"), ReasoningDelta("m"), TextDelta("x")):
+        made.add(delta)
+    assert made.parts() == (Reasoning("hm", duration=2.5), Text("x"))

@@ -55,15 +55,17 @@ class _OpenText:
 
 
 class _OpenReasoning:
-    __slots__ = ("chunks", "opaque", "wire")
+    __slots__ = ("chunks", "duration", "opaque", "started", "wire")
 
     def __init__(self) -> None:
         self.chunks: list[str] = []
         self.opaque: dict[str, Any] | None = None
         self.wire = ""
+        self.started = 0.0
+        self.duration: float | None = None
 
     def part(self) -> Part:
-        return Reasoning("".join(self.chunks), wire=self.wire, opaque=self.opaque)
+        return Reasoning("".join(self.chunks), wire=self.wire, opaque=self.opaque, duration=self.duration)
 
 
 class _OpenCall:
@@ -96,8 +98,10 @@ _Open = _OpenText | _OpenReasoning | _OpenCall
 class MessageBuilder:
     """The answer of one attempt so far."""
 
-    def __init__(self, new_call_id: Callable[[], str]) -> None:
+    def __init__(self, new_call_id: Callable[[], str], *, seconds: Callable[[], float] | None = None) -> None:
+        """``seconds`` reads a clock; without it, reasoning has no duration."""
         self._new_call_id = new_call_id
+        self._seconds = seconds
         self._slots: list[_Open] = []
         self._done: dict[int, Part] = {}
         self._calls: dict[int, int] = {}
@@ -208,12 +212,17 @@ class MessageBuilder:
     def _close(self, slot: int) -> tuple[PartClosed, ...]:
         if slot in self._done:
             return ()
-        self._done[slot] = self._slots[slot].part()
+        found = self._slots[slot]
+        if isinstance(found, _OpenReasoning) and self._seconds is not None:
+            found.duration = round(self._seconds() - found.started, 3)
+        self._done[slot] = found.part()
         while self.closed in self._done:
             self.closed += 1
         return (PartClosed(slot),)
 
     def _open(self, part: _Open) -> int:
+        if isinstance(part, _OpenReasoning) and self._seconds is not None:
+            part.started = self._seconds()
         self._slots.append(part)
         return len(self._slots) - 1
 

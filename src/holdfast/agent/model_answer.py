@@ -161,7 +161,7 @@ class AnswerDraft:
         return calls_of(self.builder.parts())
 
     def _new_builder(self) -> MessageBuilder:
-        return MessageBuilder(lambda: self._handle.new_id("call"))
+        return MessageBuilder(lambda: self._handle.new_id("call"), seconds=time.monotonic)
 
     def _event(
         self, kind: type[MessageCreated] | type[MessageUpdated], message: Message

@@ -135,7 +135,7 @@ def _stored_block(block_id: str, run_id: str, part: Part, sources: BlockSources)
         case Text() if part.text.strip():
             return TextBlock(id=block_id, run_id=run_id, text=part.text)
         case Reasoning() if part.text.strip():
-            return ThinkingBlock(id=block_id, run_id=run_id, text=part.text)
+            return ThinkingBlock(id=block_id, run_id=run_id, text=part.text, duration_ms=milliseconds(part.duration))
         case ToolCall():
             return _call_block(block_id, run_id, part, sources)
         case Notice():

@@ -28,6 +28,8 @@ class Reasoning(Value, frozen=True, tag_field="type", tag="reasoning", omit_defa
     wire: str = ""
     """The wire that created ``opaque``; other wires omit the part."""
     opaque: dict[str, Any] | None = None
+    duration: float | None = None
+    """Seconds from its first to its last text."""
 
 
 class File(Value, frozen=True, tag_field="type", tag="file", omit_defaults=True):

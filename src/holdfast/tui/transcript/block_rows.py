@@ -123,7 +123,7 @@ def _draw_prompt(block: PromptBlock, context: DrawContext) -> RowSource:
 
 def _draw_thinking(block: ThinkingBlock, context: DrawContext) -> RowSource:
     palette = context.palette
-    took = f" for {duration(block.duration_ms)}" if block.duration_ms is not None else ""
+    took = f" for {duration(block.duration_ms)}" if block.duration_ms is not None and block.duration_ms >= 100 else ""
     open_now = context.is_open(block)
     mark = "▾" if open_now else "▸"
     title = "thinking…" if block.open else f"thought{took}"
