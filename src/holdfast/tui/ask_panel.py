@@ -35,14 +35,15 @@ class AskPanel(Vertical, can_focus=True):
     """Shows one ask at a time, and posts the answer."""
 
     DEFAULT_CSS = """
-    AskPanel { height: auto; max-height: 60%; border-top: solid $warning; padding: 0 1; display: none; }
+    AskPanel { height: auto; max-height: 60%; padding: 0 1; display: none; }
     AskPanel.-shown { display: block; }
-    AskPanel #ask-title { height: auto; text-style: bold; }
+    AskPanel #ask-title { height: auto; text-style: bold; color: $warning; }
     AskPanel #ask-scroll { height: auto; max-height: 14; scrollbar-size-vertical: 1; }
     AskPanel #ask-body { height: auto; padding: 0 2; }
     AskPanel #ask-keys { height: auto; }
     AskPanel #ask-note { height: auto; color: $text-muted; }
     AskPanel #ask-input { border: none; height: 1; padding: 0 1; background: $surface; display: none; }
+    AskPanel #ask-input:focus { border: none; }
     AskPanel.-writing #ask-input { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("answer")]

@@ -44,6 +44,7 @@ class ChatLayout(ChatHost):
     ChatLayout.-empty #transcript { display: none; }
     ChatLayout #rule { height: 1; color: $border; }
     ChatLayout #search { border: none; height: 1; padding: 0 1; background: $surface; display: none; }
+    ChatLayout #search:focus { border: none; }
     ChatLayout.-searching #search { display: block; }
     ChatLayout.-asking #composer { display: none; }
     """

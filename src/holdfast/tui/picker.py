@@ -47,6 +47,7 @@ class Picker(ModalScreen[str | None]):
         background: $surface; border: round $border; border-title-color: $primary; padding: 0 1;
     }
     Picker Input { border: none; height: 1; padding: 0; background: $surface; }
+    Picker Input:focus { border: none; }
     Picker OptionList {
         border: none; height: auto; max-height: 20; padding: 0; background: $surface; scrollbar-size-vertical: 1;
     }

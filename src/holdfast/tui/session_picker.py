@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -11,6 +12,7 @@ from textual.binding import BindingType
 from holdfast.errors import HoldfastError
 from holdfast.schema.sessions import Session
 from holdfast.tui.bindings import bindings_for, hints
+from holdfast.tui.exclusive_work import run_newest
 from holdfast.tui.picker import Picker, PickerRow
 from holdfast.tui.server_link import ServerLink
 from holdfast.tui.status_words import money, seconds_since, span
@@ -56,7 +58,7 @@ class SessionPicker(Picker):
 
     def on_query(self, query: str) -> None:
         if self._in_content:
-            self.run_worker(self._search(query), exclusive=True, group="search")
+            run_newest(self, partial(self._search, query), group="search")
         else:
             super().on_query(query)
 

@@ -23,6 +23,7 @@ class TextDialog(ModalScreen[str | None]):
     }
     TextDialog Static { height: auto; color: $text-muted; }
     TextDialog Input { border: none; height: 1; padding: 0; background: $surface; }
+    TextDialog Input:focus { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
 

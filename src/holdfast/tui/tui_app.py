@@ -28,6 +28,7 @@ from holdfast.schema.events import (
 )
 from holdfast.tui.actions import check_keys
 from holdfast.tui.chat_screen import ChatScreen
+from holdfast.tui.exclusive_work import run_newest
 from holdfast.tui.external_editor import editor_arguments, run_editor
 from holdfast.tui.local_files import LocalFiles, Look
 from holdfast.tui.server_link import ServerLink
@@ -170,9 +171,9 @@ class TuiApp(TuiHost):
             return
         if "reset" in changed:
             chat.draw_all()
-            self.run_worker(self._load_changes(), group="changes", exclusive=True)
+            run_newest(self, self._load_changes, group="changes")
             if not chat.composer.draft:
-                self.run_worker(chat.load_draft(), group="draft", exclusive=True)
+                run_newest(self, chat.load_draft, group="draft")
         elif changed & {"connection", "sessions"} and chat.has_class("-empty"):
             chat.show_session()
         if "blocks" in changed:
@@ -182,7 +183,7 @@ class TuiApp(TuiHost):
         if "asks" in changed:
             chat.draw_ask()
         if changed & {"changes"}:
-            self.run_worker(self._load_changes(), group="changes", exclusive=True)
+            run_newest(self, self._load_changes, group="changes")
         if changed - {"blocks"}:
             chat.draw_details()
         chat.draw_status()
@@ -265,7 +266,7 @@ class TuiApp(TuiHost):
         self.chat.composer.clear()
         self.chat.changes = ()
         self.chat.draw_all()
-        self.run_worker(self.chat.load_draft(), group="draft", exclusive=True)
+        run_newest(self, self.chat.load_draft, group="draft")
 
     def files_worker(self, session_id: str | None, draft: str) -> None:
         self.run_worker(asyncio.to_thread(self.files.write_draft, session_id, draft), group="files")
