@@ -88,6 +88,24 @@ class Locations(msgspec.Struct, frozen=True):
         """Complete outputs of tool calls."""
         return self.data_dir / "outputs"
 
+    def session_outputs(self, session_id: str) -> Path:
+        """Complete outputs of the calls of one session."""
+        return self.outputs_dir / session_id
+
+    def session_temporary(self, session_id: str) -> Path:
+        """Temporary files of one session's commands. The path is short, because sockets may be made in it."""
+        return self.temporary_dir / session_id[-12:]
+
+    @property
+    def temporary_dir(self) -> Path:
+        return self.data_dir / "tmp"
+
+    @property
+    def own_directories(self) -> tuple[Path, ...]:
+        """All directories, without those that are inside another one."""
+        every = (self.config_dir, self.data_dir, self.state_dir, self.runtime_dir)
+        return tuple(dict.fromkeys(path for path in every if not any(other in path.parents for other in every)))
+
     @property
     def logs_dir(self) -> Path:
         return self.state_dir / "logs"

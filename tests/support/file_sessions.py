@@ -136,6 +136,7 @@ class FileSession:
             workspace_id="wsp_1",
             settings=Settings(),
             outputs=workspace.directory.parent / "outputs",
+            temporary=workspace.directory.parent / "tmp",
             interactive=True,
             emit=lambda text: None,
             redact_stream=Redactor().stream,

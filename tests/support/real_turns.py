@@ -184,6 +184,7 @@ class TestToolContexts:
             settings=Settings(),
             environment={},
             outputs=self._directory,
+            temporary=self._directory / "tmp",
             can_see_images=False,
             interactive=handle.run.interactive,
             emit=emit,

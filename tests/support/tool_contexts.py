@@ -129,6 +129,7 @@ class ToolWorkspace:
             settings=settings,
             environment=command_environment(os.environ, settings),
             outputs=self.outputs,
+            temporary=self.outputs.parent / "tmp",
             can_see_images=False,
             interactive=True,
             emit=self.emit,

@@ -142,7 +142,10 @@ def test_an_unknown_tool_name_suggests_the_nearest(registry: ToolRegistry) -> No
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({}, r"missing required field `command`.* Parameters: command \(required\), timeout, background\."),
+        (
+            {},
+            r"missing required field `command`.* command \(required\), timeout, background, escalate, reason\.",
+        ),
         ({"command": ""}, "length >= 1"),
         ({"command": "x", "cwd": "/"}, "unknown field `cwd`"),
         ({"command": ["ls"]}, "Expected `str`, got `array`"),

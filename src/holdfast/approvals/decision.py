@@ -56,23 +56,49 @@ class Approver:
         self._parser = ShellParser()
 
     async def consider(
-        self, subject: Subject, *, mode: Mode, rules: Rules, trusted: bool, interactive: bool
+        self,
+        subject: Subject,
+        *,
+        mode: Mode,
+        rules: Rules,
+        trusted: bool,
+        interactive: bool,
+        readable: tuple[str, ...] = (),
     ) -> Verdict:
         """Decide about a call in a thread, because `decide` reads the file system and parses commands."""
         return await asyncio.to_thread(
-            self.decide, subject, mode=mode, rules=rules, trusted=trusted, interactive=interactive
+            self.decide,
+            subject,
+            mode=mode,
+            rules=rules,
+            trusted=trusted,
+            interactive=interactive,
+            readable=readable,
         )
 
-    def decide(self, subject: Subject, *, mode: Mode, rules: Rules, trusted: bool, interactive: bool) -> Verdict:
-        """Decide about a call in the caller's thread."""
+    def decide(
+        self,
+        subject: Subject,
+        *,
+        mode: Mode,
+        rules: Rules,
+        trusted: bool,
+        interactive: bool,
+        readable: tuple[str, ...] = (),
+    ) -> Verdict:
+        """Decide about a call in the caller's thread. ``readable`` are directories that its session may also read."""
         workspace = self._resolved = self._resolved or self._unresolved.real()
+        workspace = workspace.with_readable(readable)
         found: DeniedBy | tuple[Permission, ...]
         if subject.command is not None:
             line = self._parser.parse(subject.command)
             cwd = subject.cwd or workspace.root
-            found = LineJudge(
+            judge = LineJudge(
                 line, cwd=cwd, rules=rules, workspace=workspace, trusted=trusted, search_path=subject.search_path
-            ).judge()
+            )
+            found = judge.judge()
+            if subject.escalation is not None and not isinstance(found, DeniedBy):
+                found = (*judge.escalation_permissions(subject.escalation), *found)
         else:
             found = _denied(subject, rules, workspace) or _needed(subject, workspace)
         if isinstance(found, DeniedBy):

@@ -26,6 +26,8 @@ class CommandUse(Value, frozen=True):
     options with which a program that usually reads does more."""
     with_all_variables: CommandUse | None = None
     """The same command with every variable that is set for it, including harmless ones."""
+    tool: str = "bash"
+    """What a rule must name: ``bash``, or an `Escalation`."""
 
 
 class FileUse(Value, frozen=True):
@@ -70,7 +72,7 @@ def covers(rule: Rule, use: Use, *, workspace: WorkspacePaths) -> bool:
     """Whether an allow rule certainly covers this use."""
     match use:
         case CommandUse():
-            return rule.applies_to("bash") and _covers_command(rule.pattern, use)
+            return rule.applies_to(use.tool) and _covers_command(rule.pattern, use)
         case FileUse(tool=tool, access=access, path=path):
             if not (rule.applies_to(tool) or rule.applies_to(access)):
                 return False

@@ -10,6 +10,8 @@ the pattern depends on the tool:
     any characters of that word and ``?`` matches one. As the last word, ``*`` matches zero or more further words.
     Quoted or escaped, both are ordinary characters. In an allow rule, a wildcard inside a word does not match a ``..``
     component. Variables that are set for the command are words before it (``bash: CI=1 make *``).
+``unconfined: git push *``, ``network: npm install *``
+    One command that may run without the sandbox, or with the network, when the model asks for it. Written as for bash.
 ``write: docs/*``
     A path: relative to the workspace, or starting with ``/`` or ``~/``. ``*`` matches any characters, including ``/``.
     A pattern without ``/`` is a file name and matches in any directory (``./name`` matches only in the workspace's
@@ -94,7 +96,7 @@ def _invalid_rule(text: str, problem: str, *, hint: str = "") -> ConfigError:
 
 
 def _parse_pattern(tool: str, pattern: str) -> Pattern:
-    if tool == "bash":
+    if tool in ("bash", "network", "unconfined"):
         return CommandPattern.parse(pattern)
     if tool in _URL_TOOLS or (tool == "download" and "://" in pattern):
         return UrlPattern.parse(pattern)

@@ -11,6 +11,8 @@ import os
 from fnmatch import fnmatchcase
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.approvals.rule_patterns import relative_to
 from holdfast.approvals.shell.shell_words import Arg, has_glob
 from holdfast.schema.base import Value
@@ -58,6 +60,13 @@ class WorkspacePaths(Value, frozen=True):
             own_directories=tuple(os.path.realpath(path) for path in self.own_directories),
             readable_directories=tuple(os.path.realpath(path) for path in self.readable_directories),
         )
+
+    def with_readable(self, directories: tuple[str, ...]) -> WorkspacePaths:
+        """The same with further readable directories."""
+        if not directories:
+            return self
+        real = tuple(os.path.realpath(path) for path in directories)
+        return replace(self, readable_directories=(*self.readable_directories, *real))
 
     def resolve(self, path: str, *, cwd: str, tilde: bool = False) -> str:
         """The absolute path with all symlinks resolved. The path need not exist."""

@@ -19,7 +19,8 @@ Wire: TypeAlias = ConfigWire | Literal["scripted"]
 """The protocol of a provider. ``scripted`` is the model that ships in the package; it cannot be configured."""
 
 NotifyBy = Literal["terminal", "bell", "off"]
-Sandbox = Literal["off", "workspace-write", "read-only"]
+Sandbox = Literal["auto", "off", "workspace-write", "read-only"]
+SandboxNetwork = Literal["allow", "ask", "off"]
 SearchProvider = Literal["none", "brave", "tavily", "searxng"]
 Text = Annotated[str, Meta(min_length=1)]
 Dollars = Annotated[float, Meta(ge=0)]
@@ -154,7 +155,26 @@ class ServerSettings(Table, frozen=True):
     keep_events: Annotated[Duration, Meta(description="How long events are kept for clients that reconnect.")] = (
         Duration(7 * 86_400)
     )
-    sandbox: Annotated[Sandbox, Meta(description="What the agent's commands may write to.")] = "off"
+    sandbox: Annotated[
+        Sandbox,
+        Meta(
+            description="What the agent's commands may write to; `auto` is `workspace-write` where a sandbox works,"
+            " else `off`."
+        ),
+    ] = "auto"
+    sandbox_network: Annotated[
+        SandboxNetwork,
+        Meta(
+            description="Whether confined commands have a network; `ask`: only after an approval."
+            " Landlock stops only TCP."
+        ),
+    ] = "allow"
+    sandbox_caches: Annotated[
+        bool, Meta(description="Whether confined commands may write the caches of pip, uv, npm, yarn, cargo and go.")
+    ] = True
+    sandbox_writable: Annotated[
+        tuple[Text, ...], Meta(description="Further directories that confined commands may write.")
+    ] = ()
     max_unfinished_runs: Annotated[
         Count, Meta(description="Maximum unfinished runs of one session; further prompts are refused.")
     ] = 1_000

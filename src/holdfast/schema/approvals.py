@@ -80,6 +80,10 @@ Effect = Literal["reads", "writes", "runs", "network", "none"]
 """What a tool does: read files, write files, run code, use the network, or none of these."""
 
 
+Escalation = Literal["network", "unconfined"]
+"""What a command is to run with: the network, or without any sandbox."""
+
+
 class Subject(Value, frozen=True):
     """What a tool call does, in the terms of approval rules."""
 
@@ -95,3 +99,5 @@ class Subject(Value, frozen=True):
     paths: tuple[str, ...] = ()
     """The files it reads or writes: absolute paths with links resolved."""
     url: str | None = None
+    escalation: Escalation | None = None
+    """What the command needs beyond the sandbox. It needs an approval or a rule of its own."""

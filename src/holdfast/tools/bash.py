@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from holdfast.errors import ToolError
-from holdfast.schema.approvals import Effect, Subject
+from holdfast.schema.approvals import Effect, Escalation, Subject
 from holdfast.schema.sessions import Job
 from holdfast.tasks import finish_despite_cancel
+from holdfast.tools.command_limits import command_limits, describe_block, describe_restored
 from holdfast.tools.process.command_process import NON_INTERACTIVE, CommandLauncher, CommandSpec
 from holdfast.tools.process.output_capture import CapturedCommand, OutputCapture
+from holdfast.tools.process.protected_files import ProtectedFiles, ProtectedState
 from holdfast.tools.process.read_only_environment import read_only_environment
-from holdfast.tools.process.sandbox import CommandSandbox
+from holdfast.tools.process.sandbox import ConfinedCommand, SandboxBackend
+from holdfast.tools.process.sandbox_limits import SandboxLimits
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 _MAX_COMMAND_BYTES = 120_000
@@ -41,6 +45,11 @@ class BashArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(description="Kill the command after this many seconds; 0 means never.", ge=0, le=86_400)
     ] = 0
     background: Annotated[bool, Meta(description="Start the command as a background job and return.")] = False
+    escalate: Annotated[
+        Literal["no", "network", "unconfined"],
+        Meta(description="Ask the user to run it with the network or without the sandbox, if the sandbox blocked it."),
+    ] = "no"
+    reason: Annotated[str, Meta(description="Why escalation is needed.")] = ""
 
 
 class BashTool:
@@ -57,13 +66,16 @@ class BashTool:
     effect: ClassVar[Effect] = "runs"
     parallel: ClassVar[bool] = False
 
-    def __init__(self, launcher: CommandLauncher) -> None:
+    def __init__(self, launcher: CommandLauncher, *, is_persons: bool = False) -> None:
         self.launcher = launcher
-        self._sandbox = CommandSandbox()
+        self._is_persons = is_persons
+        """Whether it runs a person's own commands, which are not confined."""
+        self._protected: dict[Path, ProtectedFiles] = {}
 
     async def plan(self, arguments: BashArguments, context: ToolContext) -> ToolPlan:
         if len(arguments.command.encode("utf-8", "replace")) > _MAX_COMMAND_BYTES:
             raise ToolError("the command is too long for one call; write it to a file and run the file")
+        escalation = await self._escalation(arguments, context)
         subject = Subject(
             tool=self.name,
             effect="runs",
@@ -71,13 +83,28 @@ class BashTool:
             command=arguments.command,
             cwd=str(context.workspace),
             search_path=context.environment.get("PATH", ""),
+            escalation=escalation,
         )
-        return ToolPlan(subject)
+        display = {"escalation": escalation, "reason": arguments.reason} if escalation else {}
+        return ToolPlan(subject, display=display)
+
+    async def _escalation(self, arguments: BashArguments, context: ToolContext) -> Escalation | None:
+        """Return what the call asks for beyond the sandbox; ``None`` if nothing confines it."""
+        server = context.settings.server
+        if arguments.escalate == "no" or self._is_persons:
+            return None
+        if await self.launcher.sandbox.backend(server.sandbox) is None:
+            return None
+        if arguments.escalate == "unconfined":
+            return "unconfined"
+        if server.sandbox_network == "off":
+            raise ToolError("server.sandbox_network is 'off': commands get no network; ask the user to run it")
+        return "network" if server.sandbox_network == "ask" else None
 
     async def run(self, arguments: BashArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         began = _StartTime(time.monotonic(), context.now())
-        command, cancelled = await finish_despite_cancel(self._start(arguments, context, read_only=plan.read_only))
-        call = _BashCall(arguments, context, command, began)
+        (command, limits), cancelled = await finish_despite_cancel(self._start(arguments, context, plan))
+        call = _BashCall(arguments, context, command, began, limits=limits)
         if cancelled:
             return await call.cancel()
         try:
@@ -86,25 +113,66 @@ class BashTool:
             return await call.cancel()
         return call.report() if ending == "ended" else await call.become_job(ending)
 
-    async def _start(self, arguments: BashArguments, context: ToolContext, *, read_only: bool) -> CapturedCommand:
+    async def _start(
+        self, arguments: BashArguments, context: ToolContext, plan: ToolPlan
+    ) -> tuple[CapturedCommand, SandboxLimits | None]:
+        escalation = plan.subject.escalation
         environment = {**context.environment, **NON_INTERACTIVE}
-        if read_only:
+        if plan.read_only:
             environment = read_only_environment(environment, directory=context.workspace)
-        mode = context.settings.server.sandbox
-        temporary = context.outputs / "tmp"
-        argv = await self._sandbox.confine(
-            ("bash", "-c", arguments.command), mode=mode, workspace=context.workspace, temporary=temporary
-        )
-        if mode != "off":
-            environment["TMPDIR"] = str(temporary)
+        protected = self._protected.setdefault(context.workspace, ProtectedFiles(context.workspace))
+        backend: SandboxBackend | None = None
+        if not self._is_persons and escalation != "unconfined":
+            backend = await self.launcher.sandbox.backend(context.settings.server.sandbox)
+        confined = ConfinedCommand(("bash", "-c", arguments.command))
+        before: ProtectedState | None = None
+        limits: SandboxLimits | None = None
+        if backend is not None:
+            environment["TMPDIR"] = str(context.temporary)
+            confined, before, limits = await asyncio.to_thread(
+                self._confine, confined.argv, context, protected, backend=backend, network=escalation == "network"
+            )
+
+        async def before_end() -> str:
+            if before is None:
+                protected.unconfined_ended()
+                return ""
+            rejected = context.outputs / "rejected"
+            restored = await asyncio.to_thread(protected.restore, before, rejected=rejected)
+            return describe_restored(restored, rejected)
+
         capture = OutputCapture(
             context.outputs / f"{context.call_id}.txt", redactor=context.redact_stream(), emit=context.emit
         )
-        command = CommandSpec(argv, context.workspace, environment, mark=context.call_id)
-        captured = await CapturedCommand.start(self.launcher, command, capture)
+        command = CommandSpec(
+            confined.argv, context.workspace, environment, mark=context.call_id, ruleset=confined.ruleset
+        )
+        if before is None:
+            protected.unconfined_started()
+        try:
+            captured = await CapturedCommand.start(self.launcher, command, capture, before_end=before_end)
+        except BaseException:
+            if before is None:
+                protected.unconfined_ended()
+            raise
         if arguments.timeout:
             captured.kill_after(arguments.timeout)
-        return captured
+        return captured, limits
+
+    def _confine(
+        self,
+        argv: tuple[str, ...],
+        context: ToolContext,
+        protected: ProtectedFiles,
+        *,
+        backend: SandboxBackend,
+        network: bool,
+    ) -> tuple[ConfinedCommand, ProtectedState, SandboxLimits]:
+        context.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+        limits = command_limits(context)
+        limits = msgspec.structs.replace(limits, network=True) if network else limits
+        confined = self.launcher.sandbox.confine(argv, limits, backend=backend, directory=context.workspace)
+        return confined, protected.read(), limits
 
 
 class _StartTime(NamedTuple):
@@ -116,8 +184,15 @@ class _BashCall:
     """One call, its command, and how it ends."""
 
     def __init__(
-        self, arguments: BashArguments, context: ToolContext, command: CapturedCommand, began: _StartTime
+        self,
+        arguments: BashArguments,
+        context: ToolContext,
+        command: CapturedCommand,
+        began: _StartTime,
+        *,
+        limits: SandboxLimits | None,
     ) -> None:
+        self._limits = limits
         self._arguments = arguments
         self._context = context
         self._command = command
@@ -147,11 +222,17 @@ class _BashCall:
         if self._command.timed_out:
             how = f"killed after the time-out of {self._arguments.timeout:g} s"
         return self._output(
-            f"[{how}, {self._seconds:.1f} s]{_describe_survivors(killed.left)}",
+            f"[{how}, {self._seconds:.1f} s]{_describe_survivors(killed.left)}{self._describe_sandbox()}",
             status="ok" if code == 0 and not self._command.timed_out else "error",
             killed=killed.killed,
             left=killed.left,
         )
+
+    def _describe_sandbox(self) -> str:
+        """Say so if the command failed and its output looks as if the sandbox was the cause."""
+        if self._limits is None or self._command.running.exit_code in (0, None):
+            return ""
+        return describe_block(self._command.capture.answer(), self._limits, self._context)
 
     async def cancel(self) -> ToolOutput:
         """Kill the tree and return what was killed. A second cancel does not interrupt this."""

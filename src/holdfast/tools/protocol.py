@@ -119,7 +119,13 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     """The environment of commands, without provider keys."""
     outputs: Path
-    """The directory for long outputs of calls, outside the workspace."""
+    """The session's directory for long outputs of calls, outside the workspace. Sub-agents share it."""
+    temporary: Path
+    """The session's directory for temporary files of confined commands."""
+    hidden: tuple[Path, ...] = ()
+    """Directories that confined commands may not read."""
+    visible: tuple[Path, ...] = ()
+    """Directories below `hidden` that they may read, besides `outputs` and `temporary`."""
     can_see_images: bool
     interactive: bool
     emit: Callable[[str], None]

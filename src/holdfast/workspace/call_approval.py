@@ -34,6 +34,7 @@ class WorkspaceCallApprover:
             rules=await self._rules(),
             trusted=self._setup.trusted,
             interactive=handle.run.interactive,
+            readable=(str(self._workspace.shared.locations.session_outputs(self._root_session_id)),),
         )
         match decision:
             case Allow(read_only=read_only):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import shutil
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -20,6 +23,8 @@ _CONTENT_SECONDS = 86_400.0
 """The minimum age of a file content that is removed because no snapshot refers to it."""
 _OUTPUT_SECONDS = 30 * 86_400.0
 """How long the whole output of a call is kept. Its beginning and end stay in the session."""
+_TEMPORARY_SECONDS = 7 * 86_400.0
+"""How long the temporary files of a session are kept after its last command created one."""
 _STORE_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
@@ -63,11 +68,22 @@ async def _remove_old_contents(shared: SharedParts) -> int:
 
 def _remove_old_outputs(shared: SharedParts) -> int:
     before = shared.clock() - _OUTPUT_SECONDS
-    old = [path for path in _files(shared.locations.outputs_dir) if path.stat().st_mtime < before]
+    old = [path for path in _files(shared.locations.outputs_dir) if path.lstat().st_mtime < before]
     for path in old:
         path.unlink(missing_ok=True)
+    for directory in _directories(shared.locations.outputs_dir):
+        with suppress(OSError):  # it is not empty
+            directory.rmdir()
+    before = shared.clock() - _TEMPORARY_SECONDS
+    for directory in _directories(shared.locations.temporary_dir):
+        if directory.lstat().st_mtime < before:
+            shutil.rmtree(directory, ignore_errors=True)
     return len(old)
 
 
 def _files(directory: Path) -> list[Path]:
-    return [path for path in directory.iterdir() if path.is_file()] if directory.is_dir() else []
+    return [Path(path) / name for path, _, names in os.walk(directory) for name in names]
+
+
+def _directories(directory: Path) -> list[Path]:
+    return [path for path in directory.iterdir() if not path.is_symlink()] if directory.is_dir() else []

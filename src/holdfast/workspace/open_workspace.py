@@ -230,7 +230,7 @@ class OpenWorkspace:
     def _paths(self) -> WorkspacePaths:
         locations = self.shared.locations
         own = tuple(str(path) for path in (locations.config_dir, locations.data_dir, locations.state_dir))
-        readable = (str(locations.outputs_dir), str(locations.skills_dir))
+        readable = (str(locations.skills_dir),)
         return WorkspacePaths(
             root=str(self.path),
             home=self.shared.env.get("HOME", "/"),

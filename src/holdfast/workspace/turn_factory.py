@@ -72,9 +72,8 @@ class _WorkspaceTurn:
                     root_session_id=await self._root_session_id(),
                     can_see_images=False,
                 )
-                return ShellTurn(
-                    contexts, BashTool(self._workspace.shared.person_launcher), str(run.arguments["command"])
-                )
+                bash = BashTool(self._workspace.shared.person_launcher, is_persons=True)
+                return ShellTurn(contexts, bash, str(run.arguments["command"]))
             case "undo" | "redo":
                 return UndoTurn(self._workspace.shared, run)
             case "delete":

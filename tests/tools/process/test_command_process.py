@@ -336,13 +336,16 @@ async def test_a_stopped_supervisor_program_is_replaced_and_its_commands_go_on(m
         os.kill(stopped, signal.SIGSTOP)
         monkeypatch.setattr(command_process, "START_SECONDS", 0.5)
         second = await launcher.start(command("echo two", "call_2"))
-        assert await second.output.read() == b"two\n"
+        assert await second.output.read() == b"two\n"  # of the supervisor that was waiting
+        third = await launcher.start(command("echo three", "call_3"))
+        assert await third.output.read() == b"three\n"
         assert launcher.pid != stopped
         assert await still_there(members) == members
         assert (await first.kill()).left == ()
         assert await still_there(members, "call_1") == []
         first.stop_reading()
         second.stop_reading()
+        third.stop_reading()
 
 
 async def test_the_exit_code_of_the_shortest_command_is_never_lost() -> None:

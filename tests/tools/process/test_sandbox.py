@@ -1,6 +1,5 @@
 """What each sandbox prevents, tested with real commands."""
 
-import asyncio
 import os
 import socket
 import subprocess
@@ -11,6 +10,7 @@ import pytest
 from holdfast.errors import ToolError
 from holdfast.tools.process import landlock, sandbox
 from holdfast.tools.process.sandbox import CommandSandbox, SandboxAvailability, SandboxBackend, probe_sandboxes
+from holdfast.tools.process.sandbox_limits import sandbox_limits
 
 _AVAILABLE = probe_sandboxes()
 
@@ -31,23 +31,39 @@ class ConfinedDirectory:
         self.workspace = directory / "workspace"
         self.temporary = directory / "temporary"
         self.outside = directory / "outside"
-        self.workspace.mkdir()
+        self.workspace.mkdir(parents=True)
         self.outside.mkdir()
         (self.outside / "file").write_text("precious")
+        self.hidden = directory / "holdfast"
+        (self.hidden / "visible").mkdir(parents=True)
+        (self.hidden / "database").write_text("secret")
+        (self.hidden / "visible" / "output").write_text("own output")
+        self._backend = backend
         self._sandboxes = CommandSandbox(backend=backend)
 
     def run(self, script: str, *, mode: str, network: bool = True) -> subprocess.CompletedProcess[str]:
-        wrapping = self._sandboxes.confine(
-            ("bash", "-c", script),
-            mode=mode,
-            workspace=self.workspace,
+        self.temporary.mkdir(exist_ok=True)
+        limits = sandbox_limits(
+            self.workspace,
+            writes_workspace=mode == "workspace-write",
             temporary=self.temporary,
+            hidden=(self.hidden,),
+            visible=(self.hidden / "visible",),
             network=network,
         )
-        argv = asyncio.run(wrapping)
+        confined = self._sandboxes.confine(
+            ("bash", "-c", script), limits, backend=self._backend, directory=self.workspace
+        )
         environment = {**os.environ, "TMPDIR": str(self.temporary), "OUT": str(self.outside)}
         return subprocess.run(
-            argv, cwd=self.workspace, env=environment, capture_output=True, text=True, check=False, timeout=30
+            confined.argv,
+            cwd=self.workspace,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+            preexec_fn=(lambda: landlock.restrict_thread(confined.ruleset)) if confined.ruleset is not None else None,
         )
 
 
@@ -130,10 +146,32 @@ def test_the_network_is_available_unless_disabled(confined: ConfinedDirectory) -
         assert confined.run(reach, mode="read-only", network=False).returncode != 0
 
 
-def test_off_returns_the_command_unchanged(tmp_path: Path) -> None:
-    argv = ("bash", "-c", "true")
-    wrapping = CommandSandbox().confine(argv, mode="off", workspace=tmp_path, temporary=tmp_path / "tmp")
-    assert asyncio.run(wrapping) == argv
+async def test_off_confines_nothing() -> None:
+    assert await CommandSandbox().backend("off") is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hidden_directories_cannot_be_read_except_visible_parts(confined: ConfinedDirectory, mode: str) -> None:
+    done = confined.run(f"cat {confined.hidden}/database; cat {confined.hidden}/visible/output", mode=mode)
+    assert done.stdout == "own output"
+    done = confined.run(f"echo x > {confined.hidden}/new; echo x > {confined.hidden}/visible/new", mode=mode)
+    assert sorted(path.name for path in confined.hidden.rglob("*")) == ["database", "output", "visible"]
+    linked = "ln -s ../holdfast/database link; cat link; cp -r ../holdfast copy; cat copy/database"
+    assert "secret" not in confined.run(linked, mode=mode).stdout
+
+
+def test_a_workspace_that_contains_a_hidden_directory_can_be_written(tmp_path: Path) -> None:
+    for backend in ("bubblewrap", "landlock"):
+        if _AVAILABLE.bubblewrap and backend == "bubblewrap":
+            continue
+        directory = ConfinedDirectory(tmp_path / backend, backend)
+        directory.hidden = directory.workspace / ".local" / "holdfast"
+        directory.hidden.mkdir(parents=True)
+        (directory.hidden / "database").write_text("secret")
+        (directory.workspace / "project").mkdir()
+        done = directory.run("echo x > project/new; cat .local/holdfast/database", mode="workspace-write")
+        assert (directory.workspace / "project" / "new").exists(), done.stderr
+        assert done.stdout == ""
 
 
 def test_bubblewrap_is_preferred_to_landlock() -> None:
@@ -142,12 +180,13 @@ def test_bubblewrap_is_preferred_to_landlock() -> None:
     assert SandboxAvailability(bubblewrap="not installed", landlock="no").backend is None
 
 
-async def test_without_a_sandbox_the_command_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_without_a_sandbox_a_command_that_must_be_confined_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "probe_sandboxes", lambda: SandboxAvailability("not installed", "no kernel support"))
     with pytest.raises(
         ToolError, match=r"but no sandbox works on this machine .*not installed.*no kernel support.*'off'"
     ):
-        await CommandSandbox().confine(("true",), mode="read-only", workspace=tmp_path, temporary=tmp_path / "tmp")
+        await CommandSandbox().backend("read-only")
+    assert await CommandSandbox().backend("auto") is None
 
 
 def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

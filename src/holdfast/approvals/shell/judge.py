@@ -21,6 +21,7 @@ from holdfast.approvals.shell.shell_commands import Argv, Command, ParsedLine, R
 from holdfast.approvals.shell.shell_words import Arg, Assign, has_glob
 from holdfast.approvals.shell.wrapper_commands import known_name
 from holdfast.approvals.workspace_paths import WorkspacePaths, is_stream
+from holdfast.schema.approvals import Escalation
 from holdfast.schema.base import Value
 
 _MAX_DIRECTORIES: Final = 32
@@ -114,6 +115,14 @@ class LineJudge:
             name in self._line.uncertain or not ((name.islower() and name.isidentifier()) or name in _PLAIN_VARIABLES)
             for name in arg.globbed
         )
+
+    def escalation_permissions(self, escalation: Escalation) -> tuple[Permission, ...]:
+        """The permissions to run the line outside the sandbox. No mode gives them; a rule must cover every command."""
+        why = "it runs without the sandbox" if escalation == "unconfined" else "it runs with the network"
+        if self._line.unclear or not self._line.commands:
+            return (Permission(why, "always"),)
+        uses = [self._command_use(command, list(command.assigns)) for command in self._line.commands]
+        return tuple(Permission(why, "always", replace(use, tool=escalation)) for use in uses)
 
     def _possible_directories(self, cwd: str) -> tuple[tuple[str, ...], bool]:
         """Every directory in which a command of the line may run, and whether these are all."""

@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ from holdfast.locations import Locations
 from holdfast.schema.api.response_bodies import ModelsView
 
 _MIN_FREE = 200 << 20
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_NEEDED = 3
 _PROGRAMS = (
     ("bash", "needed to run the agent's commands", True),
     ("git", "needed for branches, diffs and history", False),
@@ -90,7 +93,7 @@ def examine() -> Iterator[Finding]:
     except HoldfastError as error:
         yield Finding("server", "bad", error.message, "'holdfast logs' shows its log")
     yield from _tools()
-    yield _sandbox()
+    yield from _sandbox()
     yield from _terminal()
 
 
@@ -182,17 +185,49 @@ def _tools() -> Iterator[Finding]:
             yield Finding("tools", "bad" if needed else "hint", f"{program} is not installed", use)
 
 
-def _sandbox() -> Finding:
-    """What can isolate the agent's commands. The setting `server.sandbox` turns it on."""
-    if found := shutil.which("bwrap"):
-        return Finding("sandbox", "good", f"bubblewrap: {found}")
+def _sandbox() -> Iterator[Finding]:
+    """What confines the agent's commands (`server.sandbox`). Both sandboxes are tried, not only looked for."""
+    problem, version = _bubblewrap_problem(), _landlock_version()
+    if not problem:
+        yield Finding("sandbox", "good", "bubblewrap works: commands are confined, and their network can be turned off")
+        return
+    if version < _LANDLOCK_NEEDED:
+        what = f"commands are not confined (bubblewrap {problem}; Landlock version {version})"
+        yield Finding("sandbox", "hint", what, "install bubblewrap, or use Linux 6.2 or newer")
+        return
+    what = f"Landlock works (version {version}): commands are confined; bubblewrap {problem}"
+    advice = (
+        "Landlock does not stop chmod, chown, changes of times, connections to Unix sockets, or any network but TCP;"
+        " changes of git's configuration are undone afterwards. Install bubblewrap for more"
+    )
+    yield Finding("sandbox", "good", what, advice)
+
+
+def _bubblewrap_problem() -> str:
+    """Why bubblewrap cannot be used; empty if it works."""
+    if not (program := shutil.which("bwrap")):
+        return "is not installed"
     try:
-        modules = Path("/sys/kernel/security/lsm").read_text("ascii")
-    except OSError:
-        modules = ""
-    if "landlock" in modules:
-        return Finding("sandbox", "good", "Landlock, built into this kernel")
-    return Finding("sandbox", "hint", "commands cannot be isolated", "install bubblewrap")
+        done = subprocess.run(
+            [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-net", "--", "true"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"cannot be started: {error}"
+    return f"fails: {done.stderr.decode('utf-8', 'replace').strip()}" if done.returncode else ""
+
+
+def _landlock_version() -> int:
+    """The kernel's Landlock version; 0 if it has none."""
+    if sys.platform != "linux":
+        return 0
+    import ctypes
+
+    version: int = ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
+    return max(0, version)
 
 
 def _terminal() -> Iterator[Finding]:

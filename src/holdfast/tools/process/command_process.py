@@ -31,6 +31,7 @@ from holdfast.tools.process.process_table import (
     send_signal,
     tree_below,
 )
+from holdfast.tools.process.sandbox import CommandSandbox
 from holdfast.tools.process.supervisor import KILL_MESSAGE, CommandRequest
 
 GRACE_SECONDS = 0.4
@@ -81,6 +82,8 @@ class CommandSpec(Value, frozen=True):
     directory: Path
     environment: Mapping[str, str]
     mark: str
+    ruleset: int | None = None
+    """The descriptor of a Landlock ruleset that confines the command."""
 
 
 class KillResult(Value, frozen=True):
@@ -181,6 +184,7 @@ class CommandLauncher:
     def __init__(self) -> None:
         self._program: _SupervisorProgram | None = None
         self._starting = asyncio.Lock()
+        self.sandbox = CommandSandbox()
         self.has_started = False
         """Whether it has started a program."""
 
@@ -202,13 +206,14 @@ class CommandLauncher:
             raise ToolError(f"the command cannot be started: {error}") from None
         for seconds in (START_SECONDS, 5 * START_SECONDS):
             program = await self._running_program(restart=seconds > START_SECONDS)
-            handle = await _new_supervisor(program, seconds=seconds)
+            handle = await _new_supervisor(program, ruleset=command.ruleset, seconds=seconds)
             if handle is not None:
                 return await _start_command(*handle, request=request, mark=command.mark)
         raise ToolError("the command cannot be started: the supervisor program does not respond; try again")
 
     async def close(self) -> None:
         """End the supervisor program, after its commands have ended."""
+        self.sandbox.close()
         program, self._program = self._program, None
         if program:
             await asyncio.to_thread(program.end)
@@ -310,12 +315,12 @@ def _pack_request(command: CommandSpec) -> bytes:
     return request.pack()
 
 
-def _send_descriptors(program: _SupervisorProgram) -> tuple[socket.socket | None, int]:
+def _send_descriptors(program: _SupervisorProgram, ruleset: int | None) -> tuple[socket.socket | None, int]:
     """Send one end of a new socket and of a new pipe; return the other ends. No socket if the program has ended."""
     reading, writing = os.pipe()
     ours, theirs = socket.socketpair()
     try:
-        socket.send_fds(program.socket, [b"c"], [theirs.fileno(), writing])
+        socket.send_fds(program.socket, [b"c"], [theirs.fileno(), writing, *([] if ruleset is None else [ruleset])])
     except OSError:
         ours.close()
         return None, reading
@@ -327,10 +332,10 @@ def _send_descriptors(program: _SupervisorProgram) -> tuple[socket.socket | None
 
 
 async def _new_supervisor(
-    program: _SupervisorProgram, *, seconds: float
+    program: _SupervisorProgram, *, ruleset: int | None, seconds: float
 ) -> tuple[_SupervisorConnection, _OutputPipe] | None:
     """Return a supervisor that is ready to run a command; None if the program has ended or does not respond."""
-    control, descriptor = _send_descriptors(program)
+    control, descriptor = _send_descriptors(program, ruleset)
     if control is None:
         os.close(descriptor)
         return None
@@ -371,7 +376,8 @@ async def _start_command(
 
 
 def _describe_tree(pid: int) -> tuple[str, ...]:
-    return tuple(describe_process(process) for process in tree_below(pid) if process.alive)
+    names = [describe_process(process) for process in tree_below(pid) if process.alive]
+    return tuple(name for name in names if not name.partition(" ")[2].startswith("bwrap --"))
 
 
 def _kill_marked(supervisor: Process, variable: str) -> list[str]:

@@ -1,7 +1,11 @@
-"""A program that confines itself with Landlock and then executes a command.
+"""Confinement with Landlock, in the Linux kernel.
 
-It runs before each confined command, so it imports only the standard library. The command and its descendants can read
-and execute all files, write below the given directories and to common devices, and signal only each other.
+The server makes a ruleset, which is a descriptor, and the supervisor applies it to the thread that starts the command.
+A confined process can read and execute what the ruleset lists, write below some directories and to common devices, and
+signal only confined processes of the same command. Landlock cannot except a directory below an allowed one, so the
+rules list the neighbours of a hidden directory instead; names in it can be listed, but no file can be read. It does not
+restrict connecting to Unix sockets, nor the change of modes, owners and times. Only the standard library is imported:
+the supervisor uses this module.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 LOWEST_VERSION = 3
 """Linux 6.2. Older versions cannot prevent the truncation of files."""
@@ -26,7 +30,7 @@ _EXECUTE, _WRITE, _READ, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 
 _ALL_RIGHTS = (1 << 15) - 1
 _FILE_RIGHTS = _EXECUTE | _WRITE | _READ | _TRUNCATE
 _TCP = 0b11
-_SIGNALS = 1 << 1
+_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
 
 
 class _Ruleset(ctypes.Structure):
@@ -50,39 +54,85 @@ def landlock_version() -> int:
     return max(0, version)
 
 
-def restrict(writable: Sequence[str], *, network: bool) -> None:
-    """Confine this process permanently. Raises `OSError` if the kernel refuses."""
+def make_ruleset(
+    *,
+    writable: Sequence[str],
+    hidden: Sequence[str],
+    visible: Sequence[str],
+    private_writable: Sequence[str],
+    network: bool,
+) -> int:
+    """Return the descriptor of a ruleset. Raises `OSError` if the kernel refuses. Blocking."""
     version = landlock_version()
-    ruleset = _Ruleset(_ALL_RIGHTS, 0, 0)
+    attributes = _Ruleset(_ALL_RIGHTS, 0, 0)
     size = 8
     if version >= NETWORK_VERSION:
-        ruleset.handled_access_net, size = 0 if network else _TCP, 16
+        attributes.handled_access_net, size = 0 if network else _TCP, 16
     if version >= SCOPE_VERSION:
-        ruleset.scoped, size = _SIGNALS, 24
+        attributes.scoped, size = _ABSTRACT_SOCKETS_AND_SIGNALS, 24
+    ruleset = _checked(_libc().syscall(_CREATE, ctypes.byref(attributes), size, 0))
+    try:
+        _allow(ruleset, "/", _READ_DIR)
+        for path in around("/", hidden):
+            _allow(ruleset, path, _EXECUTE | _READ | _READ_DIR)
+        for path in (path for directory in writable for path in around(directory, hidden)):
+            _allow(ruleset, path, _ALL_RIGHTS)
+        for path in visible:
+            _allow(ruleset, path, _EXECUTE | _READ | _READ_DIR)
+        for path in private_writable:
+            _allow(ruleset, path, _ALL_RIGHTS)
+        for path in DEVICES:
+            _allow(ruleset, path, _READ | _WRITE | _TRUNCATE | _READ_DIR)
+    except BaseException:
+        os.close(ruleset)
+        raise
+    os.set_inheritable(ruleset, False)
+    return ruleset
+
+
+def make_scope_ruleset() -> int:
+    """Return a ruleset that restricts no files: only signals, `ptrace` and abstract sockets of processes outside."""
+    attributes = _Ruleset(0, 0, _ABSTRACT_SOCKETS_AND_SIGNALS)
+    ruleset = _checked(_libc().syscall(_CREATE, ctypes.byref(attributes), 24, 0))
+    os.set_inheritable(ruleset, False)
+    return ruleset
+
+
+def around(directory: str, hidden: Sequence[str]) -> Iterator[str]:
+    """Return paths that together are everything below a directory that is not hidden. Links are left out."""
+    if directory in hidden:
+        return
+    if not any(path.startswith(directory.rstrip("/") + "/") for path in hidden):
+        yield directory
+        return
+    with os.scandir(directory) as entries:
+        names = [entry.path for entry in entries if not entry.is_symlink()]
+    for path in names:
+        yield from around(path, hidden)
+
+
+def listed_directories(hidden: Sequence[str]) -> set[str]:
+    """Return the directories whose entries a ruleset lists. It must be made again when one of them changes."""
+    found: set[str] = set()
+    for path in hidden:
+        while path != "/":
+            path = os.path.dirname(path)
+            found.add(path)
+    return found
+
+
+def restrict_thread(ruleset: int) -> None:
+    """Confine the calling thread, and the processes that it starts from now on. Raises `OSError`."""
     libc = _libc()
-    descriptor = _checked(libc.syscall(_CREATE, ctypes.byref(ruleset), size, 0))
-    _allow(descriptor, "/", _EXECUTE | _READ | _READ_DIR)
-    for path in writable:
-        _allow(descriptor, path, _ALL_RIGHTS)
-    for path in DEVICES:
-        if os.path.exists(path):
-            _allow(descriptor, path, _READ | _WRITE | _TRUNCATE | (0 if not os.path.isdir(path) else _READ_DIR))
     _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    _checked(libc.syscall(_RESTRICT, descriptor, 0))
-    os.close(descriptor)
-
-
-def main() -> None:
-    """``[--no-network] DIRECTORY… -- PROGRAM ARGUMENT…``"""
-    end = sys.argv.index("--", 1)
-    options, argv = sys.argv[1:end], sys.argv[end + 1 :]
-    network = "--no-network" not in options
-    restrict([option for option in options if option != "--no-network"], network=network)
-    os.execvp(argv[0], argv)
+    _checked(libc.syscall(_RESTRICT, ruleset, 0))
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    parent = os.open(path, getattr(os, "O_PATH", 0) | os.O_CLOEXEC)
+    try:
+        parent = os.open(path, getattr(os, "O_PATH", 0) | os.O_CLOEXEC)
+    except OSError:
+        return  # it does not exist any more, or may not be reached
     try:
         rights &= _ALL_RIGHTS if os.path.isdir(path) else _FILE_RIGHTS
         rule = _PathBeneath(rights, parent)

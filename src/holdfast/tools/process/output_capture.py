@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from holdfast.config import StreamRedactor
@@ -143,16 +143,31 @@ class OutputCapture:
 class CapturedCommand:
     """A running command whose output is captured. It has ended when its tree has ended and its output is read."""
 
-    def __init__(self, running: RunningCommand, capture: OutputCapture) -> None:
+    def __init__(
+        self,
+        running: RunningCommand,
+        capture: OutputCapture,
+        *,
+        before_end: Callable[[], Awaitable[str]] | None = None,
+    ) -> None:
         self.capture = capture
+        self._before_end = before_end
         self.running = running
         self.timed_out = False
         self._ended = asyncio.create_task(self._follow(), name="output")
         self._timer: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, launcher: CommandLauncher, command: CommandSpec, capture: OutputCapture) -> CapturedCommand:
-        return cls(await launcher.start(command), capture)
+    async def start(
+        cls,
+        launcher: CommandLauncher,
+        command: CommandSpec,
+        capture: OutputCapture,
+        *,
+        before_end: Callable[[], Awaitable[str]] | None = None,
+    ) -> CapturedCommand:
+        """Start a command. When its tree has ended, `before_end` is called; its text is added to the output."""
+        return cls(await launcher.start(command), capture, before_end=before_end)
 
     async def wait_ended(self) -> None:
         """Wait until the command has ended. A cancelled caller stops nothing."""
@@ -185,7 +200,8 @@ class CapturedCommand:
         self.running.stop_reading()
         reading.cancel()
         await asyncio.wait((reading,))
-        await self.capture.feed(b"", final=True)
+        notice = await self._before_end() if self._before_end else ""
+        await self.capture.feed(notice.encode(), final=True)
         if self._timer and not self.timed_out:
             self._timer.cancel()
 

@@ -1,8 +1,7 @@
-"""Optional confinement of commands: which directories they can write, and whether they have a network.
+"""Confinement of commands by bubblewrap if it works, otherwise by Landlock. What is allowed is in `sandbox_limits`.
 
-All files stay readable. ``workspace-write`` allows writes below the workspace and a temporary directory (``TMPDIR``),
-``read-only`` only below the temporary directory. bubblewrap is used if it works, otherwise Landlock. If neither works,
-a command that must be confined is not run.
+With the mode ``auto`` commands are confined where a sandbox works. With another mode a command that cannot be confined
+is not run.
 """
 
 from __future__ import annotations
@@ -10,22 +9,29 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-import holdfast
 from holdfast.config.settings import Sandbox
 from holdfast.errors import ToolError
 from holdfast.schema.base import Value
 from holdfast.tools.process import landlock
+from holdfast.tools.process.sandbox_limits import SandboxLimits
 
 SandboxBackend = Literal["bubblewrap", "landlock"]
 
 _PROBE_SECONDS = 5.0
+_MAX_RULESETS = 16
 _ROOT_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER")
 """What root keeps, to write files of other users in writable directories. With more, it could remount directories."""
+_STARTERS = ("docker.sock", "podman", "containerd", "screen", "snapd.socket")
+"""Sockets in ``/run`` of programs that start processes outside the sandbox on request."""
+_USER_STARTERS = ("bus", "systemd", "docker.sock", "podman", "tmux-{uid}")
+"""The same, in the user's runtime directory."""
 
 
 class SandboxAvailability(Value, frozen=True):
@@ -44,38 +50,90 @@ class SandboxAvailability(Value, frozen=True):
         return None if self.landlock else "landlock"
 
 
+class ConfinedCommand(NamedTuple):
+    """What to start so that a command is confined."""
+
+    argv: tuple[str, ...]
+    ruleset: int | None = None
+    """The descriptor of a Landlock ruleset to apply before the start."""
+
+
 class CommandSandbox:
-    """Wraps commands in a sandbox. Probes the machine once."""
+    """Confines commands. Probes the machine once, and keeps Landlock rulesets."""
 
     def __init__(self, *, backend: SandboxBackend | None = None) -> None:
-        self._backend = backend
+        self._available = SandboxAvailability("not used", "") if backend == "landlock" else None
+        self._available = SandboxAvailability() if backend == "bubblewrap" else self._available
         self._probing = asyncio.Lock()
+        self._scope: int | None = None
+        self._rulesets: dict[SandboxLimits, tuple[int, tuple[object, ...]]] = {}
 
-    async def confine(
-        self, argv: tuple[str, ...], *, mode: Sandbox, workspace: Path, temporary: Path, network: bool = True
-    ) -> tuple[str, ...]:
-        """Return the command that runs `argv` confined. Creates the temporary directory."""
-        if mode == "off":
-            return argv
-        backend = await self._select_backend(mode)
-        await asyncio.to_thread(temporary.mkdir, mode=0o700, parents=True, exist_ok=True)
-        writable = [temporary, workspace] if mode == "workspace-write" else [temporary]
-        if backend == "bubblewrap":
-            return (*_bubblewrap(writable, network=network), "--chdir", str(workspace), "--", *argv)
-        return (*_landlock(writable, network=network), "--", *argv)
-
-    async def _select_backend(self, mode: Sandbox) -> SandboxBackend:
+    async def availability(self) -> SandboxAvailability:
         async with self._probing:
-            if self._backend is None:
-                found = await asyncio.to_thread(probe_sandboxes)
-                if found.backend is None:
-                    raise ToolError(
-                        f"server.sandbox is {mode!r}, but no sandbox works on this machine"
-                        f" (bubblewrap: {found.bubblewrap}; Landlock: {found.landlock});"
-                        " install bubblewrap, or set server.sandbox to 'off'"
-                    )
-                self._backend = found.backend
-            return self._backend
+            if self._available is None:
+                self._available = await asyncio.to_thread(probe_sandboxes)
+            return self._available
+
+    async def backend(self, mode: Sandbox) -> SandboxBackend | None:
+        """Return what confines commands in this mode; ``None`` if they are not confined. Raises `ToolError`."""
+        if mode == "off":
+            return None
+        found = await self.availability()
+        if found.backend is None and mode != "auto":
+            raise ToolError(
+                f"server.sandbox is {mode!r}, but no sandbox works on this machine"
+                f" (bubblewrap: {found.bubblewrap}; Landlock: {found.landlock});"
+                " install bubblewrap, or set server.sandbox to 'auto' or 'off'"
+            )
+        return found.backend
+
+    def confine(
+        self, argv: tuple[str, ...], limits: SandboxLimits, *, backend: SandboxBackend, directory: Path
+    ) -> ConfinedCommand:
+        """Return how to run a command confined. Blocking: call it in a thread."""
+        if backend == "bubblewrap":
+            scoped = scopes_processes()
+            options = _bubblewrap(limits, own_pids=not scoped)
+            if scoped and self._scope is None:
+                self._scope = landlock.make_scope_ruleset()
+            return ConfinedCommand((*options, "--chdir", str(directory), "--", *argv), self._scope)
+        return ConfinedCommand(argv, self._ruleset(limits))
+
+    def close(self) -> None:
+        for ruleset, _ in self._rulesets.values():
+            os.close(ruleset)
+        self._rulesets.clear()
+        if self._scope is not None:
+            os.close(self._scope)
+            self._scope = None
+
+    def _ruleset(self, limits: SandboxLimits) -> int:
+        stamps = tuple(_stamp(path) for path in sorted(landlock.listed_directories(limits.hidden)))
+        known = self._rulesets.pop(limits, None)
+        if known and known[1] == stamps:
+            self._rulesets[limits] = known
+            return known[0]
+        if known:
+            os.close(known[0])
+        if len(self._rulesets) >= _MAX_RULESETS:
+            os.close(self._rulesets.pop(next(iter(self._rulesets)))[0])
+        ruleset = landlock.make_ruleset(
+            writable=limits.writable,
+            hidden=limits.hidden,
+            visible=limits.visible,
+            private_writable=limits.private_writable,
+            network=limits.network,
+        )
+        self._rulesets[limits] = ruleset, stamps
+        return ruleset
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def probe_sandboxes() -> SandboxAvailability:
@@ -83,20 +141,53 @@ def probe_sandboxes() -> SandboxAvailability:
     return SandboxAvailability(bubblewrap=_bubblewrap_problem(), landlock=_landlock_problem())
 
 
-def _bubblewrap(writable: list[Path], *, network: bool) -> list[str]:
-    argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--die-with-parent"]
+def scopes_processes() -> bool:
+    """Whether Landlock keeps a command from signalling other processes, so that it needs no pid namespace.
+
+    Without one, the pids that a command prints are the real ones.
+    """
+    return landlock.landlock_version() >= landlock.SCOPE_VERSION and not _is_setuid("bwrap")
+
+
+def _is_setuid(program: str) -> bool:
+    found = shutil.which(program)
+    return bool(found and os.stat(found).st_mode & stat.S_ISUID)
+
+
+def _bubblewrap(limits: SandboxLimits, *, own_pids: bool) -> list[str]:
+    """The options in the order in which they are applied. Processes that outlive the command stay in its namespaces."""
+    argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    if own_pids:
+        argv.append("--unshare-pid")
     if os.geteuid() == 0:
         argv += ["--cap-drop", "ALL", *(word for right in _ROOT_CAPABILITIES for word in ("--cap-add", right))]
-    for path in writable:
-        argv += ["--bind", str(path), str(path)]
-    return argv if network else [*argv, "--unshare-net"]
+    for path in limits.writable:
+        argv += ["--bind", path, path]
+    for path in limits.read_only:
+        argv += ["--ro-bind", path, path]
+    for path in _starter_sockets():
+        argv += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+    for path in limits.hidden:
+        argv += ["--tmpfs", path]
+    for path in limits.visible:
+        argv += ["--ro-bind", path, path]
+    for path in (*limits.private_writable, *(path for path in limits.writable if _is_hidden(path, limits))):
+        argv += ["--bind", path, path]
+    for path in limits.hidden:
+        argv += ["--remount-ro", path]
+    return argv if limits.network else [*argv, "--unshare-net"]
 
 
-def _landlock(writable: list[Path], *, network: bool) -> list[str]:
-    root = str(Path(holdfast.__file__).parents[1])
-    start = f"import sys; sys.path.append({root!r}); from holdfast.tools.process.landlock import main; main()"
-    argv = [sys.executable, "-I", "-S", "-c", start]
-    return [*argv, *([] if network else ["--no-network"]), *map(str, writable)]
+def _is_hidden(path: str, limits: SandboxLimits) -> bool:
+    return any(path.startswith(hidden + "/") for hidden in limits.hidden)
+
+
+def _starter_sockets() -> list[str]:
+    uid = os.getuid()
+    names = [f"/run/{name}" for name in _STARTERS]
+    for directory in (f"/run/user/{uid}", "/tmp"):
+        names += [f"{directory}/{name.format(uid=uid)}" for name in _USER_STARTERS]
+    return [path for path in names if os.path.exists(path) and not os.path.islink(path)]
 
 
 def _bubblewrap_problem() -> str:
@@ -104,9 +195,22 @@ def _bubblewrap_problem() -> str:
         return "requires Linux"
     if not shutil.which("bwrap"):
         return "not installed"
+    results: list[str] = []
+    thread = threading.Thread(target=lambda: results.append(_try_bubblewrap()))  # it confines itself
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def _try_bubblewrap() -> str:
+    scoped = scopes_processes()
     try:
+        if scoped:
+            ruleset = landlock.make_scope_ruleset()
+            landlock.restrict_thread(ruleset)
+            os.close(ruleset)
         done = subprocess.run(
-            [*_bubblewrap([], network=False), "--", "true"],
+            [*_bubblewrap(SandboxLimits((), network=False), own_pids=not scoped), "--", "true"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_PROBE_SECONDS,

@@ -1,8 +1,9 @@
 """The supervisor program, which starts commands and kills their process trees.
 
-It imports only the standard library and `process_table`, so that it starts fast. Each workspace has one program. For
-each command its root supervisor forks a command supervisor, and that starts the command. A command supervisor is a
-child subreaper: every descendant of the command stays below it, in any session or process group, also after
+It imports only the standard library, `process_table` and `landlock`, so that it starts fast. A server has one program
+for the agent's commands and one for a person's own. Its root supervisor forks a command supervisor in advance; that
+waits for a request and starts the command, confined by a Landlock ruleset if the request has one. A command supervisor
+is a child subreaper: every descendant of the command stays below it, in any session or process group, also after
 daemonizing. When it has no children left, the whole tree has ended. No other process is signalled.
 
 If a command supervisor is killed, its processes become children of the root supervisor, which kills them. If the server
@@ -20,9 +21,11 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 from typing import NamedTuple
 
+from holdfast.tools.process.landlock import restrict_thread
 from holdfast.tools.process.process_table import (
     IS_LINUX,
     Process,
@@ -38,6 +41,7 @@ LENGTH = struct.Struct("!I")
 KILL_MESSAGE = b"k"
 """The server sends this to kill a command. Closing the socket has the same effect."""
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _CAUGHT_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
@@ -100,14 +104,14 @@ class CommandSupervisor:
         self._command: subprocess.Popen[bytes] | None = None
         self._group = 0
 
-    def run(self, output: int) -> int:
+    def run(self, output: int, ruleset: int | None = None) -> int:
         """Run until the command's tree has ended. Returns 0 if no process is left, else 1."""
         self._report("ready")
         request = _receive_request(self._control)
         if request is None:
             return 0
         try:
-            self._command = _launch(request, output)
+            self._command = _launch(request, output) if ruleset is None else _launch_confined(request, output, ruleset)
         except OSError as error:
             self._report("failed", f"{error.strerror or error}: {error.filename or request.argv[0]!r}")
             return 0
@@ -228,8 +232,28 @@ def _launch(request: CommandRequest, output: int) -> subprocess.Popen[bytes]:
     )
 
 
+def _launch_confined(request: CommandRequest, output: int, ruleset: int) -> subprocess.Popen[bytes]:
+    """Start the command from a thread that has confined itself. The supervisor itself stays unconfined."""
+    results: list[subprocess.Popen[bytes] | OSError] = []
+
+    def launch() -> None:
+        try:
+            restrict_thread(ruleset)
+            results.append(_launch(request, output))
+        except OSError as error:
+            results.append(error)
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    thread.join()
+    os.close(ruleset)
+    if isinstance(results[0], OSError):
+        raise results[0]
+    return results[0]
+
+
 class RootSupervisor:
-    """Forks a command supervisor for each request, and kills the processes of supervisors that died."""
+    """Keeps one command supervisor waiting for the next request, and kills the processes of supervisors that died."""
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
@@ -237,44 +261,58 @@ class RootSupervisor:
         self._supervisors: set[int] = set()
         self._has_orphans = False
         self._open = True
+        self._taken, self._take = os.pipe()
+        """A waiting supervisor that takes a request writes to this pipe."""
 
     def run(self) -> None:
         poll = select.poll()
         poll.register(self._exits.read_end, select.POLLIN)
-        poll.register(self._server.fileno(), select.POLLIN)
+        poll.register(self._taken, select.POLLIN)
+        poll.register(self._server.fileno(), 0)  # a hang-up is always reported
+        self._add_supervisor()
         while self._open or self._supervisors:
             ready = {descriptor for descriptor, _ in poll.poll(20 if self._has_orphans else None)}
+            if self._taken in ready and os.read(self._taken, 1) and self._open:
+                self._add_supervisor()
             self._reap()
             if self._has_orphans:
                 self._has_orphans = self._kill_orphans()
-            if self._server.fileno() in ready and not self._accept():
+            if self._server.fileno() in ready and self._open:
                 poll.unregister(self._server.fileno())
                 self._open = False
 
-    def _accept(self) -> bool:
-        """Fork a supervisor for one request. Returns False if the server has ended."""
+    def _add_supervisor(self) -> None:
+        """Fork a supervisor that waits for a request of the server. It ends with this process until it has one."""
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            self._supervisors.add(pid)
+            return
+        code = 1
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._server, 1, 2)
-        except OSError:
-            return False
-        if not data or len(descriptors) != 2:
-            return bool(data)
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            code = self._supervise() if os.getppid() == parent else 0
+        finally:
+            os._exit(code)
+
+    def _supervise(self) -> int:
+        """Take one request of the server and run its command."""
+        descriptors: list[int] = []
+        while len(descriptors) < 2:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._server, 1, 3)
+            except OSError:
+                return 0
+            if not data:
+                return 0
+        _prctl(_PR_SET_PDEATHSIG, 0)
+        os.write(self._take, b"t")
+        self._server.close()
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        pid = os.fork()
-        if pid == 0:
-            self._server.close()
-            code = 1
-            try:
-                _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-                with socket.socket(fileno=descriptors[0]) as control:
-                    code = CommandSupervisor(control).run(descriptors[1])
-            finally:
-                os._exit(code)
-        self._supervisors.add(pid)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        return True
+        with socket.socket(fileno=descriptors[0]) as control:
+            return CommandSupervisor(control).run(descriptors[1], *descriptors[2:])
 
     def _reap(self) -> None:
         self._exits.drain()

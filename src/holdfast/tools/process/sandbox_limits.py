@@ -1,0 +1,149 @@
+"""What confined commands may write and read. File tools obey the same limits.
+
+Commands read everything except Holdfast's own directories. They write the workspace, the session's temporary directory
+and the caches of package managers, but not the files there from which programs are started later: git's configuration
+and hooks, and Holdfast's project configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from holdfast.schema.base import Value
+
+_GIT_FILES = ("config", "config.worktree", "hooks")
+_MAX_NESTED = 200
+_CACHES = (
+    ("PIP_CACHE_DIR", "~/.cache/pip"),
+    ("UV_CACHE_DIR", "~/.cache/uv"),
+    ("npm_config_cache", "~/.npm"),
+    ("YARN_CACHE_FOLDER", "~/.cache/yarn"),
+    ("CARGO_HOME", "~/.cargo"),
+    ("GOCACHE", "~/.cache/go-build"),
+    ("GOMODCACHE", "~/go/pkg/mod"),
+)
+"""Variable and default of each cache. Of Cargo's directory only the parts below are writable; the rest has programs."""
+_CARGO_PARTS = ("registry", "git", ".package-cache", ".global-cache")
+
+
+class SandboxLimits(Value, frozen=True):
+    """Absolute paths with links resolved. A rule of a later field wins over one of an earlier field."""
+
+    writable: tuple[str, ...]
+    read_only: tuple[str, ...] = ()
+    """Existing files and directories below `writable` that commands may not change."""
+    hidden: tuple[str, ...] = ()
+    """Directories that commands may not read."""
+    visible: tuple[str, ...] = ()
+    """Directories below `hidden` that they may read."""
+    private_writable: tuple[str, ...] = ()
+    """Directories below `hidden` that they may write."""
+    network: bool = True
+
+    def may_write(self, path: str) -> bool:
+        """Whether a path with all links resolved may be written."""
+        if _is_below(path, self.private_writable):
+            return True
+        return _is_below(path, self.writable) and not _is_below(path, (*self.read_only, *self.hidden))
+
+
+def _is_below(path: str, directories: tuple[str, ...]) -> bool:
+    return any(path == directory or path.startswith(directory.rstrip("/") + "/") for directory in directories)
+
+
+def sandbox_limits(
+    workspace: Path,
+    *,
+    writes_workspace: bool,
+    temporary: Path,
+    hidden: tuple[Path, ...] = (),
+    visible: tuple[Path, ...] = (),
+    extra: tuple[Path, ...] = (),
+    network: bool = True,
+) -> SandboxLimits:
+    """Return the limits for a workspace as its files are now. Blocking: call it in a thread."""
+    roots = [workspace, *_outer_git_directories(workspace), *extra] if writes_workspace else []
+    return SandboxLimits(
+        writable=_existing(roots),
+        read_only=_existing(protected_paths(workspace)) if writes_workspace else (),
+        hidden=_existing(hidden),
+        visible=_existing(visible),
+        private_writable=_existing([temporary]),
+        network=network,
+    )
+
+
+def cache_directories(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the caches of package managers that exist."""
+    home = environment.get("HOME", "")
+    found: list[Path] = []
+    for variable, default in _CACHES:
+        path = Path(environment.get(variable) or default.replace("~", home, 1))
+        if path.is_absolute() and home:
+            found += [path / part for part in _CARGO_PARTS] if variable == "CARGO_HOME" else [path]
+    return tuple(path for path in found if path.exists())
+
+
+def protected_paths(workspace: Path) -> tuple[Path, ...]:
+    """Return the files and directories in the workspace from which programs are started later. They need not exist."""
+    found = [workspace / ".holdfast"]
+    for git in _git_directories(workspace):
+        found += [git / name for name in _GIT_FILES]
+        found += _nested_git_files(git)
+    return tuple(found)
+
+
+def _git_directories(workspace: Path) -> list[Path]:
+    """The directories with git's files that commands in this workspace can write."""
+    git = workspace / ".git"
+    return [git] if _is_directory(git) else _outer_git_directories(workspace)
+
+
+def _outer_git_directories(workspace: Path) -> list[Path]:
+    """The git directory of a workspace that is below a repository's root, or that is a linked work tree."""
+    if (workspace / ".git").is_symlink():
+        return []
+    for parent in workspace.parents if not (workspace / ".git").exists() else ():
+        if _is_directory(parent / ".git") and (parent / ".git" / "HEAD").is_file():
+            return [parent / ".git"]
+    return _linked_work_tree(workspace / ".git")
+
+
+def _linked_work_tree(link: Path) -> list[Path]:
+    """Git's directory of a linked work tree. Its own files must point back, because commands can write the link."""
+    try:
+        if not stat.S_ISREG(link.lstat().st_mode):
+            return []
+        own = Path(link.read_text().removeprefix("gitdir:").strip())
+        if own.parent.name != "worktrees" or Path((own / "gitdir").read_text().strip()) != link:
+            return []
+    except (OSError, ValueError):
+        return []
+    return [own.parent.parent]
+
+
+def _nested_git_files(git: Path) -> list[Path]:
+    """Configurations and hooks of submodules and linked work trees."""
+    found: list[Path] = []
+    for directory in (git / "modules", git / "worktrees"):
+        for path, directories, files in os.walk(directory):
+            if "HEAD" in files:
+                found += [Path(path) / name for name in _GIT_FILES]
+                directories[:] = [name for name in directories if name == "modules"]
+            if len(found) > _MAX_NESTED:
+                return found
+    return found
+
+
+def _existing(paths: Iterator[Path] | tuple[Path, ...] | list[Path]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if path.exists()))
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False

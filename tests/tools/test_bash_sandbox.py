@@ -1,0 +1,190 @@
+"""The sandbox of the bash tool: git's programs stay as they are, usual commands work, escalation needs an approval."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from holdfast.errors import ToolError
+from holdfast.tools.bash import BashArguments, BashTool
+from holdfast.tools.process.command_process import CommandLauncher
+from holdfast.tools.process.sandbox import CommandSandbox, probe_sandboxes
+from holdfast.tools.protocol import ToolContext, ToolOutput
+from tests.support.tool_contexts import ToolWorkspace, settings_of
+
+_AVAILABLE = probe_sandboxes()
+BACKENDS = [
+    pytest.param("bubblewrap", marks=pytest.mark.skipif(bool(_AVAILABLE.bubblewrap), reason=_AVAILABLE.bubblewrap)),
+    pytest.param("landlock", marks=pytest.mark.skipif(bool(_AVAILABLE.landlock), reason=_AVAILABLE.landlock)),
+]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> ToolWorkspace:
+    found = ToolWorkspace(tmp_path)
+    subprocess.run(["git", "init", "-q", str(found.directory)], check=True)
+    return found
+
+
+@pytest_asyncio.fixture(params=BACKENDS)
+async def bash(request: pytest.FixtureRequest, workspace: ToolWorkspace) -> AsyncIterator[BashTool]:
+    tool = BashTool(CommandLauncher())
+    tool.launcher.sandbox = CommandSandbox(backend=request.param)
+    yield tool
+    await workspace.table.close()
+    await tool.launcher.close()
+
+
+async def call(tool: BashTool, context: ToolContext, command: str, **arguments: Any) -> ToolOutput:
+    struct = msgspec.convert({"command": command, **arguments}, BashArguments)
+    return await tool.run(struct, context, await tool.plan(struct, context))
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "git config core.fsmonitor ./evil",
+        "printf '[core]\\n\\tfsmonitor = ./evil\\n' >> .git/config",
+        "rm .git/config; ln -s ../evil .git/config",
+        "printf '#!/bin/sh\\n./evil\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        "mv .git/hooks .git/h; mkdir .git/hooks; cp /bin/true .git/hooks/post-checkout",
+        "rm -rf .git/hooks",
+        "echo > .git/config.worktree",
+        "mkdir .holdfast; echo > .holdfast/config.toml",
+        "(sleep 0.2; echo '[x]' >> .git/config) & exit 0",
+    ],
+)
+async def test_files_that_start_programs_are_as_before(bash: BashTool, workspace: ToolWorkspace, attack: str) -> None:
+    git = workspace.directory / ".git"
+    before = {name: tree(git)[name] for name in tree(git) if name.startswith(("config", "hooks"))}
+    await call(bash, workspace.context(), attack)
+    after = {name: tree(git)[name] for name in tree(git) if name.startswith(("config", "hooks"))}
+    assert after == before
+    assert not (workspace.directory / ".holdfast").exists()
+    assert not (git / "config").is_symlink()
+
+
+async def test_a_change_that_was_undone_is_reported(bash: BashTool, workspace: ToolWorkspace) -> None:
+    output = await call(bash, workspace.context(), "mkdir .holdfast; echo 'x = 1' > .holdfast/config.toml")
+    assert "[sandbox: commands may not change .holdfast" in output.text
+    rejected = [path for path in (workspace.outputs / "rejected").rglob("*") if path.is_file()]
+    assert [path.read_text() for path in rejected] == ["x = 1\n"]
+
+
+async def test_commits_branches_and_daemons_work(bash: BashTool, workspace: ToolWorkspace) -> None:
+    identity = "-c user.name=a -c user.email=a@b"
+    script = f"echo x > f && git add f && git {identity} commit -qm one && git checkout -qb topic && git log --oneline"
+    output = await call(bash, workspace.context(), script)
+    assert output.status == "ok", output.text
+    left = await call(bash, workspace.context(), "(sleep 1000 &) ; echo started")
+    assert "these processes still run as job" in left.text
+    assert "bwrap" not in left.text
+    job = workspace.table.running[0]
+    assert (await workspace.table.kill(job.id)).left_running == ()
+
+
+async def test_a_linked_work_tree_and_a_subdirectory_can_be_committed(bash: BashTool, workspace: ToolWorkspace) -> None:
+    run = lambda *argv: subprocess.run(argv, cwd=workspace.directory, check=True, capture_output=True)  # noqa: E731
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    run("git", *identity, "commit", "-q", "--allow-empty", "-m", "one")
+    other = workspace.directory.parent / "linked"
+    run("git", "worktree", "add", "-q", str(other))
+    (workspace.directory / "sub").mkdir()
+    for directory in (other, workspace.directory / "sub"):
+        context = msgspec.structs.replace(workspace.context(), workspace=directory)
+        script = f"echo x > f && git add f && git {' '.join(identity)} commit -qm two"
+        output = await call(bash, context, script)
+        assert output.status == "ok", output.text
+        output = await call(bash, context, "git config core.pager evil")
+        assert "evil" not in (workspace.directory / ".git" / "config").read_text()
+
+
+async def test_a_forged_work_tree_makes_nothing_writable(
+    bash: BashTool, workspace: ToolWorkspace, tmp_path: Path
+) -> None:
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    (tmp_path / "target" / "worktrees" / "x").mkdir(parents=True)
+    (forged / ".git").write_text(f"gitdir: {tmp_path}/target/worktrees/x\n")
+    context = msgspec.structs.replace(workspace.context(), workspace=forged)
+    await call(bash, context, f"echo x > {tmp_path}/target/new")
+    assert not (tmp_path / "target" / "new").exists()
+
+
+async def test_a_failed_write_outside_says_how_to_escalate(bash: BashTool, workspace: ToolWorkspace) -> None:
+    output = await call(bash, workspace.context(), "echo x > ../outside")
+    assert output.status == "error"
+    assert 'call bash again with escalate="unconfined"' in output.text
+    output = await call(bash, workspace.context(), "echo x > ../outside", escalate="unconfined", reason="needed")
+    assert output.status == "ok"
+
+
+async def test_an_escalation_is_part_of_the_subject(bash: BashTool, workspace: ToolWorkspace) -> None:
+    arguments = BashArguments("make install", escalate="unconfined", reason="it installs")
+    plan = await bash.plan(arguments, workspace.context())
+    assert plan.subject.escalation == "unconfined"
+    assert plan.display == {"escalation": "unconfined", "reason": "it installs"}
+    off = workspace.context(settings=settings_of(server={"sandbox": "off"}))
+    assert (await bash.plan(arguments, off)).subject.escalation is None
+
+
+async def test_the_network_is_a_setting(bash: BashTool, workspace: ToolWorkspace) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reach = (
+            f"{sys.executable} -c 'import socket; socket.create_connection((\"127.0.0.1\", {server.getsockname()[1]}))'"
+        )
+        assert (await call(bash, workspace.context(), reach)).status == "ok"
+        asking = workspace.context(settings=settings_of(server={"sandbox_network": "ask"}))
+        output = await call(bash, asking, reach)
+        assert output.status == "error"
+        assert 'escalate="network"' in output.text
+        assert (await call(bash, asking, reach, escalate="network")).status == "ok"
+        off = workspace.context(settings=settings_of(server={"sandbox_network": "off"}))
+        assert "server.sandbox_network" in (await call(bash, off, reach)).text
+        with pytest.raises(ToolError, match="'off'"):
+            await call(bash, off, reach, escalate="network")
+
+
+async def test_caches_are_writable_unless_the_setting_is_off(
+    bash: BashTool, workspace: ToolWorkspace, tmp_path: Path
+) -> None:
+    cache = tmp_path / "npm"
+    cache.mkdir()
+    for allowed in (True, False):
+        context = workspace.context(settings=settings_of(server={"sandbox_caches": allowed}))
+        environment = {**context.environment, "npm_config_cache": str(cache)}
+        context = msgspec.structs.replace(context, environment=environment)
+        await call(bash, context, "echo x > $npm_config_cache/$RANDOM")
+    assert len(list(cache.iterdir())) == 1
+
+
+async def test_sessions_cannot_read_each_others_outputs_and_temporary_files(
+    bash: BashTool, workspace: ToolWorkspace, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    first, second = (
+        msgspec.structs.replace(
+            workspace.context(session_id=name),
+            outputs=home / "outputs" / name,
+            temporary=home / "tmp" / name,
+            hidden=(home,),
+        )
+        for name in ("ses_a", "ses_b")
+    )
+    await call(bash, first, "echo precious > $TMPDIR/file; seq 100000")
+    assert "precious" in (await call(bash, first, "cat $TMPDIR/file")).text
+    assert (await call(bash, first, f"tail -1 {first.outputs}/*.txt")).status == "ok"
+    for path in (first.temporary / "file", *first.outputs.glob("*.txt")):
+        output = await call(bash, second, f"cat {path} | tail -1")
+        assert "precious" not in output.text
+        assert "100000" not in output.text
