@@ -35,7 +35,7 @@ from holdfast.server import (
 )
 from holdfast.services import Services, make_services
 from holdfast.store import Store
-from holdfast.store.sqlite import open_store
+from holdfast.store.sqlite import back_up_daily, open_store
 from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.process.tool_peers import ToolPeers
 from holdfast.workspace.maintenance import mark_lost_jobs, remove_old_files
@@ -123,6 +123,7 @@ async def open_app(
         await mark_lost_jobs(shared)
         for name, work in (
             ("heartbeats", hub.send_heartbeats()),
+            ("backups", back_up_daily(store, locations.database, locations.backups_dir, clock=clock)),
             ("prune events", prune_periodically(store, keep_seconds=float(settings.server.keep_events), clock=clock)),
             ("remove old files", remove_old_files(shared)),
         ):

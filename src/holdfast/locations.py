@@ -65,6 +65,11 @@ class Locations(msgspec.Struct, frozen=True):
         return self.data_dir / "holdfast.db"
 
     @property
+    def backups_dir(self) -> Path:
+        """Automatic backups of the database."""
+        return self.data_dir / "backups"
+
+    @property
     def intents_file(self) -> Path:
         """Cancels and stops that the database could not take."""
         return self.data_dir / "holdfast.intents"
