@@ -48,5 +48,8 @@ def decide(
     rules: Rules,
     trusted: bool = True,
     interactive: bool = True,
+    read_only: bool = False,
 ) -> Verdict:
-    return approver.decide(subject, mode=mode, rules=rules, trusted=trusted, interactive=interactive)
+    return approver.decide(
+        subject, mode=mode, rules=rules, trusted=trusted, interactive=interactive, read_only=read_only
+    )

@@ -42,10 +42,17 @@ class Calls:
         )
 
     def file(
-        self, tool: str, path: str, *, effect: Effect = "writes", mode: Mode = "ask", rules: Rules | None = None
+        self,
+        tool: str,
+        path: str,
+        *,
+        effect: Effect = "writes",
+        mode: Mode = "ask",
+        rules: Rules | None = None,
+        **more: bool,
     ) -> Verdict:
         subject = Subject(tool=tool, effect=effect, title=path, paths=(str(self.workspace / path),))
-        return decide(self._approver, subject, mode=mode, rules=rules or Rules())
+        return decide(self._approver, subject, mode=mode, rules=rules or Rules(), **more)
 
     def url(self, url: str, *, mode: Mode = "ask", rules: Rules | None = None) -> Verdict:
         subject = Subject(tool="fetch", effect="network", title=url, url=url)
@@ -130,7 +137,6 @@ def test_accept_edits_allows_only_writing_files_inside_the_workspace(calls: Call
 def test_auto_allows_everything_that_is_not_denied(calls: Calls) -> None:
     for line in ("rm -rf x", "cat /etc/hosts", "echo x > /tmp/y", "eval ls", "sudo make", "ls '"):
         assert isinstance(calls.bash(line, mode="auto"), Allow)
-    assert isinstance(calls.file("write", "../x", mode="auto"), Allow)
     assert isinstance(calls.url("https://example.com/", mode="auto"), Allow)
 
 
@@ -354,3 +360,21 @@ async def test_consider_does_not_block_the_event_loop(approver: Approver, worksp
     subject = Subject(tool="bash", effect="runs", title="", command="cat out/*", cwd=str(workspace))
     verdict = await approver.consider(subject, mode="ask", rules=Rules(), trusted=True, interactive=True)
     assert isinstance(verdict, Ask)
+
+
+@pytest.mark.parametrize("mode", ["ask", "accept_edits", "auto"])
+def test_no_mode_gives_a_write_outside_the_workspace(calls: Calls, mode: Mode) -> None:
+    assert isinstance(calls.file("write", "../x", mode=mode), Ask)
+
+
+def test_a_run_that_cannot_ask_is_not_told_where_a_path_outside_leads(calls: Calls) -> None:
+    denied = calls.file("edit", "../x", mode="auto", interactive=False)
+    assert isinstance(denied, Deny)
+    assert denied.why.endswith("cannot ask for it: the path is outside the workspace")
+
+
+def test_a_read_only_sandbox_holds_for_the_file_tools(calls: Calls) -> None:
+    assert isinstance(calls.file("write", "x", mode="auto", read_only=True), Ask)
+    rules = parse_rules(allow=("write: ./x",))
+    assert isinstance(calls.file("write", "x", mode="auto", read_only=True, rules=rules), Allow)
+    assert isinstance(calls.file("view", "x", effect="reads", mode="auto", read_only=True), Allow)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extend.instructions import MAX_FILE_BYTES, read_instructions
+from holdfast.extend.instructions import MAX_FILE_BYTES, find_instructions, read_instructions
 from holdfast.files import repository_root
 
 
@@ -49,3 +49,28 @@ def test_unusual_files_are_skipped_or_cut(repository: Path) -> None:
     (repository / "CLAUDE.md").write_bytes(b"\xff\xfe" + b"x" * MAX_FILE_BYTES)
     ((_, text),) = read_instructions(repository, user_file=repository / "absent")
     assert len(text) <= MAX_FILE_BYTES
+
+
+def test_a_link_that_leaves_the_repository_is_not_read(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "secret.md").write_text("private")
+    (repository / "AGENTS.md").symlink_to(elsewhere / "secret.md")
+    (repository / ".cursor").symlink_to(elsewhere)
+    (elsewhere / "rules").mkdir()
+    (elsewhere / "rules" / "a.md").write_text("private rule")
+    (repository / "real.md").write_text("inside")
+    (repository / "CLAUDE.md").symlink_to("real.md")
+    (repository / "pkg" / "AGENTS.md").symlink_to("AGENTS.md")  # a loop
+    assert read_instructions(repository / "pkg", user_file=None) == ((str(repository / "CLAUDE.md"), "inside"),)
+    found = find_instructions(repository / "pkg")
+    assert found.read == (str(repository / "CLAUDE.md"),)
+    assert found.ignored == (str(repository / "AGENTS.md"), str(repository / ".cursor/rules/a.md"))
+
+
+def test_the_users_own_file_may_be_a_link(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    dotfiles = tmp_path_factory.mktemp("dotfiles")
+    (dotfiles / "mine.md").write_text("mine")
+    (dotfiles / "AGENTS.md").symlink_to("mine.md")
+    assert read_instructions(repository, user_file=dotfiles / "AGENTS.md") == ((str(dotfiles / "AGENTS.md"), "mine"),)

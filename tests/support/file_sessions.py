@@ -22,6 +22,7 @@ from holdfast.workspace.undo.blob_store import BlobStore
 from holdfast.workspace.undo.file_snapshots import SessionFiles, SnapshotStore
 from holdfast.workspace.undo.restore import FileRestorer, UndoReport
 from holdfast.workspace.undo.undo_plan import effective_snapshots
+from tests.support.tool_contexts import permit_every_url
 
 AT = "2026-01-01T00:00:00.000Z"
 
@@ -140,6 +141,7 @@ class FileSession:
             interactive=True,
             emit=lambda text: None,
             redact_stream=Redactor().stream,
+            permits_url=permit_every_url,
             new_id=workspace.new_id,
             now=lambda: AT,
             jobs=nothing,

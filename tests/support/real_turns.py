@@ -29,6 +29,7 @@ from holdfast.store.writes import PutWorkspace
 from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan
 from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
 from tests.support.scripted_turns import Gates, ScriptedTurns
+from tests.support.tool_contexts import permit_every_url
 
 Answers = str | ScriptAction | tuple[ScriptAction, ...]
 
@@ -190,6 +191,7 @@ class TestToolContexts:
             emit=emit,
             redact=self.redact,
             redact_stream=self.redact_answer,
+            permits_url=permit_every_url,
             new_id=unused,
             now=handle.now,
             files=unused,

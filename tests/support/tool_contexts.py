@@ -135,6 +135,7 @@ class ToolWorkspace:
             emit=self.emit,
             redact=redact,
             redact_stream=redact_stream or Redactor().stream,
+            permits_url=more.pop("permits_url", permit_every_url),
             new_id=self.new_id,
             now=lambda: "2026-01-01T00:00:00.000Z",
             files=more.pop("files", None),
@@ -145,3 +146,7 @@ class ToolWorkspace:
             search_key=more.pop("search_key", no_search_key),
             **more,
         )
+
+
+async def permit_every_url(tool: str, url: str) -> bool:
+    return True

@@ -170,3 +170,18 @@ async def test_a_download_that_is_too_large_leaves_nothing(server: RawWebServer,
     with pytest.raises(ToolError, match="larger than the limit of 16 MiB; nothing was written"):
         await call(DownloadTool(), in_box(workspace), url=url_of(server), path="big")
     assert workspace.tree() == {}
+
+
+async def test_a_redirect_that_the_rules_do_not_allow_is_not_followed(server: RawWebServer, tmp_path: Path) -> None:
+    server.answers["/"] = redirect("/other")
+    server.answers["/other"] = page("<p>secret</p>")
+    asked: list[tuple[str, str]] = []
+
+    async def permits(tool: str, url: str) -> bool:
+        asked.append((tool, url))
+        return False
+
+    context = ToolWorkspace(tmp_path).context(settings=LOCAL, permits_url=permits)
+    with pytest.raises(ToolError, match=r"redirects to .*/other, which needs approval; request that URL itself"):
+        await call(FetchTool(), context, url=url_of(server))
+    assert asked == [("fetch", url_of(server).rstrip("/") + "/other")]

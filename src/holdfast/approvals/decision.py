@@ -3,8 +3,9 @@
 Order of precedence: a configured deny rule, an allow rule (configured or saved), a grant of this session, ask. A mode
 changes only calls that would be asked about. `accept_edits` allows writing files inside the workspace. `auto` allows
 everything that is not denied. `plan` denies everything that may change something. No mode allows, without asking, to
-write git's own files, Holdfast's configuration or start-up files, or to run a command to which a deny rule may apply.
-A run that cannot ask is denied every call that would be asked about.
+write a file outside the workspace with a file tool, or any file if the sandbox is read-only; to write git's own files,
+Holdfast's configuration or start-up files; or to run a command to which a deny rule may apply. A run that cannot ask is
+denied every call that would be asked about.
 
 A deny rule prevents honest mistakes. It is not a security boundary: a program that is allowed to run can do anything.
 """
@@ -64,6 +65,7 @@ class Approver:
         trusted: bool,
         interactive: bool,
         readable: tuple[str, ...] = (),
+        read_only: bool = False,
     ) -> Verdict:
         """Decide about a call in a thread, because `decide` reads the file system and parses commands."""
         return await asyncio.to_thread(
@@ -74,6 +76,7 @@ class Approver:
             trusted=trusted,
             interactive=interactive,
             readable=readable,
+            read_only=read_only,
         )
 
     def decide(
@@ -85,8 +88,12 @@ class Approver:
         trusted: bool,
         interactive: bool,
         readable: tuple[str, ...] = (),
+        read_only: bool = False,
     ) -> Verdict:
-        """Decide about a call in the caller's thread. ``readable`` are directories that its session may also read."""
+        """Decide about a call in the caller's thread.
+
+        ``readable`` are directories that its session may also read. ``read_only``: the sandbox forbids all writes.
+        """
         workspace = self._resolved = self._resolved or self._unresolved.real()
         workspace = workspace.with_readable(readable)
         found: DeniedBy | tuple[Permission, ...]
@@ -100,7 +107,7 @@ class Approver:
             if subject.escalation is not None and not isinstance(found, DeniedBy):
                 found = (*judge.escalation_permissions(subject.escalation), *found)
         else:
-            found = _denied(subject, rules, workspace) or _needed(subject, workspace)
+            found = _denied(subject, rules, workspace) or _needed(subject, workspace, read_only=read_only)
         if isinstance(found, DeniedBy):
             return Deny(f"{found.what!r} is denied by the rule {found.rule!r}", found.rule)
         return _decide_permissions(found, mode=mode, rules=rules, workspace=workspace, interactive=interactive)
@@ -141,9 +148,10 @@ def _covering_rule(permission: Permission, rules: Rules, workspace: WorkspacePat
 
 
 def _ask(missing: list[Permission], *, interactive: bool) -> Ask | Deny:
-    why = "; ".join(dict.fromkeys(permission.why for permission in missing))
     if not interactive:
-        return Deny(f"this needs approval, and this run cannot ask for it: {why}")
+        told = "; ".join(dict.fromkeys(permission.told or permission.why for permission in missing))
+        return Deny(f"this needs approval, and this run cannot ask for it: {told}")
+    why = "; ".join(dict.fromkeys(permission.why for permission in missing))
     rules = [permission.rule for permission in missing]
     patterns = tuple(dict.fromkeys(rule for rule in rules if rule is not None))
     return Ask(why, patterns if None not in rules else ())
@@ -175,36 +183,45 @@ def _denies_rest(rule: Rule, subject: Subject) -> bool:
             return False
 
 
-def _needed(subject: Subject, workspace: WorkspacePaths) -> tuple[Permission, ...]:
+def _needed(subject: Subject, workspace: WorkspacePaths, *, read_only: bool) -> tuple[Permission, ...]:
     """The permissions that a call needs, for every tool except the shell."""
     match subject.effect:
         case "none":
             return ()
         case "reads":
-            return tuple(_files(subject, "view", workspace))
+            return tuple(_files(subject, "view", workspace, read_only=read_only))
         case "writes":
-            written = _files(subject, "write", workspace)
+            written = _files(subject, "write", workspace, read_only=read_only)
             return (*written, *_network(subject)) if subject.url else tuple(written) or (_tool(subject, changes=True),)
         case "network":
-            return (*_network(subject), *_files(subject, "write", workspace))
+            return (*_network(subject), *_files(subject, "write", workspace, read_only=read_only))
         case "runs":
             return (_tool(subject, changes=True),)
 
 
-def _files(subject: Subject, access: FileAccess, workspace: WorkspacePaths) -> list[Permission]:
-    return [permission for path in subject.paths for permission in _file(subject.tool, access, path, workspace)]
+def _files(subject: Subject, access: FileAccess, workspace: WorkspacePaths, *, read_only: bool) -> list[Permission]:
+    return [
+        permission
+        for path in subject.paths
+        for permission in _file(subject.tool, access, path, workspace, read_only=read_only)
+    ]
 
 
-def _file(tool: str, access: FileAccess, path: str, workspace: WorkspacePaths) -> list[Permission]:
+def _file(tool: str, access: FileAccess, path: str, workspace: WorkspacePaths, *, read_only: bool) -> list[Permission]:
     path = workspace.resolve(path, cwd=workspace.root)
     inside, shown, writes = workspace.contains(path), workspace.display(path), access == "write"
     if writes and (what := workspace.why_protected(path)):
         return [Permission(f"{shown} is {what}", "always")]
     if not writes and workspace.may_read(path):
         return []
-    why = shown if inside else f"{shown} is outside the workspace"
-    use = FileUse(tool, access, path)
-    return [Permission(why, "edit" if inside else "outside", use, changes=writes, rule=file_rule(access, shown))]
+    use, rule = FileUse(tool, access, path), file_rule(access, shown)
+    if not inside:
+        # No mode gives a write outside. A model that is denied learns nothing about where the path leads.
+        why, told = f"{shown} is outside the workspace", "the path is outside the workspace"
+        return [Permission(why, "always" if writes else "outside", use, changes=writes, rule=rule, told=told)]
+    if writes and read_only:
+        return [Permission(f"{shown} would be written, and the sandbox is read-only", "always", use, rule=rule)]
+    return [Permission(shown, "edit", use, changes=writes, rule=rule)]
 
 
 def _network(subject: Subject) -> tuple[Permission, ...]:

@@ -66,6 +66,8 @@ class Permission(Value, frozen=True):
     """Whether the call may change something. The mode plan denies that."""
     rule: str | None = None
     """The rule that the answer "always" saves."""
+    told: str = ""
+    """The reason for a model that is denied, if it differs from ``why``."""
 
 
 def covers(rule: Rule, use: Use, *, workspace: WorkspacePaths) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.files import repository_root
 from holdfast.schema.base import repair_text
+from holdfast.tools.files.held_directory import open_without_links
 
 _NAMES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md")
 _RULES_FOLDER = ".cursor/rules"
@@ -14,12 +18,37 @@ _RULES_SUFFIXES = (".md", ".mdc")
 MAX_FILE_BYTES = 256 * 1024
 
 
+class InstructionFiles(NamedTuple):
+    read: tuple[str, ...]
+    ignored: tuple[str, ...]
+    """Links that leave the repository."""
+
+
+def find_instructions(directory: Path) -> InstructionFiles:
+    """The instruction files of a project, without their text."""
+    root = repository_root(directory).resolve()
+    read: list[str] = []
+    ignored: list[str] = []
+    for path in _candidates(directory, None):
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            continue
+        (read if real.is_relative_to(root) else ignored).append(str(path))
+    return InstructionFiles(tuple(read), tuple(ignored))
+
+
 def read_instructions(directory: Path, *, user_file: Path | None) -> tuple[tuple[str, str], ...]:
-    """Return the path and text of each instruction file, in a fixed order. A repeated text is returned once."""
+    """Return the path and text of each instruction file, in a fixed order. A repeated text is returned once.
+
+    These files are read before a directory is trusted. A file of the project that is a link to something outside the
+    repository is not read: its text would be sent to the model.
+    """
     found: list[tuple[str, str]] = []
     seen: set[str] = set()
+    root = repository_root(directory).resolve()
     for path in _candidates(directory, user_file):
-        text = _read(path)
+        text = _read(path, inside=None if path == user_file else root)
         if text is not None and text.strip() and text not in seen:
             seen.add(text)
             found.append((str(path), text))
@@ -39,11 +68,14 @@ def _candidates(directory: Path, user_file: Path | None) -> Iterator[Path]:
             yield from sorted(path for path in rules.iterdir() if path.suffix in _RULES_SUFFIXES)
 
 
-def _read(path: Path) -> str | None:
+def _read(path: Path, *, inside: Path | None) -> str | None:
     try:
-        if not path.is_file():
+        real = path.resolve()
+        if inside is not None and not real.is_relative_to(inside):
             return None
-        with path.open("rb") as file:
+        with open(open_without_links(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
             return repair_text(file.read(MAX_FILE_BYTES).decode("utf-8", "replace"))
-    except OSError:
-        return None  # an unreadable file must not end the run
+    except (OSError, RuntimeError):
+        return None  # an unreadable file, or a loop of links, must not end the run

@@ -79,6 +79,10 @@ class WorkspaceView(Workspace, frozen=True, kw_only=True):
     running_jobs: int = 0
     pending_approvals: int = 0
     pending_questions: int = 0
+    instructions: tuple[str, ...] = ()
+    """The instruction files of the directory, which are sent to the model also before the directory is trusted."""
+    ignored_instructions: tuple[str, ...] = ()
+    """Instruction files that are not read, because they are links that leave the repository."""
     cursor: str = ""
 
 

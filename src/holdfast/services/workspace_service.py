@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from holdfast.errors import BadRequest, NotFound
+from holdfast.extend.instructions import find_instructions
 from holdfast.runs import Engine
 from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.approvals import Grant
@@ -75,6 +76,7 @@ class WorkspaceService:
         approvals = await store.open_approvals(workspace_id=workspace_id)
         questions = await store.open_questions(workspace_id=workspace_id)
         opened = self._open_workspaces.get(workspace_id)
+        found = await asyncio.to_thread(find_instructions, Path(workspace.path))
         return WorkspaceView(
             id=workspace.id,
             path=workspace.path,
@@ -87,6 +89,8 @@ class WorkspaceService:
             running_jobs=len(opened.jobs.running) if opened else 0,
             pending_approvals=len(approvals.items),
             pending_questions=len(questions.items),
+            instructions=found.read,
+            ignored_instructions=found.ignored,
             cursor=cursor,
         )
 

@@ -24,7 +24,9 @@ from holdfast.tools.files.file_changes import (
     LoadedFile,
     clean_text,
     display_drafts,
+    hidden_paths,
     make_draft,
+    plan_unseen,
     plan_writes,
     redacted_errors,
     refuse_masks,
@@ -57,6 +59,9 @@ class ApplyPatchTool:
 
     async def plan(self, arguments: ApplyPatchArguments, context: ToolContext) -> ToolPlan:
         with redacted_errors(context):
+            named = await asyncio.to_thread(_named_paths, arguments.patch)
+            if await hidden_paths(named, context):
+                return await plan_unseen(self.name, named, context, diff=arguments.patch)
             drafts = await _load_drafts(arguments, context)
             return plan_writes(self.name, drafts, context, title=", ".join(one.found.name for one in drafts))
 
@@ -73,6 +78,16 @@ async def _load_drafts(arguments: ApplyPatchArguments, context: ToolContext) -> 
     for found in tree.found.values():
         await require_read(found, context)
     return await asyncio.to_thread(tree.drafts)
+
+
+def _named_paths(patch: str) -> list[str]:
+    """The paths of a patch as it names them."""
+    paths: dict[str, None] = {}
+    for operation in parse_patch(patch)[:_MAX_FILES]:
+        paths[operation.path] = None
+        if isinstance(operation, UpdateFile) and operation.move_to is not None:
+            paths[operation.move_to] = None
+    return list(paths)
 
 
 def _apply_operations(patch: str, workspace: Path) -> _PatchedTree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -12,7 +13,15 @@ from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.tools.files.file_access import ABSENT, MAX_FILE_BYTES
-from holdfast.tools.files.file_changes import clean_text, load_file, make_draft, redacted_errors, write_drafts
+from holdfast.tools.files.file_changes import (
+    clean_text,
+    hidden_paths,
+    load_file,
+    make_draft,
+    plan_unseen,
+    redacted_errors,
+    write_drafts,
+)
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.web.web_requests import WebClient
 
@@ -36,6 +45,8 @@ class DownloadTool:
 
     async def plan(self, arguments: DownloadArguments, context: ToolContext) -> ToolPlan:
         with redacted_errors(context):
+            if await hidden_paths([arguments.path], context):
+                return await plan_unseen(self.name, [arguments.path], context, diff="", url=arguments.url)
             found = await load_file(arguments.path, context)
             if found.data is not None:
                 raise ToolError(f"{found.name!r} already exists; choose another path")
@@ -51,7 +62,8 @@ class DownloadTool:
 
     async def run(self, arguments: DownloadArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         with redacted_errors(context):
-            async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as response:
+            permits = partial(context.permits_url, self.name)
+            async with self._web(context.settings).request(arguments.url, seconds=SECONDS, permits=permits) as response:
                 if response.status >= 400:
                     raise ToolError(f"{response.url} responded with {response.status} {response.reason}".rstrip())
                 body, cut = await response.read(MAX_FILE_BYTES)
@@ -60,6 +72,8 @@ class DownloadTool:
                     f"{response.url} is larger than the limit of {MAX_FILE_BYTES >> 20} MiB; nothing was written"
                 )
             found = await load_file(arguments.path, context)
+            if found.data is not None and plan.expected.get(str(found.path)) != ABSENT:
+                raise ToolError(f"{found.name!r} already exists; choose another path")
             await write_drafts([make_draft(found, body)], context, plan)
         text = f"saved {len(body):,} bytes from {response.url} as {found.name}"
         return ToolOutput(

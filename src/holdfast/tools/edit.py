@@ -16,10 +16,13 @@ from holdfast.tools.files.file_changes import (
     LoadedFile,
     clean_text,
     display_drafts,
+    hidden_paths,
     load_file,
     load_known_file,
     make_draft,
+    plan_unseen,
     plan_writes,
+    proposed_diff,
     redacted_errors,
     refuse_masked_search,
     refuse_masks,
@@ -52,6 +55,9 @@ class EditTool:
 
     async def plan(self, arguments: EditArguments, context: ToolContext) -> ToolPlan:
         with redacted_errors(context):
+            if await hidden_paths([arguments.path], context):
+                diff = proposed_diff(arguments.path, old=arguments.old_text, new=arguments.new_text)
+                return await plan_unseen(self.name, [arguments.path], context, diff=diff)
             draft = await _load_draft(arguments, context)
             return plan_writes(self.name, [draft], context, title=draft.found.name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,7 +16,8 @@ from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.base import repair_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.web.page_text import PageFormat, decode_page, html_to_markdown, html_to_text
+from holdfast.tools.web.page_converter import convert_page
+from holdfast.tools.web.page_text import PageFormat, decode_page
 from holdfast.tools.web.web_requests import WebClient
 
 SECONDS = 30.0
@@ -50,16 +52,22 @@ class FetchTool:
         return ToolPlan(Subject(tool=self.name, effect="network", title=arguments.url, url=arguments.url))
 
     async def run(self, arguments: FetchArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        async with self._web(context.settings).request(arguments.url, seconds=SECONDS) as response:
+        permits = partial(context.permits_url, self.name)
+        async with self._web(context.settings).request(arguments.url, seconds=SECONDS, permits=permits) as response:
             if response.status >= 400:
                 raise ToolError(f"{response.url} responded with {response.status} {response.reason}".rstrip())
             body, cut = await response.read(MAX_BODY_BYTES)
         if not _is_text(response.content_type, body):
             kind = response.content_type.partition(";")[0] or "unknown"
             raise ToolError(f"{response.url} is not text (its type is {kind}); use download to save it as a file")
-        text = await asyncio.to_thread(_convert, body, response.content_type, arguments.format, cut=cut)
-        text = context.redact(repair_text(text))
+        page = await asyncio.to_thread(decode_page, body, response.content_type, cut=cut)
         notes = [f"[{response.url}]"]
+        if arguments.format == "html" or not _is_html(response.content_type, page):
+            text = page
+        else:
+            text, note = await convert_page(page, arguments.format)
+            notes += [f"[{note}]"] if note else []
+        text = context.redact(repair_text(text))
         if cut:
             notes.append(f"[only the first {MAX_BODY_BYTES >> 20} MiB were read]")
         if len(text) > ANSWER_LIMIT:
@@ -82,14 +90,10 @@ def _is_text(content_type: str, body: bytes) -> bool:
     return not kind or kind.startswith(_TEXT_TYPES) or kind.endswith(_TEXT_ENDINGS)
 
 
-def _convert(body: bytes, content_type: str, wanted: PageFormat, *, cut: bool) -> str:
-    text = decode_page(body, content_type, cut=cut)
-    is_html = "html" in content_type.lower() or (
+def _is_html(content_type: str, text: str) -> bool:
+    return "html" in content_type.lower() or (
         not content_type and text.lstrip()[:15].lower().startswith(("<!doc", "<html"))
     )
-    if not is_html or wanted == "html":
-        return text
-    return html_to_markdown(text) if wanted == "markdown" else html_to_text(text)
 
 
 def _store(path: Path, text: str) -> None:

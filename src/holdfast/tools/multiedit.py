@@ -15,9 +15,12 @@ from holdfast.tools.edit import load_new_file, write_output
 from holdfast.tools.files.file_changes import (
     FileDraft,
     LoadedFile,
+    hidden_paths,
     load_known_file,
     make_draft,
+    plan_unseen,
     plan_writes,
+    proposed_diff,
     redacted_errors,
     refuse_masked_search,
     refuse_masks,
@@ -58,6 +61,11 @@ class MultiEditTool:
 
     async def plan(self, arguments: MultiEditArguments, context: ToolContext) -> ToolPlan:
         with redacted_errors(context):
+            if await hidden_paths([arguments.path], context):
+                diff = "".join(
+                    proposed_diff(arguments.path, old=edit.old_text, new=edit.new_text) for edit in arguments.edits
+                )
+                return await plan_unseen(self.name, [arguments.path], context, diff=diff)
             draft = await _load_draft(arguments, context)
             return plan_writes(self.name, [draft], context, title=draft.found.name)
 

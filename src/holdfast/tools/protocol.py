@@ -134,6 +134,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Removes secrets. Every text that leaves a tool passes through it."""
     redact_stream: Callable[[], StreamRedactor]
     """Returns a redactor for text that arrives in pieces."""
+    permits_url: Callable[[str, str], Awaitable[bool]]
+    """Whether a tool may request an address without approval, by the name of the tool. For redirects."""
     new_id: Callable[[str], str]
     """Makes an id with a prefix."""
     now: Callable[[], str]

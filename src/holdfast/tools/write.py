@@ -15,9 +15,12 @@ from holdfast.tools.files.file_changes import (
     FileDraft,
     LoadedFile,
     clean_text,
+    hidden_paths,
     load_file,
     make_draft,
+    plan_unseen,
     plan_writes,
+    proposed_diff,
     refuse_masks,
     require_read,
     write_drafts,
@@ -42,6 +45,9 @@ class WriteTool:
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: WriteArguments, context: ToolContext) -> ToolPlan:
+        if await hidden_paths([arguments.path], context):
+            diff = proposed_diff(arguments.path, old="", new=arguments.content)
+            return await plan_unseen(self.name, [arguments.path], context, diff=diff)
         draft = await _load_draft(arguments, context)
         return plan_writes(self.name, [draft], context, title=draft.found.name)
 

@@ -9,7 +9,7 @@ from holdfast.agent.protocol import TurnHandle
 from holdfast.agent.turn_dependencies import CallDenied, CallPermitted
 from holdfast.approvals.decision import Allow, Ask, Deny
 from holdfast.approvals.rules import Rules, parse_rules
-from holdfast.schema.approvals import Approval
+from holdfast.schema.approvals import Approval, Subject
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
 from holdfast.tools.protocol import ToolPlan
@@ -35,6 +35,7 @@ class WorkspaceCallApprover:
             trusted=self._setup.trusted,
             interactive=handle.run.interactive,
             readable=(str(self._workspace.shared.locations.session_outputs(self._root_session_id)),),
+            read_only=self._setup.settings.server.sandbox == "read-only",
         )
         match decision:
             case Allow(read_only=read_only):
@@ -46,6 +47,17 @@ class WorkspaceCallApprover:
                 return await self._ask(handle, call, plan, decision)
             case _:
                 assert_never(decision)
+
+    async def permits_url(self, tool: str, url: str) -> bool:
+        """Whether the rules and the mode allow this address without approval."""
+        decision = await self._workspace.approver.consider(
+            Subject(tool=tool, effect="network", title=url, url=url),
+            mode=self._mode,
+            rules=await self._rules(),
+            trusted=self._setup.trusted,
+            interactive=False,
+        )
+        return isinstance(decision, Allow)
 
     async def _ask(
         self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, decision: Ask

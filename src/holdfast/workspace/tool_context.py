@@ -30,12 +30,19 @@ class WorkspaceToolContexts:
     """The `ToolContexts` of one run."""
 
     def __init__(
-        self, workspace: OpenWorkspace, settings: Settings, *, root_session_id: str, can_see_images: bool
+        self,
+        workspace: OpenWorkspace,
+        settings: Settings,
+        *,
+        root_session_id: str,
+        can_see_images: bool,
+        permits_url: Callable[[str, str], Awaitable[bool]],
     ) -> None:
         self._workspace = workspace
         self._settings = settings
         self._root_session_id = root_session_id
         self._can_see_images = can_see_images
+        self._permits_url = permits_url
         self._environment = command_environment(workspace.shared.env, settings)
 
     def redact(self, text: str) -> str:
@@ -71,6 +78,7 @@ class WorkspaceToolContexts:
             emit=emit,
             redact=self.redact,
             redact_stream=workspace.redactor.stream,
+            permits_url=self._permits_url,
             new_id=lambda prefix: shared.ids.new(cast(Prefix, prefix)),
             now=shared.now,
             files=SessionFiles(

@@ -71,6 +71,7 @@ class _WorkspaceTurn:
                     setup.settings,
                     root_session_id=await self._root_session_id(),
                     can_see_images=False,
+                    permits_url=_permit_none,
                 )
                 bash = BashTool(self._workspace.shared.person_launcher, is_persons=True)
                 return ShellTurn(contexts, bash, str(run.arguments["command"]))
@@ -87,6 +88,7 @@ class _WorkspaceTurn:
         small_model = workspace.open_model(setup, setup.catalogue.small(beside=resolved))
         mode = run.mode or settings.approvals.mode
         root_session_id = await self._root_session_id()
+        approver = WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id)
         return TurnDependencies(
             store=workspace.shared.store,
             model=model,
@@ -97,9 +99,13 @@ class _WorkspaceTurn:
                 depth=1 if run.parent_run_id else 0,
                 agent=run.agent or "",
             ),
-            approver=WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id),
+            approver=approver,
             tool_contexts=WorkspaceToolContexts(
-                workspace, settings, root_session_id=root_session_id, can_see_images=model.info.images
+                workspace,
+                settings,
+                root_session_id=root_session_id,
+                can_see_images=model.info.images,
+                permits_url=approver.permits_url,
             ),
             context_gatherer=workspace.context_gatherer(setup),
             titler=workspace.titles.using(small_model),
@@ -114,6 +120,11 @@ class _WorkspaceTurn:
         while session.parent_id is not None:
             session = await self._workspace.shared.store.session(session.parent_id)
         return session.id
+
+
+async def _permit_none(tool: str, url: str) -> bool:
+    """A shell run has only the shell."""
+    return False
 
 
 def _limits(run: Run, setup: Setup, agent: AgentSettings | None) -> TurnLimits:

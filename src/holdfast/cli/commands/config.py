@@ -45,7 +45,8 @@ def configure(parser: Parser) -> None:
 
 def configure_trust(parser: Parser) -> None:
     parser.explain(
-        "Use this directory's own configuration (.holdfast/). It is not read before you trust the directory.",
+        "Use this directory's own configuration (.holdfast/). It is not read before you trust the directory. "
+        "Instruction files such as AGENTS.md are sent to the model in any case; the output lists them.",
         examples=(
             ("holdfast trust", "trust this directory"),
             ("holdfast trust --revoke", "stop trusting it"),
@@ -189,5 +190,12 @@ def schema(args: argparse.Namespace) -> int:
 def trust(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         view = context.client.trust(context.workspace.id, trusted=not args.revoke)
-    print(json_text(view) if args.json else f"{view.path} is {'trusted' if view.trusted else 'not trusted'}")
+    if args.json:
+        print(json_text(view))
+        return Exit.COMPLETED
+    print(f"{view.path} is {'trusted' if view.trusted else 'not trusted'}")
+    for file in view.instructions:
+        print(f"sent to the model, trusted or not: {file}")
+    for file in view.ignored_instructions:
+        print(f"not read, because it is a link that leaves the repository: {file}")
     return Exit.COMPLETED

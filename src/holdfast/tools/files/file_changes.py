@@ -7,7 +7,8 @@ the file, or if the file has changed since it was read or approved.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,9 @@ from holdfast.tools.files.file_transaction import FileConflict, FileWrite, write
 from holdfast.tools.protocol import ToolContext, ToolPlan
 from holdfast.tools.text.text_diff import TextDiff, binary_diff, unified_diff
 from holdfast.tools.text.text_file import TextFile, decode_text
+
+_UNSEEN = "unseen"
+"""The planned hash of a file that was not looked at before the approval."""
 
 
 class LoadedFile(msgspec.Struct, frozen=True):
@@ -150,6 +154,44 @@ def plan_writes(tool: str, drafts: Sequence[FileDraft], context: ToolContext, *,
     return ToolPlan(subject, display=display_drafts(drafts, context), expected=expected)
 
 
+async def hidden_paths(texts: Iterable[str], context: ToolContext) -> dict[str, Path]:
+    """Return the paths outside the workspace that the session has not read, by how the model wrote them.
+
+    Before such a path is approved, nothing about it is told: not whether it exists, what it is, or what is beside it.
+    """
+    found = {}
+    for text in texts:
+        path = await asyncio.to_thread(resolve_path, text, context.workspace)
+        if not path.is_relative_to(context.workspace) and await context.files.last_read(path) is None:
+            found[text] = path
+    return found
+
+
+async def plan_unseen(
+    tool: str, texts: Sequence[str], context: ToolContext, *, diff: str, url: str | None = None
+) -> ToolPlan:
+    """Plan a write without looking at the files. What `run` finds is told after the approval."""
+    paths = [await asyncio.to_thread(resolve_path, text, context.workspace) for text in texts]
+    shown = await asyncio.to_thread(_unresolved, texts, context.workspace)
+    title = clean_text(context, ", ".join(f"{url} → {path}" if url else path for path in shown))
+    named = tuple(str(path) for path in paths)
+    subject = Subject(tool=tool, effect="writes", title=title, cwd=str(context.workspace), paths=named, url=url)
+    display = {"diff": clean_text(context, diff), "files": [{"path": clean_text(context, path)} for path in shown]}
+    return ToolPlan(subject, display=display, expected=dict.fromkeys(named, _UNSEEN))
+
+
+def _unresolved(texts: Sequence[str], workspace: Path) -> list[str]:
+    """The absolute paths without links resolved: where a link outside leads is not told either."""
+    return [os.path.abspath(workspace / os.path.expanduser(text)) for text in texts]
+
+
+def proposed_diff(path: str, *, old: str, new: str) -> str:
+    """The texts of a call as a diff, for a file that was not looked at."""
+    removed = "".join(f"-{line}\n" for line in old.splitlines())
+    added = "".join(f"+{line}\n" for line in new.splitlines())
+    return f"--- {path}\n+++ {path}\n{removed}{added}"
+
+
 def display_drafts(drafts: Sequence[FileDraft], context: ToolContext) -> dict[str, Any]:
     """Return the diff and the changed files for clients to display."""
     files = [
@@ -168,7 +210,7 @@ async def write_drafts(drafts: Sequence[FileDraft], context: ToolContext, plan: 
     """Write all drafts or none. Returns notes for the model. A cancel is raised after the write."""
     now = {str(one.found.path): one.found.hash for one in drafts}
     for path, planned in plan.expected.items():
-        if now.get(path) != planned:
+        if now.get(path) != planned and not (planned == _UNSEEN and path in now):
             raise FileConflict(
                 f"{path!r} changed after this call was planned; nothing was written. View it again.",
                 detail={"path": path},

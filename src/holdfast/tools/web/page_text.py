@@ -91,6 +91,9 @@ def html_to_markdown(html: str) -> str:
 
 
 _MAX_DEPTH = 60
+_MAX_TABLES = 3
+"""Tables inside each other. The time of the conversion grows with the product of their sizes."""
+_TABLE_TAGS = frozenset({"table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption", "col", "colgroup"})
 _TAG = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]{0,40})")
 _REST_OF_TAG = re.compile(r"""(?:[^>"']|"[^"]{0,2000}"|'[^']{0,2000}'){0,2000}>""")
 _ATTRIBUTE = re.compile(
@@ -198,6 +201,8 @@ class _Writer:
     def __init__(self) -> None:
         self._out: list[str] = []
         self._open: list[str] = []
+        self._dropped_tables = 0
+        """Open tables that are not written, because they are nested too deeply."""
 
     def result(self) -> str:
         return "".join(self._out) + "".join(f"</{tag}>" for tag in reversed(self._open))
@@ -209,12 +214,18 @@ class _Writer:
         self._end_implied(tag)
         if tag not in _VOID and len(self._open) >= _MAX_DEPTH:
             return
+        if tag in _TABLE_TAGS and self._open.count("table") >= _MAX_TABLES and (tag == "table" or self._dropped_tables):
+            self._dropped_tables += tag == "table"
+            return
         kept = "".join(f' {name}="{escape(value)}"' for name, value in _attributes(attributes))
         self._out.append(f"<{tag}{kept}>")
         if tag not in _VOID:
             self._open.append(tag)
 
     def end(self, tag: str) -> None:
+        if tag in _TABLE_TAGS and self._dropped_tables:
+            self._dropped_tables -= tag == "table"
+            return
         while tag in self._open:
             last = self._open.pop()
             self._out.append(f"</{last}>")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +89,13 @@ class WebClient:
         method: str = "GET",
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        permits: Callable[[str], Awaitable[bool]] | None = None,
     ) -> AsyncIterator[WebResponse]:
-        """Send a request and follow redirects. Read the body inside the block. Raises `ToolError` on failure."""
+        """Send a request and follow redirects. Read the body inside the block. Raises `ToolError` on failure.
+
+        ``permits`` is asked about the address of each redirect. The change from http to https of the same address is
+        always followed.
+        """
         httpx2 = await asyncio.to_thread(_import_httpx2)
         target = url
         try:
@@ -102,6 +107,12 @@ class WebClient:
                         if next_url is None:
                             yield WebResponse(response, str(parsed))
                             return
+                    upgraded = _parse(next_url) == parsed.copy_with(scheme="https") and parsed.port is None
+                    if permits is not None and not upgraded and not await permits(next_url):
+                        raise ToolError(
+                            f"{parsed} redirects to {next_url}, which needs approval; request that URL itself",
+                            code="redirect_not_permitted",
+                        )
                     if response.status_code == 303:
                         method, body = "GET", None
                     if _origin(_parse(next_url)) != _origin(parsed):
