@@ -155,7 +155,7 @@ def test_ctrl_c_on_a_joined_steer_names_the_host_run(sh: CliShell) -> None:
     while "waiting" not in sh.ok("queue", "list", host["session_id"]):
         pass
     sh.open("joined")
-    steering.until("both of us")
+    steering.until("both of u")  # the last letter may begin a key, and is held back until more text follows
     steering.signal(signal.SIGINT)
     done = steering.end()
     assert done.status == 130

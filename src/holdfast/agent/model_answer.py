@@ -79,7 +79,10 @@ class AnswerDraft:
     """The assistant message while it is streamed: an `AnswerSink` that publishes and stores it."""
 
     def __init__(self, handle: TurnHandle, model: str, *, redactor: Callable[[], StreamRedactor]) -> None:
-        """``redactor`` makes the redactor of one part. A secret can be split between deltas."""
+        """``redactor`` makes the redactor of one part, because a secret can be split between deltas.
+
+        Characters that may begin a secret are published with the next delta, or at the end of the part.
+        """
         self._handle = handle
         self._redactor = redactor
         self._redactors: dict[int, tuple[StreamRedactor, DeltaKind]] = {}
