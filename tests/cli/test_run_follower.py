@@ -151,11 +151,11 @@ def test_a_steer_prints_the_text_of_the_run_that_it_joined(sh: CliShell) -> None
 @pytest.mark.promise("C4")
 def test_ctrl_c_on_a_joined_steer_names_the_host_run(sh: CliShell) -> None:
     host = _gated(sh, "joined")
-    steering = sh.start("run", "--session", host["session_id"], "--delivery", "steer", "!hang both of us")
+    steering = sh.start("run", "--session", host["session_id"], "--delivery", "steer", "!hang both of them")
     while "waiting" not in sh.ok("queue", "list", host["session_id"]):
         pass
     sh.open("joined")
-    steering.until("both of u")  # the last letter may begin a key, and is held back until more text follows
+    steering.until("both of them")
     steering.signal(signal.SIGINT)
     done = steering.end()
     assert done.status == 130
