@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import time
 from pathlib import Path
@@ -13,22 +14,11 @@ from holdfast.extend.skills import read_skills
 from holdfast.files import repository_root
 from holdfast.ids import Clock
 from holdfast.locations import Locations
+from holdfast.tools.process.git_environment import neutral_git_environment
 
 _PROJECT_SKILLS = Path(".holdfast") / "skills"
 _MAX_STATUS_LINES = 20
 _GIT_SECONDS = 2.0
-
-# A repository's configuration can name programs that git starts. These options turn them off.
-_SAFE_GIT = (
-    "git",
-    "--no-optional-locks",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "submodule.recurse=false",
-)
 
 
 class DirectoryContextGatherer:
@@ -85,11 +75,9 @@ async def git_status(directory: Path) -> str | None:
     """Return the short status, limited in lines and time. Only for a trusted directory: git may run clean filters."""
     try:
         process = await asyncio.create_subprocess_exec(
-            *_SAFE_GIT,
-            "status",
-            "--short",
-            "--ignore-submodules",
+            *("git", "status", "--short", "--ignore-submodules"),
             cwd=directory,
+            env=neutral_git_environment(os.environ),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
