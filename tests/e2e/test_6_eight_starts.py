@@ -93,7 +93,7 @@ async def test_a_server_with_other_code_is_used_while_it_is_busy_and_replaced_wh
     own_provider.open("go")
     ended = await player.client.wait_run(run.id)
     assert ended.text == "done"
-    await asyncio.to_thread(other_code.ensure)
-    assert await asyncio.to_thread(_pid, own_server) != own_server.pid
+    while await asyncio.to_thread(_pid, own_server) == own_server.pid:  # the session's title may still be made
+        await asyncio.to_thread(other_code.ensure)
     assert await player.client.get_run(run.id) == ended
     await asyncio.to_thread(_stop, own_server)

@@ -357,9 +357,11 @@ async def test_an_idle_writer_checkpoints_the_write_ahead_log(
     faults = Faults()
     store = await ready(await open_sqlite(connect=faults.connect))
     folding = threading.Event()
-    faults.on = lambda sql: folding.set() if sql.startswith("PRAGMA wal_checkpoint(PASSIVE)") else None
     for n in range(30):
         await store.commit(says(f"msg_{n}", "x" * 50_000))
+    faults.on = lambda sql: folding.set() if sql.startswith("PRAGMA wal_checkpoint(PASSIVE)") else None
+    for n in range(10):
+        await store.commit(says(f"msg_small_{n}", "x"))
     assert await asyncio.to_thread(folding.wait, 30)
     await store.commit(says("msg_last", "x"))
     assert (tmp_path / "holdfast.db").stat().st_size > 1_000_000
