@@ -25,7 +25,12 @@ WORKSPACE = "wsp_1"
 DEFAULT_LIMITS = EngineLimits(unfinished_runs=256, subagent_depth=2)
 
 LONG_LIMITS = replace(
-    DEFAULT_LIMITS, stop_seconds=20, receipt_seconds=20, shutdown_seconds=20, retry_first_seconds=0.001
+    DEFAULT_LIMITS,
+    stop_seconds=20,
+    receipt_seconds=20,
+    shutdown_seconds=20,
+    unwritable_seconds=20,
+    retry_first_seconds=0.001,
 )
 """No limit is reached in a test."""
 
