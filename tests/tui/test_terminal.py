@@ -38,7 +38,7 @@ def test_a_session_survives_kills_of_the_interface_and_of_the_server(env: dict[s
         first.send("half a thought")
         first.until("half a thought")
         drafts = Path(env["HOLDFAST_HOME"]) / "state" / "tui"
-        first.until(lambda: any("half a" in file.read_text() for file in drafts.glob("*.draft")))
+        first.until(lambda: any("half a thought" in file.read_text() for file in drafts.glob("*.draft")))
         first.kill()
     finally:
         first.close()
