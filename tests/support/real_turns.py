@@ -300,6 +300,7 @@ class RealTurns(ScriptedTurns):
             context_gatherer=self.context_gatherer,
             titler=self.titler,
             limits=self.limits,
+            mode=run.mode or "ask",
             effort=run.effort,
             pause=self.pause,
             deadline=self.clock,

@@ -33,7 +33,7 @@ async def test_a_named_agent_must_be_configured(workspace: ToolWorkspace) -> Non
     context = workspace.context(settings=settings_of(agents={"reviewer": {}}))
     await call(AgentTool(), context, title="t", prompt="p", agent="reviewer")
     assert workspace.subagents.started == [("reviewer", "p", "t")]
-    with pytest.raises(ToolError, match="agent 'other' is not configured; agents: 'reviewer'"):
+    with pytest.raises(ToolError, match="agent 'other' does not exist; agents: 'explore', 'general', 'reviewer'"):
         await call(AgentTool(), context, title="t", prompt="p", agent="other")
 
 

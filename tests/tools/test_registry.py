@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.config import Settings
+from holdfast.config.agent_types import agent_of_run
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.messages import ToolCall
@@ -40,7 +41,8 @@ def offer(
     depth: int = 0,
     agent: str = "",
 ) -> OfferedTools:
-    return registry.offer(settings, mode=mode, interactive=interactive, depth=depth, agent=agent)
+    kind = agent_of_run(settings, agent) if depth else None
+    return registry.offer(settings, mode=mode, interactive=interactive, depth=depth, agent=kind)
 
 
 def decode(offered: OfferedTools, name: str, **arguments: Any) -> Any:
@@ -86,9 +88,16 @@ def test_tools_declare_their_effect(registry: ToolRegistry, name: str, effect: E
     assert registry.get(name).effect == effect
 
 
-def test_tools_that_write_or_run_are_not_offered_in_plan_mode(registry: ToolRegistry) -> None:
+def test_tools_that_write_are_not_offered_in_plan_mode_and_commands_may_only_read(registry: ToolRegistry) -> None:
     names = offer(registry, SEARCHING, mode="plan").names
-    assert set(ALL) - set(names) == {"bash", "edit", "multiedit", "write", "apply_patch", "download"}
+    assert set(ALL) - set(names) == {"edit", "multiedit", "write", "apply_patch", "download"}
+
+
+def test_preferred_tools_come_first_and_the_others_keep_their_order(registry: ToolRegistry) -> None:
+    offered = registry.offer(
+        SEARCHING, mode="ask", interactive=True, depth=0, agent=None, preferred=("apply_patch", "none_such")
+    )
+    assert offered.names == ("apply_patch", *(name for name in ALL if name != "apply_patch"))
 
 
 def test_ask_is_not_offered_to_a_run_that_is_not_interactive(registry: ToolRegistry) -> None:
@@ -100,12 +109,19 @@ def test_ask_is_not_offered_to_a_run_that_is_not_interactive(registry: ToolRegis
 
 def test_a_sub_agent_gets_reading_tools_unless_configured_otherwise(registry: ToolRegistry) -> None:
     settings = settings_of(agents={"writer": {"tools": ["view", "edit", "mcp_docs_*", "agent"]}, "reader": {}})
-    reading = ("view", "ls", "glob", "grep", "fetch")
+    reading = ("bash", "job_output", "job_kill", "view", "ls", "glob", "grep", "fetch")
     assert offer(registry, settings, depth=1).names == reading
     assert offer(registry, settings, depth=1, agent="reader").names == reading
     assert offer(registry, settings, depth=1, agent="writer").names == ("view", "edit", "agent")
-    with pytest.raises(ToolError, match="this sub-agent has only tools that read"):
-        offer(registry, settings, depth=1).find("bash")
+    with pytest.raises(ToolError, match="this sub-agent only reads"):
+        offer(registry, settings, depth=1).find("edit")
+
+
+def test_the_general_sub_agent_has_all_tools_but_cannot_ask(registry: ToolRegistry) -> None:
+    offered = offer(registry, SEARCHING, depth=1, agent="general")
+    assert set(ALL) - set(offered.names) == {"ask"}
+    with pytest.raises(ToolError, match="a sub-agent cannot ask the user"):
+        offered.find("ask")
 
 
 @pytest.mark.parametrize(("allowed", "depths"), [(0, []), (1, [0]), (2, [0, 1])])

@@ -46,6 +46,12 @@ class Conversation:
         """What `begin` changed. It is committed with the row of the first answer."""
         self._events: list[KnownDurable] = []
         self._untitled_prompt: str | None = None
+        self._conditions = system_prompt.RunConditions.of(
+            dependencies.model.info,
+            mode=dependencies.mode,
+            interactive=handle.run.interactive,
+            agent=dependencies.agent,
+        )
 
     async def begin(self) -> None:
         """Read the messages, gather the context, and add what is new to the prompt."""
@@ -54,9 +60,9 @@ class Conversation:
         self.system, known = system_prompt.known_context(messages)
         context: Context | None
         if self.system:
-            context = system_prompt.render_changes(gathered, known)
+            context = system_prompt.render_changes(gathered, conditions=self._conditions, known=known)
         else:
-            context = system_prompt.render_system_prompt(gathered, agent_prompt=self._dependencies.agent_prompt)
+            context = system_prompt.render_system_prompt(gathered, conditions=self._conditions)
             self.system = context.blocks
         if context is not None:
             messages = self._add_context(messages, context)
@@ -84,7 +90,7 @@ class Conversation:
     async def new_system_prompt(self) -> Context:
         """Render the system prompt anew after a compaction. The provider's cache is invalid then anyway."""
         gathered = await self._dependencies.context_gatherer.gather()
-        return system_prompt.render_system_prompt(gathered, agent_prompt=self._dependencies.agent_prompt)
+        return system_prompt.render_system_prompt(gathered, conditions=self._conditions)
 
     def request_messages(self) -> tuple[Message, ...]:
         """Return the messages of the next request. Every call must have its result."""

@@ -1,8 +1,8 @@
-"""Renders the system prompt: the agent's prompt, the surroundings, the instructions and the skills, in this order.
+"""Renders the system prompt: the agent's prompt, the surroundings, instructions, skills, and the conditions of the run.
 
 The same input always gives the same bytes. The system prompt is rendered once per session and stored in it
-(`schema.messages.Context`). Later changes on disk are added to the next prompt; the system prompt stays as it is, so
-that the provider's cache stays valid.
+(`schema.messages.Context`). Later changes, on disk or of the conditions, are added to the next prompt; the system
+prompt stays as it is, so that the provider's cache stays valid.
 """
 
 from __future__ import annotations
@@ -10,14 +10,32 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from holdfast.agent.model_families import Family, family_of, is_small
 from holdfast.agent.prompts import read_prompt
+from holdfast.config.agent_types import AgentType
+from holdfast.models.protocol import ModelInfo
 from holdfast.schema.base import Value
 from holdfast.schema.messages import Context, Message
+from holdfast.schema.runs import Mode
 
 MAX_INSTRUCTION_CHARACTERS = 48_000
 """The maximum of all instruction files together."""
 
 _DEFAULT_PROMPT = read_prompt("system_prompt")
+_SMALL_MODEL = read_prompt("small_model")
+_FAMILIES: dict[Family, str] = {
+    "claude": read_prompt("family_claude"),
+    "gpt": read_prompt("family_gpt"),
+    "gemini": read_prompt("family_gemini"),
+}
+_EXPLORER = read_prompt("subagent_explore")
+_GENERAL_SUBAGENT = read_prompt("subagent_general")
+_NAMED_SUBAGENT = read_prompt("subagent")
+_PLAN_MODE = read_prompt("plan_mode")
+_WORK_MODE = read_prompt("work_mode")
+_READ_ONLY = read_prompt("read_only")
+_HEADLESS = read_prompt("headless")
+_ATTENDED = read_prompt("attended")
 
 
 class Surroundings(Value, frozen=True):
@@ -52,23 +70,47 @@ class PromptContext(Value, frozen=True):
     skills: tuple[Skill, ...] = ()
 
 
-def render_system_prompt(gathered: PromptContext, *, agent_prompt: str | None = None) -> Context:
+class RunConditions(Value, frozen=True, kw_only=True):
+    """What the system prompt depends on besides the directory. Only the mode and the person change in a session."""
+
+    mode: Mode = "ask"
+    interactive: bool = True
+    """Whether a person can be asked."""
+    family: Family = "other"
+    small_model: bool = False
+    agent: AgentType | None = None
+    """The kind of a sub-agent."""
+
+    @classmethod
+    def of(cls, model: ModelInfo, *, mode: Mode, interactive: bool, agent: AgentType | None) -> RunConditions:
+        small = is_small(model.name, context_window=model.context_window)
+        return cls(mode=mode, interactive=interactive, family=family_of(model.name), small_model=small, agent=agent)
+
+
+def render_system_prompt(gathered: PromptContext, *, conditions: RunConditions) -> Context:
     """Render the system prompt of a session that begins, or continues after a compaction."""
-    blocks = [agent_prompt or _DEFAULT_PROMPT, _surroundings(gathered.surroundings)]
+    blocks = [_agent_prompt(conditions), _surroundings(gathered.surroundings)]
     if gathered.instructions:
         blocks.append(_instructions(gathered.instructions))
     if gathered.skills:
         blocks.append(_skills(gathered.skills))
-    return Context(blocks=tuple(blocks), facts=_facts(gathered))
+    facts = _condition_facts(conditions)
+    if facts.get("mode") == "plan":
+        blocks.append(_plan_mode(conditions))
+    if facts.get("person") == "none":
+        blocks.append(_HEADLESS)
+    return Context(blocks=tuple(blocks), facts=_gathered_facts(gathered) | facts)
 
 
-def render_changes(gathered: PromptContext, known: dict[str, str]) -> Context | None:
+def render_changes(gathered: PromptContext, *, conditions: RunConditions, known: dict[str, str]) -> Context | None:
     """Render what changed since the model was last told, or return None."""
-    facts = _facts(gathered)
+    gathered_facts, condition_facts = _gathered_facts(gathered), _condition_facts(conditions)
+    others = {subject: told for subject, told in known.items() if not _is_own(subject)}
+    facts = others | gathered_facts | condition_facts
     if facts == known:
         return None
     changed = {subject for subject in facts.keys() | known.keys() if facts.get(subject) != known.get(subject)}
-    blocks: list[str] = []
+    blocks = _changed_conditions(conditions, condition_facts, changed)
     if "surroundings" in changed:
         blocks.append(_surroundings(gathered.surroundings))
     files = tuple(file for file in gathered.instructions if f"file:{file.path}" in changed)
@@ -81,8 +123,58 @@ def render_changes(gathered: PromptContext, known: dict[str, str]) -> Context | 
     )
     if "skills" in changed:
         blocks.append(_skills(gathered.skills) if gathered.skills else "There are no skills any more.")
+    if not blocks:
+        return None
     text = "<changed-since>\n" + "\n\n".join(blocks) + "\n</changed-since>"
     return Context(changed=text, facts=facts)
+
+
+def _agent_prompt(conditions: RunConditions) -> str:
+    """Return the part that stays the same for a whole session."""
+    agent = conditions.agent
+    if agent is not None and agent.instructions:
+        return f"{agent.instructions}\n\n{_NAMED_SUBAGENT}"
+    if agent is not None and agent.read_only:
+        return _EXPLORER
+    blocks = [_DEFAULT_PROMPT]
+    if conditions.family in _FAMILIES:
+        blocks.append(_FAMILIES[conditions.family])
+    if conditions.small_model:
+        blocks.append(_SMALL_MODEL)
+    if agent is not None:
+        blocks.append(_GENERAL_SUBAGENT)
+    return "\n\n".join(blocks)
+
+
+def _plan_mode(conditions: RunConditions) -> str:
+    return _PLAN_MODE if conditions.agent is None else _READ_ONLY
+
+
+def _condition_facts(conditions: RunConditions) -> dict[str, str]:
+    """Return what differs from a run with a person that may change files. A sub-agent's kind says the rest."""
+    agent = conditions.agent
+    facts: dict[str, str] = {"family": conditions.family} if agent is None else {}
+    if conditions.mode == "plan" and (agent is None or not agent.read_only):
+        facts["mode"] = "plan"
+    if not conditions.interactive and agent is None:
+        facts["person"] = "none"
+    return facts
+
+
+def _changed_conditions(conditions: RunConditions, facts: dict[str, str], changed: set[str]) -> list[str]:
+    blocks: list[str] = []
+    if "family" in changed and conditions.family in _FAMILIES:
+        blocks.append(_FAMILIES[conditions.family])
+    if "mode" in changed:
+        blocks.append(_plan_mode(conditions) if facts.get("mode") == "plan" else _WORK_MODE)
+    if "person" in changed:
+        blocks.append(_HEADLESS if facts.get("person") == "none" else _ATTENDED)
+    return blocks
+
+
+def _is_own(subject: str) -> bool:
+    """Return whether a subject is rendered here, and not by `reminders`."""
+    return subject in ("surroundings", "skills", "family", "mode", "person") or subject.startswith("file:")
 
 
 def known_context(messages: Iterable[Message]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -123,7 +215,7 @@ def _skills(skills: tuple[Skill, ...]) -> str:
     return "Skills: read the file of one when the task calls for it.\n" + "\n".join(lines)
 
 
-def _facts(gathered: PromptContext) -> dict[str, str]:
+def _gathered_facts(gathered: PromptContext) -> dict[str, str]:
     facts = {"surroundings": _digest(_surroundings(gathered.surroundings))}
     facts |= {f"file:{file.path}": _digest(file.text) for file in gathered.instructions}
     if gathered.skills:

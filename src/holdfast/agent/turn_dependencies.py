@@ -14,10 +14,11 @@ import msgspec
 from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.agent.system_prompt import PromptContext
 from holdfast.config import StreamRedactor
+from holdfast.config.agent_types import AgentType
 from holdfast.models.protocol import Model
 from holdfast.schema.base import Value
 from holdfast.schema.messages import ToolCall, ToolSpec
-from holdfast.schema.runs import Phase
+from holdfast.schema.runs import Mode, Phase
 from holdfast.store import Store
 from holdfast.tools.protocol import Tool, ToolContext, ToolPlan
 
@@ -117,8 +118,9 @@ class TurnDependencies(msgspec.Struct, frozen=True, kw_only=True):
     context_gatherer: ContextGatherer
     titler: Titler
     limits: TurnLimits
-    agent_prompt: str | None = None
-    """The system prompt of a sub-agent. None: the default one."""
+    mode: Mode
+    agent: AgentType | None = None
+    """The kind of a sub-agent. None: a run of the user."""
     effort: str | None = None
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     """Waits before a retry."""

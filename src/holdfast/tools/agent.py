@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.config import Settings
+from holdfast.config.agent_types import agent_types, find_agent
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.base import repair_text
@@ -25,32 +26,30 @@ class AgentArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             min_length=1,
         ),
     ]
-    agent: Annotated[str, Meta(description="Name of a configured agent; empty for one that only reads.")] = ""
+    agent: Annotated[str, Meta(description="Which agent, by its name in the list; 'explore' by default.")] = ""
 
 
 class AgentTool:
     name: ClassVar[str] = "agent"
     description: ClassVar[str] = (
-        "Give a task to a sub-agent with its own context and get its final answer. By default a sub-agent can only"
-        " read; use it for broad searches. Several calls in one step run in parallel."
+        "Give a task to a sub-agent with its own context and get its final answer. Several calls in one step run in"
+        " parallel; agents that change files must not work on the same ones."
     )
     arguments: ClassVar[type[Any]] = AgentArguments
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = True
 
     def describe(self, settings: Settings) -> str:
-        """Return the description with the configured agents."""
+        """Return the description with the agents."""
         lines = [
-            f"- {name}: {agent.description[:_MAX_DESCRIPTION_CHARS] or 'no description'}"
-            for name, agent in settings.agents.items()
+            f"- {agent.name}: {agent.description[:_MAX_DESCRIPTION_CHARS]}" for agent in agent_types(settings).values()
         ]
-        return "\n".join([self.description, *(["Agents:", *lines] if lines else [])])
+        return "\n".join([self.description, "Agents:", *lines])
 
     async def plan(self, arguments: AgentArguments, context: ToolContext) -> ToolPlan:
-        known = context.settings.agents
-        if arguments.agent and arguments.agent not in known:
-            names = ", ".join(map(repr, known)) or "none"
-            raise ToolError(f"agent {arguments.agent!r} is not configured; agents: {names}. Omit it for the default.")
+        if find_agent(context.settings, arguments.agent) is None:
+            names = ", ".join(map(repr, agent_types(context.settings)))
+            raise ToolError(f"agent {arguments.agent!r} does not exist; agents: {names}")
         return ToolPlan(Subject(tool=self.name, effect="none", title=context.redact(repair_text(arguments.title))))
 
     async def run(self, arguments: AgentArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:

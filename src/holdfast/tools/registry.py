@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.config import Settings
+from holdfast.config.agent_types import AgentType
 from holdfast.errors import ToolError
 from holdfast.schema.messages import ToolCall, ToolSpec
 from holdfast.schema.runs import Mode
@@ -44,8 +45,10 @@ BUILT_IN: tuple[tuple[str, str], ...] = (
 
 _PLAN_MODE_EFFECTS = frozenset({"reads", "network", "none"})
 """Effects of the tools that a run in plan mode is offered."""
-_SUBAGENT_EFFECTS = frozenset({"reads", "network"})
-"""Effects of the tools that a sub-agent is offered by default."""
+_EXPLORER_EFFECTS = frozenset({"reads", "network"})
+"""Effects of the tools that a sub-agent that only reads is offered."""
+_COMMAND_TOOLS = frozenset({"bash", "job_output", "job_kill"})
+"""Offered also to runs that only read: commands that change nothing are allowed, all others are denied."""
 _OMITTED_KEYWORDS = frozenset({"title", "$defs", "default"})
 """JSON Schema keywords that are not sent to models."""
 
@@ -114,13 +117,26 @@ class ToolRegistry:
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
 
-    def offer(self, settings: Settings, *, mode: Mode, interactive: bool, depth: int, agent: str) -> OfferedTools:
-        """Return the tools for a run. `depth` is the nesting of sub-agents, `agent` the sub-agent's configured name."""
+    def offer(
+        self,
+        settings: Settings,
+        *,
+        mode: Mode,
+        interactive: bool,
+        depth: int,
+        agent: AgentType | None,
+        preferred: Sequence[str] = (),
+    ) -> OfferedTools:
+        """Return the tools for a run.
+
+        `depth` is the nesting of sub-agents, `agent` the kind of a sub-agent. `preferred` tools come first.
+        """
         withheld: dict[str, str] = {}
         for tool in self._tools.values():
             if why := _reason_withheld(tool, settings, mode=mode, interactive=interactive, depth=depth, agent=agent):
                 withheld[tool.name] = why
         tools = [tool for tool in self._tools.values() if tool.name not in withheld]
+        tools.sort(key=lambda tool: tool.name not in preferred)
         return OfferedTools(tools, specs=tuple(self._spec(tool, settings) for tool in tools), withheld=withheld)
 
     async def close(self) -> None:
@@ -136,12 +152,12 @@ class ToolRegistry:
 
 
 def _reason_withheld(
-    tool: Tool[Any], settings: Settings, *, mode: Mode, interactive: bool, depth: int, agent: str
+    tool: Tool[Any], settings: Settings, *, mode: Mode, interactive: bool, depth: int, agent: AgentType | None
 ) -> str | None:
     """Return why a run is not offered a tool, or None."""
     if any(fnmatchcase(tool.name, pattern) for pattern in settings.tools.disabled):
         return "it is disabled in the configuration"
-    if mode == "plan" and tool.effect not in _PLAN_MODE_EFFECTS:
+    if mode == "plan" and tool.effect not in _PLAN_MODE_EFFECTS and tool.name not in _COMMAND_TOOLS:
         return "this run is in plan mode, which only reads"
     if tool.name == "ask" and not interactive:
         return "this run is not interactive"
@@ -151,16 +167,19 @@ def _reason_withheld(
         from holdfast.tools.web_search import NOT_CONFIGURED
 
         return NOT_CONFIGURED
-    return _reason_withheld_from_subagent(tool, settings, agent=agent) if depth else None
+    return _reason_withheld_from_subagent(tool, agent) if agent is not None else None
 
 
-def _reason_withheld_from_subagent(tool: Tool[Any], settings: Settings, *, agent: str) -> str | None:
-    named = settings.agents.get(agent)
-    if named is not None and named.tools is not None:
-        if any(fnmatchcase(tool.name, pattern) for pattern in named.tools):
+def _reason_withheld_from_subagent(tool: Tool[Any], agent: AgentType) -> str | None:
+    if agent.tools is not None:
+        if any(fnmatchcase(tool.name, pattern) for pattern in agent.tools):
             return None
-        return f"the agent {agent!r} is configured without it"
-    return None if tool.effect in _SUBAGENT_EFFECTS else "this sub-agent has only tools that read"
+        return f"the agent {agent.name!r} is configured without it"
+    if tool.name == "ask":
+        return "a sub-agent cannot ask the user; decide yourself and say what you decided"
+    if agent.read_only and tool.effect not in _EXPLORER_EFFECTS and tool.name not in _COMMAND_TOOLS:
+        return "this sub-agent only reads"
+    return None
 
 
 def _parameters(tool: Tool[Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.config import Settings, StreamRedactor
+from holdfast.config.agent_types import agent_types, find_agent
 from holdfast.errors import ToolError
 from holdfast.ids import Prefix
 from holdfast.schema.approvals import Question, QuestionItem
@@ -160,7 +161,7 @@ class _Todos:
 
 
 class _Subagents:
-    """Starts sub-agents. A sub-agent has the mode of its parent, so it may do no more than its parent."""
+    """Starts sub-agents. A sub-agent has the mode of its parent or plan mode, so it may do no more than its parent."""
 
     def __init__(
         self,
@@ -177,19 +178,17 @@ class _Subagents:
 
     async def run(self, *, agent: str, prompt: str, title: str) -> Outcome:
         parent = self._handle.run
-        named = self._settings.agents.get(agent)
-        if named is None and agent:
-            known = ", ".join(sorted(self._settings.agents)) or "none"
-            raise ToolError(f"agent {agent!r} is not configured; known: {known}")
-        own_model = named.model if named else None
+        kind = find_agent(self._settings, agent)
+        if kind is None:
+            raise ToolError(f"agent {agent!r} does not exist; agents: {', '.join(sorted(agent_types(self._settings)))}")
         request = RunRequest(
             prompt=prompt,
-            model=own_model or parent.model,
-            mode=parent.mode,
+            model=kind.model or parent.model,
+            mode="plan" if kind.read_only else parent.mode,
             interactive=parent.interactive,
             limits=Limits(max_cost=self._cost_limit(parent)),
-            effort=None if own_model else parent.effort,  # another model may not support it
-            agent=agent or "",
+            effort=None if kind.model else parent.effort,  # another model may not support it
+            agent=kind.name,
         )
         subagent = await self._handle.start_subagent(request, title=title)
         await self._on_subagent(subagent)

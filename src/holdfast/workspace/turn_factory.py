@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from holdfast.agent.compaction import CompactTurn
+from holdfast.agent.model_families import PREFERRED_TOOLS, family_of
 from holdfast.agent.prompt_turn import PromptTurn
-from holdfast.agent.prompts import read_prompt
 from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
-from holdfast.config.settings import AgentSettings
+from holdfast.config.agent_types import AgentType, agent_of_run
 from holdfast.errors import BadRequest
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
@@ -17,8 +17,6 @@ from holdfast.workspace.call_approval import WorkspaceCallApprover
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces, Setup
 from holdfast.workspace.tool_context import WorkspaceToolContexts
 from holdfast.workspace.undo.undo_turn import UndoTurn
-
-_SUBAGENT_PROMPT = read_prompt("subagent")
 
 
 class WorkspaceTurns:
@@ -69,7 +67,7 @@ class _WorkspaceTurn:
                 contexts = WorkspaceToolContexts(
                     self._workspace,
                     setup.settings,
-                    root_session_id=await self._root_session_id(),
+                    root_session_id=(await self._ancestry())[0],
                     can_see_images=False,
                     permits_url=_permit_none,
                 )
@@ -82,12 +80,12 @@ class _WorkspaceTurn:
 
     async def _dependencies(self, setup: Setup) -> TurnDependencies:
         run, workspace, settings = self._run, self._workspace, setup.settings
-        agent = settings.agents.get(run.agent or "") if run.agent is not None else None
+        agent = agent_of_run(settings, run.agent) if run.parent_run_id is not None else None
         resolved = setup.model(run.model)
         model = workspace.open_model(setup, resolved)
         small_model = workspace.open_model(setup, setup.catalogue.small(beside=resolved))
         mode = run.mode or settings.approvals.mode
-        root_session_id = await self._root_session_id()
+        root_session_id, depth = await self._ancestry()
         approver = WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id)
         return TurnDependencies(
             store=workspace.shared.store,
@@ -96,8 +94,9 @@ class _WorkspaceTurn:
                 settings,
                 mode=mode,
                 interactive=run.interactive,
-                depth=1 if run.parent_run_id else 0,
-                agent=run.agent or "",
+                depth=depth,
+                agent=agent,
+                preferred=PREFERRED_TOOLS.get(family_of(model.info.name), ()),
             ),
             approver=approver,
             tool_contexts=WorkspaceToolContexts(
@@ -110,16 +109,17 @@ class _WorkspaceTurn:
             context_gatherer=workspace.context_gatherer(setup),
             titler=workspace.titles.using(small_model),
             limits=_limits(run, setup, agent),
-            agent_prompt=_agent_prompt(run, agent),
+            mode=mode,
+            agent=agent,
             effort=run.effort,
         )
 
-    async def _root_session_id(self) -> str:
-        """Return the top-level session of a sub-agent's session, or the session itself."""
-        session = self._session
+    async def _ancestry(self) -> tuple[str, int]:
+        """Return the top-level session of a sub-agent's session, or the session itself, and how deep it is nested."""
+        session, depth = self._session, 0
         while session.parent_id is not None:
-            session = await self._workspace.shared.store.session(session.parent_id)
-        return session.id
+            session, depth = await self._workspace.shared.store.session(session.parent_id), depth + 1
+        return session.id, depth
 
 
 async def _permit_none(tool: str, url: str) -> bool:
@@ -127,7 +127,7 @@ async def _permit_none(tool: str, url: str) -> bool:
     return False
 
 
-def _limits(run: Run, setup: Setup, agent: AgentSettings | None) -> TurnLimits:
+def _limits(run: Run, setup: Setup, agent: AgentType | None) -> TurnLimits:
     configured, own = setup.settings.limits, run.limits
     return TurnLimits(
         max_steps=own.max_steps or (agent.max_steps if agent else None) or configured.max_steps,
@@ -135,10 +135,3 @@ def _limits(run: Run, setup: Setup, agent: AgentSettings | None) -> TurnLimits:
         max_cost=configured.max_cost if own.max_cost is None else own.max_cost,
         tool_parallel=configured.tool_parallel,
     )
-
-
-def _agent_prompt(run: Run, agent: AgentSettings | None) -> str | None:
-    """Return the system prompt of a sub-agent, or None for a run of the user."""
-    if run.parent_run_id is None:
-        return None
-    return (agent.prompt if agent else "") or _SUBAGENT_PROMPT
