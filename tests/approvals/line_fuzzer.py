@@ -27,19 +27,26 @@ _HOSTILE_FILES = (
 )
 _GLOBS = (
     *("*", "*.md", "src/*.py", "odd/*", "SYML*", "links/*", ".*", ".?/x", "o*/x", "?", "[a-z]*", "**", "./*", "*/"),
-    *("out/*",),
+    *("out/*", "??", "./??", "e?"),
 )
 _WORDS = (
     *("text", "a", "1", "5", "'a b'", '"a b"', "'$(touch p)'", "a=b", "''", "x\\ y", "+", "!", "(", "\\(", "="),
     *("'%s\\n'", "%n", "$x", '"$x"', "${x}", "${x:-a}", "${x:-$(touch p)}", "$(echo a)", "`echo a`", "$(touch p)"),
     *("{a,b}", "$'a\\nb'", "$#", "$@", "'a[$(touch p)]'", "-v", "-eq", "-f", "<(echo a)", "{}", "\\;", "{} +"),
     *("'1e touch p'", "'w p'", "1,2p", "s/a/b/", "'s/a/touch p/e'", "HEAD", "HEAD~1", "main", "--output=p", "-o"),
-    *("--pre=./evil", "-exec", "./evil", "-delete", "env", ".name"),
+    *("@opts", "--pre=./evil", "-exec", "./evil", "-delete", "env", ".name"),
 )
 _REDIRECTS = (
     *(" >/dev/null", " 2>&1", " 2>/dev/null", " <README.md", " < SYMLINK", " >p", " >>p", " >|p", " &>p", " <>p"),
     *(" >&p", " {fd}>p", " <<<text", " <<EOF\ntext\nEOF\n", " <<'EOF'\n$(touch p)\nEOF\n"),
     *(" <<EOF\n$(touch p)\nEOF\n", " 3>p", " >&2", " <&-", " >$x"),
+    *(
+        " <README.md >/dev/stdin",
+        " 1<README.md >/dev/stdout",
+        " 5<README.md >>/dev/fd/5",
+        " >/dev/fd/0",
+        " >/dev/stderr",
+    ),
 )
 _WRAPPERS = (
     *("env", "env LC_ALL=C", "env A=1", "env A.B=1", "env -i", "env -u PATH", "env -S", "timeout 5"),
@@ -64,7 +71,16 @@ _SHAPES = (
     *("[ {w} = {w} ] && {0}", "[ {w} > {w} ]", "[[ {w} == {w} ]] || {0}", "[[ -n {w} && {w} < {w} ]]"),
     *("[ {w} {w} ]", "test {w} {w} {w}", "[ ! -e {w} ]", "x={w}; {0}", "x={w}; echo $x", "f() {{ {0}; }}; f"),
     *("{0} # {w}\n{1}", "set -e; {0}", "export x={w}; {0}", "read x < README.md; echo $x", "printf {w} {w}"),
-    *("printf '%s' {w}", "unset x; {0}", "declare {w}", "time {0}", "coproc {0}", "{0} \\\n {w}"),
+    *(
+        "printf '%s' {w}",
+        "unset x; {0}",
+        "LC_ALL=C; {0}",
+        "{{ {0}; }} <README.md",
+        "declare {w}",
+        "time {0}",
+        "coproc {0}",
+        "{0} \\\n {w}",
+    ),
 )
 _TOKENS = (
     *("'", '"', "\\", "$", "(", ")", "`", "{", "}", ";", "&", "|", "<", ">", "\n", " ", "#", "!", "*", "[", "]"),

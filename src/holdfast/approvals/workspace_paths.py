@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -129,7 +130,7 @@ class WorkspacePaths(Value, frozen=True):
             return None
         if sum(1 for part in parts if has_glob(part)) > _MAX_GLOB_PARTS:
             return None
-        found = tuple(itertools.islice(glob.iglob(arg.text, root_dir=cwd), _MAX_MATCHES + 1))
+        found = tuple(itertools.islice(_matches(arg.text, cwd), _MAX_MATCHES + 1))
         if len(found) > _MAX_MATCHES or any(name.startswith("-") for name in found):
             return None
         return found or (arg.text,)
@@ -142,6 +143,18 @@ class WorkspacePaths(Value, frozen=True):
                     if fnmatchcase(name, part):
                         return f"a file like {name!r}"
         return None
+
+
+def _matches(pattern: str, cwd: str) -> Iterator[str]:
+    """The names that a glob matches, in any shell: ``?`` stands for a character in some, and for a byte in others."""
+    yield from glob.iglob(pattern, root_dir=cwd)
+    if "?" in pattern:
+        yield from (os.fsdecode(name) for name in glob.iglob(os.fsencode(pattern), root_dir=os.fsencode(cwd)))
+
+
+def is_descriptor(path: str) -> bool:
+    """Whether opening a path opens again whatever file an open descriptor belongs to."""
+    return is_stream(path) and path not in {"/dev/null", "/dev/tty"}
 
 
 def is_stream(path: str) -> bool:

@@ -76,6 +76,7 @@ class Jail:
         (workspace / "SYMLINK").symlink_to(outside / "secret")
         (workspace / "links/link.py").symlink_to(outside / "secret")
         (workspace / "out").symlink_to(outside)
+        (workspace / "é").symlink_to(outside / "secret")
         (workspace / "inner").symlink_to("src/deep")
         self._make_repositories()
 

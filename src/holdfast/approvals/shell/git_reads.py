@@ -13,7 +13,7 @@ from holdfast.approvals.shell.option_parser import NotUnderstood, ParsedOptions,
 from holdfast.approvals.shell.shell_commands import Argv
 
 _DIFF: Final = (
-    " -pusabwzRWmctrD -U: -M? -C? -B? -l: -S: -G: -I: --patch --no-patch --unified: --raw --stat? --numstat"
+    " -pusabwzRWmctrD -U? -M? -C? -B? -l: -S: -G: -I: --patch --no-patch --unified? --raw --stat? --numstat"
     " --shortstat --dirstat? --cumulative --summary --compact-summary --patch-with-stat --patch-with-raw --name-only"
     " --name-status --color? --no-color --color-moved? --word-diff? --word-diff-regex: --color-words? --no-renames"
     " --check --full-index --binary --abbrev? --find-renames? --find-copies? --find-copies-harder --break-rewrites?"
@@ -27,11 +27,11 @@ _DIFF: Final = (
 _LOG: Final = _DIFF + (
     " -iEFPg -# -n: -L: --max-count: --skip: --since: --after: --until: --before: --author: --committer: --grep:"
     " --grep-reflog: --all-match --invert-grep --regexp-ignore-case --basic-regexp --extended-regexp --fixed-strings"
-    " --perl-regexp --merges --no-merges --min-parents: --max-parents: --first-parent --not --all --branches? --tags?"
+    " --perl-regexp --merges --no-merges --min-parents? --max-parents? --first-parent --not --all --branches? --tags?"
     " --remotes? --glob: --exclude: --reflog --cherry-mark --cherry-pick --cherry --left-only --right-only"
     " --walk-reflogs --merge --boundary --simplify-by-decoration --show-pulls --full-history --dense --sparse"
     " --simplify-merges --ancestry-path? --date-order --author-date-order --topo-order --reverse --no-walk? --pretty?"
-    " --format: --abbrev-commit --no-abbrev-commit --oneline --no-expand-tabs --no-notes --relative-date --date:"
+    " --format? --abbrev-commit --no-abbrev-commit --oneline --no-expand-tabs --no-notes --relative-date --date:"
     " --parents --children --left-right --graph --no-graph --decorate? --no-decorate --decorate-refs:"
     " --decorate-refs-exclude: --source --follow --full-diff --count --objects --no-mailmap --mailmap --use-mailmap"
 )
@@ -41,7 +41,7 @@ _LISTED_REFS: Final = (
 )
 _BLAME: Final = (
     "-bltswefnpc -M? -C? -L: --porcelain --line-porcelain --show-email --show-name --show-number --show-stats"
-    " --since: --first-parent --reverse --root --abbrev: --date: --color-lines --color-by-age --incremental"
+    " --since: --first-parent --reverse --root --abbrev? --date: --color-lines --color-by-age --incremental"
     " --ignore-rev: --ignore-revs-file@ --minimal"
 )
 GIT_OPTIONS: Final[dict[str, str]] = {
@@ -53,14 +53,14 @@ GIT_OPTIONS: Final[dict[str, str]] = {
     "whatchanged": _LOG,
     "rev-list": _LOG + " --disk-usage? --timestamp",
     "diff": _DIFF + " --cached --staged --merge-base --ours --theirs --base",
-    "diff-tree": _DIFF + " -v --always --pretty? --format: --merge-base",
+    "diff-tree": _DIFF + " -v --always --pretty? --format? --merge-base",
     "diff-index": _DIFF + " --cached --merge-base",
     "diff-files": _DIFF + " -q0123",
     "range-diff": _DIFF + " --creation-factor: --no-dual-color --left-only --right-only",
     "blame": _BLAME,
     "annotate": _BLAME,
-    "shortlog": "-nse -w? --numbered --summary --email --group: --format: --since: --until: --after: --before:"
-    " --author: --committer: --no-merges --merges --all --branches? --tags? --grep: -i",
+    "shortlog": "-nsec -w? --numbered --summary --email --group: --format? --since: --until: --after: --before:"
+    " --author: --committer --no-merges --merges --all --branches? --tags? --grep: -i",
     "rev-parse": "-q --show-toplevel --abbrev-ref? --short? --verify --quiet --git-dir --absolute-git-dir"
     " --git-common-dir --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository"
     " --show-prefix --show-cdup --symbolic --symbolic-full-name --all --branches? --tags? --remotes?"
@@ -70,7 +70,7 @@ GIT_OPTIONS: Final[dict[str, str]] = {
     " --no-empty-directory --deduplicate --format:",
     "ls-tree": "-drtlz --long --name-only --name-status --object-only --full-name --full-tree --abbrev? --format:",
     "cat-file": "-epts --batch? --batch-check? --batch-all-objects",
-    "describe": "--all --tags --contains --abbrev: --candidates: --exact-match --long --match: --exclude: --always"
+    "describe": "--all --tags --contains --abbrev? --candidates: --exact-match --long --match: --exclude: --always"
     " --first-parent",
     "merge-base": "-a --all --octopus --is-ancestor --independent --fork-point",
     "name-rev": "--tags --refs: --exclude: --all --name-only --always --no-undefined",

@@ -20,7 +20,7 @@ from holdfast.approvals.shell.readonly_programs import BUILTINS
 from holdfast.approvals.shell.shell_commands import Argv, Command, ParsedLine, Redirect
 from holdfast.approvals.shell.shell_words import Arg, Assign, has_glob
 from holdfast.approvals.shell.wrapper_commands import known_name
-from holdfast.approvals.workspace_paths import WorkspacePaths, is_stream
+from holdfast.approvals.workspace_paths import WorkspacePaths, is_descriptor, is_stream
 from holdfast.schema.approvals import Escalation
 from holdfast.schema.base import Value
 
@@ -74,6 +74,7 @@ class LineJudge:
         self._trusted = trusted
         self._search_path = search_path
         self._directories, self._all_directories_known = self._possible_directories(cwd)
+        self._redirects = _with_reopened(line.redirects)
         self._reads = tuple((command, self._files_read(command)) for command in line.commands)
 
     def judge(self) -> DeniedBy | tuple[Permission, ...]:
@@ -86,7 +87,7 @@ class LineJudge:
         permissions += self._directory_permissions()
         for command, reads in self._reads:
             permissions += self._command_permissions(command, reads)
-        for redirect in self._line.redirects:
+        for redirect in self._redirects:
             permissions += self._redirect_permissions(redirect)
         permissions += self._loop_permissions()
         if any(permission.changes for permission in permissions):
@@ -225,7 +226,7 @@ class LineJudge:
         """The files that the line certainly writes or reads."""
         found: list[tuple[str, FileAccess]] = [
             (path, "write" if redirect.writes else "view")
-            for redirect in self._line.redirects
+            for redirect in self._redirects
             for path in self._paths(redirect.target) or ()
         ]
         for _, reads in self._reads:
@@ -370,6 +371,13 @@ class LineJudge:
                 return None
             found.update(dict.fromkeys(paths))
         return tuple(found)
+
+
+def _with_reopened(redirects: tuple[Redirect, ...]) -> tuple[Redirect, ...]:
+    """The redirections of a line. One to a descriptor such as ``/dev/stdin`` writes the file that another one opens."""
+    if not any(redirect.writes and is_descriptor(redirect.target.text) for redirect in redirects):
+        return redirects
+    return tuple(replace(redirect, writes=True) for redirect in redirects)
 
 
 def _denies_command(rule: Rule, command: Command) -> str:

@@ -2,8 +2,13 @@
 
 The options of a program are listed in one text: ``-ab`` are flags, ``-n:`` takes a text and ``-f@`` takes a file, as
 the rest of the word or as the next word; ``-I?`` takes a text only as the rest of the word; ``-#`` is a number such as
-``-20``. Long options are written ``--name``, ``--name:``, ``--name@`` and ``--name?`` in the same way. Whatever is not
-listed is not understood, abbreviations included.
+``-20``. ``-L+`` takes a text as the next word and must stand alone, for programs in which the letters of a word take
+their values from the words after it. Long options are written ``--name``, ``--name:``, ``--name@`` and ``--name?`` in
+the same way. Whatever is not listed is not understood, abbreviations included.
+
+A value that is a word of its own must not look like an option, except for numbers and patterns: another version of the
+program may not take a value there. Some systems end the options at the first operand, so a value after it counts as a
+file, too.
 """
 
 from __future__ import annotations
@@ -17,8 +22,10 @@ from holdfast.approvals.shell.shell_commands import Argv
 from holdfast.approvals.shell.shell_words import Arg
 from holdfast.schema.base import Value
 
-Takes: TypeAlias = Literal["nothing", "text", "file", "attached"]
-_TAKES: Final[dict[str, Takes]] = {":": "text", "@": "file", "?": "attached"}
+Takes: TypeAlias = Literal["nothing", "text", "file", "attached", "next word"]
+_TAKES: Final[dict[str, Takes]] = {":": "text", "@": "file", "?": "attached", "+": "next word"}
+_PATTERN_OPTIONS: Final = frozenset({"-e", "--regexp", "--expression"})
+_VALUE: Final = re.compile(r"(?!-).*|--?\d\S*|-", re.DOTALL)
 _NUMBER: Final = re.compile(r"-\d+")
 
 
@@ -87,7 +94,7 @@ def parse_options(
         named, taken = found
         for name, value in named:
             options.append((name, value.text if value else ""))
-            if value is not None and known[name] == "file":
+            if value is not None and (known[name] == "file" or (operands and taken > 1)):
                 files.append(value)
         position += taken
     if mixed:
@@ -117,8 +124,10 @@ def _option(args: Argv, position: int, known: dict[str, Takes]) -> tuple[list[tu
                 return [*found, (name, Arg(rest))], 1
             case "text" | "file" if rest:
                 return [*found, (name, Arg(rest))], 1
-            case "text" | "file" if following is not None and following.literal:
+            case "text" | "file" if following is not None and _may_be_value(name, following):
                 return [*found, (name, following)], 2
+            case "next word" if len(text) == 2 and following is not None and _may_be_value(name, following):
+                return [(name, following)], 2
             case _:
                 return None
     return found, 1
@@ -135,7 +144,11 @@ def _long_option(
             return [(name, Arg(value))], 1
         case "text" | "file" if given:
             return [(name, Arg(value))], 1
-        case "text" | "file" if following is not None and following.literal:
+        case "text" | "file" if following is not None and _may_be_value(name, following):
             return [(name, following)], 2
         case _:
             return None
+
+
+def _may_be_value(name: str, word: Arg) -> bool:
+    return word.literal and (name in _PATTERN_OPTIONS or _VALUE.fullmatch(word.text) is not None)

@@ -63,6 +63,8 @@ def _plain(program: ReadonlyProgram, args: Argv) -> Reads | NotUnderstood:
     parsed = parse_options(args, program.options)
     if isinstance(parsed, NotUnderstood):
         return parsed
+    if program.option_files and any(arg.text.startswith("@") for arg in args):
+        return _WHOLE
     operands = parsed.operands
     match program.operands:
         case "files":
@@ -72,6 +74,8 @@ def _plain(program: ReadonlyProgram, args: Argv) -> Reads | NotUnderstood:
         case "one file":
             if len(operands) > 1:
                 return _refuse(args, operands[1])
+            if operands and operands[0] != args[-1]:
+                return _WHOLE
         case "pattern":
             if not parsed.has(*program.pattern_options):
                 operands = operands[1:]
@@ -127,10 +131,12 @@ def _find(args: Argv) -> Reads | NotUnderstood:
     return Reads(tuple(files))
 
 
-_ADDRESS: Final = r"(?:\d+|\$|/[^/\\\n]*/)"
+_SED_CLASS: Final = r"\[(?!\^?\])(?:[^\]\[/|#,\\\n]|\[:[a-z]+:\])+\]"
+"""A delimiter in brackets ends the pattern in some versions and not in others, so there is none."""
+_ADDRESS: Final = rf"(?:\d+|\$|/(?:[^/\\\n\[]|{_SED_CLASS})*/)"
 _SED_COMMAND: Final = re.compile(
     rf"(?:{_ADDRESS}(?:,(?:{_ADDRESS}|\+\d+))?)?[ \t]*!?[ \t]*"
-    r"(?:[pdq=]|s([/|#,])(?:(?!\1)[^\\\n])*\1(?:(?!\1)[^\\\n])*\1[gpiI\d]*)"
+    rf"(?:[pdq=]|s([/|#,])(?:(?!\1)[^\\\n\[]|{_SED_CLASS})*\1(?:(?!\1)[^\\\n])*\1[gpiI\d]*)"
 )
 _SED_OPTIONS: Final = "-nErsz -e: --quiet --silent --regexp-extended --expression: --posix --sandbox --separate"
 

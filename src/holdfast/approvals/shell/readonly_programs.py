@@ -1,7 +1,8 @@
 """The programs that only read, with every option that is understood. See `option_parser` for the notation.
 
 An option is listed if it neither writes a file, nor runs a program, nor follows links, nor reads names of files from
-somewhere. Options that name a file are listed with ``@``, so that the file is checked.
+somewhere. Options that name a file are listed with ``@``, so that the file is checked; also those that take a value
+in one version of a program and none in another, where the value is a file.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from holdfast.schema.base import Value
 
 Operands: TypeAlias = Literal["files", "plain files", "one file", "pattern", "words", "any", "none"]
 """What a program's operands are: files; files that are no directories; at most one file; a pattern and then files;
-literal words that name no files; words of any kind and value; or nothing."""
+literal words that name no files; words of any kind and value; or nothing. The one file must be the last word: on some
+systems an option after it would be a file that is written."""
 
 
 class ReadonlyProgram(Value, frozen=True):
@@ -20,6 +22,8 @@ class ReadonlyProgram(Value, frozen=True):
     operands: Operands = "files"
     pattern_options: tuple[str, ...] = ()
     """The options that give the pattern, so that every operand is a file."""
+    option_files: bool = False
+    """Whether every word ``@name`` stands for the words in that file."""
 
 
 _GREP: Final = ReadonlyProgram(
@@ -27,7 +31,7 @@ _GREP: Final = ReadonlyProgram(
     " --perl-regexp --regexp: --file@ --ignore-case --no-ignore-case --invert-match --word-regexp --line-regexp --count"
     " --color? --colour? --files-without-match --files-with-matches --max-count: --only-matching --quiet --silent"
     " --no-messages --byte-offset --with-filename --no-filename --line-number --initial-tab --null"
-    " --after-context: --before-context: --context: --text --binary-files: --exclude: --exclude-from@ --exclude-dir:"
+    " --after-context: --before-context: --context? --text --binary-files: --exclude: --exclude-from@ --exclude-dir:"
     " --include: --recursive --line-buffered --null-data",
     "pattern",
     ("-e", "-f", "--regexp", "--file"),
@@ -56,7 +60,7 @@ PROGRAMS: Final[dict[str, ReadonlyProgram]] = {
     "cmp": ReadonlyProgram("-bls -i: -n: --print-bytes --verbose --quiet --silent --ignore-initial: --bytes:"),
     "od": ReadonlyProgram("-abcdfiloxsv -A: -j: -N: -t: -w? --address-radix: --skip-bytes: --read-bytes: --format:"),
     "hexdump": ReadonlyProgram("-bcCdoxv -n: -s:"),
-    "strings": ReadonlyProgram("-af -# -n: -t: --all --bytes: --radix:"),
+    "strings": ReadonlyProgram("-af -# -n: -t: --all --bytes: --radix:", option_files=True),
     "realpath": ReadonlyProgram("-emLPqsz --canonicalize-existing --canonicalize-missing --quiet --no-symlinks"),
     "readlink": ReadonlyProgram("-femnqsvz --canonicalize --canonicalize-existing --no-newline"),
     "stat": ReadonlyProgram("-t -c: --format: --printf: --terse"),
@@ -79,7 +83,7 @@ PROGRAMS: Final[dict[str, ReadonlyProgram]] = {
     ),
     "wc": ReadonlyProgram("-clLmw --bytes --chars --lines --max-line-length --words"),
     "ls": ReadonlyProgram(
-        "-aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ1 -I: -T: -w: --all --almost-all --author --escape --block-size:"
+        "-aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ1 -I@ -T@ -w@ --all --almost-all --author --escape --block-size:"
         " --ignore-backups --color? --directory --classify? --file-type --format: --full-time --no-group"
         " --group-directories-first --human-readable --si --hide: --indicator-style: --inode --ignore: --kibibytes"
         " --numeric-uid-gid --literal --quote-name --quoting-style: --reverse --recursive --size --sort: --time:"
@@ -103,7 +107,7 @@ PROGRAMS: Final[dict[str, ReadonlyProgram]] = {
         "plain files",
     ),
     "tree": ReadonlyProgram(
-        "-adfginpqrstuvxCDFJNQSUXh -L: -P: -I: --noreport --dirsfirst --filesfirst --charset: --prune --du --gitignore"
+        "-adfginpqrstuvxCDFJNQSUXh -L+ -P+ -I+ --noreport --dirsfirst --filesfirst --charset: --prune --du --gitignore"
         " --sort: --matchdirs --ignore-case --metafirst --inodes --device --si --timefmt:"
     ),
     "file": ReadonlyProgram(

@@ -110,7 +110,8 @@ class StatementReader(WordReader):
             return
         if posix and not is_posix_subset(text):
             self._mark_unclear("shells other than bash may read the script differently")
-        outer, first = self._source, len(self._commands)
+        outer, first, outer_posix = self._source, len(self._commands), self._posix
+        self._posix = posix or outer_posix
         self._source = text.encode()
         root = self._parser.parse(self._source).root_node
         if root.has_error:
@@ -121,7 +122,7 @@ class StatementReader(WordReader):
             self._mark_unclear("the line is too deeply nested to analyse")
         else:
             self._statement(root)
-        self._source = outer
+        self._source, self._posix = outer, outer_posix
         if assigns:
             self._commands[first:] = [_with_assigns(command, assigns) for command in self._commands[first:]]
 
@@ -248,6 +249,8 @@ class StatementReader(WordReader):
             self._mark_unclear(f"{name!r} changes how the rest of the line is interpreted")
         if name in {"test", "[", "printf"} and any(arg.text.startswith(("-v", "-R")) for arg in argv[1:]):
             self._mark_unclear(f"{name!r} can evaluate a variable's name")
+        if name == "test" and self._posix:
+            self._arithmetic_test(list(argv[1:]))
         if name == "read":
             self._uncertain.update(dict.fromkeys(arg.text for arg in argv[1:]))
         if name in _DIRECTORY_CHANGES and (self._loops or name != "cd"):
@@ -385,9 +388,14 @@ class StatementReader(WordReader):
         texts = [arg.text for arg in words]
         if {"-v", "-R"} & set(texts):
             self._mark_unclear("a test can evaluate a variable's name")
-        if double and _ARITHMETIC_TESTS & set(texts) and not all(_is_plain_number(arg) for arg in words):
-            self._mark_unclear("arithmetic can run commands")
+        if double or self._posix:
+            self._arithmetic_test(words)
         self._commands.append(Command((Arg("[[" if double else "test"), *words)))
+
+    def _arithmetic_test(self, words: list[Arg]) -> None:
+        """Some shells evaluate the operands of ``-eq`` as arithmetic: bash in ``[[ … ]]``, Korn shells in any test."""
+        if any(arg.text in _ARITHMETIC_TESTS for arg in words) and not all(_is_plain_number(arg) for arg in words):
+            self._mark_unclear("arithmetic can run commands")
 
     def _test_words(self, node: Node, words: list[Arg], *, double: bool) -> None:
         for child in self._parts(node):

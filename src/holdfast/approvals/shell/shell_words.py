@@ -60,7 +60,7 @@ class Assign(Value, frozen=True):
 
 _DOUBLE_ESCAPES: Final = re.compile(r"\\([\"\\$`\n])")
 _GLOB: Final = re.compile(r"[*?\[]")
-_BRACES: Final = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
+_BRACE_SEPARATOR: Final = re.compile(r",|\.\.")
 _ANSI: Final = re.compile(
     r"\\(?:(?P<plain>[abeEfnrtv\\'\"?])|x(?P<hex>[0-9A-Fa-f]{1,2})|(?P<octal>[0-7]{1,3})"
     r"|u(?P<u>[0-9A-Fa-f]{1,4})|U(?P<U>[0-9A-Fa-f]{1,8}))|\\"
@@ -75,6 +75,12 @@ _ANSI_PLAIN: Final = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f",
 }
 _CONTINUATION: Final = re.compile(r"\\\n")
 _USUAL_CONTINUATION: Final = re.compile(r"[^\s\\][ \t]+\\\n[ \t]*[^\s\\]")
+
+
+def _has_braces(text: str) -> bool:
+    """Whether the shell may replace one word by several because of braces. It takes linear time."""
+    start, end = text.find("{"), text.rfind("}")
+    return 0 <= start < end and _BRACE_SEPARATOR.search(text, start, end) is not None
 
 
 def has_glob(text: str) -> bool:
@@ -98,7 +104,7 @@ def parse_unquoted(source: str, *, first: bool) -> Arg:
             active.append(char)
         position += 1
     text, unquoted = "".join(plain), "".join(active)
-    if "$" in unquoted or "`" in unquoted or _BRACES.search(unquoted) or "=~" in unquoted or ":~" in unquoted:
+    if "$" in unquoted or "`" in unquoted or _has_braces(unquoted) or "=~" in unquoted or ":~" in unquoted:
         return Arg(source, "dynamic", globbed=(ANY_GLOB,) if has_glob(unquoted) or "$" in unquoted else ())
     if has_glob(unquoted):
         if text != unquoted or "[" in unquoted or re.search(r"[?*+@!]\(", unquoted):
@@ -137,9 +143,9 @@ def join_parts(parts: list[Arg], source: str) -> Arg:
         return parts[0]
     if all(part.literal for part in parts):
         text = "".join(part.text for part in parts)
-        bare_braces = _BRACES.search(source)
+        bare_braces = _has_braces(source)
         return Arg(source, "dynamic", globbed=_globbed(parts)) if bare_braces else Arg(text, tilde=parts[0].tilde)
-    one_word = all(part.literal or part.one_word for part in parts) and not _BRACES.search(source)
+    one_word = all(part.literal or part.one_word for part in parts) and not _has_braces(source)
     return Arg(source, "dynamic", one_word=one_word, globbed=_globbed(parts))
 
 

@@ -56,6 +56,7 @@ class WordReader:
         self._cautions: dict[str, None] = {}
         self._depth = 0
         self._loops = 0
+        self._posix = False
 
     def _statement(self, node: Node) -> None:
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -14,15 +15,22 @@ _REMOVED: Final = frozenset(
         *("RIPGREP_CONFIG_PATH", "GREP_OPTIONS", "TIME", "TIMEFORMAT"),
     }
 )
+_LOCALE_VARIABLE: Final = re.compile(r"LANG|LC_[A-Z]+")
+_PLAIN_LOCALE: Final = re.compile(r"|C|POSIX|(?:C|[A-Za-z]{2,3}(?:_[A-Z]{2})?)\.utf-?8(?:@\w+)?", re.IGNORECASE)
+"""In other encodings a backslash can be the second byte of a character, and bash splits words elsewhere."""
 
 
 def read_only_environment(base: Mapping[str, str], *, directory: Path) -> dict[str, str]:
     """Return `base` without the variables that make bash, grep or git read a line otherwise than it was judged.
 
     They may name a file of the workspace (``RIPGREP_CONFIG_PATH``), change how words are read (``GLOBIGNORE``) or where
-    `cd` leads (``CDPATH``, ``PWD``).
+    `cd` leads (``CDPATH``, ``PWD``), or choose an encoding in which characters end elsewhere.
     """
-    environment = {name: value for name, value in neutral_git_environment(base).items() if name not in _REMOVED}
+    environment = {
+        name: value
+        for name, value in neutral_git_environment(base).items()
+        if name not in _REMOVED and not (_LOCALE_VARIABLE.fullmatch(name) and not _PLAIN_LOCALE.fullmatch(value))
+    }
     environment["PWD"] = str(directory)
     environment.pop("OLDPWD", None)
     return environment
