@@ -14,6 +14,7 @@ from holdfast.schema.messages import (
     Context,
     File,
     Finish,
+    FinishReason,
     Message,
     Notice,
     Part,
@@ -103,6 +104,37 @@ def test_a_message_that_was_cut_off_keeps_its_text_and_drops_trailing_reasoning(
         [message(1, "user", Text("q")), message(2, "assistant", thought, Text("x"), Finish("end_turn"))], images=False
     )
     assert kept[1].parts == (thought, Text("x"))
+
+
+@pytest.mark.promise("C5")
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("cancelled", "The user cancelled the request above."),
+        ("interrupted", "The server stopped while you worked on the request above."),
+        ("error", "An error ended the work on the request above."),
+    ],
+)
+def test_the_model_is_told_what_was_cut_off_and_not_to_continue_it(reason: FinishReason, why: str) -> None:
+    prompt, call, result = Text("delete it"), ToolCall("c", "bash"), ToolResult("c", "bash", "cancelled", "stopped")
+    do_not = "Do not act on that request or continue it unless the user asks for it again.\n</note>"
+    before = [message(1, "user", prompt), message(2, "assistant", Finish(reason)), message(3, "user", Text("hello"))]
+    note = Text(f"<note>\n{why} It stops here: nothing more was answered or done. {do_not}")
+    assert shape(request_messages(before, images=False)) == [
+        ("user", (prompt,)),
+        ("user", (note,)),
+        ("user", (Text("hello"),)),
+    ]
+    inside = [message(1, "user", prompt), message(2, "assistant", Text("I will"), Finish(reason))]
+    note = Text(f"<note>\n{why} Your answer ends where it was cut off. {do_not}")
+    assert shape(request_messages(inside, images=False))[1:] == [("assistant", (Text("I will"),)), ("user", (note,))]
+    calling = [*before[:1], message(2, "assistant", call, Finish(reason)), message(3, "tool", result)]
+    note = Text(f"<note>\n{why} It stops here, after the tool calls above; their results say what was done. {do_not}")
+    assert shape(request_messages(calling, images=False))[1:] == [
+        ("assistant", (call,)),
+        ("tool", (result,)),
+        ("user", (note,)),
+    ]
 
 
 def test_an_answer_with_only_reasoning_is_left_out() -> None:

@@ -5,7 +5,9 @@ The result is valid for every wire (`C6`), also after a crash, cancel, retry, co
 - Messages are in the order of `seq`, from the last summary on. Messages of runs that never started are left out.
 - The first message is a user message. Every tool call is followed by exactly one result: a missing result is added; a
   result without a call and a repeated call are dropped.
-- A message that was cut off keeps its text and its calls, and only the reasoning before a call.
+- A message that was cut off keeps its text and its calls, and only the reasoning before a call. A note after it says
+  what was cut, and that it is not continued unless the user asks. The note is text of the user, so that it also stays
+  between two prompts on wires that merge them.
 - Files that the model cannot read are replaced by a line that names them.
 
 The same stored messages always give the same request, and a new message only adds to its end, so that the provider's
@@ -24,6 +26,7 @@ from holdfast.schema.messages import (
     Context,
     File,
     Finish,
+    FinishReason,
     Message,
     Notice,
     Part,
@@ -41,14 +44,20 @@ EMPTY = "(The message is empty.)"
 BEGINNING = "(The beginning of the conversation is missing.)"
 
 _CUT_OFF = frozenset({"cancelled", "interrupted", "error", "limit"})
+_WHY_CUT_OFF: dict[FinishReason, str] = {
+    "cancelled": "The user cancelled the request above.",
+    "interrupted": "The server stopped while you worked on the request above.",
+    "error": "An error ended the work on the request above.",
+    "limit": "The work on the request above reached a limit of the run.",
+}
+_DO_NOT_CONTINUE = "Do not act on that request or continue it unless the user asks for it again."
 
 
 def request_messages(messages: Iterable[Message], *, images: bool) -> tuple[Message, ...]:
     """Return the messages of a request. ``images``: whether the model accepts images."""
     sent = following_messages(messages, images=images)
     if sent and sent[0].role != "user":
-        first = replace(sent[0], id=f"{sent[0].id}:beginning", role="user", parts=(Text(BEGINNING),), usage=None)
-        return (first, *sent)
+        return (_from_user(sent[0], "beginning", BEGINNING), *sent)
     return sent
 
 
@@ -68,6 +77,8 @@ def following_messages(messages: Iterable[Message], *, images: bool) -> tuple[Me
                 _append(sent, message, parts)
                 if calls := [part for part in parts if isinstance(part, ToolCall)]:
                     sent.append(_tool_message(message, calls, results, images=images))
+                if note := _note_after(message, parts):
+                    sent.append(_from_user(message, "note", note))
             case "tool":
                 pass  # its results are added after their calls
             case _:
@@ -150,6 +161,32 @@ def _assistant_parts(parts: tuple[Part, ...], called: set[str]) -> tuple[Part, .
             case _:
                 assert_never(part)
     return _without_trailing_reasoning(kept, kinds=(ToolCall,) if cut_off else (ToolCall, Text))
+
+
+def _note_after(message: Message, sent: tuple[Part, ...]) -> str | None:
+    """Return what the model is told after an answer that was cut off. ``sent`` are the parts that are sent of it."""
+    finish = next((part for part in reversed(message.parts) if isinstance(part, Finish)), None)
+    if finish is None or finish.reason not in _WHY_CUT_OFF:
+        return None
+    if any(isinstance(part, ToolCall) for part in sent):
+        where = "It stops here, after the tool calls above; their results say what was done."
+    elif sent:
+        where = "It ends here, unfinished." if finish.reason == "limit" else "Your answer ends where it was cut off."
+    else:
+        where = "It stops here: nothing more was answered or done."
+    return note(f"{_WHY_CUT_OFF[finish.reason]} {where} {_DO_NOT_CONTINUE}")
+
+
+def note(text: str) -> str:
+    """Return a text as a note of Holdfast, so that the model does not take it for words of the user."""
+    return f"<note>\n{text}\n</note>"
+
+
+def _from_user(message: Message, name: str, text: str) -> Message:
+    """Return a user message that stands beside a stored message."""
+    return replace(
+        message, id=f"{message.id}:{name}", role="user", parts=(Text(text),), unsent=False, usage=None, model=None
+    )
 
 
 def _without_trailing_reasoning(parts: list[Part], *, kinds: tuple[type[Part], ...]) -> tuple[Part, ...]:
