@@ -26,7 +26,7 @@ from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, Store, open_store
 from holdfast.store.writes import PutWorkspace
-from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan
+from holdfast.tools.protocol import PreparedCall, ToolContext, ToolOutput, ToolPlan
 from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
 from tests.support.scripted_turns import Gates, ScriptedTurns
 from tests.support.tool_contexts import permit_every_url
@@ -130,15 +130,14 @@ class TestToolbox:
         self._tools = tools
         self.specs = tuple(ToolSpec(name, "for tests", {"type": "object"}) for name in tools)
 
-    def find(self, name: str) -> Tool[Any]:
-        if name not in self._tools:
-            raise ToolError(f"there is no tool {name!r}")
-        tool: Any = self._tools[name]
-        return tool
-
-    def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
+    def prepare(self, call: ToolCall) -> PreparedCall:
+        if call.malformed is not None:
+            raise ToolError(f"the arguments are not a JSON object: {call.malformed!r}")
+        if call.name not in self._tools:
+            raise ToolError(f"there is no tool {call.name!r}")
+        tool: Any = self._tools[call.name]
         try:
-            return msgspec.convert(call.arguments, tool.arguments)
+            return PreparedCall(tool, msgspec.convert(call.arguments, tool.arguments))
         except msgspec.ValidationError as error:
             raise ToolError(f"bad arguments: {error}") from None
 

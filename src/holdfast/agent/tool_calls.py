@@ -28,7 +28,7 @@ from holdfast.schema.runs import Now, Phase
 from holdfast.schema.usage import Usage
 from holdfast.store import CallOutput
 from holdfast.store.writes import AddToolUse, PutCallOutput, PutMessage
-from holdfast.tools.protocol import ToolOutput
+from holdfast.tools.protocol import PreparedCall, ToolOutput
 
 NOT_RUN = "Not run: the run was stopped before this call began."
 
@@ -80,6 +80,8 @@ class StepCalls:
         """The files with the whole outputs of calls, where there are any."""
         self._started: set[str] = set()
         """The calls whose tool was started."""
+        self._prepared: dict[str, PreparedCall | ToolError] = {}
+        """The calls as they were understood, or why they were not."""
         self._progress = _StepProgress(handle)
         self._subagents: list[Subagent] = []
         self._usage_guard = UsageGuard(handle)
@@ -107,7 +109,10 @@ class StepCalls:
             path = self._output_paths.get(result.call_id, "")
             size = len(result.text.encode())
             output = CallOutput(result.call_id, self._message.session_id, path, size, message_id=self._message.id)
-            writes += [PutCallOutput(output), AddToolUse(day=day, tool=result.name, failed=int(result.status != "ok"))]
+            writes += [
+                PutCallOutput(output),
+                AddToolUse(day=day, tool=self._tool_name(result.call_id), failed=int(result.status != "ok")),
+            ]
         return tuple(writes)
 
     def closed(self) -> Message:
@@ -143,10 +148,18 @@ class StepCalls:
         return groups
 
     def _may_run_in_parallel(self, call: ToolCall) -> bool:
-        try:
-            return self._dependencies.toolbox.find(call.name).parallel
-        except ToolError:
-            return True  # its result is an error
+        prepared = self._prepare(call)
+        return True if isinstance(prepared, ToolError) else prepared.tool.parallel  # an error is only a result
+
+    def _prepare(self, call: ToolCall) -> PreparedCall | ToolError:
+        found = self._prepared.get(call.id)
+        if found is None:
+            try:
+                found = self._dependencies.toolbox.prepare(call)
+            except ToolError as error:
+                found = error
+            self._prepared[call.id] = found
+        return found
 
     async def _run_group(self, calls: Sequence[ToolCall]) -> None:
         """Run calls until all have ended. A cancel or a store that cannot be written ends all of them."""
@@ -177,12 +190,12 @@ class StepCalls:
             await self._add_result(call, output, time.monotonic() - started_at)
 
     async def _output_of(self, call: ToolCall) -> ToolOutput:
-        if call.malformed is not None:
-            raise ToolError(f"the arguments of {call.name!r} are not a JSON object: {call.malformed[:200]!r}")
-        tool = self._dependencies.toolbox.find(call.name)
-        arguments = self._dependencies.toolbox.arguments(tool, call)
-        self._progress.set(call.id, "tool", call.name)
-        what = call.name
+        prepared = self._prepare(call)
+        if isinstance(prepared, ToolError):
+            raise prepared
+        tool, arguments, _ = prepared
+        self._progress.set(call.id, "tool", tool.name)
+        what = tool.name
         context = self._dependencies.tool_contexts.context(
             self._handle,
             call,
@@ -192,7 +205,7 @@ class StepCalls:
         )
         try:
             plan = await tool.plan(arguments, context)
-            what = f"{call.name}: {self._dependencies.tool_contexts.redact(plan.subject.title)}"
+            what = f"{tool.name}: {self._dependencies.tool_contexts.redact(plan.subject.title)}"
             self._progress.set(call.id, "tool", what)
             permission = await self._dependencies.approver.permit(
                 self._handle, call, plan, on_wait=lambda: self._progress.set(call.id, "approval", what)
@@ -228,7 +241,7 @@ class StepCalls:
             call_id=call.id,
             name=call.name,
             status=output.status,
-            text=redact(output.text),
+            text=redact(self._with_notes(call, output.text)),
             files=output.files,
             display=_redacted(output.display, redact),
             duration=round(seconds, 3),
@@ -241,6 +254,19 @@ class StepCalls:
             message = self.message()
             event = kind(at=self._handle.now(), session_id=message.session_id, message=message)
             await self._handle.commit([PutMessage(message)], [event])
+
+    def _with_notes(self, call: ToolCall, text: str) -> str:
+        """Add to a result how the call was understood, if that was not as it was written."""
+        prepared = self._prepare(call)
+        notes = () if isinstance(prepared, ToolError) else prepared.notes
+        return "\n".join([text, *(f"[note: {note}]" for note in notes)]) if notes else text
+
+    def _tool_name(self, call_id: str) -> str:
+        """Our name of the tool that a call means, or the name in the call if it means none."""
+        prepared = self._prepared.get(call_id)
+        if prepared is None or isinstance(prepared, ToolError):
+            return next(call.name for call in self.calls if call.id == call_id)
+        return prepared.tool.name
 
     async def _add_subagent(self, call: ToolCall, subagent: Subagent) -> None:
         """Store the session of a sub-agent in its call, so that clients can find it."""

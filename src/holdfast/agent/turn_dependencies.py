@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -20,7 +20,7 @@ from holdfast.schema.base import Value
 from holdfast.schema.messages import ToolCall, ToolSpec
 from holdfast.schema.runs import Mode, Phase
 from holdfast.store import Store
-from holdfast.tools.protocol import Tool, ToolContext, ToolPlan
+from holdfast.tools.protocol import PreparedCall, ToolContext, ToolPlan
 
 
 class TurnLimits(Value, frozen=True, kw_only=True):
@@ -54,12 +54,8 @@ class Toolbox(Protocol):
         """Always in the same order, so that the provider's cache is valid."""
         ...
 
-    def find(self, name: str) -> Tool[Any]:
-        """Raises `ToolError`, which lists the tools, if there is no such tool."""
-        ...
-
-    def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
-        """Return the validated arguments. Raises `ToolError`, which tells the model what is wrong."""
+    def prepare(self, call: ToolCall) -> PreparedCall:
+        """Return the tool and the validated arguments. Raises `ToolError`, which tells the model what is wrong."""
         ...
 
 

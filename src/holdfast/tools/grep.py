@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -39,7 +39,12 @@ class GrepArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     literal: Annotated[bool, Meta(description="Treat the pattern as plain text.")] = False
     ignore_case: bool = False
     context: Annotated[int, Meta(ge=0, le=20, description="Number of lines to show around each match.")] = 0
-    limit: Annotated[int, Meta(ge=1, le=2_000, description="Maximum number of matching lines to show.")] = DEFAULT_LIMIT
+    output: Annotated[
+        Literal["lines", "files", "counts"], Meta(description="Show lines, file names, or the number of lines by file.")
+    ] = "lines"
+    limit: Annotated[
+        int, Meta(ge=1, le=2_000, description="Maximum number of matching lines, or of files, to show.")
+    ] = DEFAULT_LIMIT
 
 
 class GrepTool:
@@ -140,6 +145,8 @@ def _answer(arguments: GrepArguments, scope: SearchScope, ran: SearchOutput, wor
         notes.append(f"some files could not be searched: {ran.errors.strip().splitlines()[0][:200]}")
     if not total:
         return "\n".join([f"no line matches {arguments.pattern!r}", *(f"({note})" for note in notes)])
+    if arguments.output != "lines":
+        return "\n".join([*_files(found, arguments, scope, workspace), *(f"({note})" for note in notes)])
     body, shown, files = _body(found, newest_first(scope.root, found), arguments, scope, workspace)
     if shown < total:
         more = " or more" if ran.stopped else ""
@@ -159,6 +166,16 @@ def _wanted(found: _Found, arguments: GrepArguments, scope: SearchScope) -> _Fou
         for name, lines in found.items()
         if not ignore.ignored(name, is_dir=False) and (include is None or include.fullmatch(name.removeprefix(prefix)))
     }
+
+
+def _files(found: _Found, arguments: GrepArguments, scope: SearchScope, workspace: Path) -> Iterator[str]:
+    """Name the files with matches, newest first."""
+    order = newest_first(scope.root, found)
+    for name in order[: arguments.limit]:
+        count = f": {sum(line.matches for line in found[name]):,}" if arguments.output == "counts" else ""
+        yield f"{scope.name(name, workspace)}{count}"
+    if len(order) > arguments.limit:
+        yield f"(the newest {arguments.limit:,} of {len(order):,} files)"
 
 
 def _body(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -167,3 +167,13 @@ class Tool(Protocol, Generic[P_contra]):
         that names what was killed and what still runs. Other tools raise the cancel. So the turn runs each call in its
         own task, cancels the task, and uses its result if there is one.
         """
+
+
+class PreparedCall(NamedTuple):
+    """A call that can be planned and run."""
+
+    tool: Tool[Any]
+    arguments: Any
+    """The validated arguments."""
+    notes: tuple[str, ...] = ()
+    """What the model is told about how its call was understood."""

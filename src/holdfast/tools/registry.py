@@ -1,7 +1,8 @@
-"""The tools of a workspace, which of them a run is offered, and the validation of arguments.
+"""The tools of a workspace, which of them a run is offered, and the reading of calls.
 
 A `ToolRegistry` creates one instance of each tool and closes them. The model of a run sees only the tools that it can
-use. If it calls another tool, the error says why that tool is not available.
+use. If it calls another tool, the error says why that tool is not available. Calls in the dialects of other agents are
+translated (see `dialects`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from holdfast.config.agent_types import AgentType
 from holdfast.errors import ToolError
 from holdfast.schema.messages import ToolCall, ToolSpec
 from holdfast.schema.runs import Mode
+from holdfast.tools.dialects.argument_decoding import decode_arguments, field_names
+from holdfast.tools.dialects.argument_repair import repair_arguments
+from holdfast.tools.dialects.call_translation import advice_for, own_name, raw_arguments, translate_call
 from holdfast.tools.process.command_process import CommandLauncher
-from holdfast.tools.protocol import Tool
+from holdfast.tools.protocol import PreparedCall, Tool
 
 BUILT_IN: tuple[tuple[str, str], ...] = (
     ("bash", "BashTool"),
@@ -59,25 +63,45 @@ class OfferedTools:
     def __init__(self, tools: Iterable[Tool[Any]], *, specs: tuple[ToolSpec, ...], withheld: dict[str, str]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._withheld = withheld
+        self._fields: dict[str, Sequence[str]] = dict.fromkeys(withheld, ())
+        self._fields.update((tool.name, field_names(tool.arguments)) for tool in self._tools.values())
         self.specs = specs
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
 
+    def prepare(self, call: ToolCall) -> PreparedCall:
+        """Read a call, also one in the dialect of another agent. Raises `ToolError` if it is invalid."""
+        given: Mapping[str, Any] = call.arguments
+        notes: tuple[str, ...] = ()
+        if call.malformed is not None:
+            given, notes = _read_malformed(call.name, call.malformed)
+        translated = translate_call(call.name, given, fields=self._fields)
+        tool = self.find(translated.name)
+        decoded = decode_arguments(tool.name, tool.arguments, translated.arguments)
+        return PreparedCall(tool, decoded.arguments, (*notes, *translated.notes, *decoded.notes))
+
     def find(self, name: str) -> Tool[Any]:
-        """Return a tool. Raises `ToolError` with the reason if it is not offered."""
-        if tool := self._tools.get(name):
+        """Return a tool, also by the name that another agent has for it. Raises `ToolError` if it is not offered."""
+        own = own_name(name, self._fields)
+        if tool := self._tools.get(own):
             return tool
-        if why := self._withheld.get(name):
+        if why := self._withheld.get(own):
             raise ToolError(f"tool {name!r} is not available: {why}")
+        if advice := advice_for(name):
+            raise ToolError(f"tool {name!r} does not exist; {advice}")
         close = difflib.get_close_matches(name, self._tools, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"tools: {', '.join(self._tools)}"
         raise ToolError(f"tool {name!r} does not exist; {hint}")
 
-    def arguments(self, tool: Tool[Any], call: ToolCall) -> Any:
-        """Return the validated arguments of a call. Raises `ToolError` if they are invalid."""
-        return decode_arguments(tool.name, tool.arguments, call.arguments)
+
+def _read_malformed(name: str, text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the arguments of a call that are not valid JSON, and a note. Raises `ToolError` if they are unclear."""
+    if (raw := raw_arguments(name, text)) is not None:
+        return raw, ()
+    repaired = repair_arguments(name, text)
+    return repaired.arguments, (repaired.note,)
 
 
 class ToolRegistry:
@@ -193,24 +217,6 @@ def arguments_schema(arguments: type[Any]) -> dict[str, Any]:
     schema = _simplify(whole, whole.get("$defs", {}))
     schema.pop("description", None)
     return {"type": "object", "properties": {}, **schema}
-
-
-def decode_arguments(tool: str, arguments: type[Any], given: Mapping[str, Any]) -> Any:
-    """Return the validated struct, or a dict if that is the type. Raises `ToolError` if the arguments are invalid.
-
-    Numbers in strings are accepted, and so is ``null`` for an optional argument, because models send both.
-    """
-    if arguments is dict:
-        return dict(given)
-    fields = {field.name: field for field in msgspec.structs.fields(arguments)}
-    present = {
-        name: value for name, value in given.items() if value is not None or name not in fields or fields[name].required
-    }
-    try:
-        return msgspec.convert(present, arguments, strict=False)
-    except msgspec.ValidationError as error:
-        known = ", ".join(f"{name} (required)" if field.required else name for name, field in fields.items())
-        raise ToolError(f"invalid arguments for {tool!r}: {error}. Parameters: {known or 'none'}.") from None
 
 
 def _simplify(node: Any, definitions: Mapping[str, Any]) -> Any:

@@ -21,7 +21,10 @@ class TodoItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TodosArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    todos: Annotated[tuple[TodoItem, ...], Meta(description="All tasks, in order.", max_length=100)]
+    todos: (
+        Annotated[tuple[TodoItem, ...], Meta(description="All tasks, in order; omit to read the list.", max_length=100)]
+        | None
+    ) = None
 
 
 class TodosTool:
@@ -35,10 +38,14 @@ class TodosTool:
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: TodosArguments, context: ToolContext) -> ToolPlan:
+        if arguments.todos is None:
+            return ToolPlan(Subject(tool=self.name, effect="none", title="read"))
         done = sum(item.status == "completed" for item in arguments.todos)
         return ToolPlan(Subject(tool=self.name, effect="none", title=f"{done} of {len(arguments.todos)} done"))
 
     async def run(self, arguments: TodosArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        if arguments.todos is None:
+            return ToolOutput(format_todos(await context.todos.read()))
         todos = tuple(Todo(context.redact(repair_text(item.text)), item.status) for item in arguments.todos)
         await context.todos.write(todos)
         return ToolOutput(format_todos(await context.todos.read()))

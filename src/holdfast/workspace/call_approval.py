@@ -71,7 +71,7 @@ class WorkspaceCallApprover:
                 root_session_id=self._root_session_id,
                 run_id=handle.run.id,
                 call_id=call.id,
-                tool=call.name,
+                tool=plan.subject.tool,
                 title=shared.redact(plan.subject.title),
                 why=shared.redact(decision.why),
                 patterns=_without_secrets(decision.patterns, shared.redact),
