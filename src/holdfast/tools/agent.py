@@ -12,6 +12,7 @@ from holdfast.config.agent_types import agent_types, find_agent
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.base import repair_text
+from holdfast.tools.dialects.call_translation import own_agent
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 
 _MAX_DESCRIPTION_CHARS = 200
@@ -47,14 +48,14 @@ class AgentTool:
         return "\n".join([self.description, "Agents:", *lines])
 
     async def plan(self, arguments: AgentArguments, context: ToolContext) -> ToolPlan:
-        if find_agent(context.settings, arguments.agent) is None:
+        if find_agent(context.settings, _own_name(arguments, context)) is None:
             names = ", ".join(map(repr, agent_types(context.settings)))
             raise ToolError(f"agent {arguments.agent!r} does not exist; agents: {names}")
         return ToolPlan(Subject(tool=self.name, effect="none", title=context.redact(repair_text(arguments.title))))
 
     async def run(self, arguments: AgentArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         outcome = await context.subagents.run(
-            agent=arguments.agent, prompt=repair_text(arguments.prompt), title=plan.subject.title
+            agent=_own_name(arguments, context), prompt=repair_text(arguments.prompt), title=plan.subject.title
         )
         text = outcome.text
         if outcome.state != "completed":
@@ -65,3 +66,8 @@ class AgentTool:
             status="ok" if outcome.state == "completed" else "error",
             left_running=outcome.left_running,
         )
+
+
+def _own_name(arguments: AgentArguments, context: ToolContext) -> str:
+    """Return the agent that a call names, also if it names it as another product does."""
+    return own_agent(arguments.agent, agent_types(context.settings)) if arguments.agent else ""

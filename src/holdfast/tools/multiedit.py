@@ -105,4 +105,6 @@ def _make_draft(found: LoadedFile, start: TextFile | None, edits: Sequence[Singl
         if edited.note:
             notes.append(f"edit {number}: {edited.note}")
         text = edited.text
-    return make_draft(found, encode_text(text, file.encoding), notes=[f"{last} edits", *notes])
+    return make_draft(
+        found, encode_text(text, file.encoding), notes=[f"{last} edits" if last > 1 else "1 edit", *notes]
+    )

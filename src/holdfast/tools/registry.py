@@ -91,7 +91,7 @@ class OfferedTools:
             raise ToolError(f"tool {name!r} is not available: {why}")
         if advice := advice_for(name):
             raise ToolError(f"tool {name!r} does not exist; {advice}")
-        close = difflib.get_close_matches(name, self._tools, n=1)
+        close = difflib.get_close_matches(name.lower(), self._tools, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"tools: {', '.join(self._tools)}"
         raise ToolError(f"tool {name!r} does not exist; {hint}")
 

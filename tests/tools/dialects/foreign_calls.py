@@ -49,7 +49,7 @@ CALLS = (
     ),
     ForeignCall("Claude Code", "Bash", {"command": "echo hi", "description": "Say hi"}),
     ForeignCall("Claude Code", "Bash", {"command": "echo hi", "timeout": 120000, "description": "Say hi"}),
-    ForeignCall("Claude Code", "Bash", {"command": "echo hi", "timeout": 5000}),
+    ForeignCall("Claude Code", "Bash", {"command": "echo hi", "timeout": 90000}),
     ForeignCall("Claude Code", "Bash", {"command": "echo hi", "run_in_background": False}),
     ForeignCall("Claude Code", "Bash", {"command": "echo hi", "dangerouslyDisableSandbox": True}),
     ForeignCall("Claude Code", "Grep", {"pattern": "TODO"}),
@@ -146,7 +146,7 @@ CALLS = (
     ForeignCall("Anthropic editor", "str_replace_editor", {"command": "undo_edit", "path": "README.md"}),
     ForeignCall("Anthropic editor", "bash", {"restart": True}),
     # Codex CLI
-    ForeignCall("Codex", "shell", {"command": ["bash", "-lc", "echo hi"], "workdir": ".", "timeout_ms": 1000}),
+    ForeignCall("Codex", "shell", {"command": ["bash", "-lc", "echo hi"], "workdir": ".", "timeout_ms": 60000}),
     ForeignCall("Codex", "shell", {"command": ["ls", "-1", "src"]}),
     ForeignCall("Codex", "shell", {"command": ["apply_patch", _PATCH]}),
     ForeignCall("Codex", "shell", {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{_PATCH}\nEOF\n"]}),
@@ -159,6 +159,11 @@ CALLS = (
     ForeignCall("Codex", "exec_command", {"cmd": "echo hi", "yield_time_ms": 1000, "max_output_tokens": 4000}),
     ForeignCall(
         "Codex", "exec_command", {"cmd": "echo hi", "sandbox_permissions": "use_default", "justification": "greeting"}
+    ),
+    ForeignCall(
+        "Codex",
+        "exec_command",
+        {"cmd": "echo hi", "sandbox_permissions": "require_escalated", "justification": "needs the network"},
     ),
     ForeignCall("Codex", "write_stdin", {"session_id": 1, "chars": "y\n"}),
     ForeignCall("Codex", "apply_patch", {"input": _PATCH}),
@@ -299,7 +304,7 @@ CALLS = (
     ForeignCall("Mistral Vibe", "search_replace", {"file_path": "README.md", "diff": _BLOCKS}),
     ForeignCall("Mistral Vibe", "grep", {"pattern": "TODO", "path": ".", "max_matches": 1}),
     ForeignCall(
-        "OpenHands", "execute_bash", {"command": "echo hi", "is_input": "false", "timeout": 10, "security_risk": "LOW"}
+        "OpenHands", "execute_bash", {"command": "echo hi", "is_input": "false", "timeout": 300, "security_risk": "LOW"}
     ),
     ForeignCall("OpenHands", "think", {"thought": "hm"}),
     ForeignCall("OpenHands", "finish", {"message": "done"}),

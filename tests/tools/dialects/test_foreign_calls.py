@@ -1,10 +1,12 @@
 """Each call of the corpus is understood, or refused with what to do instead; the snapshot has what the model reads."""
 
-import asyncio
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.base import to_builtins
@@ -27,9 +29,9 @@ _TIME = re.compile(r"\d+\.\d s\]")
 
 async def test_what_becomes_of_every_call(tmp_path: Path) -> None:
     registry = ToolRegistry(CommandLauncher())
-    offered = registry.offer(_SETTINGS, mode="ask", interactive=True, depth=0, agent="")
+    offered = registry.offer(_SETTINGS, mode="ask", interactive=True, depth=0, agent=None)
     sections = [
-        "\n".join([f"## {number:03} {call.agent}: {call.name}", *await told(offered, call, tmp_path / str(number))])
+        "\n".join([f"## {call.agent}: {call.name}", *await told(offered, call, tmp_path / str(number))])
         for number, call in enumerate(CALLS, start=1)
     ]
     await registry.get("bash").launcher.close()  # type: ignore[attr-defined]
@@ -60,16 +62,14 @@ async def told(offered: OfferedTools, call: ForeignCall, directory: Path) -> lis
 async def result(prepared: PreparedCall, directory: Path) -> str:
     """Run the call in a new workspace whose files the session has read."""
     files = FileWorkspace(directory / "files")
-    for name, content in FILES.items():
-        files.put(name, content)
+    for age, (name, content) in enumerate(FILES.items()):
+        os.utime(files.put(name, content), (age, age))  # searches sort by it
     session = files.session()
     for name in FILES:
         await session.call(ViewTool(), path=name)
     tools = ToolWorkspace(directory / "tools")
     context: ToolContext = tools.context(settings=_SETTINGS, files=session.context().files)
-    context = type(context)(
-        **{name: getattr(context, name) for name in context.__struct_fields__} | {"workspace": files.directory}
-    )
+    context = replace(context, workspace=files.directory)
     try:
         plan = await prepared.tool.plan(prepared.arguments, context)
         if prepared.tool.name in _NOT_RUN:
@@ -77,5 +77,4 @@ async def result(prepared: PreparedCall, directory: Path) -> str:
         text = (await prepared.tool.run(prepared.arguments, context, plan)).text
     except HoldfastError as error:
         text = f"error: {error.message}"
-    await asyncio.to_thread(lambda: None)
     return _TIME.sub("0.0 s]", text).replace(str(files.directory), "/workspace")

@@ -83,7 +83,7 @@ class _Fitter:
         for key, item in value.items():
             place = f"{where}.{key}" if where else str(key)
             if key not in hints:
-                self.ignored.append(repr(place))
+                self.ignored += [repr(place)] if item is not None else []
             elif item is not None or key in required:
                 done[key] = self.fit(item, hints[key], place)
         return done

@@ -98,10 +98,9 @@ def _place(text: str, problem: json.JSONDecodeError | None) -> str:
         )
     before, after = text[max(0, problem.pos - _NEAR) : problem.pos], text[problem.pos : problem.pos + _NEAR]
     reason = problem.msg[:1].lower() + problem.msg[1:]
-    return (
-        f"line {problem.lineno}, column {problem.colno}: {reason}, after {before!r} and before {after!r}. "
-        'Escape double quotes in strings as \\" and send the call again'
-    )
+    hint = 'Escape double quotes in strings as \\"' if before else "Send one JSON object"
+    place = f"line {problem.lineno}, column {problem.colno}: {reason}, after {before!r} and before {after!r}"
+    return f"{place}. {hint} and send the call again"
 
 
 def _start_of(text: str) -> str:

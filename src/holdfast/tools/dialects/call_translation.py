@@ -7,6 +7,7 @@ dialect passes through unchanged.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -23,6 +24,7 @@ from holdfast.tools.dialects.shell_calls import join_command, patch_in_command, 
 _PREFIXES = ("functions.", "functions:", "tools.", "default_api.", "default_api:", "builtin.", "developer__")
 _WRAPPERS = ("arguments", "parameters", "args", "params", "input", "kwargs")
 _URL = re.compile(r"https?://[^\s<>\"')\]]+")
+_CHECKLIST = re.compile(r"^\s*(?:[-*] )?\[([ xX>-])\] +(.+?)\s*$", re.MULTILINE)
 _SURELY_MILLISECONDS = 10_000
 """A time-out of this many seconds or more means milliseconds."""
 _FOREIGN_MILLISECONDS = 1_000
@@ -75,6 +77,15 @@ def own_name(name: str, known: Collection[str]) -> str:
 def advice_for(name: str) -> str | None:
     """Return what to do instead of a foreign tool that has no counterpart."""
     return names.ADVICE.get(plain_name(_without_decoration(name)))
+
+
+def own_agent(name: str, known: Collection[str]) -> str:
+    """Return our name of a kind of sub-agent, or the name itself if there is none."""
+    if name in known:
+        return name
+    plain = plain_name(name)
+    own = names.AGENTS.get(plain, "")
+    return own if own in known else next((agent for agent in known if plain_name(agent) == plain), name)
 
 
 def raw_arguments(name: str, text: str) -> dict[str, Any] | None:
@@ -130,9 +141,9 @@ def rename_keys(given: Mapping[str, Any], table: ArgumentNames, known: Collectio
             continue
         plain = plain_name(key)
         foreign = True
-        if plain in table.ignored:
-            continue
         own = plain_known.get(plain) or table.renamed.get(plain) or (plain if plain in table.renamed.values() else key)
+        if own == key and plain in table.ignored:
+            continue
         if own in done and own == "context":
             done[own] = max(done[own], value, key=_number)
         elif own in done:
@@ -143,10 +154,24 @@ def rename_keys(given: Mapping[str, Any], table: ArgumentNames, known: Collectio
 
 
 def _number(value: Any) -> float:
+    """Return a number, also one in a text; 0 for anything else."""
     try:
-        return float(value)
-    except (TypeError, ValueError):
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
         return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _drop_below(call: _ForeignCall, key: str, least: float) -> None:
+    """Remove a number that is too small: it means "from the start" or "without limit", as our defaults do."""
+    value = call.arguments.get(key)
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            small = float(value) < least
+        except ValueError:
+            return
+        if small:
+            del call.arguments[key]
 
 
 def _is_true(value: Any) -> bool:
@@ -160,10 +185,9 @@ def _adapt_view(call: _ForeignCall) -> None:
     end, span = call.take("end"), embedded_json(call.take("range"))
     if isinstance(span, list) and len(span) == 2:
         call.arguments["offset"], end = span
-    if "offset" in call.arguments and _number(call.arguments["offset"]) == 0:
+    if call.arguments.get("offset") in (0, "0"):
         del call.arguments["offset"]
-    if "limit" in call.arguments and _number(call.arguments["limit"]) <= 0:
-        del call.arguments["limit"]
+    _drop_below(call, "limit", 1)
     if end is not None and "limit" not in call.arguments and _number(end) > 0:
         first = int(_number(call.arguments.get("offset", 1)) or 1)
         call.arguments["limit"] = max(1, int(_number(end)) - first + 1)
@@ -277,8 +301,7 @@ def _adapt_grep(call: _ForeignCall) -> None:
         arguments.setdefault("literal", not _is_true(is_regex))
     if isinstance(arguments.get("output"), str):
         arguments["output"] = names.OUTPUTS.get(plain_name(arguments["output"]), arguments["output"])
-    if "limit" in arguments and _number(arguments["limit"]) <= 0:
-        del arguments["limit"]
+    _drop_below(call, "limit", 1)
     if isinstance(kind := call.take("type"), str) and "include" not in arguments:
         known = names.FILE_TYPES.get(kind.lower())
         arguments["include"] = known or f"*.{kind.lstrip('.*')}"
@@ -297,8 +320,7 @@ def _single_path(call: _ForeignCall) -> None:
 
 def _adapt_glob(call: _ForeignCall) -> None:
     _single_path(call)
-    if call.arguments.get("limit") is not None and _number(call.arguments["limit"]) <= 0:
-        del call.arguments["limit"]
+    _drop_below(call, "limit", 1)
 
 
 def _adapt_ls(call: _ForeignCall) -> None:
@@ -325,6 +347,10 @@ def _adapt_fetch(call: _ForeignCall) -> None:
 
 
 def _adapt_todos(call: _ForeignCall) -> None:
+    given = call.arguments.get("todos")
+    if isinstance(given, str) and (listed := _CHECKLIST.findall(given)):
+        marks = {"x": "completed", "X": "completed", "-": "in_progress", ">": "in_progress"}
+        call.arguments["todos"] = [{"text": text, "status": marks.get(mark, "pending")} for mark, text in listed]
     todos = call.items("todos")
     if todos is None:
         return

@@ -32,8 +32,8 @@ TOOLS: Final = _by_foreign_name(
         "write": "writefile writetofile createfile create savefile newfile createnewfile fswrite",
         "bash": (
             "shell sh exec execute run terminal command runcommand executecommand executebash execcommand"
-            " runshellcommand runterminalcmd runterminalcommand runinterminal shellcommand localshell containerexec"
-            " developershell"
+            " runshellcommand runterminalcmd runterminalcommand runinterminal shellcommand localshell"
+            " containerexec container.exec developershell"
         ),
         "job_output": "bashoutput taskoutput agentoutput getterminaloutput commandstatus",
         "job_kill": "killshell killbash killjob taskstop killterminal",
@@ -78,11 +78,19 @@ ADVICE: Final = {
 }
 """What to do instead of a foreign tool that has no counterpart."""
 
+AGENTS: Final = {
+    **dict.fromkeys(
+        ("explorer", "search", "searcher", "research", "researcher", "codebaseinvestigator", "plan"), "explore"
+    ),
+    **dict.fromkeys(("generalpurpose", "default", "worker", "coder", "task", "build"), "general"),
+}
+"""Our kind of sub-agent by the foreign one."""
+
 _PATH = "filepath absolutepath file filename targetfile notebookpath relativepath pathname"
 _DIRECTORY = (
     "dirpath directory directorypath dir folder targetdirectory relativeworkspacepath searchpath searchdirectory"
 )
-_TALK = "description explanation instruction instructions justification comment thought reasoning toolcallpurpose"
+_TALK = "description explanation instruction instructions comment thought reasoning toolcallpurpose"
 _FILTERS = "respectgitignore respectgeminiignore filefilteringoptions noignore"
 
 
@@ -144,6 +152,7 @@ ARGUMENTS: Final = {
         timeout="timeoutseconds timeoutsecs timeoutsec",
         directory=f"workdir cwd workingdir workingdirectory {_DIRECTORY} path",
         elevate="withescalatedpermissions sandboxpermissions",
+        reason="justification",
     ),
     "job_output": _names(
         _TALK,
