@@ -95,6 +95,9 @@ def confined(request: pytest.FixtureRequest, tmp_path: Path) -> ConfinedDirector
         "mount -o remount,rw / ; echo gone > $OUT/file",
         "chroot / bash -c 'echo gone > $OUT/file'",
         "exec 3<$OUT/file; echo gone > /proc/self/fd/3",
+        "for p in /proc/[0-9]*; do echo gone > $p/root$OUT/file; done",
+        "for p in /proc/[0-9]*; do echo gone > $p/cwd/../outside/file; done",
+        "echo gone > /proc/$PPID/root$OUT/file",
     ],
 )
 def test_files_outside_cannot_be_changed(confined: ConfinedDirectory, attack: str, mode: str) -> None:
@@ -156,6 +159,8 @@ def test_hidden_directories_cannot_be_read_except_visible_parts(confined: Confin
     assert done.stdout == "own output"
     done = confined.run(f"echo x > {confined.hidden}/new; echo x > {confined.hidden}/visible/new", mode=mode)
     assert sorted(path.name for path in confined.hidden.rglob("*")) == ["database", "output", "visible"]
+    through = f"for p in /proc/[0-9]*; do cat $p/root{confined.hidden}/database; done"
+    assert "secret" not in confined.run(through, mode=mode).stdout
     linked = "ln -s ../holdfast/database link; cat link; cp -r ../holdfast copy; cat copy/database"
     assert "secret" not in confined.run(linked, mode=mode).stdout
 

@@ -93,7 +93,7 @@ class CommandSandbox:
         """Return how to run a command confined. Blocking: call it in a thread."""
         if backend == "bubblewrap":
             scoped = scopes_processes()
-            options = _bubblewrap(limits, own_pids=not scoped)
+            options = _bubblewrap(limits, own_pids=_needs_own_pids())
             if scoped and self._scope is None:
                 self._scope = landlock.make_scope_ruleset()
             return ConfinedCommand((*options, "--chdir", str(directory), "--", *argv), self._scope)
@@ -142,11 +142,20 @@ def probe_sandboxes() -> SandboxAvailability:
 
 
 def scopes_processes() -> bool:
-    """Whether Landlock keeps a command from signalling other processes, so that it needs no pid namespace.
+    """Whether Landlock keeps a command from signalling other processes.
 
-    Without one, the pids that a command prints are the real ones.
+    A user's commands then need no pid namespace, and the pids that they print are the real ones.
     """
     return landlock.landlock_version() >= landlock.SCOPE_VERSION and not _is_setuid("bwrap")
+
+
+def _needs_own_pids() -> bool:
+    """Whether a command must not see the processes outside.
+
+    The outer process of bubblewrap has the whole file system at ``/proc/PID/root``. A command of a user cannot open it,
+    because it is in a user namespace of its own; a command of root can.
+    """
+    return os.geteuid() == 0 or not scopes_processes()
 
 
 def _is_setuid(program: str) -> bool:
@@ -210,7 +219,7 @@ def _try_bubblewrap() -> str:
             landlock.restrict_thread(ruleset)
             os.close(ruleset)
         done = subprocess.run(
-            [*_bubblewrap(SandboxLimits((), network=False), own_pids=not scoped), "--", "true"],
+            [*_bubblewrap(SandboxLimits((), network=False), own_pids=_needs_own_pids()), "--", "true"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_PROBE_SECONDS,
