@@ -14,6 +14,9 @@ Prefix = Literal["wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "cli",
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_CHARS = 9
 _RANDOM_BYTES = 10
+_RANDOM_CHARS = 16
+GENERATED_LENGTH = _TIME_CHARS + _RANDOM_CHARS
+"""The length of an id without its prefix."""
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 
 
@@ -36,7 +39,7 @@ class Ids:
 
     def new(self, prefix: Prefix) -> str:
         stamp = _base32(int(self._clock() * 1000), _TIME_CHARS)
-        return f"{prefix}_{stamp}{_base32(int.from_bytes(self._random(_RANDOM_BYTES)), 16)}"
+        return f"{prefix}_{stamp}{_base32(int.from_bytes(self._random(_RANDOM_BYTES)), _RANDOM_CHARS)}"
 
 
 def is_valid_client_id(text: str) -> bool:

@@ -55,9 +55,9 @@ def respond(received: ReceivedRequest) -> Answer:
             return text(rest)
         case "echo":
             return text(_said(messages[last]))
-        case "bash" | "ls" | "write" | "ask" if step == 0:
-            return Answer(pieces=(Say("I begin."), Call(order, _arguments(order, rest))))
-        case "bash" | "ls" | "write" | "ask":
+        case "bash" | "ls" | "write" | "ask" | "job" | "todos" if step == 0:
+            return Answer(pieces=(Say("I begin."), Call(_TOOLS.get(order, order), _arguments(order, rest))))
+        case "bash" | "ls" | "write" | "ask" | "job" | "todos":
             return text("done: " + _said(messages[-1]))
         case "loop":
             return calls(Call("ls", {"path": "."}))
@@ -81,8 +81,15 @@ def _said(message: dict[str, Any]) -> str:
     return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
 
 
+_TOOLS = {"job": "bash"}
+
+
 def _arguments(tool: str, rest: str) -> dict[str, Any]:
     match tool:
+        case "job":
+            return {"command": rest, "background": True}
+        case "todos":
+            return {"todos": [{"text": rest, "status": "in_progress"}]}
         case "bash":
             return {"command": rest}
         case "write":
@@ -229,7 +236,7 @@ class CliShell:
         return done.out.strip()
 
     def last_session(self) -> str:
-        found: str = json.loads(self.ok("sessions", "list", "--json"))[0]["id"]
+        found: str = json.loads(self.ok("sessions", "--json"))["items"][0]["id"]
         return found
 
     def open(self, gate: str) -> None:

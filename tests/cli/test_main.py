@@ -24,7 +24,7 @@ def test_the_terminal_interface_needs_a_terminal(sh: CliShell) -> None:
 
 
 def test_usage_errors_have_two_lines(sh: CliShell) -> None:
-    for words in (("runn", "x"), ("--nonsense",), ("sessions",), ("approvals", "answer", "x", "perhaps")):
+    for words in (("runn", "x"), ("--nonsense",), ("sessions", "lst"), ("approvals", "answer", "x", "perhaps")):
         done = sh(*words)
         assert (done.status, done.out) == (2, "")
         assert len(done.err.strip().splitlines()) == 2, done.err
@@ -33,8 +33,45 @@ def test_usage_errors_have_two_lines(sh: CliShell) -> None:
 
 def test_the_directory_option_selects_the_workspace(sh: CliShell, tmp_path: Path) -> None:
     assert sh("-C", str(tmp_path), "run", "--output", "json", "!say there").json["text"] == "there"
-    assert sh("sessions", "list", "-C", str(tmp_path), "--json").json[0]["title"]
+    assert sh("sessions", "list", "-C", str(tmp_path), "--json").json["items"][0]["title"]
     assert sh("-C", str(tmp_path / "absent"), "status").status == 2
+
+
+def test_a_quoted_prompt_needs_no_command(sh: CliShell, tmp_path: Path) -> None:
+    first = sh("-C", str(tmp_path), "!say it works")
+    assert (first.status, first.out) == (0, "it works\n")
+    again = sh("-C", str(tmp_path), "--continue", "!say and goes on")
+    assert (again.status, again.out) == (0, "and goes on\n")
+    assert len(sh("sessions", "-C", str(tmp_path), "--json").json["items"]) == 1
+    assert sh("--session", "ses_absent", "!say lost").status == 1
+    behind = sh("!say x", "--model", "a/b")
+    assert (behind.status, "holdfast run OPTIONS PROMPT" in behind.err) == (2, True)
+    assert "holdfast run fix …" in sh("fix", "the", "test").err
+
+
+def test_commands_with_subcommands_list_without_one(sh: CliShell) -> None:
+    sh.ok("run", "!say listed")
+    for command in ("sessions", "queue", "approvals", "config", "key", "jobs"):
+        listed = "get" if command == "config" else "list"
+        assert sh.ok(command) == sh.ok(command, listed)
+        assert sh(command, "--json").json == sh(command, listed, "--json").json
+
+
+def test_ids_may_be_shortened_as_long_as_they_are_unique(sh: CliShell) -> None:
+    found = sh("run", "--json", "!say short").json
+    sh.ok("run", "!say another")
+    run_id, session_id = found["run_id"], found["session_id"]
+    assert sh.ok("wait", run_id[:-2]) == "short"
+    assert sh.ok("wait", run_id[4:-2]) == "short"
+    assert "short" in sh.ok("sessions", "show", session_id[:-2])
+    assert "short" in sh.ok("sessions", "show", "--session", session_id[:-2])
+    assert sh("run", "--json", "--session", session_id[:-2], "!say on").json["session_id"] == session_id
+    assert sh("sessions", "show", session_id, "--session", session_id).status == 2
+    ambiguous = sh("sessions", "show", "ses_")
+    assert (ambiguous.status, len(ambiguous.err.splitlines())) == (2, 2)
+    assert "is the beginning of several ids: ses_" in ambiguous.err
+    assert sh("wait", "run_zz").status == 1
+    assert sh("cancel", run_id[:-2], "--json").json["runs"][0]["run_id"] == run_id
 
 
 def _bash(sh: CliShell, words: str, *, before: str = "") -> subprocess.CompletedProcess[str]:

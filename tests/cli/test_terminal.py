@@ -125,7 +125,7 @@ def test_a_denial_tells_the_agent_why(sh: CliShell) -> None:
 def test_an_answer_by_another_client_ends_the_prompt(sh: CliShell) -> None:
     with terminal(sh, "run", "!bash touch elsewhere") as shown:
         shown.until("'n REASON': ")
-        (asked,) = sh("approvals", "list", "--json").json["approvals"]
+        (asked,) = sh("approvals", "list", "--json").json["approvals"]["items"]
         assert asked["title"] == "touch elsewhere"
         sh.ok("approvals", "answer", asked["id"], "once")
         shown.until("answered by another client")

@@ -98,6 +98,8 @@ EVERY = [
     endpoints.set_key("anthropic", None),
     endpoints.try_provider("anthropic"),
     endpoints.try_provider("anthropic", model="large"),
+    endpoints.find_ids("ses_1"),
+    endpoints.find_ids("ru", kind="run"),
     endpoints.stats(since="2026-01-01", until="2026-02-01"),
     endpoints.search("needle", workspace_id="wsp_1", limit=3),
 ]
@@ -131,8 +133,8 @@ def _endpoint(method: str, target: str) -> Endpoint:
         )
         if endpoint.method == method and fits:
             given: dict[str, object] = dict(parse_qsl(query, strict_parsing=bool(query)))
-            if "state" in given:
-                given["state"] = [given["state"]]
+            for name in {"state", "kind"} & given.keys():
+                given[name] = [given[name]]
             msgspec.convert(given, endpoint.query, strict=False)
             return endpoint
     raise AssertionError(f"the server has no {method} {where}")

@@ -69,3 +69,20 @@ def test_the_terminal_is_restored_after_a_signal(env: dict[str, str], tmp_path: 
         assert terminal.is_restored
     finally:
         terminal.close()
+
+
+def test_a_prompt_on_the_command_line_is_sent_at_once_and_continues_the_last_session(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    sessions = []
+    for words in (("say hello",), ("--continue", "say it again")):
+        terminal = TerminalProcess(*words, env=env, cwd=tmp_path)
+        try:
+            terminal.until(words[-1])
+            terminal.until("This is the offline demo")
+            terminal.send("\x11")  # ctrl+q
+            assert terminal.ended() == 0
+            sessions.append(terminal.received.decode("utf-8", "replace").partition("--session ses_")[2].split()[0])
+        finally:
+            terminal.close()
+    assert sessions[0] == sessions[1]

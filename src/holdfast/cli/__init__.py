@@ -66,8 +66,8 @@ def _run_with_options(args: list[str]) -> int:
             session_id = args.pop(0)
         elif option != "--debug":
             return _report_unknown(option, kind="option")
-    if not args:
-        return _open_tui(directory, session_id=session_id, resume=resume)
+    if not args or any(letter.isspace() for letter in args[0]):
+        return _open(directory, prompt=args[0] if args else "", rest=args[1:], session_id=session_id, resume=resume)
     if session_id is not None or resume:
         option = "--session" if session_id is not None else "--continue"
         screen.write_stderr(f"holdfast: {option} goes behind the command: holdfast {args[0]} {option} …\n")
@@ -75,25 +75,42 @@ def _run_with_options(args: list[str]) -> int:
     return _run_command(args, directory)
 
 
-def _open_tui(directory: str | None, *, session_id: str | None, resume: bool) -> int:
-    """Without a command the terminal UI opens; without a terminal the commands are listed."""
+def _open(directory: str | None, *, prompt: str, rest: list[str], session_id: str | None, resume: bool) -> int:
+    """Without a command the terminal UI opens, with the prompt if there is one.
+
+    Without a terminal, a prompt is sent by `holdfast run`, and without a prompt the commands are listed.
+    """
     from holdfast.cli.exit_status import CommandError
 
+    if session_id is not None and resume:
+        message = "--session and --continue cannot be used together"
+        raise CommandError(message, advice="use one of them", status=2)
+    if rest:
+        message = f"unexpected {rest[0]!r} behind the prompt"
+        raise CommandError(message, advice="options belong to 'run': holdfast run OPTIONS PROMPT", status=2)
     if not (screen.is_terminal(sys.stdin) and screen.is_terminal(sys.stdout)):
+        if prompt:
+            session = ["--continue"] if resume else ["--session", session_id] if session_id else []
+            return _run_command(["run", *session, "--", prompt], directory)
         if session_id is None and not resume:
             return _print_overview()
         advice = "run it in a terminal, or use 'holdfast run --session ID PROMPT'"
         raise CommandError("the terminal UI needs a terminal for input and output", advice=advice, status=2)
-    if session_id is not None and resume:
-        message = "--session and --continue cannot be used together"
-        raise CommandError(message, advice="use one of them", status=2)
     _import_msgspec()
     _change_directory(directory)
+    return _open_tui(prompt, session_id=session_id, resume=resume)
+
+
+def _open_tui(prompt: str, *, session_id: str | None, resume: bool) -> int:
+    from holdfast.cli.command_context import CommandContext, is_complete_id
     from holdfast.cli.command_context import directory as current_directory
     from holdfast.tui import open_tui
 
     current_directory()
-    return open_tui(session_id=session_id, resume=resume)
+    if (resume and prompt) or (session_id is not None and not is_complete_id(session_id, "session")):
+        with CommandContext() as context:
+            session_id, resume = context.session_id(session_id), False
+    return open_tui(prompt=prompt, session_id=session_id, resume=resume)
 
 
 def _check_encoding(args: list[str]) -> None:
@@ -158,7 +175,10 @@ def _report_unknown(name: str, *, kind: str) -> int:
 
     close = difflib.get_close_matches(name, all_commands(), n=1, cutoff=0.7)
     advice = f"did you mean '{close[0]}'? " if close else ""
-    screen.write_stderr(f"holdfast: unknown {kind} {name!r}\n          {advice}'holdfast --help' lists the commands\n")
+    more = "'holdfast --help' lists the commands"
+    if kind == "command" and not close:
+        more = f"a prompt is quoted, or sent by 'run': holdfast run {name} …; {more}"
+    screen.write_stderr(f"holdfast: unknown {kind} {name!r}\n          {advice}{more}\n")
     return 2
 
 

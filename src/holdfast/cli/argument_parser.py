@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
@@ -32,6 +32,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=prog, formatter_class=_Formatter, allow_abbrev=False)
         self.words_argument: str | None = None
         """The argument that collects all words; options may be between them."""
+        self.default_subcommand: str | None = None
+        """What the command does without a subcommand."""
+        self.subcommands: tuple[str, ...] = ()
 
     def explain(self, description: str, *, examples: Sequence[tuple[str, str]] = ()) -> None:
         """Set the description and the examples, each a command line and its meaning."""
@@ -65,11 +68,15 @@ def _add_common(parser: Parser, *, default: str | None) -> None:
     parser.add_argument("-C", dest="directory", metavar="DIR", default=default, help=argparse.SUPPRESS)
 
 
-def add_subcommands(parser: Parser) -> Callable[[str, str], Parser]:
-    """Returns a function that adds a subcommand with its own help."""
-    actions = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND", parser_class=Parser)
+def add_subcommands(parser: Parser, *, default: str) -> Callable[[str, str], Parser]:
+    """Returns a function that adds a subcommand with its own help. Without a subcommand, ``default`` is meant."""
+    actions = parser.add_subparsers(
+        dest="subcommand", required=True, metavar="COMMAND", parser_class=Parser, description=f"without one: {default}"
+    )
+    parser.default_subcommand = default
 
     def add(name: str, summary: str) -> Parser:
+        parser.subcommands += (name,)
         subparser = actions.add_parser(name, help=summary)
         subparser.description = summary[:1].upper() + summary[1:] + "."
         _add_common(subparser, default=argparse.SUPPRESS)  # keep the value given before the subcommand
@@ -82,14 +89,40 @@ def add_session_argument(parser: Parser) -> None:
     parser.add_argument(
         "session", type=identifier, nargs="?", metavar="SESSION", help="the last one of this directory by default"
     )
+    add_session_option(parser)
+
+
+def add_session_option(parser: Parser) -> None:
+    """``--session ID``, as in `holdfast run`, besides the argument `session`."""
+    parser.add_argument("--session", dest="session_option", type=identifier, metavar="ID", help="the same as SESSION")
+
+
+def add_json_argument(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the server's answer as JSON")
 
 
 def parse(parser: Parser, args: Sequence[str]) -> argparse.Namespace:
+    if parser.default_subcommand and _has_no_subcommand(args, parser.subcommands):
+        args = [parser.default_subcommand, *args]
     if parser.words_argument is None:
-        return parser.parse_args(args)
+        return _with_session_option(parser, parser.parse_args(args))
     end = args.index("--") if "--" in args else len(args)
     parsed = parser.parse_intermixed_args(args[:end])
     getattr(parsed, parser.words_argument).extend(args[end + 1 :])
+    return parsed
+
+
+def _has_no_subcommand(args: Sequence[str], known: Collection[str]) -> bool:
+    """Whether there are only options. A first word that is no subcommand is a mistake, and is reported as one."""
+    is_option = not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))
+    return is_option and not set(args) & set(known)
+
+
+def _with_session_option(parser: Parser, parsed: argparse.Namespace) -> argparse.Namespace:
+    if named := getattr(parsed, "session_option", None):
+        if parsed.session:
+            parser.error("a session was given twice: as an argument and with --session")
+        parsed.session = named
     return parsed
 
 
@@ -113,7 +146,7 @@ def count(text: str) -> int:
 
 
 def identifier(text: str) -> str:
-    """An id in the form that the server accepts; others are refused without a request."""
+    """An id, or the beginning of one, in the form that the server accepts; others are refused without a request."""
     allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-")
     if not 0 < len(text) <= 128 or not set(text) <= allowed or text[0] in "_.:-":
         raise argparse.ArgumentTypeError(f"{text!r} is not an id; ids consist of letters, digits and _ . : -")

@@ -12,8 +12,19 @@ from holdfast.client.local_server import open_sync_client
 from holdfast.client.server_address import address_from_env
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import Conflict, HoldfastError
+from holdfast.ids import GENERATED_LENGTH, Prefix
 from holdfast.schema.api.response_bodies import ModelsView
-from holdfast.schema.sessions import Session, WorkspaceView
+from holdfast.schema.sessions import IdKind, Session, WorkspaceView
+
+ID_PREFIXES: dict[IdKind, Prefix] = {
+    "session": "ses",
+    "run": "run",
+    "message": "msg",
+    "approval": "apr",
+    "question": "qst",
+    "job": "job",
+}
+_MAX_SHOWN = 4
 
 
 class CommandContext:
@@ -38,7 +49,7 @@ class CommandContext:
     def session_id(self, name: str | None) -> str:
         """The named session, or the last one of this directory."""
         if name:
-            return name
+            return self.full_id(name, "session")
         found = self.last_session()
         if found is None:
             raise CommandError(
@@ -47,6 +58,20 @@ class CommandContext:
                 status=Exit.FAILED,
             )
         return found.id
+
+    def full_id(self, name: str, kind: IdKind) -> str:
+        """The id that begins with ``name``. If there is none, the name itself: the server says what is wrong."""
+        if is_complete_id(name, kind):
+            return name
+        found = self.client.find_ids(name, kind=kind).items
+        if not found and "_" not in name:
+            found = self.client.find_ids(f"{ID_PREFIXES[kind]}_{name}", kind=kind).items
+        if len(found) > 1:
+            shown = ", ".join(match.id for match in found[:_MAX_SHOWN]) + (", …" if len(found) > _MAX_SHOWN else "")
+            raise CommandError(
+                f"{name!r} is the beginning of several ids: {shown}", advice="add more characters", status=Exit.USAGE
+            )
+        return found[0].id if found else name
 
     def reopen(self) -> None:
         """Connect to the successor of a server that is stopping."""
@@ -84,6 +109,12 @@ class CommandContext:
         screen.note(f"the server was started without {names}; restarting it")
         self.reopen()
         return True
+
+
+def is_complete_id(name: str, kind: IdKind) -> bool:
+    """Whether the name has the length of an id that Holdfast makes. Clients may choose other ids for runs."""
+    prefix, _, rest = name.partition("_")
+    return prefix == ID_PREFIXES[kind] and len(rest) == GENERATED_LENGTH
 
 
 def unseen_keys(models: ModelsView | None, env: Mapping[str, str]) -> list[str]:

@@ -19,6 +19,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("wait", "wait:configure", "wait until a run ends"),
         CliCommand("cancel", "cancel:configure", "cancel a run or all runs of a session"),
         CliCommand("queue", "queue:configure", "list, edit, move and remove queued runs"),
+        CliCommand("jobs", "jobs:configure", "list, show and end background jobs"),
         CliCommand("pause", "queue:configure_pause", "pause a session's queue"),
         CliCommand("resume", "queue:configure_resume", "resume a session's queue"),
     ),
@@ -31,7 +32,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
     ),
     "Set up": (
         CliCommand("models", "models:configure", "list models and what providers need"),
-        CliCommand("key", "key:configure", "store, test or remove an API key"),
+        CliCommand("key", "key:configure", "list, store, test or remove API keys"),
         CliCommand("config", "config:configure", "read and change settings"),
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),
         CliCommand("trust", "config:configure_trust", "use this directory's own configuration"),
@@ -55,7 +56,8 @@ def all_commands() -> dict[str, CliCommand]:
 
 EXAMPLES = """\
 examples:
-  holdfast run "why does test_slug.py fail?"      ask about this directory
+  holdfast "fix the failing test"                 open the interface and send this prompt
+  holdfast run "why does test_slug.py fail?"      print the answer instead
   git diff | holdfast run "review this"           add the diff to the prompt
   holdfast run --continue "now fix it"            continue the last session
   holdfast attach                                 watch it from another terminal
@@ -65,11 +67,12 @@ examples:
 def overview() -> str:
     """The text of ``holdfast --help``."""
     lines = [
-        "usage: holdfast [--debug] [-C DIR] [--continue | --session ID]",
+        'usage: holdfast [--debug] [-C DIR] [--continue | --session ID] ["PROMPT"]',
         "       holdfast [--debug] [-C DIR] COMMAND …",
         "",
         "A coding agent for the terminal. A local server owns the work; commands come and go.",
-        "Without a command, the terminal interface opens.",
+        "Without a command, the terminal interface opens; a quoted prompt is sent there at once. Without a terminal,",
+        "the prompt is sent by 'run'.",
     ]
     for title, commands in GROUPS.items():
         lines += ["", f"{title}:"]

@@ -21,9 +21,11 @@ from holdfast.schema.events import (
     RunRetrying,
     RunStarted,
     Snapshot,
+    TodoChanged,
 )
 from holdfast.schema.messages import Message, Notice, Shell, Text, ToolCall, ToolResult, text_of
 from holdfast.schema.runs import Now, Run
+from holdfast.schema.sessions import Todo
 
 _MAIN_ARGUMENTS = ("command", "path", "pattern", "url", "query", "title", "job")
 _PHASES = {
@@ -55,12 +57,20 @@ class EventPrinter:
     """
 
     def __init__(
-        self, screen: Screen, *, session_id: str, runs: Collection[str] | None = None, text: bool = True
+        self,
+        screen: Screen,
+        *,
+        session_id: str,
+        runs: Collection[str] | None = None,
+        text: bool = True,
+        verbose: bool = False,
     ) -> None:
+        """``verbose``: also print the output of tools, and the task list when it changes."""
         self._screen = screen
         self._session_id = session_id
         self._runs = None if runs is None else set(runs)
         self._text = text
+        self._verbose = verbose
         self._parts: dict[tuple[str, int], PrintedText] = {}
         self._calls: dict[str, ToolCall] = {}
         self._printed: set[str] = set()
@@ -89,6 +99,8 @@ class EventPrinter:
             case RunRetrying() if self._includes_run(event.run_id):
                 self._screen.note(f"{event.cause}: {one_line(event.message)}; retrying in {event.wait:.0f} s")
                 self._screen.status(f"{event.cause}, retry", seconds=event.wait)
+            case TodoChanged() if self._verbose and event.session_id == self._session_id:
+                self._screen.note("\n".join(todo_lines(event.todos)))
             case JobFinished() if event.session_id == self._session_id:
                 self._screen.note(f"background job ended: {one_line(event.job.command)}")
             case _ if self._runs is None:
@@ -216,7 +228,9 @@ class EventPrinter:
         title = title_with_target(call, result) if call else ""
         outcome = outcome_of(result)
         line = f"{mark} {result.name} {style.dim(title)}".rstrip() + (f"  {outcome}" if outcome else "")
-        self._note_once(result.call_id, f"  {'  ' if indent else ''}{line}")
+        margin = "    " if indent else "  "
+        output = output_lines(result) if self._verbose else []
+        self._note_once(result.call_id, "\n".join([f"{margin}{line}", *(f"{margin}│ {each}" for each in output)]))
 
 
 class PrintedPiece(NamedTuple):
@@ -282,6 +296,21 @@ class PrintedText:
     def _replace(self, whole: str) -> PrintedPiece:
         self._pieces, self._length, self._is_behind = [whole], len(whole), False
         return PrintedPiece(whole, replaces=True)
+
+
+_TODO_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+
+
+def todo_lines(todos: Iterable[Todo]) -> list[str]:
+    """The task list, one line per task."""
+    return [f"  {_TODO_MARKS[todo.status]} {one_line(todo.text)}" for todo in todos] or ["  the task list is empty"]
+
+
+def output_lines(result: ToolResult) -> list[str]:
+    """What a tool returned: the diff of an edit, otherwise the text that the model got."""
+    diff = result.display.get("diff")
+    shown = diff if isinstance(diff, str) and diff and result.status == "ok" else result.text
+    return plain(shown.rstrip()).splitlines()
 
 
 def title_of(call: ToolCall) -> str:

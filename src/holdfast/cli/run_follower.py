@@ -185,9 +185,10 @@ class RunFollower(SessionFollower):
         interrupts: Interrupts | None = None,
         prompter: Prompter | None = None,
         text: bool = True,
+        verbose: bool = False,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
-        """``text``: print the agent's text."""
+        """``text``: print the agent's text. ``verbose``: print the output of tools."""
         super().__init__(
             client,
             run.session_id,
@@ -197,6 +198,7 @@ class RunFollower(SessionFollower):
                 session_id=run.session_id,
                 runs=[run.id] if run.host_run_id is None else [run.id, run.host_run_id],
                 text=text,
+                verbose=verbose,
             ),
             interrupts=interrupts or Interrupts(),
             prompter=prompter,

@@ -39,6 +39,7 @@ class RunOptions(NamedTuple):
     last_message: str | None
     detach: bool
     timeout: float | None
+    verbose: bool
     has_run_id: bool
     """``--run-id`` was given: the run may have started or ended before."""
 
@@ -52,6 +53,7 @@ class RunOptions(NamedTuple):
             last_message=args.last_message,
             detach=args.detach,
             timeout=args.timeout,
+            verbose=args.verbose,
             has_run_id=args.run_id is not None,
         )
 
@@ -153,6 +155,8 @@ class PromptRunner:
         """The session to prompt, ``None`` for a new one. The cursor is read before the prompt is sent."""
         if self._session_id is None and self._options.resume:
             self._session_id = self._context.session_id(None)
+        elif self._session_id is not None:
+            self._session_id = self._context.session_id(self._session_id)
         if self._session_id is None:
             self._cursor = self._context.workspace.cursor
         else:
@@ -177,6 +181,7 @@ class PromptRunner:
             interrupts=self._interrupts,
             prompter=ApprovalPrompt(client, self._screen) if run.interactive and options.request.interactive else None,
             text=options.output == "text",
+            verbose=options.verbose,
             on_event=self._print_event_line if options.output == "jsonl" else None,
         )
         if options.has_run_id:

@@ -141,6 +141,7 @@ class BaseClient:
     models = EndpointMethod(endpoints.models)
     set_key = EndpointMethod(endpoints.set_key)
     try_provider = EndpointMethod(endpoints.try_provider)
+    find_ids = EndpointMethod(endpoints.find_ids)
     stats = EndpointMethod(endpoints.stats)
     search = EndpointMethod(endpoints.search)
 

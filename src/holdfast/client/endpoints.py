@@ -32,7 +32,7 @@ from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Questio
 from holdfast.schema.base import Value, encode
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, CancelScope, Queue, Receipt, Run, RunRequest
-from holdfast.schema.sessions import Client, FileChange, Job, SearchHit, Session, WorkspaceView
+from holdfast.schema.sessions import Client, FileChange, IdKind, IdMatch, Job, SearchHit, Session, WorkspaceView
 
 T = TypeVar("T")
 
@@ -362,6 +362,11 @@ def set_key(provider: str, key: str | None) -> ApiCall[KeyView]:
 def try_provider(provider: str, *, model: str | None = None) -> ApiCall[ProviderTestView]:
     body = _without_none(model=model)
     return api_call("POST", api_path("providers", provider, "test"), body, returns=ProviderTestView, wait=60.0)
+
+
+def find_ids(prefix: str, *, kind: IdKind | None = None) -> ApiCall[PageView[IdMatch]]:
+    """Ids that begin with ``prefix``; an exact id is the only match."""
+    return api_call("GET", api_path("ids"), returns=PageView[IdMatch], query={"prefix": prefix, "kind": kind})
 
 
 def stats(*, since: str | None = None, until: str | None = None) -> ApiCall[StatsView]:

@@ -96,6 +96,16 @@ class FileChange(Value, frozen=True):
     """``changed_since``: the file was changed after the agent."""
 
 
+IdKind = Literal["session", "run", "message", "approval", "question", "job"]
+
+
+class IdMatch(Value, frozen=True):
+    """Something that has an id which begins with the text that was asked for."""
+
+    kind: IdKind
+    id: str
+
+
 class SearchHit(Value, frozen=True):
     """A message that matches a search."""
 

@@ -51,6 +51,6 @@ def make_services(
         events=EventService(store, hub, presence, state=state, max_streams=max_streams),
         settings=SettingService(shared, workspaces, secrets),
         server=ServerService(
-            store, engine, workspaces=workspaces, presence=presence, state=state, clock=shared.clock, build=build
+            store, hub, engine, workspaces=workspaces, presence=presence, state=state, clock=shared.clock, build=build
         ),
     )

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from holdfast import __version__
 from holdfast.errors import BadRequest, Conflict
+from holdfast.events import Hub
 from holdfast.ids import Clock
 from holdfast.runs import Engine
-from holdfast.schema.api.response_bodies import BackupView, Health, ServerView, StatsView
+from holdfast.schema.api.response_bodies import BackupView, Health, PageView, ServerView, StatsView
+from holdfast.schema.sessions import IdKind, IdMatch
 from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState
 from holdfast.services.workspace_service import WorkspaceService
@@ -24,6 +26,7 @@ class ServerService:
     def __init__(
         self,
         store: Store,
+        hub: Hub,
         engine: Engine,
         *,
         workspaces: WorkspaceService,
@@ -33,6 +36,7 @@ class ServerService:
         build: str,
     ) -> None:
         self._store = store
+        self._hub = hub
         self._engine = engine
         self._workspaces = workspaces
         self._presence = presence
@@ -84,6 +88,11 @@ class ServerService:
             )
         await self._store.backup(target)
         return BackupView(str(target), await asyncio.to_thread(os.path.getsize, target))
+
+    async def find_ids(self, prefix: str, *, kinds: tuple[IdKind, ...], limit: int) -> PageView[IdMatch]:
+        """What has an id that begins with ``prefix``; only it, if the prefix is an id."""
+        cursor = self._hub.cursor
+        return PageView(await self._store.find_ids(prefix, kinds=kinds, limit=limit), cursor)
 
     async def stats(self, *, since: date | None = None, until: date | None = None) -> StatsView:
         """Usage by day and model, and calls by day and tool; the last 30 days by default."""

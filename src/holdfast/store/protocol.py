@@ -6,14 +6,14 @@ raise `NotFound` and ids of deleted sessions `Gone`, unless the method returns `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from holdfast.schema.approvals import Approval, Grant, Question
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
-from holdfast.schema.sessions import Job, SearchHit, Session, Todo, Workspace
+from holdfast.schema.sessions import IdKind, IdMatch, Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
 from holdfast.store.records import (
     CallOutput,
@@ -171,6 +171,13 @@ class Store(Protocol):
 
     async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[SearchHit, ...]:
         """Return messages that contain all words of ``q``, the best match first."""
+        ...
+
+    async def find_ids(self, prefix: str, *, kinds: Collection[IdKind] = (), limit: int = 10) -> tuple[IdMatch, ...]:
+        """Return what has an id that begins with ``prefix`` (ASCII, not empty), without deleted sessions.
+
+        If an id is the prefix itself, it is the only one.
+        """
         ...
 
     async def approval(self, approval_id: str) -> Approval: ...

@@ -70,11 +70,18 @@ class ChatScreen(ChatLayout):
             return
         self.composer.clear()
         self._keep_draft("")  # before the first prompt's session takes the place of the new one
+        self._start_sending(event, shell=typed.text if typed.kind == "shell" else None)
+
+    def send_prompt(self, text: str) -> None:
+        """Send a prompt that was not typed here. The draft stays."""
+        self._start_sending(Composer.Sent(text, (), "queue"), shell=None)
+
+    def _start_sending(self, event: Composer.Sent, *, shell: str | None) -> None:
         self._remember(event.text)
         self.sending = (*self.sending, event.text)
         self.draw_queue()
         self.view.scroll_to_end()
-        self.run_worker(self._send(event, shell=typed.text if typed.kind == "shell" else None), group="calls")
+        self.run_worker(self._send(event, shell=shell), group="calls")
 
     async def _send(self, event: Composer.Sent, *, shell: str | None) -> None:
         controller = self.tui.controller

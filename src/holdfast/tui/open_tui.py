@@ -16,8 +16,11 @@ from holdfast.tui.terminal_signals import POP_TITLE, PUSH_TITLE, RESTORE, set_pr
 _LOG_LIMIT = 1 << 20
 
 
-def open_tui(*, session_id: str | None = None, resume: bool = False) -> int:
-    """Show the UI until the user leaves; returns the exit status. ``resume`` shows the last session."""
+def open_tui(*, prompt: str = "", session_id: str | None = None, resume: bool = False) -> int:
+    """Show the UI until the user leaves; returns the exit status. ``resume`` shows the last session.
+
+    ``prompt`` is sent as if it had been typed.
+    """
     env = dict(os.environ)
     locations = Locations.from_env(env)
     locations.prepare()
@@ -35,6 +38,7 @@ def open_tui(*, session_id: str | None = None, resume: bool = False) -> int:
                 directory=directory,
                 session_id=session_id,
                 resume=resume,
+                prompt=prompt,
                 background=answer.background,
                 typed=answer.typed,
                 colours=count_colours(env),

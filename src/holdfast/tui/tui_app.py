@@ -100,6 +100,8 @@ class TuiApp(TuiHost):
             self.chat.composer.set_draft(self.options.typed)
         if not self.options.resume:  # the session is not known yet; its draft follows with it
             await self.chat.load_draft()
+        if self.options.prompt:
+            self.chat.send_prompt(self.options.prompt)
         await self.link.run(choose_last=self.options.resume)
 
     # What the link reports.

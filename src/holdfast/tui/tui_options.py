@@ -14,6 +14,8 @@ class TuiOptions(Value, frozen=True, kw_only=True):
     directory: str
     session_id: str | None = None
     resume: bool = False
+    prompt: str = ""
+    """Sent as soon as the UI is open."""
     background: Literal["dark", "light"] = "dark"
     typed: str = ""
     """What was typed before the first frame."""

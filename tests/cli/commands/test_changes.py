@@ -9,7 +9,7 @@ def test_changes_undo_and_redo(sh: CliShell) -> None:
     assert made.read_text() == "this is made.txt\n"
     assert "+this is made.txt" in sh.ok("changes")
     assert sh.ok("changes", "--names") == "created   made.txt"
-    assert sh("changes", "--json").json[0]["state"] == "applied"
+    assert sh("changes", "--json").json["items"][0]["state"] == "applied"
     assert "made.txt" in sh.ok("undo")
     assert not made.exists()
     assert "(undone)" in sh.ok("changes", "--names")

@@ -38,3 +38,13 @@ def test_a_known_setting_without_a_value_is_printed_as_not_set(sh: CliShell) -> 
     assert sh.ok("config", "get", "providers.openai.base_url") == "(not set)"
     done = sh("config", "get", "limits.max_costs")
     assert (done.status, "unknown setting" in done.err) == (3, True)
+
+
+def test_the_origin_of_a_setting_is_printed(sh: CliShell) -> None:
+    assert sh.ok("config", "get", "limits.max_steps", "--origin").split()[:2] == ["limits.max_steps", "200"]
+    rows = [line.split() for line in sh.ok("config", "get", "models", "--origin").splitlines()]
+    assert ["models.large", "test/test-model"] in [row[:2] for row in rows]
+    found = sh("config", "get", "models.large", "--origin", "--json").json
+    assert found["models.large"]["value"] == "test/test-model"
+    assert found["models.large"]["origin"].endswith("config.toml:3)")
+    assert sh("config", "get", "models.nothing", "--origin").status == 3

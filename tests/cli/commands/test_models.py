@@ -24,7 +24,7 @@ def test_run_without_a_key_prints_how_to_set_one(fresh: CliShell) -> None:
     assert "export ANTHROPIC_API_KEY=" in done.err
     assert "holdfast key set anthropic" in done.err
     assert "--model offline/demo" in done.err
-    assert fresh("sessions", "list", "--json").json == []
+    assert fresh("sessions", "list", "--json").json["items"] == []
 
 
 def test_the_offline_model_needs_no_configuration(fresh: CliShell) -> None:

@@ -163,3 +163,14 @@ def test_a_retry_note_names_the_wait(sh: CliShell) -> None:
     done = sh("run", "!retry in a pipe")
     assert (done.status, done.out) == (0, "at last\n")
     assert "retrying in 1 s" in done.err
+
+
+def test_verbose_prints_the_output_of_tools_and_the_task_list(sh: CliShell) -> None:
+    assert "│" not in sh("run", "--mode", "auto", "!bash seq 3").err
+    done = sh("run", "--json", "--mode", "auto", "--verbose", "!bash seq 3")
+    assert [line for line in done.err.splitlines() if "│" in line][:3] == ["  │ 1", "  │ 2", "  │ 3"]
+    assert "  │ 2" in sh("attach", done.json["session_id"], "--until-idle", "-v").err
+    assert "  [>] find out" in sh("run", "-v", "!todos find out").err.splitlines()
+    edited = sh("run", "--mode", "auto", "-v", "!write new.txt").err
+    assert "  │ +this is new.txt" in edited.splitlines()
+    assert sh("run", "-q", "-v", "x").status == 2

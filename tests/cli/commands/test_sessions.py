@@ -14,7 +14,7 @@ def test_sessions_are_listed_shown_renamed_searched_exported_forked_and_deleted(
     assert sh("sessions", "show", "--json").json["session"]["id"] == session
     assert sh.ok("sessions", "rename", session, "Another", "title") == f"{session}  Another title"
     assert "needle" in sh.ok("sessions", "search", "needle")
-    assert sh("sessions", "search", "needle", "--everywhere", "--json").json[0]["session_id"] == session
+    assert sh("sessions", "search", "needle", "--everywhere", "--json").json["items"][0]["session_id"] == session
     assert sh.ok("sessions", "export", session).startswith("# Another title")
     target = sh.base / "exported.json"
     sh.ok("sessions", "export", session, "--format", "json", "-o", str(target))

@@ -15,7 +15,7 @@ from holdfast.schema.events import (
 )
 from holdfast.schema.messages import Text
 from holdfast.schema.runs import Queue
-from holdfast.schema.sessions import Todo, Workspace
+from holdfast.schema.sessions import IdMatch, Todo, Workspace
 from holdfast.schema.usage import Usage
 from holdfast.store import Batch, CallOutput, FileSnapshot, LaneRow, Store
 from holdfast.store import writes as w
@@ -214,3 +214,22 @@ async def test_a_fork_is_not_deleted_with_its_origin(ledger: Store) -> None:
     await ledger.commit(Batch((w.PutSession(replace(put.session, forked_from="ses_1")),)))
     await ledger.commit(Batch((w.DeleteSession("ses_1", AT),)))
     assert (await ledger.session("ses_2")).forked_from == "ses_1"
+
+
+async def test_ids_are_found_by_their_beginning(ledger: Store) -> None:
+    await ledger.commit(accept(a_run("run_ab1")))
+    await ledger.commit(accept(a_run("run_ab2", seq=2)))
+    await ledger.commit(says("msg_1", "hello"))
+    assert await ledger.find_ids("run_a") == (IdMatch("run", "run_ab1"), IdMatch("run", "run_ab2"))
+    assert await ledger.find_ids("run_a", limit=1) == (IdMatch("run", "run_ab1"),)
+    assert await ledger.find_ids("run_ab2") == (IdMatch("run", "run_ab2"),)
+    assert await ledger.find_ids("ses_", kinds=("session",)) == (IdMatch("session", "ses_1"),)
+    assert await ledger.find_ids("msg_") == (IdMatch("message", "msg_1"),)
+    assert await ledger.find_ids("run_", kinds=("job", "approval", "question")) == ()
+
+
+async def test_an_id_that_is_the_beginning_of_another_is_found_alone_and_deleted_ones_are_not(ledger: Store) -> None:
+    await ledger.commit(new_session("ses_12"))
+    assert await ledger.find_ids("ses_1") == (IdMatch("session", "ses_1"),)
+    await ledger.commit(Batch((w.DeleteSession("ses_1", AT),)))
+    assert await ledger.find_ids("ses_1") == (IdMatch("session", "ses_12"),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.argument_parser import Parser, add_subcommands, identifier
+from holdfast.cli.argument_parser import Parser, add_json_argument, add_subcommands, identifier
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.formatting import json_text
@@ -16,13 +16,13 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "List and answer approval requests. The first answer counts, whichever client gives it.",
         examples=(
-            ("holdfast approvals list", "the requests of this directory"),
+            ("holdfast approvals", "the requests of this directory"),
             ("holdfast approvals answer apr_… once", "allow this call"),
             ("holdfast approvals answer apr_… always", "also allow the patterns that the list shows"),
             ('holdfast approvals answer apr_… deny --feedback "use make test"', "deny it, and tell the agent why"),
         ),
     )
-    add = add_subcommands(parser)
+    add = add_subcommands(parser, default="list")
     listed = add("list", "list pending approvals and questions")
     listed.set_defaults(run=show)
     answered = add("answer", "answer an approval request")
@@ -31,16 +31,17 @@ def configure(parser: Parser) -> None:
     answered.add_argument("--feedback", default="", metavar="TEXT", help="reason for the agent, with deny")
     answered.set_defaults(run=answer)
     for each in (listed, answered):
-        each.add_argument("--json", action="store_true", help="print JSON")
+        add_json_argument(each)
 
 
 def show(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        found = context.client.approvals(context.workspace.id).items
-        questions = context.client.questions(context.workspace.id).items
+        approvals = context.client.approvals(context.workspace.id)
+        asked = context.client.questions(context.workspace.id)
     if args.json:
-        print(json_text({"approvals": found, "questions": questions}))
+        print(json_text({"approvals": approvals, "questions": asked}))
         return Exit.COMPLETED
+    found, questions = approvals.items, asked.items
     for approval in found:
         print(f"{approval.id}  {approval.tool}: {plain(approval.title)}")
         if approval.why:
@@ -58,7 +59,8 @@ def show(args: argparse.Namespace) -> int:
 def answer(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         try:
-            approval = context.client.answer_approval(args.approval, args.decision, feedback=args.feedback)
+            approval_id = context.full_id(args.approval, "approval")
+            approval = context.client.answer_approval(approval_id, args.decision, feedback=args.feedback)
         except Conflict as error:
             raise CommandError(
                 error.message,

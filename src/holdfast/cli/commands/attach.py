@@ -30,6 +30,7 @@ def configure(parser: Parser) -> None:
     )
     add_session_argument(parser)
     parser.add_argument("--until-idle", action="store_true", help="exit when no run is active or queued")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the output of tools and the task list")
     parser.add_argument("--all", action="store_true", help="first print the whole conversation, not only the last run")
     parser.set_defaults(run=run)
 
@@ -57,7 +58,7 @@ def _follow(
     client: SyncClient, session_id: str, *, screen: Screen, interrupts: Interrupts, args: argparse.Namespace
 ) -> None:
     can_ask = is_terminal(sys.stdin) and screen.err_is_terminal
-    printer = EventPrinter(screen, session_id=session_id)
+    printer = EventPrinter(screen, session_id=session_id, verbose=args.verbose)
     follower = SessionFollower(
         client,
         session_id,

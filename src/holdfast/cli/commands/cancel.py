@@ -30,6 +30,7 @@ def configure(parser: Parser) -> None:
         metavar="SESSION|RUN",
         help="the last session of this directory by default",
     )
+    parser.add_argument("--session", type=identifier, metavar="ID", help="the same as SESSION")
     parser.add_argument("--active", action="store_true", help="only the active run of the session")
     parser.add_argument("--json", action="store_true", help="print the receipt as JSON")
     parser.set_defaults(run=run)
@@ -37,7 +38,7 @@ def configure(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        receipt = _cancel(context, args.target, active_only=args.active)
+        receipt = _cancel(context, args.session or args.target, active_only=args.active)
     if args.json:
         print(json_text(receipt))
     else:
@@ -49,7 +50,7 @@ def _cancel(context: CommandContext, target: str | None, *, active_only: bool) -
     """Clients choose run ids freely, so an id that is not a run's is tried as a session's."""
     if target and not target.startswith("ses_"):
         try:
-            return context.client.cancel_run(target)
+            return context.client.cancel_run(context.full_id(target, "run"))
         except NotFound as error:
             if error.error_code != "run_not_found":
                 raise

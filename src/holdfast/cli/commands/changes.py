@@ -57,10 +57,11 @@ def _add_target(parser: Parser, meaning: str) -> None:
 
 def changes(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        found = context.client.changes(context.session_id(args.session)).items
+        page = context.client.changes(context.session_id(args.session))
     if args.json:
-        print(json_text(found))
+        print(json_text(page))
         return Exit.COMPLETED
+    found = page.items
     screen = Screen()
     screen.style = Style(screen.out)
     for line in change_lines(found, screen, names_only=args.names):

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli.argument_parser import Parser, add_subcommands
+from holdfast.cli.argument_parser import Parser, add_json_argument, add_subcommands
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.formatting import json_text, table
 from holdfast.locations import Locations
+from holdfast.schema.api.response_bodies import ConfigView
 
 
 def configure(parser: Parser) -> None:
@@ -20,23 +21,26 @@ def configure(parser: Parser) -> None:
         "Show the settings in effect in this directory and where each comes from, or change your own.\n"
         "docs/configuration.md lists all settings.",
         examples=(
-            ("holdfast config get", "all settings that differ from the defaults"),
+            ("holdfast config", "all settings that differ from the defaults"),
             ("holdfast config get limits.max_steps", "one value"),
+            ("holdfast config get limits --origin", "some values, and where each comes from"),
             ("holdfast config set models.large openai/gpt-5", "write to your settings file; comments are kept"),
             ("holdfast config set approvals.allow '[\"bash: pytest *\"]'", "a list"),
             ("holdfast config set models.large --unset", "return to the default"),
         ),
     )
-    add = add_subcommands(parser)
+    add = add_subcommands(parser, default="get")
     got = add("get", "show the settings in effect and where they come from")
     got.add_argument("key", nargs="?", metavar="KEY", help="a dotted key, such as limits.max_steps")
     got.add_argument("--all", action="store_true", help="also settings at their defaults")
-    got.add_argument("--json", action="store_true", help="print JSON")
+    got.add_argument("--origin", action="store_true", help="with KEY: also print where the value comes from")
+    add_json_argument(got)
     got.set_defaults(run=get)
     changed = add("set", "change a setting in your settings file")
     changed.add_argument("key", metavar="KEY")
     changed.add_argument("value", nargs="?", metavar="VALUE", help="a word, number, true, false or [list]")
     changed.add_argument("--unset", action="store_true", help="remove it")
+    add_json_argument(changed)
     changed.set_defaults(run=change)
     add("edit", "open your settings file in an editor").set_defaults(run=edit)
     add("path", "print the path of your settings file").set_defaults(run=path)
@@ -64,11 +68,7 @@ def get(args: argparse.Namespace) -> int:
     for warning in found.warnings:
         print(f"holdfast: {warning}", file=sys.stderr)
     if args.key:
-        value = value_at(found.values, args.key, schema=json_schema)
-        if value is None and not args.json:
-            print("(not set)")
-            return Exit.COMPLETED
-        print(json_text(value) if args.json or not isinstance(value, str) else value)
+        _print_setting(found, args, schema=json_schema)
     elif args.json:
         print(json_text(found))
     else:
@@ -81,6 +81,22 @@ def get(args: argparse.Namespace) -> int:
         for file in found.untrusted:
             print(f"ignored, because this directory is not trusted: {file}; 'holdfast trust' changes that")
     return Exit.COMPLETED
+
+
+def _print_setting(found: ConfigView, args: argparse.Namespace, *, schema: dict[str, Any]) -> None:
+    value = value_at(found.values, args.key, schema=schema)
+    if args.origin:
+        below = {key: value for key, value in flatten(found.values) if f"{key}.".startswith(f"{args.key}.")}
+        rows = [(key, value, found.origins.get(key, "default")) for key, value in below.items()]
+        rows = rows or [(args.key, value, found.origins.get(args.key, "default"))]
+        if args.json:
+            print(json_text({key: {"value": value, "origin": origin} for key, value, origin in rows}))
+        else:
+            print("\n".join(table([(key, format_value(value), origin) for key, value, origin in rows])))
+    elif value is None and not args.json:
+        print("(not set)")
+    else:
+        print(json_text(value) if args.json or not isinstance(value, str) else value)
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -124,6 +140,8 @@ def _unknown(values: dict[str, Any], key: str) -> CommandError:
 
 
 def format_value(value: Any) -> str:
+    if value is None:
+        return "(not set)"
     return value if isinstance(value, str) else json_text(value).replace("\n", " ")
 
 
@@ -137,6 +155,9 @@ def change(args: argparse.Namespace) -> int:
     value = None if args.unset else parse_value(args.value)
     with CommandContext() as context:
         found = context.client.change_config(context.workspace.id, {args.key: value})
+    if args.json:
+        print(json_text(found))
+        return Exit.COMPLETED
     now = dict(flatten(found.values)).get(args.key)
     print(f"{args.key} = {format_value(now) if now is not None else '(not set)'}")
     return Exit.COMPLETED

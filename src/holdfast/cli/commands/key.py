@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from holdfast.cli.argument_parser import Parser, add_subcommands
+from holdfast.cli.argument_parser import Parser, add_json_argument, add_subcommands
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit
-from holdfast.cli.formatting import json_text
+from holdfast.cli.formatting import json_text, table
 from holdfast.cli.screen import Screen, is_terminal
 
 _SHORTEST = 4
@@ -17,26 +17,44 @@ _LONGEST = 4096
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "Store, test or remove a provider's API key. The key is asked for or read from stdin. Other users of this\n"
+        "List, store, test or remove providers' API keys. A key is asked for or read from stdin. Other users of this\n"
         "machine cannot read it, and no command prints it.",
         examples=(
+            ("holdfast key", "list the providers and where their keys come from"),
             ("holdfast key set anthropic", "ask for the key and store it"),
             ("pass show openai | holdfast key set openai", "read it from a password manager"),
             ("holdfast key test anthropic", "check that the provider accepts it"),
             ("holdfast key forget openai", "remove it"),
         ),
     )
-    add = add_subcommands(parser)
+    add = add_subcommands(parser, default="list")
+    listed = add("list", "list the providers and where their keys come from")
+    listed.set_defaults(run=show)
     stored = add("set", "store a provider's key")
     stored.set_defaults(run=store)
     forgotten = add("forget", "remove a provider's key")
     forgotten.set_defaults(run=forget)
     tried = add("test", "send a short request to the provider")
     tried.add_argument("--model", metavar="MODEL", help="use this model of the provider")
-    tried.add_argument("--json", action="store_true", help="print JSON")
     tried.set_defaults(run=test)
+    for each in (listed, stored, forgotten, tried):
+        add_json_argument(each)
     for each in (stored, forgotten, tried):
         each.add_argument("provider", metavar="PROVIDER", help="for example anthropic, openai, gemini, openrouter")
+
+
+def show(args: argparse.Namespace) -> int:
+    with CommandContext() as context:
+        providers = context.client.models(workspace_id=context.workspace.id).providers
+    if args.json:
+        print(json_text({"providers": providers}))
+        return Exit.COMPLETED
+    rows = [
+        (provider.id, provider.missing or (f"key from {provider.key}" if provider.key else "needs no key"))
+        for provider in providers
+    ]
+    print("\n".join(table([("PROVIDER", "KEY"), *rows])))
+    return Exit.COMPLETED
 
 
 def store(args: argparse.Namespace) -> int:
@@ -44,8 +62,8 @@ def store(args: argparse.Namespace) -> int:
     if wrong := key_problem(key):
         raise CommandError(wrong, advice="paste the key when asked, or pipe it to this command", status=Exit.USAGE)
     with CommandContext() as context:
-        context.client.set_key(args.provider, key)
-    print(f"stored; 'holdfast key test {args.provider}' tests it")
+        stored = context.client.set_key(args.provider, key)
+    print(json_text(stored) if args.json else f"stored; 'holdfast key test {args.provider}' tests it")
     return Exit.COMPLETED
 
 
@@ -72,8 +90,8 @@ def _read(provider: str) -> str:
 
 def forget(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        context.client.set_key(args.provider, None)
-    print("removed")
+        removed = context.client.set_key(args.provider, None)
+    print(json_text(removed) if args.json else "removed")
     return Exit.COMPLETED
 
 

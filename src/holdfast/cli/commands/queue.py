@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.argument_parser import Parser, add_session_argument, add_subcommands, identifier, queue_position
+from holdfast.cli.argument_parser import (
+    Parser,
+    add_json_argument,
+    add_session_argument,
+    add_subcommands,
+    identifier,
+    queue_position,
+)
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import json_text, table
@@ -18,16 +25,15 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "List, edit, move and remove the queued runs of a session.",
         examples=(
-            ("holdfast queue list", "the last session of this directory"),
+            ("holdfast queue", "the last session of this directory"),
             ('holdfast queue edit run_… "do this instead"', "change the prompt of a queued run"),
             ("holdfast queue move run_… 1", "start it next"),
             ("holdfast queue remove run_…", "remove it from the queue"),
         ),
     )
-    add = add_subcommands(parser)
+    add = add_subcommands(parser, default="list")
     listed = add("list", "list active and queued runs")
     add_session_argument(listed)
-    listed.add_argument("--json", action="store_true", help="print JSON")
     listed.set_defaults(run=show)
     edited = add("edit", "change the prompt of a queued run")
     edited.add_argument("run_id", type=identifier, metavar="RUN")
@@ -40,6 +46,8 @@ def configure(parser: Parser) -> None:
     removed = add("remove", "remove a run from the queue")
     removed.add_argument("run_id", type=identifier, metavar="RUN")
     removed.set_defaults(run=remove)
+    for each in (listed, edited, moved, removed):
+        add_json_argument(each)
 
 
 def configure_pause(parser: Parser) -> None:
@@ -48,6 +56,7 @@ def configure_pause(parser: Parser) -> None:
         examples=(("holdfast pause", "pause the last session of this directory"),),
     )
     add_session_argument(parser)
+    add_json_argument(parser)
     parser.set_defaults(run=pause)
 
 
@@ -56,6 +65,7 @@ def configure_resume(parser: Parser) -> None:
         "Resume a session's queue.", examples=(("holdfast resume", "resume the last session of this directory"),)
     )
     add_session_argument(parser)
+    add_json_argument(parser)
     parser.set_defaults(run=resume)
 
 
@@ -83,31 +93,32 @@ def _run_ids(queue: Queue) -> list[str]:
 
 def edit(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        run = context.client.change_run(args.run_id, prompt=" ".join(args.prompt))
-    print(f"{run.id}  {one_line(run.prompt)}")
+        run = context.client.change_run(context.full_id(args.run_id, "run"), prompt=" ".join(args.prompt))
+    print(json_text(run) if args.json else f"{run.id}  {one_line(run.prompt)}")
     return Exit.COMPLETED
 
 
 def move(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        run = context.client.change_run(args.run_id, position=args.position)
+        run = context.client.change_run(context.full_id(args.run_id, "run"), position=args.position)
         queue = context.client.session(run.session_id).queue
         runs = [context.client.get_run(run_id) for run_id in _run_ids(queue)]
-    print("\n".join(queue_lines(queue, runs)))
+    print(json_text(queue) if args.json else "\n".join(queue_lines(queue, runs)))
     return Exit.COMPLETED
 
 
 def remove(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        receipt = context.client.cancel_run(args.run_id)
-    print("\n".join(receipt_lines(receipt)))
+        receipt = context.client.cancel_run(context.full_id(args.run_id, "run"))
+    print(json_text(receipt) if args.json else "\n".join(receipt_lines(receipt)))
     return Exit.COMPLETED
 
 
 def pause(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         queue = context.client.pause(context.session_id(args.session))
-    print(PAUSES[queue.paused] if queue.paused else "the queue is not paused")
+    text = PAUSES[queue.paused] if queue.paused else "the queue is not paused"
+    print(json_text(queue) if args.json else text)
     return Exit.COMPLETED
 
 
@@ -115,5 +126,8 @@ def resume(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         queue = context.client.resume(context.session_id(args.session))
     queued = len(queue.run_ids)
+    if args.json:
+        print(json_text(queue))
+        return Exit.COMPLETED
     print(PAUSES[queue.paused] if queue.paused else f"resumed; {queued} run{'s' * (queued != 1)} queued")
     return Exit.COMPLETED

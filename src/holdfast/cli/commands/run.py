@@ -63,9 +63,11 @@ def configure(parser: Parser) -> None:
         default="text",
         help="text, one JSON object, or one JSON event per line",
     )
+    output.add_argument("--json", dest="output", action="store_const", const="json", help="the same as --output json")
     output.add_argument("--output-schema", metavar="FILE", help="JSON Schema for the answer")
     output.add_argument("--last-message", metavar="FILE", help="write the agent's last message to a file")
     output.add_argument("-q", "--quiet", action="store_true", help="print only errors to stderr")
+    output.add_argument("-v", "--verbose", action="store_true", help="print the output of tools and the task list")
     output.add_argument("--detach", action="store_true", help="print the run's id and exit")
     output.add_argument(
         "--run-id", type=identifier, metavar="ID", help="your own id; sending it again gives the same run"
@@ -78,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(
             "--session and --continue cannot be used together", advice="use one of them", status=Exit.USAGE
         )
+    if args.quiet and args.verbose:
+        raise CommandError("--quiet and --verbose cannot be used together", advice="use one of them", status=Exit.USAGE)
     screen = Screen(quiet=args.quiet)
     try:
         request = make_request(args, screen)

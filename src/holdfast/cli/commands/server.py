@@ -46,7 +46,9 @@ def configure_stop(parser: Parser) -> None:
 def configure_logs(parser: Parser) -> None:
     parser.explain("Print the end of the server's log.", examples=(("holdfast logs -f", "keep printing new lines"),))
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
-    parser.add_argument("-n", "--lines", type=count, default=100, metavar="N", help="number of lines (100)")
+    parser.add_argument(
+        "-n", "--limit", "--lines", type=count, default=100, metavar="N", help="maximum number of lines (100)"
+    )
     parser.set_defaults(run=logs)
 
 
@@ -143,7 +145,7 @@ def logs(args: argparse.Namespace) -> int:
             status=Exit.USAGE,
         )
     path = Locations.from_env(os.environ).logs_dir / "server.log"
-    for line in last_lines(path, args.lines):
+    for line in last_lines(path, args.limit):
         print(line)
     if args.follow:
         sys.stdout.flush()

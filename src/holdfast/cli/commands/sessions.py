@@ -6,7 +6,14 @@ import argparse
 import sys
 import time
 
-from holdfast.cli.argument_parser import Parser, add_session_argument, add_subcommands, count, identifier
+from holdfast.cli.argument_parser import (
+    Parser,
+    add_json_argument,
+    add_session_argument,
+    add_subcommands,
+    count,
+    identifier,
+)
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.event_printer import outcome_of, title_with_target
 from holdfast.cli.exit_status import CommandError, Exit
@@ -20,13 +27,13 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "List, show, search, export and manage the sessions of this directory.",
         examples=(
-            ("holdfast sessions list", "newest first"),
+            ("holdfast sessions", "list them, newest first"),
             ("holdfast sessions show", "print the last conversation"),
-            ("holdfast sessions export ses_… > talk.md", "Markdown; --format json has everything"),
+            ("holdfast sessions export ses_… > talk.md", "Markdown; --json has everything"),
             ("holdfast sessions search slug", "search all conversations of this directory"),
         ),
     )
-    add = add_subcommands(parser)
+    add = add_subcommands(parser, default="list")
     listed = add("list", "list the sessions of this directory, newest first")
     listed.add_argument("-n", "--limit", type=count, default=20, metavar="N", help="maximum number (20)")
     listed.add_argument("--archived", action="store_true", help="also list archived sessions")
@@ -39,8 +46,9 @@ def configure(parser: Parser) -> None:
     deleted.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     deleted.set_defaults(run=delete)
     exported = add("export", "export a session as Markdown or JSON")
-    exported.add_argument("--format", choices=("markdown", "json"), default="markdown")
-    exported.add_argument("-o", "--output", metavar="FILE", help="write to a file instead of stdout")
+    exported.add_argument("--format", choices=("markdown", "json"), default="markdown", help="markdown by default")
+    exported.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    exported.add_argument("-o", "--file", metavar="FILE", help="write to a new file instead of stdout")
     exported.set_defaults(run=export)
     found = add("search", "search all sessions of this directory")
     found.add_argument("words", nargs="+", metavar="WORD")
@@ -58,14 +66,14 @@ def configure(parser: Parser) -> None:
     for optional in (shown, exported, forked):
         add_session_argument(optional)
     for with_json in (listed, shown, renamed, deleted, found, forked):
-        with_json.add_argument("--json", action="store_true", help="print JSON")
+        add_json_argument(with_json)
 
 
 def show_list(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         page = context.client.sessions(context.workspace.id, limit=args.limit, archived=args.archived or None)
     if args.json:
-        print(json_text(page.items))
+        print(json_text(page))
         return Exit.COMPLETED
     now = time.time()
     rows = [
@@ -130,21 +138,21 @@ def conversation_lines(messages: list[Message], screen: Screen) -> list[str]:
 
 def rename(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        session = context.client.change_session(args.session, title=" ".join(args.title))
+        session = context.client.change_session(context.session_id(args.session), title=" ".join(args.title))
     print(json_text(session) if args.json else f"{session.id}  {one_line(session.title)}")
     return Exit.COMPLETED
 
 
 def delete(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        session = context.client.session(args.session)
+        session = context.client.session(context.session_id(args.session))
         if not args.yes:
             _confirm(f"delete {session.id} ({one_line(session.title, most=60)!r}) and its conversation?")
-        receipt = context.client.delete_session(args.session)
+        receipt = context.client.delete_session(session.id)
     if args.json:
         print(json_text(receipt))
     else:
-        print("\n".join([*(receipt_lines(receipt) if receipt.runs else ()), f"deleted {args.session}"]))
+        print("\n".join([*(receipt_lines(receipt) if receipt.runs else ()), f"deleted {session.id}"]))
     return Exit.COMPLETED
 
 
@@ -168,15 +176,15 @@ def export(args: argparse.Namespace) -> int:
             text = context.client.export_markdown(session_id)
         else:
             text = json_text(context.client.export(session_id)) + "\n"
-    if not args.output:
+    if not args.file:
         sys.stdout.write(text)
         return Exit.COMPLETED
     try:
-        with open(args.output, "x", encoding="utf-8") as file:
+        with open(args.file, "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise CommandError(
-            f"cannot write {args.output!r}: {error.strerror}",
+            f"cannot write {args.file!r}: {error.strerror}",
             advice="choose a file that does not exist yet",
             status=Exit.USAGE,
         ) from None
@@ -188,7 +196,7 @@ def search(args: argparse.Namespace) -> int:
         workspace_id = None if args.everywhere else context.workspace.id
         page = context.client.search(" ".join(args.words), workspace_id=workspace_id, limit=args.limit)
     if args.json:
-        print(json_text(page.items))
+        print(json_text(page))
         return Exit.COMPLETED
     now = time.time()
     for hit in page.items:
@@ -201,6 +209,7 @@ def search(args: argparse.Namespace) -> int:
 
 def fork(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        session = context.client.fork(context.session_id(args.session), message_id=args.message)
+        message_id = context.full_id(args.message, "message") if args.message else None
+        session = context.client.fork(context.session_id(args.session), message_id=message_id)
     print(json_text(session) if args.json else session.id)
     return Exit.COMPLETED

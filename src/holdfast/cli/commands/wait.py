@@ -25,7 +25,8 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument("run_id", type=identifier, metavar="RUN")
     parser.add_argument("--timeout", metavar="TIME", type=time_span, help="90, 90s, 5m or 1h")
-    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="text or one JSON object")
+    parser.add_argument("--json", dest="output", action="store_const", const="json", help="the same as --output json")
     parser.set_defaults(run=run)
 
 
@@ -33,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     screen = Screen()
     screen.status("waiting for the run to end")
     with CommandContext() as context:
-        follower = RunFollower(context.client, context.client.get_run(args.run_id), screen=screen)
+        follower = RunFollower(
+            context.client, context.client.get_run(context.full_id(args.run_id, "run")), screen=screen
+        )
         ended = follower.wait_for_end(seconds=args.timeout)
     screen.finish()
     if ended.state not in END_STATES:

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.schema.approvals import ApprovalDecision
 from holdfast.schema.runs import After, CancelScope, Delivery, Mode, RunState
+from holdfast.schema.sessions import IdKind
 
 
 class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -271,6 +272,13 @@ class ModelsQuery(QueryParameters, frozen=True):
 class StatsQuery(QueryParameters, frozen=True):
     since: date | None = None
     until: date | None = None
+
+
+class IdsQuery(QueryParameters, frozen=True):
+    prefix: Id
+    kind: tuple[IdKind, ...] = ()
+    """Only ids of these kinds; all kinds by default."""
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
 
 
 class SearchQuery(QueryParameters, frozen=True):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from holdfast.errors import BadRequest, Conflict
-from holdfast.schema.api.request_bodies import BackupBody, NoParameters, StatsQuery, StopServerBody
-from holdfast.schema.api.response_bodies import BackupView, Health, ServerView, StatsView, StopView
+from holdfast.schema.api.request_bodies import BackupBody, IdsQuery, NoParameters, StatsQuery, StopServerBody
+from holdfast.schema.api.response_bodies import BackupView, Health, PageView, ServerView, StatsView, StopView
+from holdfast.schema.sessions import IdMatch
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 
 
@@ -34,10 +35,17 @@ async def stats(request: ApiRequest[None, StatsQuery]) -> StatsView:
     return await request.services.server.stats(since=request.query.since, until=request.query.until)
 
 
+async def find_ids(request: ApiRequest[None, IdsQuery]) -> PageView[IdMatch]:
+    """Find ids that begin with a text, so that people need not type whole ids. An exact id is the only match."""
+    query = request.query
+    return await request.services.server.find_ids(query.prefix, kinds=query.kind, limit=query.limit)
+
+
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/health", health, response=Health, public=True),
     Endpoint("GET", "/v1/server", server, response=ServerView),
     Endpoint("POST", "/v1/server/stop", stop, body=StopServerBody, response=StopView, status=202, errors=(Conflict,)),
     Endpoint("POST", "/v1/server/backup", backup, body=BackupBody, response=BackupView, errors=(BadRequest,)),
+    Endpoint("GET", "/v1/ids", find_ids, query=IdsQuery, response=PageView[IdMatch]),
     Endpoint("GET", "/v1/stats", stats, query=StatsQuery, response=StatsView),
 )

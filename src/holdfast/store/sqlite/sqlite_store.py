@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from holdfast.errors import BadRequest, StoreUnwritable
 from holdfast.schema.approvals import Approval, Grant, Question
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run, RunState
-from holdfast.schema.sessions import Job, SearchHit, Session, Todo, Workspace
+from holdfast.schema.sessions import IdKind, IdMatch, Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
 from holdfast.store.open_drafts import OpenDrafts, is_finished
 from holdfast.store.protocol import CommitListener
@@ -25,6 +25,7 @@ from holdfast.store.sqlite import (
     database_file,
     draft_log,
     event_log,
+    id_lookup,
     messages,
     runs,
     sessions,
@@ -314,6 +315,9 @@ class SqliteStore:
 
     async def search(self, q: str, *, workspace_id: str | None = None, limit: int = 50) -> tuple[SearchHit, ...]:
         return await self._read(partial(messages.search, q=q, workspace_id=workspace_id, limit=limit))
+
+    async def find_ids(self, prefix: str, *, kinds: Collection[IdKind] = (), limit: int = 10) -> tuple[IdMatch, ...]:
+        return await self._read(partial(id_lookup.find_ids, prefix=prefix, kinds=kinds, limit=limit))
 
     async def approval(self, approval_id: str) -> Approval:
         return await self._read(partial(approvals.approval, approval_id=approval_id))
