@@ -224,7 +224,7 @@ class CliShell:
             text=True,
             cwd=cwd or self.work,
             env={**self.env, **(env or {})},
-            timeout=50,
+            timeout=170,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr

@@ -33,11 +33,12 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "extend": BASE | {"config", "tools"},
     "server": _CORE | {"agent", "runs", "workspace", "services", "extend"},
     "client": BASE,
-    "cli": _FACE | {"tui"},
+    "cli": _FACE | {"tui", "selftest"},
     "tui": _FACE,
     "web": _FACE,
     "acp": _FACE,
     "testing": BASE | {"models"},
+    "selftest": _FACE | {"testing"},
     "__main__": frozenset({"cli"}),
 }
 """What each package may import besides itself and the version."""

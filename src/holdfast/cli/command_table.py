@@ -37,6 +37,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),
         CliCommand("trust", "config:configure_trust", "use this directory's own configuration"),
         CliCommand("doctor", "doctor:configure", "check the installation"),
+        CliCommand("selftest", "selftest:configure", "prove the promises on this machine, in a minute"),
         CliCommand("completion", "completion:configure", "print a completion script for bash, zsh or fish"),
     ),
     "Server": (

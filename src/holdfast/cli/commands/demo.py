@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,17 +21,14 @@ from holdfast.cli.exit_status import Exit, exit_of_run
 from holdfast.cli.interrupts import Interrupted, Interrupts
 from holdfast.cli.run_follower import RunFollower
 from holdfast.cli.screen import Screen, plain
-from holdfast.client.local_server import LocalServer
+from holdfast.client.own_server import OwnServer
 from holdfast.client.sync_client import SyncClient
-from holdfast.errors import StartFailed
-from holdfast.locations import Locations
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import WorkspaceView
 
 MODEL = "offline/demo"
 PROMPT = "test_slug.py fails. Find out why and fix it."
 _MAX_SECONDS = 60.0
-_STOP_SECONDS = 25.0
 
 SLUG = '''\
 """Titles as they stand in addresses."""
@@ -161,31 +157,11 @@ def temporary_home() -> Iterator[Path]:
 @contextmanager
 def running_server(home: Path, interrupts: Interrupts) -> Iterator[SyncClient]:
     """A server process on a private socket. It has ended when this context ends."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    env["HOLDFAST_HOME"] = str(home / "home")
-    server = LocalServer(Locations.from_env(env), env=env)
-    log = home / "server.txt"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "holdfast", "serve", "--idle-exit"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=env,
-            start_new_session=True,
-        )
+    server = OwnServer(home, env=os.environ, options=("--idle-exit",))
     try:
         with interrupts.allowed():
-            while server.probe() is None:
-                if process.poll() is not None:
-                    raise StartFailed(f"the server could not start:\n{log.read_text(errors='replace').strip()}")
-                time.sleep(0.02)
+            server.start()
         with SyncClient(server.address, name="demo") as client:
             yield client
     finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        server.stop()

@@ -1,0 +1,137 @@
+"""Checks of event streams: replay after cuts, exact text, a reader that does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from holdfast.client.async_client import AsyncEventStream
+from holdfast.client.server_address import ServerAddress
+from holdfast.schema.events import (
+    ClientAttached,
+    ClientDetached,
+    Delta,
+    Heartbeat,
+    Hello,
+    RunFinished,
+    RunProgress,
+    Snapshot,
+)
+from holdfast.schema.messages import text_of
+from holdfast.schema.runs import Accepted
+from holdfast.selftest.check_context import WAIT_SECONDS, CheckContext
+from holdfast.testing import Answer, Gate, Say
+
+_LIVE = (Delta, Snapshot, RunProgress, ClientAttached, ClientDetached, Heartbeat, Hello)
+_LETTERS = 'abc äöü ß €  漢字 かな 한글 😀👩‍👩‍👧 مرحبا שלום é é ́ <b>&amp; \t\\ "quoted" \n'
+"""One to four bytes in UTF-8, combining characters, right to left, and what JSON and HTML escape."""
+
+
+async def replay_after_cuts(context: CheckContext) -> None:
+    """A reader whose connection is cut again and again gets the same events as one that is never cut."""
+    client = context.client()
+    for number in context.rounds():
+        session_id = await context.new_session(client)
+        gate = f"cuts-{number}"
+        pieces = tuple(f"piece {n} " for n in range(200))
+        _, prompt = context.plan(Answer(pieces=(Gate(gate), Say(deltas=pieces)), pace=0.001))
+        cursor = (await client.session(session_id)).cursor
+        accepted = await context.start(client, session_id, context.request(prompt, wire=context.wire()))
+        readers = (
+            _read(context, accepted, cursor, cuts=False),
+            _read(context, accepted, cursor, cuts=True),
+            _read(context, accepted, cursor, cuts=True),
+        )
+        reading = [asyncio.create_task(reader) for reader in readers]
+        context.provider.open(gate)
+        whole, *cut = await asyncio.gather(*reading)
+        context.expect(len(set(whole)) == len(whole), "an event came twice")
+        for events in cut:
+            context.expect(events == whole, f"a reader with cuts got {len(events)} events, one without {len(whole)}")
+        context.count("events", len(whole))
+        shown = (await context.end_of(client, accepted.run.id)).text
+        context.expect(shown == "".join(pieces), "the answer's text is not what the model sent")
+
+
+async def _read(context: CheckContext, accepted: Accepted, cursor: str, *, cuts: bool) -> list[str | None]:
+    """The cursors of the durable events up to the end of the run."""
+    found: list[str | None] = []
+    client = context.client()
+    stream = client.events(session_id=accepted.run.session_id, after=cursor)
+    left = context.random.randrange(1, 60)
+    async with asyncio.timeout(WAIT_SECONDS):
+        async for event in stream:
+            if not isinstance(event, _LIVE):
+                found.append(stream.cursor)
+            if isinstance(event, RunFinished) and event.run.id == accepted.run.id:
+                break
+            left -= 1
+            if cuts and left <= 0:
+                await stream.aclose()  # iterating again connects at the cursor
+                context.count("cuts")
+                left = context.random.randrange(1, 60)
+    await stream.aclose()
+    return found
+
+
+async def exact_text(context: CheckContext) -> None:
+    """Text of all scripts, cut at any byte on all four wires, is shown and stored letter for letter."""
+    client = context.client()
+    for _ in context.rounds(least=2):
+        session_id = await context.new_session(client)
+        said = "".join(context.random.choice(_LETTERS) for _ in range(context.random.randrange(50, 1500)))
+        answer = Answer(
+            pieces=(Say(said, chunk=context.random.randrange(1, 9)),), split=context.random.randrange(1, 64)
+        )
+        _, prompt = context.plan(answer)
+        cursor = (await client.session(session_id)).cursor
+        stream = client.events(session_id=session_id, after=cursor)
+        accepted = await context.start(client, session_id, context.request(prompt, wire=context.wire()))
+        shown = await _shown_text(stream, accepted.run.id)
+        run = await context.end_of(client, accepted.run.id)
+        messages, _cursor = await client.all_messages(session_id)
+        stored = "".join(text_of(message.parts) for message in messages if message.role == "assistant")
+        for name, found in (("shown", shown), ("stored", stored), ("final", run.text)):
+            context.expect(found == said, f"the {name} text differs from what the model sent ({len(said)} letters)")
+        context.count("letters", len(said))
+
+
+async def _shown_text(stream: AsyncEventStream, run_id: str) -> str:
+    async with asyncio.timeout(WAIT_SECONDS):
+        async for event in stream:
+            if isinstance(event, RunFinished) and event.run.id == run_id:
+                break
+    await stream.aclose()
+    messages = stream.transcript.messages.values()
+    return "".join(text_of(message.parts) for message in messages if message.role == "assistant")
+
+
+async def slow_reader(context: CheckContext) -> None:
+    """A reader that never reads, while a long answer streams: the others get all of it, and the session goes on."""
+    client = context.client()
+    for _ in context.rounds():
+        session_id = await context.new_session(client)
+        pieces = tuple(f"{n:999d} " for n in range(2_000))
+        _, prompt = context.plan(Answer(pieces=(Say(deltas=pieces),)))
+        cursor = (await client.session(session_id)).cursor
+        stalled = await asyncio.to_thread(_open_unread_stream, context.address, context.stream_headers())
+        try:
+            accepted = await context.start(client, session_id, context.request(prompt))
+            streams = [context.client().events(session_id=session_id, after=cursor) for _ in range(3)]
+            shown = await asyncio.gather(*(_shown_text(stream, accepted.run.id) for stream in streams))
+            context.expect(all(text == "".join(pieces) for text in shown), "a reader beside the stalled one lost text")
+            context.count("megabytes beside a stalled reader", sum(map(len, shown)) >> 20)
+            await context.answer_next(client, session_id)
+        finally:
+            stalled.close()
+
+
+def _open_unread_stream(address: ServerAddress, headers: str) -> socket.socket:
+    """Ask for the event stream and read nothing of it. Blocks."""
+    if address.path is not None:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(address.path)
+    else:
+        connection = socket.create_connection((address.host, address.port), timeout=WAIT_SECONDS)
+    connection.sendall(f"GET /v1/events HTTP/1.1\r\nHost: {address.authority}\r\n{headers}\r\n".encode())
+    return connection

@@ -1,0 +1,124 @@
+"""The self-test finds broken promises: checks are run on servers that break what they check."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from holdfast.client.own_server import OwnServer
+from holdfast.client.sync_client import SyncClient
+from holdfast.selftest.check_context import CheckContext
+from holdfast.selftest.check_result import CheckResult, CheckSkipped
+from holdfast.selftest.check_table import CHECKS, Check
+from holdfast.selftest.trial import Trial, TrialResult
+from tests.support.environment import isolated_environment
+
+_PROMISES = Path(__file__).parents[2] / "docs" / "promises.md"
+_START = "import sys; from holdfast.cli import main; sys.exit(main(['serve']))"
+
+MUTATIONS = {
+    "cancel-races": """
+import holdfast.runs.lane.decisions as lane
+lane._cancel_session = lane._cancel_active
+""",
+    "queue-order": """
+import holdfast.runs.lane.decisions as lane
+lane._move = lambda draft, run, *, position: None
+""",
+    "approvals": """
+import holdfast.approvals.pending_approvals as pending
+pending._winner_or_conflict = lambda found, wanted: found
+""",
+    "crash-in-answer": """
+import holdfast.store.sqlite.draft_log as draft_log
+draft_log.DraftLog.append = lambda self, piece: None
+""",
+    "secrets": """
+import holdfast.config.redaction as redaction
+redaction._Finder.spans = lambda self, text, *, before='': []
+redaction._Finder.first_open = lambda self, text: len(text)
+redaction.Redactor.redact_bytes = lambda self, data: data
+""",
+}
+
+
+def checks(*names: str) -> list[Check]:
+    return [check for check in CHECKS if check.name in names]
+
+
+def trial(found: Sequence[Check], *, seconds: float = 0.0) -> Trial:
+    return Trial(found, seconds=seconds, seed=1, on_change=lambda results: None)
+
+
+def states(result: TrialResult) -> dict[str, str]:
+    return {check.name: check.state for check in result.checks}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+async def test_a_check_reports_a_server_that_breaks_its_promise(name: str) -> None:
+    result = await trial(checks(name)).run(command=("-P", "-c", MUTATIONS[name] + _START))
+    assert states(result) == {name: "broken"}, result.checks[0].detail
+    assert result.checks[0].detail
+    assert not result.held
+
+
+async def test_on_a_running_server_only_the_checks_run_that_leave_it_alone(tmp_path: Path) -> None:
+    server = OwnServer(tmp_path, env={"PATH": sys.exec_prefix, **isolated_environment(tmp_path)})
+    await asyncio.to_thread(server.start)
+    try:
+        found = checks("durable-accept", "cancel-races", "exact-text")
+        result = await trial(found).run_on(server.address, token=None)
+        with SyncClient(server.address) as client:
+            workspaces = client.workspaces().items
+            left = [session for workspace in workspaces for session in client.sessions(workspace.id).items]
+    finally:
+        await asyncio.to_thread(server.stop)
+    assert states(result) == {"durable-accept": "skipped", "cancel-races": "held", "exact-text": "held"}, result.checks
+    assert left == []
+
+
+async def test_one_broken_or_impossible_check_does_not_end_the_trial() -> None:
+    async def skip(context: CheckContext) -> None:
+        raise CheckSkipped("not possible here")
+
+    async def break_connection(context: CheckContext) -> None:
+        context.count("tries")
+        raise ConnectionResetError("gone")
+
+    async def hold(context: CheckContext) -> None:
+        context.expect(holds=True, broken="")
+
+    shown: list[tuple[CheckResult, ...]] = []
+    made = [Check(run.__name__, "title", ("R1",), run) for run in (skip, break_connection, hold)]
+    whole = Trial(made, seconds=0.0, seed=1, on_change=lambda results: shown.append(tuple(results)))
+    result = await whole.run()
+    assert states(result) == {"skip": "skipped", "break_connection": "broken", "hold": "held"}
+    assert result.checks[1].detail == "ConnectionResetError: gone"
+    assert result.checks[1].counts == {"tries": 1}
+    assert any(results[0].state == "running" for results in shown)
+
+
+def test_every_check_names_promises_that_exist() -> None:
+    known = set(re.findall(r"^\| ([A-Z]\d+) \|", _PROMISES.read_text(), flags=re.MULTILINE))
+    named = {promise for check in CHECKS for promise in check.promises}
+    assert named <= known
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+
+
+def test_the_trial_leaves_no_files_and_no_processes(tmp_path: Path) -> None:
+    env = {**isolated_environment(tmp_path), "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path / "t")}
+    (tmp_path / "t").mkdir()
+    program = (
+        "import asyncio, sys; from holdfast.selftest.check_table import CHECKS; "
+        "from holdfast.selftest.trial import Trial; "
+        "trial = Trial([c for c in CHECKS if c.name == 'undo'], seconds=0, seed=1, on_change=lambda r: None); "
+        "sys.exit(not asyncio.run(trial.run()).held)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list((tmp_path / "t").iterdir()) == []
