@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from holdfast import __version__
 from holdfast.cli.argument_parser import Parser
-from holdfast.cli.exit_status import Exit
+from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.formatting import json_text
 from holdfast.cli.screen import Style, can_show, is_terminal
 from holdfast.client.server_address import ServerAddress
+from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     from holdfast.selftest.check_result import CheckResult
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _SECONDS, _QUICK_SECONDS, _LONG_SECONDS = 50.0, 6.0, 900.0
 _REDRAW_SECONDS = 0.1
 _TITLE_WIDTH = 52
+_ENDED = ("held", "broken", "skipped")
 
 
 def configure(parser: Parser) -> None:
@@ -64,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     table = LiveTable(sys.stderr if args.json else sys.stdout, silent=args.json)
     trial = Trial(CHECKS, seconds=seconds, seed=seed, on_change=table.show)
     if args.server:
-        address = ServerAddress.parse(args.server, name="--server")
+        address = _address(args.server)
         result = asyncio.run(trial.run_on(address, token=os.environ.get("HOLDFAST_TOKEN")))
     else:
         result = asyncio.run(trial.run())
@@ -77,6 +79,13 @@ def run(args: argparse.Namespace) -> int:
         if report:
             print(f"The report has no secrets; please attach it to an issue: {report}")
     return Exit.COMPLETED if result.held else Exit.FAILED
+
+
+def _address(text: str) -> ServerAddress:
+    try:
+        return ServerAddress.parse(text, name="--server")
+    except ConfigError as error:
+        raise CommandError(str(error), advice="'holdfast status' shows the address", status=Exit.USAGE) from None
 
 
 def verdict(result: TrialResult, style: Style) -> str:
@@ -126,7 +135,7 @@ class LiveTable:
                 self._next = time.monotonic() + _REDRAW_SECONDS
         elif not self._silent:
             for result in results:
-                if result.seconds and result.name not in self._printed:
+                if result.state in _ENDED and result.name not in self._printed:
                     self._printed.add(result.name)
                     print(self.line(result), file=self._stream, flush=True)
 
