@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from holdfast.models.model_script import ScriptAction
 from holdfast.models.protocol import Model, ModelInfo
 from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.approvals import Subject
-from holdfast.schema.messages import Finish, Message, ToolCall, ToolResult, ToolSpec
+from holdfast.schema.messages import File, Finish, Message, ToolCall, ToolResult, ToolSpec
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, Store, open_store
@@ -224,6 +224,18 @@ class TestContextGatherer:
         return PromptContext(Surroundings("/w", "Linux", "2026-01-01", self.branch), self.instructions)
 
 
+class TestObserver:
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.files: tuple[File, ...] = ()
+        self.asked_files: list[tuple[str, ...]] = []
+
+    async def read_files(self, paths: Sequence[str], *, characters: int) -> tuple[File, ...]:
+        self.asked_files.append(tuple(paths))
+        return self.files
+
+
 class TestTitler:
     __test__ = False
 
@@ -275,6 +287,7 @@ class RealTurns(ScriptedTurns):
         }
         self.approver = TestApprover(self.gates)
         self.context_gatherer = TestContextGatherer()
+        self.observer = TestObserver()
         self.titler = TestTitler()
         self.limits = turn_limits(max_steps=50)
         self.clock = Clock()
@@ -297,6 +310,7 @@ class RealTurns(ScriptedTurns):
             approver=self.approver,
             tool_contexts=self._tool_contexts,
             context_gatherer=self.context_gatherer,
+            observer=self.observer,
             titler=self.titler,
             limits=self.limits,
             mode=run.mode or "ask",

@@ -1,14 +1,13 @@
 """Compaction: replaces a conversation by a summary for the model (`R12`). The original messages stay stored.
 
-`PromptTurn` compacts when the context window is nearly full; `CompactTurn` is the turn of a `/compact` run.
+`PromptTurn` compacts when the context window is nearly full; `CompactTurn` is the turn of a `/compact` run. The summary
+is requested without tools, a second time if the model does not write one, and then made without the model: an answer of
+the model never makes a compaction fail. The last prompts, the task list and the files in use are kept word for word.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-
-from msgspec.structs import replace
 
 from holdfast.agent.conversation import Conversation
 from holdfast.agent.message_builder import MessageBuilder
@@ -16,19 +15,26 @@ from holdfast.agent.model_answer import ModelAnswer, UsageGuard
 from holdfast.agent.prompts import read_prompt
 from holdfast.agent.protocol import Ending, Spent, TurnHandle, new_message
 from holdfast.agent.run_outcome import outcome_of, stopped_outcome
+from holdfast.agent.summary_text import (
+    MAX_LEVEL,
+    complete_summary,
+    earlier_prompts,
+    files_in_use,
+    mechanical_summary,
+    plain_conversation,
+)
 from holdfast.agent.turn_dependencies import TurnDependencies
-from holdfast.errors import HoldfastError, ModelContext, ModelMalformed
+from holdfast.errors import HoldfastError, ModelContext
 from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelDelta, ModelRequest
-from holdfast.schema.messages import Message, Part, Summary, Text, ToolResult, text_of
+from holdfast.schema.messages import Summary, Text, text_of
 from holdfast.schema.runs import Outcome
-from holdfast.schema.sessions import Todo
 
 _SUMMARY_PROMPT = read_prompt("summary")
-_MAX_SHORTENINGS = 3
-"""How often a conversation is shortened that does not fit the window even for its summary."""
-_MAX_RESULT_CHARACTERS = 2_000
-_MAX_PROMPT_CHARACTERS = 8_000
+_SUMMARY_AGAIN = read_prompt("summary_again")
+_FILE_CHARACTERS_PER_TOKEN = 0.5
+"""How many characters of files in use are kept per token of the window: about an eighth of the window."""
+_MAX_FILE_CHARACTERS = 60_000
 
 
 class CompactTurn:
@@ -42,7 +48,10 @@ class CompactTurn:
         await conversation.load()
         if conversation.is_empty():
             return Ending(Outcome("completed", "end_turn", text="There is nothing to compact yet."))
-        compaction = Compaction(handle, self._dependencies, conversation)
+        instruction = handle.run.arguments.get("instruction")
+        compaction = Compaction(
+            handle, self._dependencies, conversation, instruction=instruction if isinstance(instruction, str) else ""
+        )
         try:
             return Ending(Outcome("completed", "end_turn", text=await compaction.run()))
         except asyncio.CancelledError:
@@ -56,10 +65,14 @@ class CompactTurn:
 class Compaction:
     """One compaction within a run. It is cancelled with the run, and its request is retried like any other."""
 
-    def __init__(self, handle: TurnHandle, dependencies: TurnDependencies, conversation: Conversation) -> None:
+    def __init__(
+        self, handle: TurnHandle, dependencies: TurnDependencies, conversation: Conversation, *, instruction: str = ""
+    ) -> None:
+        """``instruction`` is the user's wish for the summary."""
         self._handle = handle
         self._dependencies = dependencies
         self._conversation = conversation
+        self._instruction = instruction
         self._answer = _HiddenAnswer(handle)
 
     def spent(self) -> Spent | None:
@@ -71,38 +84,59 @@ class Compaction:
         return Spent(info.name, add_cost(usage, info.price), steps=0)
 
     async def run(self) -> str:
-        """Request the summary, store it, and continue the conversation from it. Returns the summary."""
+        """Make the summary, store it, and continue the conversation from it. Returns the summary."""
         self._handle.progress("compacting")
-        await self._request()
-        answer = text_of(self._answer.builder.parts())
-        if not answer.strip():
-            raise ModelMalformed("the model returned no summary of the conversation; try again or start a new session")
-        todos = await self._dependencies.store.todos(self._handle.run.session_id)
-        text = complete_summary(answer, prompts=self._conversation.prompts, todos=todos)
+        run, store = self._handle.run, self._dependencies.store
+        answer = await self._request()
+        stored = await store.messages_since_summary(run.session_id)
+        prompts = self._conversation.prompts
+        text = complete_summary(
+            answer or mechanical_summary(stored),
+            prompts=prompts,
+            earlier=[prompt for prompt in earlier_prompts(stored, run_id=run.id) if prompt not in prompts],
+            todos=await store.todos(run.session_id),
+        )
+        window = self._dependencies.model.info.context_window
+        characters = int(window * _FILE_CHARACTERS_PER_TOKEN) if window else _MAX_FILE_CHARACTERS
+        files = await self._dependencies.observer.read_files(
+            files_in_use(stored), characters=min(characters, _MAX_FILE_CHARACTERS)
+        )
         system_prompt = await self._conversation.new_system_prompt()
-        message = new_message(self._handle, "user", (system_prompt, Summary(text)))
+        message = new_message(self._handle, "user", (system_prompt, Summary(text, files)))
         await self._conversation.store(message, spent=self.spent())
         self._conversation.restart(message, system_prompt)
         return text
 
-    async def _request(self) -> None:
+    async def _request(self) -> str:
+        """Return the summary that the model writes; empty if it writes none."""
+        wish = f"\n\nThe user asks of this summary: {self._instruction.strip()}" if self._instruction.strip() else ""
+        summary = await self._ask(_SUMMARY_PROMPT + wish)
+        if summary:
+            return summary
+        if spent := self.spent():
+            await self._handle.commit([], spent=spent)
+        return await self._ask(f"{_SUMMARY_PROMPT}{wish}\n\n{_SUMMARY_AGAIN}")
+
+    async def _ask(self, prompt: str) -> str:
+        """Ask without tools. A conversation that does not fit the window even for its summary is shortened."""
         messages = self._conversation.request_messages()
-        for level in range(_MAX_SHORTENINGS + 1):
-            prompt = new_message(self._handle, "user", (Text(_SUMMARY_PROMPT),))
+        for level in range(MAX_LEVEL + 1):
             request = ModelRequest(
                 system=self._conversation.system,
-                messages=(*shorten_messages(messages, level=level), prompt),
-                tools=self._dependencies.toolbox.specs,
+                messages=(
+                    *plain_conversation(messages, level=level),
+                    new_message(self._handle, "user", (Text(prompt),)),
+                ),
                 cache_key=self._handle.run.session_id,
             )
             self._answer = _HiddenAnswer(self._handle)
             answer = ModelAnswer(self._handle, self._dependencies, phase="compacting")
             try:
-                await answer.stream_into(self._answer, request)
+                stop = await answer.stream_into(self._answer, request)
             except ModelContext:
                 continue
-            return
-        raise ModelContext("the conversation does not fit the model's context window, not even to be summarized")
+            return "" if stop.reason == "refused" else text_of(self._answer.builder.parts()).strip()
+        return ""
 
 
 class _HiddenAnswer:
@@ -124,47 +158,3 @@ class _HiddenAnswer:
 
     async def save(self) -> None:
         return None
-
-
-def shorten_messages(messages: Sequence[Message], *, level: int) -> tuple[Message, ...]:
-    """Shorten a conversation. Level 1 cuts long texts and results; each further level also drops the older half."""
-    if level == 0:
-        return tuple(messages)
-    kept = tuple(messages)
-    for _ in range(level - 1):
-        kept = _newer_half(kept)
-    limit = _MAX_RESULT_CHARACTERS // level
-    return tuple(replace(message, parts=tuple(_cut_part(part, limit) for part in message.parts)) for message in kept)
-
-
-def _newer_half(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the messages from a prompt near the middle on, so that no result loses its call."""
-    starts = [index for index, message in enumerate(messages) if message.role == "user"]
-    later = [index for index in starts if index >= len(messages) // 2]
-    return messages[later[0] :] if later else messages[starts[-1] :] if starts else messages
-
-
-def _cut_part(part: Part, limit: int) -> Part:
-    if isinstance(part, ToolResult):
-        return replace(part, text=_cut_text(part.text, limit), files=())
-    if isinstance(part, Text):
-        return replace(part, text=_cut_text(part.text, limit * 4))
-    return part
-
-
-def _cut_text(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    return f"{text[: limit // 2]}\n[… {len(text) - limit} characters left out …]\n{text[-limit // 2 :]}"
-
-
-def complete_summary(answer: str, *, prompts: Sequence[str], todos: Sequence[Todo]) -> str:
-    """Add the prompts of the run and the stored task list to the summary that the model wrote."""
-    blocks = [answer.strip()]
-    if any(prompt.strip() for prompt in prompts):
-        request = "\n\n".join(prompt.strip() for prompt in prompts if prompt.strip())
-        blocks.append(f"## The request you are working on, word for word\n{_cut_text(request, _MAX_PROMPT_CHARACTERS)}")
-    if todos:
-        lines = "\n".join(f"- [{todo.status}] {todo.text}" for todo in todos)
-        blocks.append(f"## Task list (as stored)\n{lines}")
-    return "\n\n".join(blocks)

@@ -47,7 +47,9 @@ def estimate_parts(parts: Iterable[Part]) -> int:
     total = _TOKENS_PER_MESSAGE
     for part in parts:
         match part:
-            case Text(text) | Reasoning(text=text) | Summary(text) | Context(changed=text):
+            case Summary():
+                total += (len(part.text) + sum(len(file.text or "") for file in part.files)) / _CHARACTERS_PER_TOKEN
+            case Text(text) | Reasoning(text=text) | Context(changed=text):
                 total += len(text) / _CHARACTERS_PER_TOKEN
             case ToolCall():
                 total += (len(part.name) + len(str(part.arguments))) / _CHARACTERS_PER_TOKEN

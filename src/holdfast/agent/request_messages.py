@@ -40,6 +40,7 @@ from holdfast.schema.messages import (
 
 NO_RESULT = "The outcome of this call is unknown: it was interrupted and may have run. Check before you repeat it."
 SUMMARY_HEAD = "Summary of the conversation so far, in place of its messages:\n\n"
+FILES_HEAD = "The files in use, as they were when the summary was made; you need not view them again:"
 EMPTY = "(The message is empty.)"
 BEGINNING = "(The beginning of the conversation is missing.)"
 
@@ -125,8 +126,11 @@ def _user_parts(parts: tuple[Part, ...], *, images: bool) -> tuple[Part, ...]:
                 sent.append(_file(part, images=images))
             case Shell():
                 sent.append(Text(_shell(part)))
-            case Summary(text):
+            case Summary(text, files):
                 sent.append(Text(SUMMARY_HEAD + text))
+                if files:
+                    sent.append(Text(FILES_HEAD))
+                    sent += [_file(file, images=images) for file in files]
             case Notice():
                 if part.for_model and part.text.strip():
                     sent.append(Text(part.text))

@@ -6,7 +6,7 @@ The dependencies are roles, so that a turn does not know the workspace and tests
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -17,7 +17,7 @@ from holdfast.config import StreamRedactor
 from holdfast.config.agent_types import AgentType
 from holdfast.models.protocol import Model
 from holdfast.schema.base import Value
-from holdfast.schema.messages import ToolCall, ToolSpec
+from holdfast.schema.messages import File, ToolCall, ToolSpec
 from holdfast.schema.runs import Mode, Phase
 from holdfast.store import Store
 from holdfast.tools.protocol import PreparedCall, ToolContext, ToolPlan
@@ -99,6 +99,17 @@ class ContextGatherer(Protocol):
         ...
 
 
+class SessionObserver(Protocol):
+    """Looks at what a session works with."""
+
+    async def read_files(self, paths: Sequence[str], *, characters: int) -> tuple[File, ...]:
+        """Return the text of files, in order, as far as they fit.
+
+        Files that the session has not read, that changed since, or that are no text are left out.
+        """
+        ...
+
+
 class Titler(Protocol):
     def suggest(self, session_id: str, prompt: str) -> None:
         """Find a title in the background. The run does not wait for it."""
@@ -112,6 +123,7 @@ class TurnDependencies(msgspec.Struct, frozen=True, kw_only=True):
     approver: CallApprover
     tool_contexts: ToolContexts
     context_gatherer: ContextGatherer
+    observer: SessionObserver
     titler: Titler
     limits: TurnLimits
     mode: Mode

@@ -236,8 +236,8 @@ def shell(session_id: str, command: str) -> ApiCall[Accepted]:
     return _start_lane_action("shell", session_id, command=command)
 
 
-def compact(session_id: str) -> ApiCall[Accepted]:
-    return _start_lane_action("compact", session_id)
+def compact(session_id: str, *, instruction: str | None = None) -> ApiCall[Accepted]:
+    return _start_lane_action("compact", session_id, instruction=instruction)
 
 
 def undo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[Accepted]:

@@ -91,6 +91,8 @@ class Summary(Value, frozen=True, tag_field="type", tag="summary", omit_defaults
     """Replaces everything before it in requests. The original messages stay in the session."""
 
     text: str
+    files: tuple[File, ...] = ()
+    """Files in use, word for word. Not sent to clients."""
 
 
 class Notice(Value, frozen=True, tag_field="type", tag="notice", omit_defaults=True):
@@ -168,7 +170,7 @@ def read_message(raw: bytes | msgspec.Raw) -> Message:
 
 
 def public_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return the parts for clients: without opaque provider data and the system prompt."""
+    """Return the parts for clients: without opaque provider data, the system prompt and the files of a summary."""
     return tuple(_public(part) for part in parts)
 
 
@@ -182,6 +184,8 @@ def _public(part: Part) -> Part:
         return msgspec.structs.replace(part, opaque=None)
     if isinstance(part, Context) and part.blocks:
         return msgspec.structs.replace(part, blocks=())
+    if isinstance(part, Summary) and part.files:
+        return msgspec.structs.replace(part, files=())
     return part
 
 

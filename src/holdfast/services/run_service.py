@@ -15,8 +15,8 @@ from holdfast.events import Hub
 from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import (
     Attachment,
+    CompactBody,
     FirstPromptBody,
-    LaneCommandBody,
     PromptBody,
     RequestBody,
     ShellBody,
@@ -74,8 +74,9 @@ class RunService:
         request = RunRequest(kind="shell", run_id=body.run_id, arguments={"command": body.command})
         return await self._accept(session_id, request, body=body, client=client, key=key)
 
-    async def compact(self, session_id: str, body: LaneCommandBody, *, client: str, key: str | None = None) -> Accepted:
-        request = RunRequest(kind="compact", run_id=body.run_id)
+    async def compact(self, session_id: str, body: CompactBody, *, client: str, key: str | None = None) -> Accepted:
+        arguments = {"instruction": body.instruction} if body.instruction.strip() else {}
+        request = RunRequest(kind="compact", run_id=body.run_id, arguments=arguments)
         return await self._accept(session_id, request, body=body, client=client, key=key)
 
     async def undo(self, session_id: str, body: UndoBody, *, client: str, key: str | None = None) -> Accepted:

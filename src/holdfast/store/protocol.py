@@ -202,6 +202,10 @@ class Store(Protocol):
         """Return the hash of the file's content that the session last read or wrote."""
         ...
 
+    async def read_hashes(self, session_id: str) -> tuple[tuple[str, str], ...]:
+        """Return the path and the hash of every file that the session read or wrote, by path."""
+        ...
+
     async def call_output(self, call_id: str) -> CallOutput: ...
 
     async def snapshots(self, session_id: str, *, path: str | None = None) -> tuple[FileSnapshot, ...]:

@@ -102,7 +102,7 @@ ACTIONS: tuple[UserAction, ...] = (
 )
 
 COMMANDS: tuple[tuple[str, str], ...] = (
-    ("compact", "Replace the past messages by a summary"),
+    ("compact", "Replace the past messages by a summary: /compact keep the test commands"),
     ("rewind", "Go back to an earlier prompt"),
     ("fork", "Continue in a copy of this session"),
     ("rename", "Rename this session: /rename NAME"),

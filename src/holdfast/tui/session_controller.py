@@ -133,8 +133,8 @@ class SessionController:
     async def answer_question(self, question_id: str, answers: list[list[str]] | None) -> None:
         await (await self.link.ready()).answer_question(question_id, answers)
 
-    async def compact(self) -> None:
-        await (await self.link.ready()).compact(await self._session())
+    async def compact(self, instruction: str = "") -> None:
+        await (await self.link.ready()).compact(await self._session(), instruction=instruction or None)
 
     async def undo(self, *, to_message_id: str | None = None) -> Accepted:
         return await (await self.link.ready()).undo(await self._session(), to_message_id=to_message_id)

@@ -87,8 +87,8 @@ def _redo(chat: ChatHost, _: str) -> None:
     chat.do(chat.tui.controller.redo())
 
 
-def _compact(chat: ChatHost, _: str) -> None:
-    chat.do(chat.tui.controller.compact())
+def _compact(chat: ChatHost, arguments: str) -> None:
+    chat.do(chat.tui.controller.compact(arguments))
 
 
 def _rewind(chat: ChatHost, _: str) -> None:

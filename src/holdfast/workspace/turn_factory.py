@@ -15,6 +15,7 @@ from holdfast.schema.sessions import Session
 from holdfast.tools.bash import BashTool
 from holdfast.workspace.call_approval import WorkspaceCallApprover
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces, Setup
+from holdfast.workspace.session_observer import WorkspaceObserver
 from holdfast.workspace.tool_context import WorkspaceToolContexts
 from holdfast.workspace.undo.undo_turn import UndoTurn
 
@@ -107,6 +108,7 @@ class _WorkspaceTurn:
                 permits_url=approver.permits_url,
             ),
             context_gatherer=workspace.context_gatherer(setup),
+            observer=WorkspaceObserver(workspace, run.session_id),
             titler=workspace.titles.using(small_model),
             limits=_limits(run, setup, agent),
             mode=mode,

@@ -6,13 +6,10 @@ import argparse
 
 from holdfast.cli.argument_parser import Parser, add_session_argument, identifier
 from holdfast.cli.command_context import CommandContext
-from holdfast.cli.exit_status import Exit, exit_of_run
+from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import json_text
-from holdfast.cli.run_follower import RunFollower
-from holdfast.cli.run_result import make_result, print_failure
+from holdfast.cli.lane_command import wait_and_print
 from holdfast.cli.screen import Screen, Style, one_line, plain
-from holdfast.client.sync_client import SyncClient
-from holdfast.schema.runs import Accepted
 from holdfast.schema.sessions import FileChange
 
 _STATES = {"applied": "", "undone": "  (undone)", "changed_since": "  (changed since then outside the agent)"}
@@ -83,25 +80,10 @@ def change_lines(found: tuple[FileChange, ...], screen: Screen, *, names_only: b
 def undo(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         accepted = context.client.undo(context.session_id(args.session), to_message_id=args.to)
-        return _wait_and_print(context.client, accepted, as_json=args.json)
+        return wait_and_print(context.client, accepted, as_json=args.json)
 
 
 def redo(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         accepted = context.client.redo(context.session_id(args.session), to_message_id=args.to)
-        return _wait_and_print(context.client, accepted, as_json=args.json)
-
-
-def _wait_and_print(client: SyncClient, accepted: Accepted, *, as_json: bool) -> int:
-    """An undo is queued behind the active run, like a prompt."""
-    screen = Screen()
-    screen.status("queued" if accepted.decision == "queued" else "working")
-    run = RunFollower(client, accepted.run, screen=screen).wait_for_end()
-    screen.finish()
-    status = int(exit_of_run(run))
-    if as_json:
-        screen.line(json_text(make_result(run, exit_code=status, decision=accepted.decision)))
-    elif run.text:
-        screen.line(plain(run.text))
-    print_failure(run, screen)
-    return status
+        return wait_and_print(context.client, accepted, as_json=args.json)

@@ -131,6 +131,11 @@ class LaneCommandBody(RequestBody, frozen=True):
     run_id: Id | None = None
 
 
+class CompactBody(LaneCommandBody, frozen=True):
+    instruction: Annotated[str, Meta(max_length=4_000)] = ""
+    """What the summary should keep or leave out."""
+
+
 class ShellBody(LaneCommandBody, frozen=True, kw_only=True):
     command: Annotated[str, Meta(pattern=_NOT_BLANK, max_length=20_000)]
 

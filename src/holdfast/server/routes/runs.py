@@ -16,9 +16,9 @@ from holdfast.errors import (
 )
 from holdfast.schema.api.request_bodies import (
     CancelBody,
+    CompactBody,
     EmptyBody,
     FirstPromptBody,
-    LaneCommandBody,
     NoParameters,
     PromptBody,
     RunPatch,
@@ -55,7 +55,7 @@ async def run_shell(request: ApiRequest[ShellBody, NoParameters]) -> Accepted:
     return await request.services.runs.run_shell(session_id, request.body, client=request.client, key=request.key)
 
 
-async def compact(request: ApiRequest[LaneCommandBody, NoParameters]) -> Accepted:
+async def compact(request: ApiRequest[CompactBody, NoParameters]) -> Accepted:
     """Replace the past messages that the model gets by a summary."""
     session_id = request.path["session_id"]
     return await request.services.runs.compact(session_id, request.body, client=request.client, key=request.key)
@@ -171,7 +171,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         )
         for name, handler, body in (
             ("shell", run_shell, ShellBody),
-            ("compact", compact, LaneCommandBody),
+            ("compact", compact, CompactBody),
             ("undo", undo, UndoBody),
             ("redo", redo, UndoBody),
         )

@@ -346,6 +346,9 @@ class SqliteStore:
     async def read_hash(self, session_id: str, path: str) -> str | None:
         return await self._read(partial(tool_records.read_hash, session_id=session_id, path=path))
 
+    async def read_hashes(self, session_id: str) -> tuple[tuple[str, str], ...]:
+        return await self._read(partial(tool_records.read_hashes, session_id=session_id))
+
     async def call_output(self, call_id: str) -> CallOutput:
         return await self._read(partial(tool_records.call_output, call_id=call_id))
 

@@ -112,6 +112,11 @@ def read_hash(sql: sqlite3.Connection, session_id: str, path: str) -> str | None
     return row[0] if row else None
 
 
+def read_hashes(sql: sqlite3.Connection, session_id: str) -> tuple[tuple[str, str], ...]:
+    found = sql.execute("SELECT path, content_hash FROM reads WHERE session_id = ? ORDER BY path", (session_id,))
+    return tuple(found)
+
+
 def call_output(sql: sqlite3.Connection, call_id: str) -> CallOutput:
     row = sql.execute(
         "SELECT call_id, session_id, path, size, message_id FROM call_outputs WHERE call_id = ?", (call_id,)
