@@ -1,11 +1,10 @@
 """Every variant of the system prompt as it is sent, in `prompt_variants/`, so that a review sees what changed for whom.
 
-`UPDATE_PROMPTS=1 .venv/bin/pytest tests/agent/test_prompt_variants.py` writes the files again.
+`UPDATE_SNAPSHOTS=1 .venv/bin/pytest tests/agent/test_prompt_variants.py` writes the files again.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from holdfast.agent.system_prompt import (
     render_system_prompt,
 )
 from holdfast.config.agent_types import BUILT_IN_AGENTS, AgentType
+from tests.support.snapshots import check_snapshot
 
 STORED = Path(__file__).parent / "prompt_variants"
 GATHERED = PromptContext(
@@ -65,11 +65,7 @@ def rendered(name: str) -> str:
 
 @pytest.mark.parametrize("name", [*VARIANTS, *CHANGES])
 def test_the_prompt_is_the_reviewed_one(name: str) -> None:
-    file = STORED / f"{name}.md"
-    if os.environ.get("UPDATE_PROMPTS"):
-        STORED.mkdir(exist_ok=True)
-        file.write_text(rendered(name) + "\n", encoding="utf-8")
-    assert file.read_text(encoding="utf-8") == rendered(name) + "\n", "see the docstring of this module"
+    check_snapshot(STORED / f"{name}.md", rendered(name) + "\n")
 
 
 def test_there_is_no_file_without_its_variant() -> None:

@@ -21,6 +21,7 @@ Wire: TypeAlias = ConfigWire | Literal["scripted"]
 NotifyBy = Literal["terminal", "bell", "off"]
 Sandbox = Literal["auto", "off", "workspace-write", "read-only"]
 SandboxNetwork = Literal["allow", "ask", "off"]
+Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 SearchProvider = Literal["none", "brave", "tavily", "searxng"]
 Text = Annotated[str, Meta(min_length=1)]
 Dollars = Annotated[float, Meta(ge=0)]
@@ -38,6 +39,13 @@ class DefaultModels(Table, frozen=True):
     small: Annotated[
         Text | None, Meta(description="The model for titles and page summaries; without it, the large one.")
     ] = None
+    effort: Annotated[
+        Effort,
+        Meta(
+            description="How hard the large model thinks. A model gets the nearest effort that it supports; one that"
+            " does not reason gets none. Can also be set per run."
+        ),
+    ] = "medium"
 
 
 class LongPrice(Table, frozen=True):

@@ -9,6 +9,7 @@ from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
 from holdfast.config.agent_types import AgentType, agent_of_run
+from holdfast.config.reasoning_effort import OFF, choose_effort
 from holdfast.errors import BadRequest
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
@@ -32,8 +33,8 @@ class WorkspaceTurns:
             case "prompt" | "compact":
                 setup = await workspace.setup()
                 resolved = setup.model(request.model)
-                if request.effort and request.effort not in resolved.reasoning:
-                    known = ", ".join(resolved.reasoning) or "none"
+                if request.effort and request.effort not in (*resolved.reasoning, OFF):
+                    known = ", ".join((*resolved.reasoning, OFF))
                     raise BadRequest(f"{resolved.name!r} has no effort {request.effort!r}; known: {known}")
             case "shell":
                 if not isinstance(request.arguments.get("command"), str) or not request.arguments["command"].strip():
@@ -113,7 +114,7 @@ class _WorkspaceTurn:
             limits=_limits(run, setup, agent),
             mode=mode,
             agent=agent,
-            effort=run.effort,
+            effort=choose_effort(run.effort or settings.models.effort, resolved.reasoning),
         )
 
     async def _ancestry(self) -> tuple[str, int]:

@@ -174,3 +174,10 @@ def test_verbose_prints_the_output_of_tools_and_the_task_list(sh: CliShell) -> N
     edited = sh("run", "--mode", "auto", "-v", "!write new.txt").err
     assert "  │ +this is new.txt" in edited.splitlines()
     assert sh("run", "-q", "-v", "x").status == 2
+
+
+def test_an_effort_that_the_model_does_not_have_is_refused(sh: CliShell) -> None:
+    refused = sh("run", "--effort", "high", "!say hello")
+    assert refused.status == 2
+    assert "'test/test-model' has no effort 'high'; known: off" in refused.err
+    assert sh.ok("run", "--effort", "off", "!say hello") == "hello"

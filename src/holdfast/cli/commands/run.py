@@ -31,6 +31,7 @@ def configure(parser: Parser) -> None:
             ("git diff | holdfast run review this", "stdin is added to the prompt"),
             ('holdfast run --continue "now fix it"', "continue the last session of this directory"),
             ("holdfast run --mode auto --max-cost 0.50 …", "never ask for approval, stop at half a dollar"),
+            ("holdfast run --effort high …", "let the model think harder"),
             ("holdfast run --output json … | jq -r .text", "print one JSON object"),
             ("id=$(holdfast run --detach …); holdfast wait $id", "start now, read the answer later"),
             ("holdfast run --model offline/demo hello", "no API key needed"),
@@ -51,6 +52,9 @@ def configure(parser: Parser) -> None:
     )
     model = parser.add_argument_group("model and limits")
     model.add_argument("--model", metavar="PROVIDER/MODEL", help="model for this run; 'holdfast models' lists them")
+    model.add_argument(
+        "--effort", metavar="EFFORT", help="how hard the model thinks: off, low, medium, high …; see 'holdfast models'"
+    )
     model.add_argument("--mode", choices=("ask", "accept_edits", "plan", "auto"), help="when to ask for approval")
     model.add_argument("--attach", metavar="FILE", action="append", default=[], help="attach a file; repeatable")
     model.add_argument("--max-steps", metavar="N", type=count, help="maximum number of model requests")
@@ -106,6 +110,7 @@ def make_request(args: argparse.Namespace, screen: Screen) -> RunRequest:
         after=args.after,
         model=args.model,
         mode=args.mode,
+        effort=args.effort,
         interactive=is_terminal(sys.stdin) and is_terminal(sys.stderr),
         limits=Limits(max_steps=args.max_steps, max_seconds=args.timeout, max_cost=args.max_cost),
         output_schema=_read_schema(args.output_schema) if args.output_schema else None,
