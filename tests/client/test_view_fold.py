@@ -270,3 +270,10 @@ def test_events_may_be_applied_again(repeats: int) -> None:
         for event in log:
             fold.apply(event)
     assert [block.id for block in blocks(fold)] == ["msg_1", "msg_2.0", "run_1.end"]
+
+
+def test_a_message_that_is_read_while_it_is_written_is_shown_once() -> None:
+    fold = opened(message(1, "assistant", Text("half of")))
+    fold.apply(Snapshot(AT, "ses_1", "msg_1", (OpenPart(0, 1, "text", "half of the"),)))
+    fold.apply(delta(1, 0, " answer", offset=11))
+    assert [(block.id, getattr(block, "text", "")) for block in blocks(fold)] == [("msg_1.0", "half of the answer")]

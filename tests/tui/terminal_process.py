@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -16,20 +17,34 @@ from pathlib import Path
 import pyte
 
 _DEADLINE = 50.0
+_KEYBOARD = re.compile(rb"\x1b\[[<>][0-9]*u")
+"""The keyboard protocol, which the emulator does not know: push and pop."""
+_BEGUN = re.compile(rb"\x1b(\[[<>]?[0-9]*)?$")
 
 
 class TerminalProcess:
     """Runs `holdfast` with a terminal of its own. `until` waits for what the screen shows."""
 
-    def __init__(self, *arguments: str, env: Mapping[str, str], cwd: Path, size: tuple[int, int] = (100, 30)) -> None:
-        self._screen = pyte.Screen(*size)
-        self._stream = pyte.ByteStream(self._screen)
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str],
+        cwd: Path,
+        size: tuple[int, int] = (100, 30),
+        program: tuple[str, ...] = ("-m", "holdfast"),
+        background: str = "1414/1717/1c1c",
+    ) -> None:
+        self.screen = pyte.Screen(*size)
+        self._stream = pyte.ByteStream(self.screen)
+        self._unread = b""
         self._master, self._slave = pty.openpty()
+        self._background = background
         self.received = b""
         self.resize(*size)
         self.modes_before = termios.tcgetattr(self._slave)
+        self.emulated_before = set(self.screen.mode)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *arguments],
+            [sys.executable, *program, *arguments],
             stdin=self._slave,
             stdout=self._slave,
             stderr=self._slave,
@@ -39,58 +54,98 @@ class TerminalProcess:
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - this test has no threads
         )
 
-    def _pump(self, seconds: float) -> None:
+    def _pump(self, seconds: float) -> bool:
         ready, _, _ = select.select([self._master], [], [], seconds)
         if not ready:
-            return
+            return False
         try:
             data = os.read(self._master, 65536)
         except OSError:
-            return
+            return False
         self.received += data
         if b"\x1b[c" in data:  # the emulator answers what a terminal answers
-            os.write(self._master, b"\x1b]11;rgb:1414/1717/1c1c\x1b\\\x1b[?62;22c")
-        self._stream.feed(data.replace(b"\x1b[>25u", b"").replace(b"\x1b[<u", b""))
+            os.write(self._master, f"\x1b]11;rgb:{self._background}\x1b\\\x1b[?62;22c".encode())
+        data = self._unread + data
+        begun = _BEGUN.search(data)
+        cut = begun.start() if begun else len(data)
+        self._unread = data[cut:]
+        self._stream.feed(_KEYBOARD.sub(b"", data[:cut]))
+        return True
 
     @property
     def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self._screen.display)
+        return "\n".join(line.rstrip() for line in self.screen.display)
 
     def until(self, holds: Callable[[], bool] | str) -> None:
         """Wait until the text is on the screen, or the condition holds."""
         deadline = time.monotonic() + _DEADLINE
         while not (holds in self.text if isinstance(holds, str) else holds()):
-            assert time.monotonic() < deadline, f"{holds} is not true of:\n{self.text}"
+            assert time.monotonic() < deadline, f"{holds!r} is not true of:\n{self.text}"
             self._pump(0.05)
 
     def send(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
+    def paste(self, text: str) -> None:
+        """As a terminal pastes: in brackets, and only as fast as the program reads."""
+        left = f"\x1b[200~{text}\x1b[201~".encode()
+        while left:
+            _, writable, _ = select.select([], [self._master], [], 0.05)
+            if writable:
+                left = left[os.write(self._master, left[:512]) :]
+            self._pump(0.0)
+
     def resize(self, columns: int, rows: int) -> None:
-        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._screen.resize(rows, columns)
+        """As a window is resized; the kernel tells the program."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.screen.resize(rows, columns)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def until_stopped(self) -> None:
+        """Wait until the program has suspended itself."""
+        self.until(lambda: _state_of(self.process.pid) == "T")
+        self._drain()
+
     def ended(self) -> int:
+        """Wait for the end; returns the exit status."""
         self.until(lambda: self.process.poll() is not None)
-        self._pump(0.0)
+        self._drain()
         return self.process.returncode
 
+    def _drain(self) -> None:
+        while self._pump(0.0):
+            pass
+
     @property
-    def is_restored(self) -> bool:
-        """Modes as before, main screen, cursor shown, mouse and paste off."""
-        tail = self.received[-4000:]
-        ends = all(tail.rfind(on) < tail.rfind(off) for on, off in _PAIRS)
-        return termios.tcgetattr(self._slave)[:4] == self.modes_before[:4] and ends
+    def left_behind(self) -> list[str]:
+        """What is not as it was before the program started."""
+        left = []
+        if termios.tcgetattr(self._slave)[:4] != self.modes_before[:4]:
+            left.append("modes of the terminal's line (termios)")
+        for mode in sorted(self.screen.mode ^ self.emulated_before):
+            word = "on" if mode in self.screen.mode else "off"
+            left.append(f"mode {mode >> 5 if mode > 32 else mode} is {word}")
+        pushed = len(re.findall(rb"\x1b\[>[0-9]+u", self.received))
+        popped = len(re.findall(rb"\x1b\[<[0-9]*u", self.received))
+        if pushed != popped:
+            left.append(f"the keyboard protocol was set {pushed} times and reset {popped} times")
+        return left
+
+    def hang_up(self) -> None:
+        """Close the terminal's window."""
+        os.close(self._master)
+        self._master = -1
 
     def close(self) -> None:
         if self.process.poll() is None:
             self.kill()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
         os.close(self._slave)
 
 
-_PAIRS = ((b"\x1b[?1049h", b"\x1b[?1049l"), (b"\x1b[?25l", b"\x1b[?25h"), (b"\x1b[?2004h", b"\x1b[?2004l"))
+def _state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -122,11 +122,15 @@ def _shell_block(block_id: str, message: Message, part: Shell, live: OpenText | 
 
 
 def _assistant_blocks(message: Message, open_parts: Mapping[int, OpenText], sources: BlockSources) -> Iterator[Block]:
+    """A message that is read while it is written contains the text so far. The live text takes its place."""
+    written = {number: live for number, live in open_parts.items() if live.of != "output"}
     for number, part in enumerate(message.parts):
+        if number in written:
+            continue
         if block := _stored_block(f"{message.id}.{number}", message.run_id, part, sources):
             yield block
-    for number, live in sorted(open_parts.items()):
-        if live.of != "output" and (block := _open_block(f"{message.id}.{number}", message.run_id, live)):
+    for number, live in sorted(written.items()):
+        if block := _open_block(f"{message.id}.{number}", message.run_id, live):
             yield block
 
 

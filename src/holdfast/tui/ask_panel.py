@@ -81,6 +81,7 @@ class AskPanel(Vertical, can_focus=True):
         self._answers: list[list[str]] = []
         self._chosen: set[int] = set()
         self._timer: Timer | None = None
+        self._drawn: dict[str, str | Text] = {}
 
     def compose(self) -> ComposeResult:
         yield Static("", id="ask-title", markup=False)
@@ -242,17 +243,19 @@ class AskPanel(Vertical, can_focus=True):
         if self.ask is None or not self.is_mounted:
             return
         title, body, keys = self._approval() if self.ask.approval else self._question()
-        self.query_one("#ask-title", Static).update(title + (f"   1 of {self._waiting} waiting" * (self._waiting > 1)))
-        self.query_one("#ask-body", Static).update(body)
-        self.query_one("#ask-keys", Static).update(keys if self._armed else f"{keys}   (keys work after a pause)")
-        self.query_one("#ask-note", Static).update("\n".join(self._notes()))
+        title += f"   1 of {self._waiting} waiting" * (self._waiting > 1)
+        keys = keys if self._armed else f"{keys}   (keys work after a pause)"
+        for name, shown in (("title", title), ("body", body), ("keys", keys), ("note", "\n".join(self._notes()))):
+            if self._drawn.get(name) != shown:
+                self._drawn[name] = shown
+                self.query_one(f"#ask-{name}", Static).update(shown)
 
     def _notes(self) -> list[str]:
         assert self.ask is not None
         subject = self.ask.approval or self.ask.question
         notes = []
-        if self.ask.approval and self.ask.approval.why:
-            notes.append(plain_text(self.ask.approval.why))
+        if (approval := self.ask.approval) and approval.why and approval.why != approval.title:
+            notes.append(plain_text(approval.why))
         if subject is not None and subject.deadline_at:
             notes.append(f"counts as denied in {span(seconds_until(subject.deadline_at, time.time()))}")
         if self._draft.strip():

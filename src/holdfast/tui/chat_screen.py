@@ -69,7 +69,7 @@ class ChatScreen(ChatLayout):
             self._remember(event.text)
             return
         self.composer.clear()
-        self._keep_draft("")  # before the first prompt's session takes the place of the new one
+        self.keep_draft()  # before the first prompt's session takes the place of the new one
         self._start_sending(event, shell=typed.text if typed.kind == "shell" else None)
 
     def send_prompt(self, text: str) -> None:
@@ -84,7 +84,7 @@ class ChatScreen(ChatLayout):
         self.run_worker(self._send(event, shell=shell), group="calls")
 
     async def _send(self, event: Composer.Sent, *, shell: str | None) -> None:
-        controller = self.tui.controller
+        controller, began_in = self.tui.controller, self.tui.link.session_id
         try:
             if shell is not None:
                 await controller.run_shell(shell)
@@ -102,6 +102,9 @@ class ChatScreen(ChatLayout):
             remaining = list(self.sending)
             remaining.remove(event.text)
             self.sending = tuple(remaining)
+            if began_in != self.tui.link.session_id:  # what was typed meanwhile belongs to the new session
+                self._unsaved[began_in] = ""
+                self.keep_draft()
             self.draw_queue()
 
     def _remember(self, text: str) -> None:
@@ -115,20 +118,27 @@ class ChatScreen(ChatLayout):
             self.do(self.tui.controller.resume())
 
     @on(Composer.Edited)
-    def _edited(self, event: Composer.Edited) -> None:
+    def _edited(self) -> None:
         self.edited_at = time.monotonic()
-        self._keep_draft(event.text)
+        self.keep_draft()
 
-    def _keep_draft(self, text: str) -> None:
-        self._unsaved[self.tui.link.session_id] = text
+    def keep_draft(self) -> None:
+        """Keep the draft as it is now: a message about an edit may arrive after the draft was sent."""
+        self._unsaved[self.tui.link.session_id] = self.composer.draft
         if self._saving is None or self._saving.done():
             self._saving = asyncio.create_task(self._save_draft(), name="tui:save draft")
 
     async def _save_draft(self) -> None:
         await asyncio.sleep(_DRAFT_SECONDS)
         while self._unsaved:
-            session_id, text = self._unsaved.popitem()
+            session_id, text = next(iter(self._unsaved.items()))
             await asyncio.to_thread(self.tui.files.write_draft, session_id, text)
+            if self._unsaved.get(session_id) == text:
+                del self._unsaved[session_id]
+
+    @property
+    def unsaved_drafts(self) -> dict[str | None, str]:
+        return self._unsaved
 
     async def load_draft(self) -> None:
         """Show the draft that was kept for this session, unless something was typed already."""

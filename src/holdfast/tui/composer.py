@@ -59,10 +59,6 @@ class Composer(Vertical):
     class Edited(Message):
         """The draft has changed."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
     class WantsEditor(Message):
         """Open the draft in the external editor."""
 
@@ -170,7 +166,7 @@ class Composer(Vertical):
             self.history.edited()
             self._find_completions(self.area.before_cursor)
         self.query_one("#mark", Static).update("!" if self.draft.startswith("!") else "›")
-        self.post_message(self.Edited(self.draft))
+        self.post_message(self.Edited())
 
     @on(PromptArea.Pasted)
     def _pasted(self, event: PromptArea.Pasted) -> None:

@@ -48,6 +48,7 @@ def open_tui(*, prompt: str = "", session_id: str | None = None, resume: bool = 
             locations=locations,
         )
         app.run()
+    app.save_drafts()
     if app.failure is not None:
         failure = f"{type(app.failure).__name__}: {app.failure}".splitlines()[0]
         log = locations.logs_dir / "tui.log"

@@ -14,10 +14,14 @@ _LONGEST = 200
 _PROGRESS: dict[ProgressState, str] = {"none": "0;0", "busy": "3;0", "waiting": "4;100", "failed": "2;100"}
 
 RESTORE = (
-    "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?2048l\x1b[<u"
-    "\x1b[?1049l\x1b[?25h\x1b[0m"
+    "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l\x1b[?1004l\x1b[?2004l\x1b[?2048l"
+    "\x1b[?1049l\x1b[?7h\x1b[?25h\x1b[0m"
 )
-"""Turn off everything the UI turned on. Harmless if it is off already."""
+"""Turn off everything the UI turned on. Harmless if it is off already.
+
+The keyboard protocol is not in it: its modes are a stack for each screen. Leaving the second screen leaves its stack;
+one more pop would take away what the shell has set.
+"""
 
 
 def plain_text(text: str, *, longest: int = _LONGEST) -> str:

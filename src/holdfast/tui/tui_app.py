@@ -33,6 +33,7 @@ from holdfast.tui.external_editor import editor_arguments, run_editor
 from holdfast.tui.local_files import LocalFiles, Look
 from holdfast.tui.server_link import ServerLink
 from holdfast.tui.session_controller import SessionController
+from holdfast.tui.terminal_driver import TerminalDriver
 from holdfast.tui.terminal_signals import NotifyBy, ProgressState, notification, set_progress, set_title
 from holdfast.tui.themes import AUTOMATIC, DARK, LIGHT, theme_name
 from holdfast.tui.tui_host import TuiHost
@@ -53,7 +54,7 @@ class TuiApp(TuiHost):
     """
 
     def __init__(self, options: TuiOptions, *, env: Mapping[str, str], locations: Locations) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         self.options = options
         self.files = LocalFiles(locations, options.directory)
         self.link = ServerLink(env=env, directory=options.directory, listener=self)
@@ -90,7 +91,8 @@ class TuiApp(TuiHost):
             self.animation_level = "none"
             self.chat.composer.area.cursor_blink = False
         for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self.exit)
+            asyncio.get_running_loop().add_signal_handler(number, self.leave)
+        self.app_resume_signal.subscribe(self, self._draw_again)
         self.run_worker(self._start(), name="start", group="link")
 
     async def _start(self) -> None:
@@ -312,8 +314,23 @@ class TuiApp(TuiHost):
         number = int(line.partition(":")[0]) if line.partition(":")[0].isdigit() else None
         run_editor(self, editor_arguments(str(Path(self.options.directory) / path), number))
 
+    def _draw_again(self, _: object) -> None:
+        """The terminal was used by another program."""
+        self.refresh(layout=True)
+
     def leave(self) -> None:
+        if self.chat.is_drawn:
+            self.chat.keep_draft()
         self.exit()
+
+    async def action_quit(self) -> None:
+        """Textual's own key for leaving, which also works in lists and dialogs."""
+        self.leave()
+
+    def save_drafts(self) -> None:
+        """Write the drafts that are not written yet, after the UI was closed."""
+        for session_id, text in self.chat.unsaved_drafts.items():
+            self.files.write_draft(session_id, text)
 
     def _handle_exception(self, error: Exception) -> None:
         _logger.error("the terminal UI failed", exc_info=error)

@@ -62,7 +62,7 @@ class TranscriptLayout:
         self._index: dict[int, int] = {}
         """The position of each entry, by its identity."""
         self._placed: list[TranscriptEntry] = []
-        """The entries at the last change of positions, and those added since."""
+        """The entries at the last refresh."""
         self._drawn: dict[int, _DrawnEntry] = {}
         self._texts: dict[str, MarkdownRows] = {}
         """Texts that still grow."""
@@ -75,7 +75,8 @@ class TranscriptLayout:
 
     @property
     def entries(self) -> list[TranscriptEntry]:
-        return self.fold.entries
+        """The entries at the last `refresh`. The session may have more by now; they have no rows yet."""
+        return self._placed
 
     def refresh(self) -> list[TranscriptEntry] | None:
         """Take over entries that were added, removed or changed.
@@ -83,15 +84,16 @@ class TranscriptLayout:
         Returns the entries as they were if they have other positions now; see `moved`.
         """
         changed = self.fold.take_changed()
-        if self._layout != self.fold.layout or len(self._heights) > len(self.entries):
+        entries = self.fold.entries
+        if self._layout != self.fold.layout or len(self._placed) > len(entries):
             self._layout = self.fold.layout
-            before, self._placed = self._placed, list(self.entries)
+            before, self._placed = self._placed, list(entries)
             self._index = {id(entry): index for index, entry in enumerate(self.entries)}
             self._heights = RowHeights([self._estimate(index) for index in range(len(self.entries))])
             return before
-        for index in range(len(self._heights), len(self.entries)):
-            self._index[id(self.entries[index])] = index
-            self._placed.append(self.entries[index])
+        for index in range(len(self._placed), len(entries)):
+            self._index[id(entries[index])] = index
+            self._placed.append(entries[index])
             self._heights.append(self._estimate(index))
         for entry in changed:
             if id(entry) in self._index:

@@ -1,0 +1,64 @@
+"""Textual's driver for Linux and macOS, with three faults of it closed.
+
+A process that was stopped from outside (``kill -STOP``) and goes on finds a terminal whose modes the shell has changed,
+and Textual would read its keys with two threads. A terminal that is gone would block the event loop at the next writes.
+Terminals that report the mouse in pixels would still do so after the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import IO, Any, cast
+
+from textual.drivers.linux_driver import LinuxDriver
+
+
+class TerminalDriver(LinuxDriver):
+    """Owns the terminal while the UI is shown."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._file = cast("Any", _TerminalOutput(cast("IO[str]", self._file)))
+
+    def start_application_mode(self) -> None:
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        # On the loop, not inside of a signal handler, which may interrupt a write and would wait for it for ever.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self._continued)
+
+    def _continued(self) -> None:
+        """The process goes on: after its own suspend, or after a stop that it could not prepare for."""
+        if not self._auto_restart:
+            return  # an editor has the terminal
+        if not self._must_signal_resume:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        self.resume_application_mode()
+
+    def _disable_mouse_support(self) -> None:
+        super()._disable_mouse_support()
+        if self._mouse_pixels:
+            self._mouse_pixels = False
+            self.write("\x1b[?1016l")
+
+
+class _TerminalOutput:
+    """Drops what is written when the terminal is gone."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._output = file
+
+    def write(self, text: str) -> None:
+        try:
+            self._output.write(text)
+        except OSError:
+            pass
+
+    def flush(self) -> None:
+        try:
+            self._output.flush()
+        except OSError:
+            pass
+
+    def fileno(self) -> int:
+        return self._output.fileno()
