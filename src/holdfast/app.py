@@ -36,6 +36,8 @@ from holdfast.server import (
 from holdfast.services import Services, make_services
 from holdfast.store import Store
 from holdfast.store.sqlite import back_up_daily, open_store
+from holdfast.store.sqlite import list_backups as list_backups
+from holdfast.store.sqlite import restore_database as restore_database
 from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.process.tool_peers import ToolPeers
 from holdfast.workspace.maintenance import mark_lost_jobs, remove_old_files

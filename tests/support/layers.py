@@ -46,8 +46,8 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 COMPOSITION_ROOT = "app"
 """Wires the server together, so it may import everything; nothing imports it but the two commands below."""
 
-STARTS_THE_SERVER = frozenset({"serve", "demo"})
-"""The modules of `cli` that may import the composition root."""
+STARTS_THE_SERVER = frozenset({"serve", "demo", "restore"})
+"""The modules of `cli` that may import the composition root: they work without a server, or are one."""
 
 PURE = (
     "runs/lane/decisions.py",

@@ -47,6 +47,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("stop", "server:configure_stop", "stop the server; queued runs are kept"),
         CliCommand("logs", "server:configure_logs", "show the server's log"),
         CliCommand("backup", "server:configure_backup", "copy the database of the running server"),
+        CliCommand("restore", "restore:configure", "list backups, or put one in the place of a damaged database"),
         CliCommand("demo", "demo:configure", "try it without a key and without a network"),
     ),
 }

@@ -60,7 +60,7 @@ ADVICE = {
     "no_descriptors": "close some clients, or raise the limit of open files (ulimit -n) and restart the server",
     "store_unwritable": "free disk space or correct the file permissions; nothing was lost and nothing was started",
     "store_locked": "end the other program that uses the database; 'holdfast status' shows a running server",
-    "store_damaged": "restore a copy made by 'holdfast backup'; the damaged file was not changed",
+    "store_damaged": "'holdfast restore' lists the backups and restores one; the damaged file was not changed",
     "store_newer": "install the newer Holdfast again, or set HOLDFAST_HOME to another directory",
     "unreachable": "'holdfast status' shows whether a server is running; HOLDFAST_SERVER selects another server",
     "no_answer": "run 'holdfast logs' where the server runs; stop that server and try again",

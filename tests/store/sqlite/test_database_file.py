@@ -121,7 +121,7 @@ async def test_damage_in_the_middle_of_a_closed_database_is_found_at_the_start(t
     middle = len(content) // 2 // 4096 * 4096
     content[middle : middle + 8192] = os.urandom(8192)
     path.write_bytes(content)
-    with pytest.raises(StoreDamaged, match="restore a backup"):
+    with pytest.raises(StoreDamaged, match="holdfast restore"):
         await open_store(path)
     assert path.read_bytes() == content
 

@@ -255,9 +255,8 @@ def _unwritable(path: Path, reason: object) -> StoreUnwritable:
 
 def damaged(path: Path, reason: str) -> StoreDamaged:
     return StoreDamaged(
-        f"the database {str(path)!r} is damaged: {reason}; it was not changed: restore a backup "
-        f"(`holdfast backup` creates them, and {str(path.parent / 'backups')!r} has those of the last days: stop the "
-        "server, move the damaged file away, and copy a backup to its place), or move it to start with an empty "
-        "database",
+        f"the database {str(path)!r} is damaged: {reason}; it was not changed: `holdfast "
+        "restore` lists the backups, and `holdfast restore latest` puts the newest one in its place; or move the file "
+        "to start with an empty database",
         detail={"path": str(path)},
     )

@@ -374,7 +374,7 @@ class ReaderThreads:
             ) from error
         except sqlite3.DatabaseError as error:
             raise StoreDamaged(
-                f"the database {str(self._path)!r} cannot be read: {error}; restore a backup of it"
+                f"the database {str(self._path)!r} cannot be read: {error}; restore a backup of it (`holdfast restore`)"
             ) from error
 
     def _connection(self) -> sqlite3.Connection:
