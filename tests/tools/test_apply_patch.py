@@ -50,6 +50,8 @@ async def test_a_patch_adds_changes_moves_and_deletes(workspace: FileWorkspace) 
     assert stat.S_IMODE((workspace.directory / "bin/name").stat().st_mode) == 0o755
     assert output.text.splitlines() == [
         "M a.py (+1 −1)",
+        "     1\t1",
+        "     2\ttwo",
         "A pkg/new.py (+1 −0)",
         "D old.txt (+0 −1)",
         "D name.sh (+0 −1)",

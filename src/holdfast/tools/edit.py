@@ -20,6 +20,7 @@ from holdfast.tools.files.file_changes import (
     load_file,
     load_known_file,
     make_draft,
+    nothing_changed_on_error,
     plan_unseen,
     plan_writes,
     proposed_diff,
@@ -27,6 +28,7 @@ from holdfast.tools.files.file_changes import (
     refuse_masked_search,
     refuse_masks,
     require_read,
+    show_changes,
     write_drafts,
 )
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
@@ -54,7 +56,7 @@ class EditTool:
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: EditArguments, context: ToolContext) -> ToolPlan:
-        with redacted_errors(context):
+        with nothing_changed_on_error(context):
             if await hidden_paths([arguments.path], context):
                 diff = proposed_diff(arguments.path, old=arguments.old_text, new=arguments.new_text)
                 return await plan_unseen(self.name, [arguments.path], context, diff=diff)
@@ -62,10 +64,11 @@ class EditTool:
             return plan_writes(self.name, [draft], context, title=draft.found.name)
 
     async def run(self, arguments: EditArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        with redacted_errors(context):
+        with nothing_changed_on_error(context):
             draft = await _load_draft(arguments, context)
+        with redacted_errors(context):
             notes = await write_drafts([draft], context, plan)
-        return write_output(draft, context, notes)
+        return await edit_output(draft, context, notes)
 
 
 async def _load_draft(arguments: EditArguments, context: ToolContext) -> FileDraft:
@@ -100,10 +103,11 @@ def _make_draft(found: LoadedFile, arguments: EditArguments) -> FileDraft:
         edited = replace_text(
             file.text, old=arguments.old_text, new=arguments.new_text, replace_all=arguments.replace_all
         )
+        new = encode_text(edited.text, file.encoding)
     except ToolError as error:
         raise ToolError(f"{found.name!r}: {error.message}", code=error.error_code) from error
     count = f"{len(edited.at)} places" if len(edited.at) > 1 else f"line {edited.at[0]}"
-    return make_draft(found, encode_text(edited.text, file.encoding), notes=[f"replaced at {count}", edited.note])
+    return make_draft(found, new, notes=[f"replaced at {count}", edited.note])
 
 
 def write_output(draft: FileDraft, context: ToolContext, notes: Sequence[str]) -> ToolOutput:
@@ -112,3 +116,10 @@ def write_output(draft: FileDraft, context: ToolContext, notes: Sequence[str]) -
     details = "; ".join(note for note in (*draft.notes, *notes) if note)
     text = f"{draft.found.name}: {verb} ({draft.diff.counts} lines){f'; {details}' if details else ''}"
     return ToolOutput(clean_text(context, text), display=display_drafts([draft], context))
+
+
+async def edit_output(draft: FileDraft, context: ToolContext, notes: Sequence[str]) -> ToolOutput:
+    """Return the result of an edit of one file, with the changed lines."""
+    output = write_output(draft, context, notes)
+    shown = await asyncio.to_thread(show_changes, draft, context)
+    return msgspec.structs.replace(output, text=f"{output.text}\n{shown}") if shown else output

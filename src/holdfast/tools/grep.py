@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -130,6 +131,16 @@ def _parsed(output: bytes) -> _Found:
     return found
 
 
+_BINARY = re.compile(rb"^(?P<name>[^\0\n]*): binary file matches \(found .*\)$", re.MULTILINE)
+
+
+def _binary_matches(output: bytes) -> list[str]:
+    """Return the files for which ripgrep reports a match without showing it."""
+    if b": binary file matches" not in output:
+        return []
+    return [os.fsdecode(found["name"]).removeprefix("./") for found in _BINARY.finditer(output)]
+
+
 def _cut(text: str) -> str:
     return f"{text[:MAX_LINE_CHARS]}…" if len(text) > MAX_LINE_CHARS else text
 
@@ -143,6 +154,10 @@ def _answer(arguments: GrepArguments, scope: SearchScope, ran: SearchOutput, wor
         notes.append(f"the search was stopped because {why}; narrow the pattern or the path")
     elif ran.errors and ran.code == 2:
         notes.append(f"some files could not be searched: {ran.errors.strip().splitlines()[0][:200]}")
+    if binary := _binary_matches(ran.output):
+        shown_names = ", ".join(repr(scope.name(name, workspace)) for name in binary[:5])
+        more_names = f" and {len(binary) - 5} more" if len(binary) > 5 else ""
+        notes.append(f"{shown_names}{more_names}: binary file with matches; use bash to read it")
     if not total:
         return "\n".join([f"no line matches {arguments.pattern!r}", *(f"({note})" for note in notes)])
     if arguments.output != "lines":

@@ -11,13 +11,14 @@ from msgspec import Meta
 
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect
-from holdfast.tools.edit import load_new_file, write_output
+from holdfast.tools.edit import edit_output, load_new_file
 from holdfast.tools.files.file_changes import (
     FileDraft,
     LoadedFile,
     hidden_paths,
     load_known_file,
     make_draft,
+    nothing_changed_on_error,
     plan_unseen,
     plan_writes,
     proposed_diff,
@@ -60,7 +61,7 @@ class MultiEditTool:
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: MultiEditArguments, context: ToolContext) -> ToolPlan:
-        with redacted_errors(context):
+        with nothing_changed_on_error(context):
             if await hidden_paths([arguments.path], context):
                 diff = "".join(
                     proposed_diff(arguments.path, old=edit.old_text, new=edit.new_text) for edit in arguments.edits
@@ -70,10 +71,11 @@ class MultiEditTool:
             return plan_writes(self.name, [draft], context, title=draft.found.name)
 
     async def run(self, arguments: MultiEditArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        with redacted_errors(context):
+        with nothing_changed_on_error(context):
             draft = await _load_draft(arguments, context)
+        with redacted_errors(context):
             notes = await write_drafts([draft], context, plan)
-        return write_output(draft, context, notes)
+        return await edit_output(draft, context, notes)
 
 
 async def _load_draft(arguments: MultiEditArguments, context: ToolContext) -> FileDraft:
@@ -98,7 +100,7 @@ def _make_draft(found: LoadedFile, start: TextFile | None, edits: Sequence[Singl
             edited = replace_text(text, old=edit.old_text, new=edit.new_text, replace_all=edit.replace_all)
         except ToolError as error:
             raise ToolError(
-                f"{found.name!r}: edit {number} of {last} failed, so nothing was changed: {error.message}",
+                f"{found.name!r}: edit {number} of {last}: {error.message}",
                 code=error.error_code,
                 detail={"edit": number},
             ) from error

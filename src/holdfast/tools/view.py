@@ -14,7 +14,7 @@ from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.messages import File
 from holdfast.tools.files.file_access import content_hash, display_path, missing_file_error, read_file, resolve_path
-from holdfast.tools.files.file_changes import clean_text
+from holdfast.tools.files.file_changes import binary_file_error, clean_text
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.text.text_file import TextFile, TextLine, decode_text, split_lines
 
@@ -74,9 +74,7 @@ def _read(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> tup
         return ToolOutput(f"{image.name}: an image ({media_type})", files=(image,), display=display), content_hash(data)
     found = decode_text(data)
     if found is None:
-        raise ToolError(
-            f"{name!r} is a binary file ({len(data):,} bytes); view shows only text and images", code="binary"
-        )
+        raise binary_file_error(name, data)
     # The whole text is masked, because a secret can have several lines, and lines are cut.
     masked = msgspec.structs.replace(found, text=clean_text(context, found.text))
     return ToolOutput(clean_text(context, _shown(masked, arguments)), display=display), content_hash(data)

@@ -18,6 +18,7 @@ from holdfast.tools.files.file_changes import (
     hidden_paths,
     load_file,
     make_draft,
+    nothing_changed_on_error,
     plan_unseen,
     plan_writes,
     proposed_diff,
@@ -26,7 +27,7 @@ from holdfast.tools.files.file_changes import (
     write_drafts,
 )
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.text.text_file import decode_text, encode_text
+from holdfast.tools.text.text_file import encode_text
 
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,14 +46,16 @@ class WriteTool:
     parallel: ClassVar[bool] = False
 
     async def plan(self, arguments: WriteArguments, context: ToolContext) -> ToolPlan:
-        if await hidden_paths([arguments.path], context):
-            diff = proposed_diff(arguments.path, old="", new=arguments.content)
-            return await plan_unseen(self.name, [arguments.path], context, diff=diff)
-        draft = await _load_draft(arguments, context)
-        return plan_writes(self.name, [draft], context, title=draft.found.name)
+        with nothing_changed_on_error(context):
+            if await hidden_paths([arguments.path], context):
+                diff = proposed_diff(arguments.path, old="", new=arguments.content)
+                return await plan_unseen(self.name, [arguments.path], context, diff=diff)
+            draft = await _load_draft(arguments, context)
+            return plan_writes(self.name, [draft], context, title=draft.found.name)
 
     async def run(self, arguments: WriteArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        draft = await _load_draft(arguments, context)
+        with nothing_changed_on_error(context):
+            draft = await _load_draft(arguments, context)
         if draft.new == draft.found.data:
             return ToolOutput(
                 clean_text(context, f"{draft.found.name}: the file already has this content; nothing was written")
@@ -68,7 +71,7 @@ async def _load_draft(arguments: WriteArguments, context: ToolContext) -> FileDr
 
 def _make_draft(found: LoadedFile, content: str) -> FileDraft:
     """Keep the encoding and line endings of the old content, which the model does not see."""
-    old = decode_text(found.data) if found.data else None
+    old = found.text() if found.data else None
     refuse_masks(old.text if old else "", content)
     if old is None:
         return make_draft(found, encode_text(content, "utf-8"))

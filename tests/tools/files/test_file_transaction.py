@@ -248,7 +248,7 @@ def test_when_the_last_of_several_fails_the_others_are_put_back(
     ]
     before = _files(tmp_path)
     intruder.at("_flush_directories", _full_disk)
-    with pytest.raises(ToolError, match="could not be written: No space left on device; nothing was changed"):
+    with pytest.raises(ToolError, match="could not be written: No space left on device\nNothing was changed"):
         write_files(changes)
     assert _files(tmp_path) == before
     assert not (tmp_path / "new").exists()

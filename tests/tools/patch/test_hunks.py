@@ -77,6 +77,17 @@ def test_the_last_newline_stays_unless_the_patch_says_otherwise(text: str, final
 
 def test_an_error_names_the_hunk_and_shows_the_most_similar_text() -> None:
     with pytest.raises(
-        ToolError, match=r"(?s)hunk 2 of 2: the lines were not found.*most similar text is at line 2.*return 2"
+        ToolError, match=r"(?s)hunk 2 of 2: the lines were not found.*most similar text is at line 3.*return 2"
     ):
         apply_hunks("a\nb\nreturn 2\n", [_hunk("-a", "+A"), _hunk("-return 1", "+return 3")])
+
+
+def test_a_hunk_above_the_one_before_it_is_applied_with_a_note() -> None:
+    patched = apply_hunks("a\nb\nc\nd\n", [_hunk("-c", "+C", "+C"), _hunk("-a", "+A", "+A"), _hunk("-d", "+D")])
+    assert patched.text == "A\nA\nb\nC\nC\nD\n"
+    assert patched.notes == ("hunk 2 is above the hunk before it; give hunks in the order of the file",)
+
+
+def test_typographic_variants_match_in_hunks_too() -> None:
+    patched = apply_hunks("x\nit’s\ny\n", [_hunk(" it's", "-y", "+z")])
+    assert patched.text == "x\nit’s\nz\n"

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from holdfast.errors import ToolError
 from holdfast.tools.text.text_file import join_lines, split_lines
+from holdfast.tools.text.text_folding import FoldedText, fold_text
 from holdfast.tools.text.text_replacement import ReplacedText, replace_text
+from holdfast.tools.text.variant_merge import merge_variants
 
 _WORDS = st.text(alphabet="ab \t{}é\x0c\u2028", max_size=6)
 _ENDS = st.sampled_from(["\n", "\r\n"])
@@ -142,7 +144,6 @@ def test_a_line_like_it_is_found_when_no_line_is_the_same() -> None:
     [
         ("", "a", "The file is empty"),
         ("completely different\n", "zzzz qqqq", "Nothing in the file is similar"),
-        ("def f():\n    pass\n", "     1\tdef f():\n     2\t    pass", "starts with line numbers"),
     ],
 )
 def test_an_error_says_what_to_do(text: str, old: str, said: str) -> None:
@@ -236,3 +237,83 @@ def test_whole_lines_found_but_for_white_space_change_nothing_else(text: str, da
 @given(_texts())
 def test_lines_joined_again_are_the_text(text: str) -> None:
     assert join_lines(split_lines(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "result"),
+    [
+        ("say(“hi”)\n", 'say("hi")', 'say("hi there")', "say(“hi there”)\n"),
+        ("it’s – fine…\n", "it's - fine...", "it's - good...", "it’s – good…\n"),
+        ("a\u00a0b\n", "a b", "a c", "a\u00a0c\n"),
+        ("cafe\u0301 x\n", "café x", "café y", "cafe\u0301 y\n"),
+        ("café x\n", "cafe\u0301 x", "cafe\u0301 y", "café y\n"),
+        ("x\u200by z\n", "xy z", "xy q", "x\u200by q\n"),
+        ("“a”\r\n“b”\r\n", '"a"\n"b"\n', '"a"\n"c"\n', "“a”\r\n“c”\r\n"),
+        ("if x:\n    say(“hi”)\n", 'if x:\n  say("hi")\n', 'if x:\n  say("ho")\n', 'if x:\n    say("ho")\n'),
+    ],
+)
+def test_typographic_variants_match_and_what_stays_keeps_its_characters(
+    text: str, old: str, new: str, result: str
+) -> None:
+    edited = replace_text(text, old=old, new=new)
+    assert edited.text == result
+    assert "variants" in edited.note
+
+
+def test_an_exact_match_wins_over_a_variant() -> None:
+    assert replace_text('“a” "a"\n', old='"a"', new="b").text == "“a” b\n"
+
+
+def test_two_variants_are_ambiguous() -> None:
+    with pytest.raises(ToolError, match="occurs 2 times"):
+        replace_text("“a”\n„a“\n", old='"a"', new="b")
+
+
+def test_half_of_a_character_is_not_a_match() -> None:
+    with pytest.raises(ToolError, match="not found"):
+        replace_text("wait…\n", old="wait.", new="x")
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "result", "note"),
+    [
+        ("def f():\n  x\n", "     1\tdef f():\n     2\t  x", "     1\tx = 1\n     2\ty", "x = 1\ny\n", "numbers"),
+        ("a\nb\nc\n", "2: b\n3: c", "b\nd", "a\nb\nd\n", "line numbers"),
+        ("a\nb\n", "1→a\n2→b\n", "1→x\n2→b\n", "x\nb\n", "line numbers"),
+        ('say("a")\nx\n', 'say(\\"a\\")\\nx', 'say(\\"b\\")\\ny', 'say("b")\ny\n', "escaped once too often"),
+        ('say("a")\n', 'say(\\"a\\")', 'say(\\"a\\n\\")', 'say("a\\n")\n', "escaped once too often"),
+        ("if (a < b && c)\n", "if (a &lt; b &amp;&amp; c)", "if (a &gt; b)", "if (a > b)\n", "HTML entities"),
+    ],
+)  # fmt: skip
+def test_other_readings_of_the_given_texts_are_tried(text: str, old: str, new: str, result: str, note: str) -> None:
+    edited = replace_text(text, old=old, new=new)
+    assert edited.text == result
+    assert note in edited.note
+
+
+@pytest.mark.parametrize("text", ["1: a\n2: b\n", 'say(\\"a\\")\n', "&lt;\n"])
+def test_a_text_that_matches_as_given_is_read_as_given(text: str) -> None:
+    edited = replace_text(text, old=text, new="x\n")
+    assert (edited.text, edited.note) == ("x\n", "")
+
+
+_TYPOGRAPHY = st.text(alphabet="ab '\"-“”’–\u00a0…é\u0301e\u200b\n", max_size=12)
+
+
+@given(_TYPOGRAPHY)
+def test_positions_of_a_folded_text_lead_back_to_the_same_characters(text: str) -> None:
+    folded = FoldedText(text)
+    assert folded.text == fold_text(text)
+    for position in range(len(folded.text) + 1):
+        start, stop = folded.to_original(position), folded.to_original(position, is_end=True)
+        assert (start is None) == (stop is None)
+        if start is not None and stop is not None:
+            assert 0 <= stop <= start <= len(text)
+            assert folded.to_folded(start) == folded.to_folded(stop) == position
+    assert merge_variants(text, old=text, new=text) == text
+
+
+@given(_TYPOGRAPHY, _TYPOGRAPHY)
+def test_a_plain_text_finds_its_typographic_original_and_keeps_it(text: str, added: str) -> None:
+    assume(text.strip() and fold_text(text).strip())
+    assert merge_variants(text, old=fold_text(text), new=fold_text(text)).strip("\u200b") == text.strip("\u200b")

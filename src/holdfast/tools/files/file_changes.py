@@ -29,8 +29,9 @@ from holdfast.tools.files.file_access import (
     read_file,
     resolve_path,
 )
-from holdfast.tools.files.file_transaction import FileConflict, FileWrite, write_files
+from holdfast.tools.files.file_transaction import NOTHING_CHANGED, FileConflict, FileWrite, write_files
 from holdfast.tools.protocol import ToolContext, ToolPlan
+from holdfast.tools.text.changed_lines import changed_lines
 from holdfast.tools.text.text_diff import TextDiff, binary_diff, unified_diff
 from holdfast.tools.text.text_file import TextFile, decode_text
 
@@ -52,8 +53,16 @@ class LoadedFile(msgspec.Struct, frozen=True):
         """Decode the content. Raises `ToolError` if it is binary."""
         found = decode_text(self.data or b"")
         if found is None:
-            raise ToolError(f"{self.name!r} is a binary file; only text can be edited", code="binary")
+            raise binary_file_error(self.name, self.data or b"")
         return found
+
+
+def binary_file_error(name: str, data: bytes) -> ToolError:
+    """Return the error for a file that is not text. All file tools use the same words."""
+    return ToolError(
+        f"{name!r} is a binary file (size: {len(data):,}); the file tools read and change only text; use bash",
+        code="binary",
+    )
 
 
 class FileDraft(msgspec.Struct, frozen=True):
@@ -91,6 +100,8 @@ async def require_read(found: LoadedFile, context: ToolContext) -> None:
     if found.data is None:
         return
     known = await context.files.last_read(found.path)
+    if known is None and await asyncio.to_thread(decode_text, found.data) is None:
+        raise binary_file_error(found.name, found.data)
     if known is None:
         raise ToolError(
             f"{found.name!r} exists, but you have not read it; view it before you change it",
@@ -117,8 +128,8 @@ def refuse_masks(old: str, new: str) -> None:
     if new.count(MARK) > old.count(MARK):
         raise ToolError(
             f"the new text contains {MARK!r}, which stands for a secret that you cannot see; writing it would destroy "
-            "the real value. Nothing was written. Change other parts of the file with edit and leave the lines with "
-            "secrets out, or ask the user to change them",
+            "the real value. Change other parts of the file with edit and leave the lines with secrets out, or ask the "
+            "user to change them",
             code="masked_text",
         )
 
@@ -140,6 +151,16 @@ def diff_contents(name: str, old: bytes | None, new: bytes | None) -> TextDiff:
     if (before is None and old is not None) or (after is None and new is not None):
         return binary_diff(name, old, new)
     return unified_diff(name, before.text if before else None, after.text if after else None)
+
+
+def show_changes(draft: FileDraft, context: ToolContext) -> str:
+    """Return the changed lines of an edited file as `view` numbers them; empty for a new, deleted or binary file."""
+    before = decode_text(draft.found.data) if draft.found.data is not None else None
+    after = decode_text(draft.new) if draft.new is not None else None
+    if before is None or after is None:
+        return ""
+    # The whole texts are masked, because a secret can have several lines.
+    return changed_lines(clean_text(context, before.text), clean_text(context, after.text))
 
 
 def plan_writes(tool: str, drafts: Sequence[FileDraft], context: ToolContext, *, title: str) -> ToolPlan:
@@ -212,11 +233,11 @@ async def write_drafts(drafts: Sequence[FileDraft], context: ToolContext, plan: 
     for path, planned in plan.expected.items():
         if now.get(path) != planned and not (planned == _UNSEEN and path in now):
             raise FileConflict(
-                f"{path!r} changed after this call was planned; nothing was written. View it again.",
+                f"{path!r} changed after this call was planned; view it again\n{NOTHING_CHANGED}",
                 detail={"path": path},
             )
     if now.keys() != plan.expected.keys():
-        raise FileConflict("a path now leads to another file than in the plan; nothing was written. Try again.")
+        raise FileConflict(f"a path now leads to another file than in the plan; try again\n{NOTHING_CHANGED}")
     return await finish_before_cancel(_write_drafts(drafts, context))
 
 
@@ -242,9 +263,23 @@ def redacted_errors(context: ToolContext) -> Iterator[None]:
     try:
         yield
     except ToolError as error:
-        error.message = clean_text(context, error.message)
-        error.args = (error.message,)
+        _set_message(error, clean_text(context, error.message))
         raise
+
+
+@contextmanager
+def nothing_changed_on_error(context: ToolContext) -> Iterator[None]:
+    """Redact the messages of errors, and add that nothing was changed. For code that writes nothing."""
+    try:
+        yield
+    except ToolError as error:
+        _set_message(error, f"{clean_text(context, error.message)}\n{NOTHING_CHANGED}")
+        raise
+
+
+def _set_message(error: ToolError, message: str) -> None:
+    error.message = message
+    error.args = (message,)
 
 
 def clean_text(context: ToolContext, text: str) -> str:

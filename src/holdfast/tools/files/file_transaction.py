@@ -33,6 +33,9 @@ from holdfast.tools.files.safe_rename import exchange_files, rename_to_free
 TEMP_PREFIX = ".holdfast-"
 """Name prefix of temporary files. A crash can leave one behind."""
 
+NOTHING_CHANGED = "Nothing was changed."
+"""The last line of each error of a tool that changes files, if that is so."""
+
 _LOCK_SECONDS = 2.0
 """How long to wait for the locks of all directories."""
 
@@ -91,8 +94,9 @@ def _write_files(changes: Sequence[FileWrite], held: contextlib.ExitStack) -> tu
         problems = _undo_all(steps, made)
         if isinstance(error, OSError):
             raise _write_error(error, problems) from error
-        if problems and isinstance(error, ToolError):
-            raise ToolError(f"{error.message} {problems}", code=error.error_code, detail=error.detail) from error
+        if isinstance(error, ToolError):
+            error.message = f"{error.message}\n{problems or NOTHING_CHANGED}"
+            error.args = (error.message,)
         raise
     for step in steps:
         step.discard_temp()
@@ -320,7 +324,7 @@ def _check_writable(file: DirectoryEntry) -> os.stat_result:
         raise _changed(file.path)
     if not file.is_writable():
         raise ToolError(
-            f"{str(file.path)!r} is read-only; nothing was written",
+            f"{str(file.path)!r} is read-only",
             code="file_read_only",
         )
     return info
@@ -376,19 +380,18 @@ def lock_directories(directories: Iterable[HeldDirectory], *, seconds: float = _
 
 def _changed(path: Path, detail: str = "") -> FileConflict:
     return FileConflict(
-        f"{str(path)!r} was changed by another program; nothing was written. "
-        f"View it again before you change it.{detail}",
+        f"{str(path)!r} was changed by another program; view it again before you change it.{detail}",
         detail={"path": str(path)},
     )
 
 
 def _appeared(path: Path) -> FileConflict:
     return FileConflict(
-        f"{str(path)!r} was created by another program; nothing was written. View it first.",
+        f"{str(path)!r} was created by another program; view it first",
         detail={"path": str(path)},
     )
 
 
 def _write_error(error: OSError, problems: str) -> ToolError:
     where = repr(str(error.filename)) if error.filename else "a file"
-    return ToolError(f"{where} could not be written: {error.strerror}; nothing was changed. {problems}".strip())
+    return ToolError(f"{where} could not be written: {error.strerror}\n{problems or NOTHING_CHANGED}")

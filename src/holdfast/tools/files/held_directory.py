@@ -181,7 +181,7 @@ class DirectoryEntry:
 
 def link_in_path(path: Path) -> LinkInPath:
     return LinkInPath(
-        f"a directory of {str(path)!r} was replaced by a symlink; nothing was written. Try again.",
+        f"a directory of {str(path)!r} was replaced by a symlink; try again",
         detail={"path": str(path)},
     )
 

@@ -59,13 +59,15 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> PatchedText:
             new = _rewritten(lines, match, hunk, end=end)
         except ToolError as error:
             raise ToolError(f"hunk {number} of {len(hunks)}: {error.message}", code=error.error_code) from error
-        if match.how == "spaces":
-            notes.append(
-                f"hunk {number} matched lines {match.start + 1}–{match.stop} except for white space, re-indented"
-            )
+        if hunk.old and match.start < cursor:
+            notes.append(f"hunk {number} is above the hunk before it; give hunks in the order of the file")
+        if match.difference:
+            where = f"lines {match.start + 1}–{match.stop}"
+            notes.append(f"hunk {number} matched {where} except for {match.difference}, re-indented")
         lines[match.start : match.stop] = new
-        cursor = match.start + len(new)
-        shift += len(new) - (match.stop - match.start)
+        added = len(new) - (match.stop - match.start)
+        cursor = match.start + len(new) if match.start >= cursor else cursor + added
+        shift += added
     return PatchedText(join_lines(lines), tuple(notes))
 
 
@@ -74,12 +76,12 @@ def _place(lines: Sequence[TextLine], hunk: Hunk, *, cursor: int, shift: int) ->
     old = hunk.old
     if not old:
         return _insertion(lines, hunk, start, shift=shift)
-    matches = find_lines(lines, old, start=start)
+    matches = find_lines(lines, old, start=start) or ([] if hunk.anchors else find_lines(lines, old))
     if hunk.at_end:
         matches = [match for match in matches if match.stop == len(lines)]
     if not matches:
         raise ToolError(
-            f"the lines were not found. {describe_nearest([line.text for line in lines[start:]], old)}", code="no_match"
+            f"the lines were not found. {describe_nearest([line.text for line in lines], old)}", code="no_match"
         )
     if len(matches) == 1 or hunk.anchors:
         return matches[0]
@@ -112,7 +114,8 @@ def _find_anchors(lines: Sequence[TextLine], hunk: Hunk, cursor: int) -> int:
         if found is None:
             found = next((at for at in range(cursor, len(texts)) if anchor in texts[at]), None)
         if found is None:
-            raise ToolError(f"the line '@@ {anchor}' was not found below line {cursor}", code="no_match")
+            below = f" below line {cursor}" if cursor else ""
+            raise ToolError(f"the line '@@ {anchor}' was not found{below}", code="no_match")
         cursor = found + 1
     return cursor
 

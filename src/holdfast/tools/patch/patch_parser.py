@@ -108,7 +108,7 @@ class _EnvelopeParser:
                 return tuple(operations)
             if line.strip():
                 operations.append(self._operation(line))
-        raise ToolError(f"the patch does not end with {_END!r}; add it")
+        raise ToolError(f"the patch does not end with {_END!r}, so it may be cut off; send it whole, or in parts")
 
     def _operation(self, line: str) -> Operation:
         if line.startswith(_ADD):

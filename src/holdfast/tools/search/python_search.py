@@ -53,6 +53,8 @@ def search_lines(query: GrepQuery, *, root: Path, start: str) -> Iterator[bytes]
         if found is not None:
             texts = [line.text for line in split_lines(found.text)]
             yield from (_line(relative, *shown, width=query.width) for shown in _matches(texts, wanted, query))
+        elif data and relative == start and wanted.search(data.decode("latin-1")):  # as ripgrep says it
+            yield f"{relative}: binary file matches (found a byte of no text)\n".encode("utf-8", "surrogateescape")
 
 
 def _files(root: Path, start: str, *, include: str | None) -> Iterator[str]:

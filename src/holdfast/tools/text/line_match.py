@@ -1,4 +1,4 @@
-"""Finding whole lines in a text, exactly or except for white space. Pure.
+"""Finding whole lines in a text: exactly, or except for white space and typographic variants. Pure.
 
 A match that differs in indentation carries a `Reindent`, so that new lines get the file's indentation. If nothing
 matches, `describe_nearest` shows the most similar place.
@@ -15,12 +15,17 @@ from typing import Literal
 import msgspec
 
 from holdfast.tools.text.text_file import TextLine
+from holdfast.tools.text.text_folding import fold_text
 
 _MAX_COMPARED = 4_000
 """Lines to compare character by character; more would take too long."""
 _MAX_SHOWN = 40
 _WIDTH = 200
 _NUMBERED = re.compile(r" *\d+\t")
+_OMISSION = re.compile(
+    r"^\s*(?:#|//|--|/\*|<!--|;)?\s*(?:\.\.\.|…)(?:[^.…]*(?:existing|rest|unchanged|remain|same)[^.…]*(?:\.\.\.|…)?)?\s*(?:\*/|-->)?$"
+)
+"""A line that stands for others, as in ``# ... existing code ...``."""
 
 
 class Reindent(msgspec.Struct, frozen=True):
@@ -78,7 +83,18 @@ class LineMatch(msgspec.Struct, frozen=True):
     start: int
     stop: int
     reindent: Reindent
-    how: Literal["exact", "spaces"]
+    how: Literal["exact", "spaces", "variants"]
+
+    @property
+    def difference(self) -> str:
+        """What the match ignores, in words; empty for an exact match."""
+        match self.how:
+            case "exact":
+                return ""
+            case "spaces":
+                return "white space"
+            case "variants":
+                return "white space and typographic or Unicode variants"
 
 
 class KeepLine(msgspec.Struct, frozen=True):
@@ -94,18 +110,34 @@ class PutLine(msgspec.Struct, frozen=True):
 
 
 def find_lines(lines: Sequence[TextLine], wanted: Sequence[str], *, start: int = 0) -> list[LineMatch]:
-    """Find all exact matches; without any, matches with a consistent indent that ignore white space at line ends."""
+    """Find all exact matches.
+
+    Without any, find matches with a consistent indent that ignore white space at line ends; without any of those, find
+    matches that ignore typographic variants, too.
+    """
     exact = _find([line.text for line in lines], wanted, start=start)
     if exact:
         return [LineMatch(at, at + len(wanted), Reindent(), "exact") for at in exact]
     if not any(text.strip() for text in wanted):
         return []
-    places = _find([line.text.strip() for line in lines], [text.strip() for text in wanted], start=start)
+    stripped = [line.text.strip() for line in lines], [text.strip() for text in wanted]
+    if matches := _find_indented(lines, wanted, _find(*stripped, start=start), "spaces"):
+        return matches
+    if all(text.isascii() for side in stripped for text in side):
+        return []
+    folded = [fold_text(text).strip() for text in stripped[0]], [fold_text(text).strip() for text in stripped[1]]
+    return _find_indented(lines, wanted, _find(*folded, start=start), "variants")
+
+
+def _find_indented(
+    lines: Sequence[TextLine], wanted: Sequence[str], places: Sequence[int], how: Literal["spaces", "variants"]
+) -> list[LineMatch]:
+    """Return the matches at these places whose indentation is consistent."""
     matches = []
     for at in places:
         reindent = Reindent.between(wanted, [line.text for line in lines[at : at + len(wanted)]])
         if reindent is not None:
-            matches.append(LineMatch(at, at + len(wanted), reindent, "spaces"))
+            matches.append(LineMatch(at, at + len(wanted), reindent, how))
     return matches
 
 
@@ -173,6 +205,8 @@ def describe_nearest(lines: Sequence[str], wanted: Sequence[str]) -> str:
         return "The text starts with line numbers, as view prints them; omit them."
     if not lines:
         return "The file is empty."
+    if omission := next((line.strip() for line in wanted if _OMISSION.match(line) and line not in lines), None):
+        return f"{omission!r} stands for lines that were left out, but the text must be whole; copy all lines."
     start = _best_start(lines, wanted)
     if start is None:
         return "Nothing in the file is similar; view the file again."
@@ -192,10 +226,14 @@ def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
     sums = [0, *accumulate(weights)]
     count = len(wanted)
     starts = range(max(1, len(lines) - count + 1))
-    best = max(starts, key=lambda at: sums[min(at + count, len(lines))] - sums[at])
-    if sums[min(best + count, len(lines))] > sums[best]:
-        return best
-    return _most_alike(lines, wanted)
+    totals = [sums[min(at + count, len(lines))] - sums[at] for at in starts]
+    best = max(totals)
+    if not best:
+        return _most_alike(lines, wanted)
+    equal = [at for at, total in enumerate(totals) if total == best][:_MAX_COMPARED]
+    return max(
+        equal, key=lambda at: sum(one.strip() == two.strip() for one, two in zip(lines[at:], wanted, strict=False))
+    )
 
 
 def _most_alike(lines: Sequence[str], wanted: Sequence[str]) -> int | None:

@@ -32,7 +32,7 @@ def unified_diff(name: str, old: str | None, new: str | None) -> TextDiff:
         f"--- {'/dev/null' if old is None else f'a/{name}'}\n",
         f"+++ {'/dev/null' if new is None else f'b/{name}'}\n",
     ]
-    blocks = _changed_blocks(before, after)
+    blocks = changed_blocks(before, after)
     body = [line for group in _groups(blocks) for line in _hunk(before, after, group)]
     removed = sum(two - one for one, two, _, _ in blocks)
     added = sum(four - three for _, _, three, four in blocks)
@@ -50,8 +50,8 @@ _Block = tuple[int, int, int, int]
 """Start and stop in the old lines, then start and stop in the new lines that replace them."""
 
 
-def _changed_blocks(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[_Block]:
-    """Compare only the lines between the common start and the common end."""
+def changed_blocks(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[_Block]:
+    """Return what differs. Only the lines between the common start and the common end are compared."""
     start = 0
     limit = min(len(before), len(after))
     while start < limit and before[start] == after[start]:

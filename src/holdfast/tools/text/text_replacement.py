@@ -1,8 +1,10 @@
 """Replacing text in a file. Pure.
 
-The exact text is tried first; CRLF and LF count as equal. If it is not found, whole lines that differ only in leading
-and trailing white space match, and the new lines are re-indented to fit the file. Otherwise an error shows the most
-similar place. Nothing outside the match changes, and lines that the new text repeats keep their bytes.
+The exact text is tried first; CRLF and LF count as equal. If it is not found, the same text with other typographic
+quotes, dashes, spaces or Unicode forms matches; then whole lines that differ only in leading and trailing white space,
+and the new lines are re-indented to fit the file. If that fails, too, other readings of the given texts are tried
+(`given_variants`). Otherwise an error shows the most similar place. Nothing outside the match changes, and text that
+the new text repeats keeps its bytes.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from itertools import islice
 import msgspec
 
 from holdfast.errors import ToolError
+from holdfast.tools.text.given_variants import readings
 from holdfast.tools.text.line_match import KeepLine, PutLine, describe_nearest, find_lines, rewrite_lines
 from holdfast.tools.text.text_file import TextLine, join_lines, split_lines, usual_line_end
+from holdfast.tools.text.text_folding import FoldedText, fold_text
+from holdfast.tools.text.variant_merge import merge_variants
 
 _MAX_MATCHES = 100_000
 _MAX_MATCHES_SHOWN = 8
@@ -38,10 +43,25 @@ def replace_text(text: str, *, old: str, new: str, replace_all: bool = False) ->
     if old == new:
         raise ToolError("old_text and new_text are equal; there is nothing to replace")
     unix = _UnixText(text)
-    places = unix.find(old)
-    if places:
+    for reading in readings(old, new):
+        if reading.old == reading.new or (old.strip() and not reading.old.strip()):
+            continue
+        done = _replace_reading(unix, old=reading.old, new=reading.new, replace_all=replace_all)
+        if done is not None:
+            notes = [note for note in (reading.note, done.note) if note]
+            return msgspec.structs.replace(done, note="; ".join(notes))
+    likely = [*readings(old, new)][:2][-1]
+    nearest = describe_nearest([line.text for line in split_lines(text)], _as_lines(likely.old))
+    raise ToolError(f"old_text was not found. {nearest}", code="no_match")
+
+
+def _replace_reading(unix: _UnixText, *, old: str, new: str, replace_all: bool) -> ReplacedText | None:
+    """Replace one reading of the texts; None if it is not found."""
+    if places := unix.find(old):
         return _replace_exact(unix, places, old=old, new=new, replace_all=replace_all)
-    return _replace_lines(text, old=old, new=new, replace_all=replace_all)
+    if not (unix.text.isascii() and old.isascii()) and (spans := _find_variants(unix, old)):
+        return _replace_variants(unix, spans, old=old, new=new, replace_all=replace_all)
+    return _replace_lines(unix.raw, old=old, new=new, replace_all=replace_all)
 
 
 class _UnixText:
@@ -104,7 +124,39 @@ def _with_line_ends(region: str, usual: str, *, old: str, new: str) -> str:
     return region[:first] + new[before : len(new) - after].replace("\n", end) + region[last:]
 
 
-def _replace_lines(text: str, *, old: str, new: str, replace_all: bool) -> ReplacedText:
+def _find_variants(unix: _UnixText, old: str) -> list[tuple[int, int]]:
+    """Return the spans of the Unix text that equal the old text except for typographic variants."""
+    folded, wanted = FoldedText(unix.text), fold_text(old)
+    spans = []
+    for at in islice(_positions(folded.text, wanted), _MAX_MATCHES) if wanted.strip() else ():
+        start, stop = folded.to_original(at), folded.to_original(at + len(wanted), is_end=True)
+        if start is not None and stop is not None:
+            spans.append((start, stop))
+    return spans
+
+
+def _replace_variants(
+    unix: _UnixText, spans: list[tuple[int, int]], *, old: str, new: str, replace_all: bool
+) -> ReplacedText:
+    if not replace_all and len(spans) > 1:
+        raise _ambiguous(unix.line_numbers([start for start, _ in spans]))
+    end = usual_line_end(split_lines(unix.raw))
+    parts, chosen = [], []
+    done = 0
+    for start, stop in spans:
+        if start < done:
+            continue
+        merged = merge_variants(unix.text[start:stop], old=old, new=new)
+        parts += [unix.raw[unix.original(done) : unix.original(start)], merged.replace("\n", end)]
+        chosen.append(start)
+        done = stop
+    numbers = unix.line_numbers(chosen)
+    where = ", ".join(map(str, numbers[:_MAX_MATCHES_SHOWN]))
+    note = f"old_text was not found exactly; line {where} matches except for typographic or Unicode variants"
+    return ReplacedText("".join([*parts, unix.raw[unix.original(done) :]]), numbers, note)
+
+
+def _replace_lines(text: str, *, old: str, new: str, replace_all: bool) -> ReplacedText | None:
     lines = split_lines(text)
     wanted = _as_lines(old)
     given = _as_lines(new) if old.endswith("\n") else new.split("\n")
@@ -126,12 +178,11 @@ def _replace_lines(text: str, *, old: str, new: str, replace_all: bool) -> Repla
         done += [*lines[position : match.start], *rewritten]
         position = match.stop
     if not matches:
-        raise ToolError(
-            f"old_text was not found. {describe_nearest([line.text for line in lines], wanted)}", code="no_match"
-        )
+        return None
     at = tuple(match.start + 1 for match in matches)
     spans = ", ".join(f"{match.start + 1}–{match.stop}" for match in matches[:_MAX_MATCHES_SHOWN])
-    note = f"old_text was not found exactly; lines {spans} match except for white space and were replaced, re-indented"
+    difference = matches[0].difference
+    note = f"old_text was not found exactly; lines {spans} match except for {difference} and were replaced, re-indented"
     return ReplacedText(join_lines([*done, *lines[position:]]), at, note)
 
 
