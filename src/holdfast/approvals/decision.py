@@ -4,8 +4,9 @@ Order of precedence: a configured deny rule, an allow rule (configured or saved)
 changes only calls that would be asked about. `accept_edits` allows writing files inside the workspace. `auto` allows
 everything that is not denied. `plan` denies everything that may change something. No mode allows, without asking, to
 write a file outside the workspace with a file tool, or any file if the sandbox is read-only; to write git's own files,
-Holdfast's configuration or start-up files; or to run a command to which a deny rule may apply. A run that cannot ask is
-denied every call that would be asked about.
+Holdfast's configuration or start-up files; or to run a command to which a deny rule may apply. Directories that the
+settings make writable for commands count as inside for file tools. A run that cannot ask is denied every call that
+would be asked about.
 
 A deny rule prevents honest mistakes. It is not a security boundary: a program that is allowed to run can do anything.
 """
@@ -65,6 +66,7 @@ class Approver:
         trusted: bool,
         interactive: bool,
         readable: tuple[str, ...] = (),
+        writable: tuple[str, ...] = (),
         read_only: bool = False,
     ) -> Verdict:
         """Decide about a call in a thread, because `decide` reads the file system and parses commands."""
@@ -76,6 +78,7 @@ class Approver:
             trusted=trusted,
             interactive=interactive,
             readable=readable,
+            writable=writable,
             read_only=read_only,
         )
 
@@ -88,14 +91,16 @@ class Approver:
         trusted: bool,
         interactive: bool,
         readable: tuple[str, ...] = (),
+        writable: tuple[str, ...] = (),
         read_only: bool = False,
     ) -> Verdict:
         """Decide about a call in the caller's thread.
 
-        ``readable`` are directories that its session may also read. ``read_only``: the sandbox forbids all writes.
+        ``readable`` are directories that its session may also read, ``writable`` those that the sandbox lets commands
+        write. ``read_only``: the sandbox forbids all writes.
         """
         workspace = self._resolved = self._resolved or self._unresolved.real()
-        workspace = workspace.with_readable(readable)
+        workspace = workspace.with_directories(readable=readable, writable=() if read_only else writable)
         found: DeniedBy | tuple[Permission, ...]
         if subject.command is not None:
             line = self._parser.parse(subject.command)
@@ -209,7 +214,8 @@ def _files(subject: Subject, access: FileAccess, workspace: WorkspacePaths, *, r
 
 def _file(tool: str, access: FileAccess, path: str, workspace: WorkspacePaths, *, read_only: bool) -> list[Permission]:
     path = workspace.resolve(path, cwd=workspace.root)
-    inside, shown, writes = workspace.contains(path), workspace.display(path), access == "write"
+    shown, writes = workspace.display(path), access == "write"
+    inside = workspace.may_write(path) if writes else workspace.contains(path)
     if writes and (what := workspace.why_protected(path)):
         return [Permission(f"{shown} is {what}", "always")]
     if not writes and workspace.may_read(path):

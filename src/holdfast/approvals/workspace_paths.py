@@ -52,6 +52,8 @@ class WorkspacePaths(Value, frozen=True):
     """Holdfast's own directories: configuration, data, state."""
     readable_directories: tuple[str, ...] = ()
     """Directories outside the workspace that may be read like it: full outputs of calls, and skills."""
+    writable_directories: tuple[str, ...] = ()
+    """Directories outside the workspace that file tools may write like it, because commands may."""
 
     def real(self) -> WorkspacePaths:
         """The same directories with all symlinks resolved."""
@@ -60,14 +62,18 @@ class WorkspacePaths(Value, frozen=True):
             home=os.path.realpath(self.home),
             own_directories=tuple(os.path.realpath(path) for path in self.own_directories),
             readable_directories=tuple(os.path.realpath(path) for path in self.readable_directories),
+            writable_directories=tuple(os.path.realpath(path) for path in self.writable_directories),
         )
 
-    def with_readable(self, directories: tuple[str, ...]) -> WorkspacePaths:
-        """The same with further readable directories."""
-        if not directories:
+    def with_directories(self, *, readable: tuple[str, ...], writable: tuple[str, ...]) -> WorkspacePaths:
+        """The same with further readable and writable directories."""
+        if not readable and not writable:
             return self
-        real = tuple(os.path.realpath(path) for path in directories)
-        return replace(self, readable_directories=(*self.readable_directories, *real))
+        return replace(
+            self,
+            readable_directories=(*self.readable_directories, *(os.path.realpath(path) for path in readable)),
+            writable_directories=(*self.writable_directories, *(os.path.realpath(path) for path in writable)),
+        )
 
     def resolve(self, path: str, *, cwd: str, tilde: bool = False) -> str:
         """The absolute path with all symlinks resolved. The path need not exist."""
@@ -89,6 +95,10 @@ class WorkspacePaths(Value, frozen=True):
     def may_read(self, path: str) -> bool:
         """Whether a file may be read without approval."""
         return self.contains(path) or any(relative_to(path, root) is not None for root in self.readable_directories)
+
+    def may_write(self, path: str) -> bool:
+        """Whether file tools may write a file as if it were in the workspace."""
+        return self.contains(path) or any(relative_to(path, root) is not None for root in self.writable_directories)
 
     def display(self, path: str) -> str:
         """A path as rules name it: relative to the workspace if inside, else absolute."""

@@ -181,7 +181,8 @@ class ServerSettings(Table, frozen=True):
         bool, Meta(description="Whether confined commands may write the caches of pip, uv, npm, yarn, cargo and go.")
     ] = True
     sandbox_writable: Annotated[
-        tuple[Text, ...], Meta(description="Further directories that confined commands may write.")
+        tuple[Text, ...],
+        Meta(description="Further directories that commands and file tools may write; absolute, or `~/…`."),
     ] = ()
     max_unfinished_runs: Annotated[
         Count, Meta(description="Maximum unfinished runs of one session; further prompts are refused.")

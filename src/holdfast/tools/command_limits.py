@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holdfast.tools.process.sandbox_limits import SandboxLimits, cache_directories, sandbox_limits
+from holdfast.tools.process.sandbox_limits import SandboxLimits, cache_directories, extra_directories, sandbox_limits
 from holdfast.tools.protocol import ToolContext
 
 _WRITE_FAILED = re.compile(
@@ -21,7 +21,7 @@ _NETWORK_FAILED = re.compile(
 def command_limits(context: ToolContext) -> SandboxLimits:
     """Return what confined commands of a call may write and read. Blocking: call it in a thread."""
     server = context.settings.server
-    writable = [Path(path).expanduser() for path in server.sandbox_writable]
+    writable = [*extra_directories(server.sandbox_writable)]
     if server.sandbox_caches:
         writable += cache_directories(context.environment)
     return sandbox_limits(

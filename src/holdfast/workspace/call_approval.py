@@ -12,6 +12,7 @@ from holdfast.approvals.rules import Rules, parse_rules
 from holdfast.schema.approvals import Approval, Subject
 from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
+from holdfast.tools.process.sandbox_limits import extra_directories
 from holdfast.tools.protocol import ToolPlan
 from holdfast.workspace.open_workspace import OpenWorkspace, Setup
 
@@ -35,6 +36,7 @@ class WorkspaceCallApprover:
             trusted=self._setup.trusted,
             interactive=handle.run.interactive,
             readable=(str(self._workspace.shared.locations.session_outputs(self._root_session_id)),),
+            writable=tuple(map(str, extra_directories(self._setup.settings.server.sandbox_writable))),
             read_only=self._setup.settings.server.sandbox == "read-only",
         )
         match decision:

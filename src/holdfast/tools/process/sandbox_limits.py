@@ -76,6 +76,12 @@ def sandbox_limits(
     )
 
 
+def extra_directories(settings: tuple[str, ...]) -> tuple[Path, ...]:
+    """Return the directories of ``server.sandbox_writable``. A relative one could be anywhere and is left out."""
+    found = tuple(Path(path).expanduser() for path in settings)
+    return tuple(path for path in found if path.is_absolute())
+
+
 def cache_directories(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the caches of package managers that exist."""
     home = environment.get("HOME", "")
