@@ -15,6 +15,7 @@ from holdfast.errors import ToolError
 from holdfast.tools.bash import BashArguments, BashTool
 from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.process.sandbox import CommandSandbox, probe_sandboxes
+from holdfast.tools.process.sandbox_limits import cache_directories
 from holdfast.tools.protocol import ToolContext, ToolOutput
 from tests.support.tool_contexts import ToolWorkspace, settings_of
 
@@ -166,6 +167,34 @@ async def test_caches_are_writable_unless_the_setting_is_off(
         context = msgspec.structs.replace(context, environment=environment)
         await call(bash, context, "echo x > $npm_config_cache/$RANDOM")
     assert len(list(cache.iterdir())) == 1
+
+
+async def test_a_missing_cache_of_an_installed_program_is_made_and_writable(
+    bash: BashTool, workspace: ToolWorkspace, tmp_path: Path
+) -> None:
+    home, programs = tmp_path / "person", tmp_path / "programs"
+    home.mkdir()
+    programs.mkdir()
+    for name in ("npm", "cargo"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    context = workspace.context()
+    environment = {"HOME": str(home), "PATH": f"{programs}:/usr/bin:/bin"}
+    context = msgspec.structs.replace(context, environment=environment)
+    output = await call(
+        bash, context, "echo x > ~/.npm/x && mkdir ~/.cargo/registry/index && echo > ~/.cargo/.package-cache"
+    )
+    assert output.status == "ok", output.text
+    assert (home / ".npm" / "x").read_text() == "x\n"
+    await call(bash, context, "mkdir -p ~/.cargo/bin ~/go; echo x > ~/.cargo/config.toml; echo x > ~/.bashrc")
+    assert sorted(path.name for path in home.iterdir() if path.name != ".cache") == [".cargo", ".npm"]
+    made = sorted(path.name for path in (home / ".cargo").iterdir())
+    assert made == [".global-cache", ".package-cache", "git", "registry"]
+
+
+def test_a_cache_variable_cannot_make_the_home_writable(tmp_path: Path) -> None:
+    for value in ("/", str(tmp_path), str(tmp_path.parent), "relative"):
+        assert cache_directories({"HOME": str(tmp_path), "npm_config_cache": value, "PATH": "/nowhere"}) == ()
 
 
 async def test_sessions_cannot_read_each_others_outputs_and_temporary_files(

@@ -91,6 +91,7 @@ class BaseClient:
 
     health = EndpointMethod(endpoints.health)
     server = EndpointMethod(endpoints.server)
+    sandbox = EndpointMethod(endpoints.sandbox)
     stop_server = EndpointMethod(endpoints.stop_server)
     backup = EndpointMethod(endpoints.backup)
     open_workspace = EndpointMethod(endpoints.open_workspace)

@@ -23,6 +23,7 @@ from holdfast.schema.api.response_bodies import (
     ModelsView,
     PageView,
     ProviderTestView,
+    SandboxView,
     ServerView,
     SessionExport,
     SessionView,
@@ -122,6 +123,10 @@ def health() -> ApiCall[Health]:
 
 def server() -> ApiCall[ServerView]:
     return api_call("GET", api_path("server"), returns=ServerView)
+
+
+def sandbox() -> ApiCall[SandboxView]:
+    return api_call("GET", api_path("server", "sandbox"), returns=SandboxView)
 
 
 def stop_server(*, if_idle: bool) -> ApiCall[None]:

@@ -51,6 +51,14 @@ def make_services(
         events=EventService(store, hub, presence, state=state, max_streams=max_streams),
         settings=SettingService(shared, workspaces, secrets),
         server=ServerService(
-            store, hub, engine, workspaces=workspaces, presence=presence, state=state, clock=shared.clock, build=build
+            store,
+            hub,
+            engine,
+            workspaces=workspaces,
+            presence=presence,
+            state=state,
+            clock=shared.clock,
+            build=build,
+            sandbox=shared.launcher.sandbox,
         ),
     )

@@ -12,12 +12,13 @@ from holdfast.errors import BadRequest, Conflict
 from holdfast.events import Hub
 from holdfast.ids import Clock
 from holdfast.runs import Engine
-from holdfast.schema.api.response_bodies import BackupView, Health, PageView, ServerView, StatsView
+from holdfast.schema.api.response_bodies import BackupView, Health, PageView, SandboxView, ServerView, StatsView
 from holdfast.schema.sessions import IdKind, IdMatch
 from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState
 from holdfast.services.workspace_service import WorkspaceService
 from holdfast.store import Store
+from holdfast.tools.process.sandbox import CommandSandbox
 
 _STATS_DAYS = 30
 
@@ -34,6 +35,7 @@ class ServerService:
         state: ServerState,
         clock: Clock,
         build: str,
+        sandbox: CommandSandbox,
     ) -> None:
         self._store = store
         self._hub = hub
@@ -43,6 +45,7 @@ class ServerService:
         self._state = state
         self._clock = clock
         self._build = build
+        self._sandbox = sandbox
 
     def health(self) -> Health:
         return Health(__version__, self._build, "stopping" if self._state.stopping else "ok")
@@ -60,6 +63,16 @@ class ServerService:
             streams=self._presence.streams,
             active_runs=active,
             queued_runs=self._engine.count_unfinished() - active,
+        )
+
+    async def sandbox(self) -> SandboxView:
+        """Try the sandboxes, once, in the way in which commands are confined."""
+        found = await self._sandbox.availability()
+        return SandboxView(
+            backend=found.backend,
+            bubblewrap=found.bubblewrap,
+            landlock=found.landlock,
+            not_covered=found.not_covered,
         )
 
     def stop(self, *, if_idle: bool, own_requests: int = 0) -> None:

@@ -1,5 +1,14 @@
 """`holdfast doctor`."""
 
+from typing import Any
+
+import pytest
+
+from holdfast.cli.commands.doctor import _sandbox
+from holdfast.client.server_address import ServerAddress
+from holdfast.client.sync_client import SyncClient
+from holdfast.schema.api.response_bodies import SandboxView
+from holdfast.tools.process.sandbox import probe_sandboxes
 from tests.cli.cli_shell import CliShell, open_shell
 
 
@@ -9,6 +18,45 @@ def test_doctor_checks_every_area(sh: CliShell) -> None:
         assert words in output
     areas = {finding["area"] for finding in sh("doctor", "--json").json}
     assert areas == {"holdfast", "places", "server", "configuration", "models", "tools", "sandbox", "terminal"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "found", "state", "words"),
+    [
+        ({}, SandboxView(backend="bubblewrap"), "good", "bubblewrap confines commands; they write the workspace, /x,"),
+        ({}, SandboxView(backend="landlock", bubblewrap="not installed"), "good", "Landlock confines commands"),
+        ({"sandbox": "off"}, SandboxView(backend="landlock"), "hint", "'off'; Landlock works"),
+        ({}, SandboxView(bubblewrap="not installed", landlock="no"), "hint", "not confined (bubblewrap: not installed"),
+        ({"sandbox": "read-only"}, SandboxView(bubblewrap="a", landlock="b"), "bad", "no command can run"),
+        ({"sandbox": "read-only"}, SandboxView(backend="bubblewrap"), "good", "they write their temporary directory;"),
+        ({"sandbox_network": "ask"}, SandboxView(backend="bubblewrap"), "good", "the network needs an approval"),
+    ],
+)
+def test_doctor_tells_what_the_server_and_the_settings_make_of_the_sandbox(
+    settings: dict[str, Any], found: SandboxView, state: str, words: str
+) -> None:
+    server = {"sandbox": "auto", "sandbox_network": "allow", "sandbox_caches": True, "sandbox_writable": ["/x"]}
+    first = _sandbox(found, {**server, **settings})[0]
+    assert (first.state, words in first.what) == (state, True), first
+
+
+def test_doctor_names_what_landlock_does_not_cover() -> None:
+    server = {"sandbox": "auto", "sandbox_network": "off", "sandbox_caches": True, "sandbox_writable": []}
+    found = SandboxView(backend="landlock", bubblewrap="not installed", not_covered=("chmod", "any network but TCP"))
+    _, second = _sandbox(found, server)
+    assert second.what == "Landlock does not prevent: chmod, any network but TCP"
+    assert "not installed" in second.advice
+
+
+def test_doctor_uses_the_probe_of_the_server(sh: CliShell) -> None:
+    with SyncClient(ServerAddress(path=str(sh.locations.socket))) as client:
+        found = client.sandbox()
+    probed = probe_sandboxes()
+    assert (found.backend, found.bubblewrap, found.landlock) == (probed.backend, probed.bubblewrap, probed.landlock)
+    assert found.not_covered == probed.not_covered
+    shown = [finding["what"] for finding in sh("doctor", "--json").json if finding["area"] == "sandbox"]
+    name = {"bubblewrap": "bubblewrap confines", "landlock": "Landlock confines", None: "not confined"}[found.backend]
+    assert any(name in what for what in shown)
 
 
 def test_doctor_finds_a_broken_configuration() -> None:

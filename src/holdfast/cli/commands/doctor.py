@@ -6,11 +6,10 @@ import argparse
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from holdfast import __version__
 from holdfast.cli.argument_parser import Parser
@@ -20,11 +19,9 @@ from holdfast.cli.formatting import byte_size, json_text
 from holdfast.cli.screen import Style, can_show, is_terminal, one_line
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
-from holdfast.schema.api.response_bodies import ModelsView
+from holdfast.schema.api.response_bodies import ModelsView, SandboxView
 
 _MIN_FREE = 200 << 20
-_LANDLOCK_CREATE_RULESET = 444
-_LANDLOCK_NEEDED = 3
 _PROGRAMS = (
     ("bash", "needed to run the agent's commands", True),
     ("git", "needed for branches, diffs and history", False),
@@ -90,10 +87,10 @@ def examine() -> Iterator[Finding]:
             yield from _server(context)
             yield from _check("configuration", lambda: _configuration(context))
             yield from _check("models", lambda: _models(context.client.models(workspace_id=context.workspace.id)))
+            yield from _check("sandbox", lambda: _check_sandbox(context))
     except HoldfastError as error:
         yield Finding("server", "bad", error.message, "'holdfast logs' shows its log")
     yield from _tools()
-    yield from _sandbox()
     yield from _terminal()
 
 
@@ -185,49 +182,37 @@ def _tools() -> Iterator[Finding]:
             yield Finding("tools", "bad" if needed else "hint", f"{program} is not installed", use)
 
 
-def _sandbox() -> Iterator[Finding]:
-    """What confines the agent's commands (`server.sandbox`). Both sandboxes are tried, not only looked for."""
-    problem, version = _bubblewrap_problem(), _landlock_version()
-    if not problem:
-        yield Finding("sandbox", "good", "bubblewrap works: commands are confined, and their network can be turned off")
-        return
-    if version < _LANDLOCK_NEEDED:
-        what = f"commands are not confined (bubblewrap {problem}; Landlock version {version})"
-        yield Finding("sandbox", "hint", what, "install bubblewrap, or use Linux 6.2 or newer")
-        return
-    what = f"Landlock works (version {version}): commands are confined; bubblewrap {problem}"
-    advice = (
-        "Landlock does not stop chmod, chown, changes of times, connections to Unix sockets, or any network but TCP;"
-        " changes of git's configuration are undone afterwards. Install bubblewrap for more"
-    )
-    yield Finding("sandbox", "good", what, advice)
+def _check_sandbox(context: CommandContext) -> list[Finding]:
+    return _sandbox(context.client.sandbox(), context.client.config(context.workspace.id).values["server"])
 
 
-def _bubblewrap_problem() -> str:
-    """Why bubblewrap cannot be used; empty if it works."""
-    if not (program := shutil.which("bwrap")):
-        return "is not installed"
-    try:
-        done = subprocess.run(
-            [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-net", "--", "true"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=5,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"cannot be started: {error}"
-    return f"fails: {done.stderr.decode('utf-8', 'replace').strip()}" if done.returncode else ""
+def _sandbox(found: SandboxView, server: dict[str, Any]) -> list[Finding]:
+    """What confines the agent's commands: what the server found when it tried, and the settings that it uses."""
+    mode, problems = server["sandbox"], f"bubblewrap: {found.bubblewrap}; Landlock: {found.landlock}"
+    if found.backend is None:
+        advice = "install bubblewrap, or use Linux 6.2 or newer"
+        if mode in ("auto", "off"):
+            return [Finding("sandbox", "hint", f"commands are not confined ({problems})", advice)]
+        what = f"server.sandbox is {mode!r}, but no sandbox works ({problems}); no command can run"
+        return [Finding("sandbox", "bad", what, f"{advice}, or 'holdfast config set server.sandbox auto'")]
+    name = {"bubblewrap": "bubblewrap", "landlock": "Landlock"}[found.backend]
+    if mode == "off":
+        advice = "'holdfast config set server.sandbox auto' confines them"
+        return [Finding("sandbox", "hint", f"commands are not confined: server.sandbox is 'off'; {name} works", advice)]
+    findings = [Finding("sandbox", "good", f"{name} confines commands; {_describe_limits(mode, server)}")]
+    if found.not_covered:
+        what = f"{name} does not prevent: {', '.join(found.not_covered)}"
+        findings.append(Finding("sandbox", "hint", what, f"bubblewrap would ({found.bubblewrap})"))
+    return findings
 
 
-def _landlock_version() -> int:
-    """The kernel's Landlock version; 0 if it has none."""
-    if sys.platform != "linux":
-        return 0
-    import ctypes
-
-    version: int = ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
-    return max(0, version)
+def _describe_limits(mode: str, server: dict[str, Any]) -> str:
+    places = [] if mode == "read-only" else ["the workspace", *server["sandbox_writable"]]
+    places += ["their temporary directory"]
+    if mode != "read-only" and server["sandbox_caches"]:
+        places.append("caches of package managers")
+    network = {"allow": "they have the network", "ask": "the network needs an approval", "off": "they have no network"}
+    return f"they write {', '.join(places)}; {network[server['sandbox_network']]}"
 
 
 def _terminal() -> Iterator[Finding]:

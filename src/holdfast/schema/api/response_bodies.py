@@ -5,7 +5,7 @@ The server sends every field. The defaults are for clients: other versions of th
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Meta
 
@@ -52,6 +52,19 @@ class ServerView(Value, frozen=True, kw_only=True):
     streams: int = 0
     active_runs: int = 0
     queued_runs: int = 0
+
+
+class SandboxView(Value, frozen=True, kw_only=True):
+    """What can confine the agent's commands on this machine. The setting `server.sandbox` says whether it does."""
+
+    backend: Literal["bubblewrap", "landlock"] | None = None
+    """What is used; ``null`` if nothing works."""
+    bubblewrap: str = ""
+    """Why bubblewrap does not work; empty if it works."""
+    landlock: str = ""
+    """Why Landlock does not work; empty if it works."""
+    not_covered: tuple[str, ...] = ()
+    """What the backend does not prevent."""
 
 
 class StopView(Value, frozen=True):

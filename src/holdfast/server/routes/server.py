@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from holdfast.errors import BadRequest, Conflict
 from holdfast.schema.api.request_bodies import BackupBody, IdsQuery, NoParameters, StatsQuery, StopServerBody
-from holdfast.schema.api.response_bodies import BackupView, Health, PageView, ServerView, StatsView, StopView
+from holdfast.schema.api.response_bodies import (
+    BackupView,
+    Health,
+    PageView,
+    SandboxView,
+    ServerView,
+    StatsView,
+    StopView,
+)
 from holdfast.schema.sessions import IdMatch
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 
@@ -17,6 +25,11 @@ async def health(request: ApiRequest[None, NoParameters]) -> Health:
 async def server(request: ApiRequest[None, NoParameters]) -> ServerView:
     """Get the version of the server and what it is doing."""
     return await request.services.server.view()
+
+
+async def sandbox(request: ApiRequest[None, NoParameters]) -> SandboxView:
+    """Find out what confines the agent's commands on this machine."""
+    return await request.services.server.sandbox()
 
 
 async def stop(request: ApiRequest[StopServerBody, NoParameters]) -> StopView:
@@ -44,6 +57,7 @@ async def find_ids(request: ApiRequest[None, IdsQuery]) -> PageView[IdMatch]:
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/health", health, response=Health, public=True),
     Endpoint("GET", "/v1/server", server, response=ServerView),
+    Endpoint("GET", "/v1/server/sandbox", sandbox, response=SandboxView),
     Endpoint("POST", "/v1/server/stop", stop, body=StopServerBody, response=StopView, status=202, errors=(Conflict,)),
     Endpoint("POST", "/v1/server/backup", backup, body=BackupBody, response=BackupView, errors=(BadRequest,)),
     Endpoint("GET", "/v1/ids", find_ids, query=IdsQuery, response=PageView[IdMatch]),

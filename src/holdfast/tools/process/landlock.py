@@ -54,6 +54,16 @@ def landlock_version() -> int:
     return max(0, version)
 
 
+def not_covered() -> tuple[str, ...]:
+    """What the kernel's version does not restrict, in a user's words."""
+    version = landlock_version()
+    found = ["chmod, chown and changes of times outside", "connections to Unix sockets"]
+    found.append("any network but TCP" if version >= NETWORK_VERSION else "the network")
+    if version < SCOPE_VERSION:
+        found.append("signals to other processes")
+    return (*found, "changes of git's configuration and hooks, which are undone after the command")
+
+
 def make_ruleset(
     *,
     writable: Sequence[str],

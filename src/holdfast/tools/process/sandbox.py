@@ -49,6 +49,15 @@ class SandboxAvailability(Value, frozen=True):
             return "bubblewrap"
         return None if self.landlock else "landlock"
 
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the sandbox to use does not prevent."""
+        match self.backend:
+            case "landlock":
+                return landlock.not_covered()
+            case "bubblewrap" | None:
+                return ()
+
 
 class ConfinedCommand(NamedTuple):
     """What to start so that a command is confined."""

@@ -7,7 +7,9 @@ and hooks, and Holdfast's project configuration.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,16 +19,18 @@ from holdfast.schema.base import Value
 _GIT_FILES = ("config", "config.worktree", "hooks")
 _MAX_NESTED = 200
 _CACHES = (
-    ("PIP_CACHE_DIR", "~/.cache/pip"),
-    ("UV_CACHE_DIR", "~/.cache/uv"),
-    ("npm_config_cache", "~/.npm"),
-    ("YARN_CACHE_FOLDER", "~/.cache/yarn"),
-    ("CARGO_HOME", "~/.cargo"),
-    ("GOCACHE", "~/.cache/go-build"),
-    ("GOMODCACHE", "~/go/pkg/mod"),
+    ("PIP_CACHE_DIR", "~/.cache/pip", ("pip", "pip3")),
+    ("UV_CACHE_DIR", "~/.cache/uv", ("uv",)),
+    ("npm_config_cache", "~/.npm", ("npm",)),
+    ("YARN_CACHE_FOLDER", "~/.cache/yarn", ("yarn",)),
+    ("CARGO_HOME", "~/.cargo", ("cargo",)),
+    ("GOCACHE", "~/.cache/go-build", ("go",)),
+    ("GOMODCACHE", "~/go/pkg/mod", ("go",)),
 )
-"""Variable and default of each cache. Of Cargo's directory only the parts below are writable; the rest has programs."""
-_CARGO_PARTS = ("registry", "git", ".package-cache", ".global-cache")
+"""Variable and default of each cache, and the programs that use it. Of Cargo's directory only the parts below are
+writable; the rest has programs."""
+_CARGO_DIRECTORIES = ("registry", "git")
+_CARGO_FILES = (".package-cache", ".global-cache")
 
 
 class SandboxLimits(Value, frozen=True):
@@ -83,14 +87,32 @@ def extra_directories(settings: tuple[str, ...]) -> tuple[Path, ...]:
 
 
 def cache_directories(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the caches of package managers that exist."""
+    """Return the caches of package managers. Those of installed programs are made if they are missing."""
     home = environment.get("HOME", "")
     found: list[Path] = []
-    for variable, default in _CACHES:
+    for variable, default, programs in _CACHES:
         path = Path(environment.get(variable) or default.replace("~", home, 1))
-        if path.is_absolute() and home:
-            found += [path / part for part in _CARGO_PARTS] if variable == "CARGO_HOME" else [path]
+        if not home or not path.is_absolute() or Path(home).is_relative_to(path):
+            continue
+        directories = [path / part for part in _CARGO_DIRECTORIES] if variable == "CARGO_HOME" else [path]
+        files = [path / part for part in _CARGO_FILES] if variable == "CARGO_HOME" else []
+        if not all(directory.exists() for directory in directories) and _is_installed(programs, environment):
+            _make_missing(directories, files, home=Path(home))
+        found += (*directories, *files)
     return tuple(path for path in found if path.exists())
+
+
+def _is_installed(programs: tuple[str, ...], environment: Mapping[str, str]) -> bool:
+    return any(shutil.which(program, path=environment.get("PATH", "")) for program in programs)
+
+
+def _make_missing(directories: list[Path], files: list[Path], *, home: Path) -> None:
+    """Make caches in an existing home, because a confined program cannot. What cannot be made is left out."""
+    with contextlib.suppress(OSError):
+        for directory in directories if home.is_dir() else ():
+            directory.mkdir(parents=True, exist_ok=True)
+        for file in files if home.is_dir() else ():
+            file.touch()
 
 
 def protected_paths(workspace: Path) -> tuple[Path, ...]:
