@@ -17,7 +17,7 @@ from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.process.sandbox import CommandSandbox, probe_sandboxes
 from holdfast.tools.process.sandbox_limits import cache_directories
 from holdfast.tools.protocol import ToolContext, ToolOutput
-from tests.support.tool_contexts import ToolWorkspace, settings_of
+from tests.support.tool_contexts import Gate, ToolWorkspace, settings_of
 
 _AVAILABLE = probe_sandboxes()
 BACKENDS = [
@@ -63,6 +63,7 @@ def tree(directory: Path) -> dict[str, bytes]:
         "echo > .git/config.worktree",
         "mkdir .holdfast; echo > .holdfast/config.toml",
         "(sleep 0.2; echo '[x]' >> .git/config) & exit 0",
+        "git config core.fsmonitor ./evil; echo > .git/hooks/pre-push; (setsid sleep 1000 &); exit 0",
     ],
 )
 async def test_files_that_start_programs_are_as_before(bash: BashTool, workspace: ToolWorkspace, attack: str) -> None:
@@ -80,6 +81,21 @@ async def test_a_change_that_was_undone_is_reported(bash: BashTool, workspace: T
     assert "[sandbox: commands may not change .holdfast" in output.text
     rejected = [path for path in (workspace.outputs / "rejected").rglob("*") if path.is_file()]
     assert [path.read_text() for path in rejected] == ["x = 1\n"]
+
+
+async def test_what_a_job_changes_is_undone_before_the_next_command(
+    bash: BashTool, workspace: ToolWorkspace, tmp_path: Path
+) -> None:
+    gate, git = Gate(workspace.directory), workspace.directory / ".git"
+    script = "(read < gate; git config core.fsmonitor ./evil; echo > .git/hooks/pre-push; touch done; sleep 1000) &"
+    await call(bash, workspace.context(), script)
+    await gate.open()
+    seen = await call(bash, workspace.context(), "while [ ! -e done ]; do sleep 0.01; done")
+    seen = await call(bash, workspace.context(), "cat .git/config; ls .git/hooks")
+    assert "evil" not in seen.text
+    assert "evil" not in (git / "config").read_text()
+    assert not (git / "hooks" / "pre-push").exists()
+    assert (await workspace.table.kill(workspace.table.running[0].id)).left_running == ()
 
 
 async def test_commits_branches_and_daemons_work(bash: BashTool, workspace: ToolWorkspace) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -103,8 +104,8 @@ class BashTool:
 
     async def run(self, arguments: BashArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         began = _StartTime(time.monotonic(), context.now())
-        (command, limits), cancelled = await finish_despite_cancel(self._start(arguments, context, plan))
-        call = _BashCall(arguments, context, command, began, limits=limits)
+        (command, limits, restore), cancelled = await finish_despite_cancel(self._start(arguments, context, plan))
+        call = _BashCall(arguments, context, command, began, limits=limits, restore=restore)
         if cancelled:
             return await call.cancel()
         try:
@@ -115,7 +116,7 @@ class BashTool:
 
     async def _start(
         self, arguments: BashArguments, context: ToolContext, plan: ToolPlan
-    ) -> tuple[CapturedCommand, SandboxLimits | None]:
+    ) -> tuple[CapturedCommand, SandboxLimits | None, _Restore]:
         escalation = plan.subject.escalation
         environment = {**context.environment, **NON_INTERACTIVE}
         if plan.read_only:
@@ -133,13 +134,22 @@ class BashTool:
                 self._confine, confined.argv, context, protected, backend=backend, network=escalation == "network"
             )
 
+        rejected = context.outputs / "rejected"
+
+        async def restore() -> str:
+            if before is None:
+                return ""
+            restored = await asyncio.to_thread(protected.restore, before, rejected=rejected)
+            return describe_restored(tuple(dict.fromkeys((*before.restored, *restored))), rejected)
+
         async def before_end() -> str:
             if before is None:
                 protected.unconfined_ended()
                 return ""
-            rejected = context.outputs / "rejected"
-            restored = await asyncio.to_thread(protected.restore, before, rejected=rejected)
-            return describe_restored(restored, rejected)
+            try:
+                return await restore()
+            finally:
+                protected.end(before)
 
         capture = OutputCapture(
             context.outputs / f"{context.call_id}.txt", redactor=context.redact_stream(), emit=context.emit
@@ -154,10 +164,12 @@ class BashTool:
         except BaseException:
             if before is None:
                 protected.unconfined_ended()
+            else:
+                protected.end(before)
             raise
         if arguments.timeout:
             captured.kill_after(arguments.timeout)
-        return captured, limits
+        return captured, limits, restore
 
     def _confine(
         self,
@@ -172,7 +184,11 @@ class BashTool:
         limits = command_limits(context)
         limits = msgspec.structs.replace(limits, network=True) if network else limits
         confined = self.launcher.sandbox.confine(argv, limits, backend=backend, directory=context.workspace)
-        return confined, protected.read(), limits
+        return confined, protected.begin(rejected=context.outputs / "rejected"), limits
+
+
+_Restore: TypeAlias = Callable[[], Awaitable[str]]
+"""Puts back what the command changed and may not change; returns a notice for the model."""
 
 
 class _StartTime(NamedTuple):
@@ -191,8 +207,10 @@ class _BashCall:
         began: _StartTime,
         *,
         limits: SandboxLimits | None,
+        restore: _Restore,
     ) -> None:
         self._limits = limits
+        self._restore = restore
         self._arguments = arguments
         self._context = context
         self._command = command
@@ -203,16 +221,20 @@ class _BashCall:
         seconds = _BACKGROUND_SECONDS if self._arguments.background else self._context.settings.tools.bash_background
         ended = asyncio.ensure_future(self._command.wait_ended())
         exited = asyncio.ensure_future(self._command.running.wait_exited())
+        tree = asyncio.ensure_future(self._command.running.wait_tree_ended())
         try:
             await asyncio.wait((ended, exited), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if exited.done() and not ended.done():
-                await asyncio.wait((ended,), timeout=_SETTLE_SECONDS)
+                await asyncio.wait((tree,), timeout=_SETTLE_SECONDS)
+                if tree.done():
+                    await asyncio.wait((ended,))
             if ended.done():
                 return "ended"
             return "left" if exited.done() else "slow"
         finally:
             ended.cancel()
             exited.cancel()
+            tree.cancel()
 
     def report(self) -> ToolOutput:
         """Return the result of a command that has ended."""
@@ -257,6 +279,7 @@ class _BashCall:
         printed, shown = self._command.capture.answer(), self._command.capture.size
         try:
             _, cancelled = await finish_despite_cancel(context.jobs.adopt(job, self._command, shown=shown))
+            notice, cancelled_again = await finish_despite_cancel(self._restore())
         except BaseException:
             await finish_despite_cancel(self._command.kill())
             raise
@@ -269,10 +292,10 @@ class _BashCall:
             how = f"still running after {self._seconds:.1f} s, now in the background as job {job.id}"
         return self._output(
             f"[{how}; read new output with job_output, end the job with job_kill]",
-            status="cancelled" if cancelled else status,
+            status="cancelled" if cancelled or cancelled_again else status,
             left=(f"{job.id} {job.command}",),
             job=job,
-            printed=printed,
+            printed=printed + notice,
         )
 
     def _output(

@@ -1,8 +1,9 @@
 """Restores files that a confined command may not change but could.
 
 Landlock cannot except a file below a writable directory, and bubblewrap cannot protect a file that does not exist yet.
-So the protected files are compared after each confined command. What changed is put back and reported; the changed
-version is kept. Nothing is put back if an unconfined command ran meanwhile, because it may have made the change.
+So the protected files are compared after each confined command, also if it leaves processes running, and before the
+next one. What changed is put back and reported; the changed version is kept. Nothing is put back if an unconfined
+command ran meanwhile, because it may have made the change.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +35,8 @@ class ProtectedFiles:
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
         self._known: dict[str, _FileState] = {}
+        self._active: list[ProtectedState] = []
+        self._lock = threading.Lock()
         self._unconfined = 0
         self._generation = 0
 
@@ -44,14 +48,29 @@ class ProtectedFiles:
         self._unconfined -= 1
         self._generation += 1
 
-    def read(self) -> ProtectedState:
-        """Read the files as they are now. Blocking: call it in a thread."""
-        roots = protected_paths(self._workspace)
-        self._known = {path: self._state(path) for path in _walk(roots)}
-        return ProtectedState(roots, dict(self._known), self._generation)
+    def begin(self, *, rejected: Path) -> ProtectedState:
+        """Read the files before a confined command, after they were put back as the others found them.
+
+        Blocking: call it in a thread.
+        """
+        with self._lock:
+            restored = self._restore(self._active[0], rejected) if self._active else ()
+            roots = protected_paths(self._workspace)
+            self._known = {path: self._state(path) for path in _walk(roots)}
+            before = ProtectedState(roots, dict(self._known), self._generation, restored)
+            self._active.append(before)
+            return before
 
     def restore(self, before: ProtectedState, *, rejected: Path) -> tuple[str, ...]:
-        """Put back what changed since the snapshot; return the changed paths. Blocking: call it in a thread."""
+        """Put back what changed since the command began; return the changed paths. Blocking: call it in a thread."""
+        with self._lock:
+            return self._restore(before, rejected)
+
+    def end(self, before: ProtectedState) -> None:
+        """The command and all its processes have ended."""
+        self._active = [state for state in self._active if state is not before]
+
+    def _restore(self, before: ProtectedState, rejected: Path) -> tuple[str, ...]:
         now = {path: self._state(path) for path in _walk(before.roots)}
         changed = [path for path in before.files if not _same(now.get(path), before.files[path])]
         created = [path for path in now if path not in before.files]
@@ -81,6 +100,8 @@ class ProtectedState(NamedTuple):
     roots: tuple[Path, ...]
     files: dict[str, _FileState]
     generation: int
+    restored: tuple[str, ...] = ()
+    """What other commands had changed, and was put back first."""
 
 
 def _same(now: _FileState | None, before: _FileState) -> bool:
