@@ -106,6 +106,7 @@ async def open_app(
             ids=ids,
             clock=clock,
         )
+        closing.push_async_callback(asyncio.to_thread, shared.blobs.close)
         closing.push_async_callback(launcher.close)
         closing.push_async_callback(person_launcher.close)
         open_workspaces = OpenWorkspaces(shared)

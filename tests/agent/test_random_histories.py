@@ -199,7 +199,10 @@ class RandomSession:
             store=self.harness.store, hub=self.harness.hub, ids=Ids(), now=lambda: "2026-01-01T00:00:00.000Z"
         )
         at = self.chance.choice(messages).id if messages and self.chance.random() < 0.7 else None
-        sessions = SessionService(shared, self.harness.engine, presence=Presence(self.harness.hub, new_id=lambda: ""))
+        workspaces: Any = SimpleNamespace(shared=shared)
+        sessions = SessionService(
+            workspaces, self.harness.engine, presence=Presence(self.harness.hub, new_id=lambda: "")
+        )
         self.session_id = (await sessions.fork(self.session_id, message_id=at)).id
 
 

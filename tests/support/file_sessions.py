@@ -56,6 +56,9 @@ class MemoryRecords:
     async def read_hash(self, session_id: str, path: str) -> str | None:
         return self.reads.get((session_id, path))
 
+    async def read_hashes(self, session_id: str) -> tuple[tuple[str, str], ...]:
+        return tuple((path, found) for (session, path), found in self.reads.items() if session == session_id)
+
     async def snapshots(self, session_id: str, *, path: str | None = None) -> tuple[FileSnapshot, ...]:
         rows = sorted(self.rows.values(), key=lambda row: row.seq)
         return tuple(row for row in rows if row.session_id == session_id and path in (None, row.path))

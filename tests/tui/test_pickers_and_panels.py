@@ -80,6 +80,25 @@ async def test_changes_show_diffs_and_undo_restores_the_file(tmp_path: Path) -> 
         await ui.shows("undone")
 
 
+async def test_undo_asks_about_files_that_changed_while_a_command_ran(tmp_path: Path) -> None:
+    touch = calls(Call("bash", {"command": "echo hello >new.txt"}))
+    async with open_ui(tmp_path, touch, text("Written.")) as ui:
+        ui.app.controller.mode = "auto"
+        await ui.send("write it")
+        await ui.shows("Written.")
+        await ui.idle()
+        await ui.press("ctrl+r")
+        await ui.until(lambda: isinstance(ui.app.screen, ChangesScreen))
+        await ui.shows("changed while a command ran")
+        await ui.press("u")
+        await ui.shows("may have been changed by you")
+        assert (ui.server.work / "new.txt").exists()
+        await ui.press("y")
+        await ui.until(lambda: not (ui.server.work / "new.txt").exists())
+        await ui.press("r")
+        await ui.until(lambda: (ui.server.work / "new.txt").exists())
+
+
 async def test_details_are_beside_a_wide_screen_and_over_a_narrow_one(tmp_path: Path) -> None:
     async with open_ui(tmp_path, text("One."), size=(130, 30)) as ui:
         assert ui.app.chat.details_shown

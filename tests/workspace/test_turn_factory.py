@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -28,9 +30,9 @@ from holdfast.schema.events import (
     TodoChanged,
 )
 from holdfast.schema.messages import Message, Notice, Shell, ToolResult
-from holdfast.schema.runs import Limits
-from holdfast.schema.sessions import Todo
-from tests.support.app_harness import open_app_harness, saying
+from holdfast.schema.runs import Limits, Run
+from holdfast.schema.sessions import Todo, UndoPreview
+from tests.support.app_harness import AppHarness, open_app_harness, saying
 
 
 def results(messages: tuple[Message, ...]) -> list[ToolResult]:
@@ -429,3 +431,134 @@ async def test_the_output_of_every_call_is_stored_and_the_run_has_its_model(tmp_
         assert short.message_id == (await harness.messages(run.session_id))[-2].id
         long = await harness.app.store.call_output(counted.call_id)
         assert Path(long.path).read_text().endswith("19999\n20000\n")
+
+
+async def _preview(harness: AppHarness, session_id: str) -> UndoPreview:
+    return await harness.app.services.sessions.preview_undo(session_id, to_message_id=None)
+
+
+async def _undo_confirmed(harness: AppHarness, session_id: str) -> Run:
+    confirmed = {"confirmed_runs": list((await _preview(harness, session_id)).runs)}
+    return await harness.run("", session_id=session_id, kind="undo", arguments=confirmed)
+
+
+async def test_undo_covers_what_the_agents_commands_changed(tmp_path: Path) -> None:
+    script = saying(
+        (ScriptedCall("view", {"path": "a.txt"}),),
+        (ScriptedCall("edit", {"path": "a.txt", "old_text": "one", "new_text": "two"}),),
+        (ScriptedCall("bash", {"command": "sed -i s/two/three/ a.txt; rm b.txt; mkdir d; echo x >d/new.txt"}),),
+        "done",
+    )
+    async with open_app_harness(tmp_path, script) as harness:
+        for name, text in (("a.txt", "one\n"), ("b.txt", "b\n")):
+            (harness.directory / name).write_text(text)
+        run = await harness.run("change the files", mode="auto")
+        assert run.state == "completed"
+        changed = [(event.path, event.change) for event in await harness.events() if isinstance(event, FileChanged)]
+        root = harness.directory.resolve()
+        assert changed[0] == (str(root / "a.txt"), "modified")
+        assert sorted(changed[1:]) == [
+            (str(root / "a.txt"), "modified"),
+            (str(root / "b.txt"), "deleted"),
+            (str(root / "d/new.txt"), "created"),
+        ]
+        view = await harness.app.services.sessions.changes(run.session_id)
+        assert [(file.path, file.change, file.by_command) for file in view.items] == [
+            ("a.txt", "modified", True),
+            ("b.txt", "deleted", True),
+            ("d/new.txt", "created", True),
+        ]
+        (by_run,) = view.runs
+        assert (by_run.run_id, by_run.prompt, len(by_run.files)) == (run.id, "change the files", 3)
+        assert "-one\n+three\n" in by_run.files[0].diff
+
+        preview = await _preview(harness, run.session_id)
+        assert (preview.runs, {file.action for file in preview.files}) == ((run.id,), {"confirm"})
+        refused = await harness.run("", session_id=run.session_id, kind="undo")
+        assert refused.text.count("may have been changed by you") == 3
+        assert (harness.directory / "a.txt").read_text() == "three\n"
+        await _undo_confirmed(harness, run.session_id)
+        assert sorted(path.name for path in harness.directory.iterdir()) == ["a.txt", "b.txt"]
+        assert (harness.directory / "a.txt").read_text() == "one\n"
+        await harness.run("", session_id=run.session_id, kind="redo")
+        assert sorted(path.name for path in harness.directory.iterdir()) == ["a.txt", "d"]
+        assert (harness.directory / "a.txt").read_text() == "three\n"
+
+
+async def test_an_undo_in_two_parts_is_redone_as_one(tmp_path: Path) -> None:
+    script = saying(
+        (
+            ScriptedCall("write", {"path": "tool", "content": "x\n"}),
+            ScriptedCall("bash", {"command": "echo x >command"}),
+        ),
+        "done",
+    )
+    async with open_app_harness(tmp_path, script) as harness:
+        earlier = await harness.run("an earlier run", mode="auto")
+        for name in ("tool", "command"):
+            (harness.directory / name).unlink()
+        run = await harness.run("go", session_id=earlier.session_id, mode="auto")
+        await harness.run("", session_id=run.session_id, kind="undo")
+        assert [path.name for path in harness.directory.iterdir()] == ["command"]
+        await _undo_confirmed(harness, run.session_id)
+        assert list(harness.directory.iterdir()) == []
+        await harness.run("", session_id=run.session_id, kind="redo")
+        assert sorted(path.name for path in harness.directory.iterdir()) == ["command", "tool"]
+
+
+async def test_a_read_only_command_and_a_persons_command_take_no_snapshot(tmp_path: Path) -> None:
+    script = saying((ScriptedCall("bash", {"command": "cat a.txt"}),), "done")
+    async with open_app_harness(tmp_path, script) as harness:
+        (harness.directory / "a.txt").write_text("one\n")
+        run = await harness.run("look", mode="auto")
+        assert run.state == "completed"
+        person = await harness.run("", session_id=run.session_id, kind="shell", arguments={"command": "echo x >mine"})
+        assert person.state == "completed"
+        assert not harness.app.shared.locations.snapshots_dir.joinpath("shadow.db").exists()
+        assert (await harness.app.services.sessions.changes(run.session_id)).runs == ()
+
+
+async def test_what_a_background_job_changes_is_not_covered_and_undo_says_so(tmp_path: Path) -> None:
+    command = "echo early >early; until [ -e go ]; do sleep 0.01; done; echo late >late"
+    script = saying((ScriptedCall("bash", {"command": command, "background": True}),), "done")
+    async with open_app_harness(tmp_path, script) as harness:
+        run = await harness.run("go", mode="auto")
+        (harness.directory / "go").touch()
+        await harness.until(JobFinished)
+        (by_run,) = (await harness.app.services.sessions.changes(run.session_id)).runs
+        assert [file.path for file in by_run.files] == ["early"]
+        assert "background job" in by_run.notes[0]
+        undone = await _undo_confirmed(harness, run.session_id)
+        assert "background job" in undone.text
+        assert sorted(path.name for path in harness.directory.iterdir()) == ["go", "late"]
+
+
+async def test_commands_of_a_server_that_was_killed_can_be_undone(tmp_path: Path) -> None:
+    """The mark of a command is stored before it starts; here the server is gone before it ends."""
+    script = saying((ScriptedCall("bash", {"command": "echo two >a.txt; touch started; sleep 100"}),), "done")
+    async with open_app_harness(tmp_path, script) as harness:
+        (harness.directory / "a.txt").write_text("one\n")
+        accepted = await harness.start("go", mode="auto")
+        await asyncio.to_thread(_wait_for, harness.directory / "started")
+        home = harness.app.shared.locations.data_dir
+        shutil.copytree(home, tmp_path / "killed")  # what a server that dies now leaves
+    shutil.rmtree(home)
+    shutil.move(tmp_path / "killed", home)
+    async with open_app_harness(tmp_path, script) as harness:
+        session_id = accepted.run.session_id
+        (by_run,) = (await harness.app.services.sessions.changes(session_id)).runs
+        assert sorted(file.path for file in by_run.files) == ["a.txt", "started"]
+        await _undo_confirmed(harness, session_id)
+        assert (harness.directory / "a.txt").read_text() == "one\n"
+
+
+def _wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.01)
+
+
+async def test_commands_are_not_covered_if_that_is_turned_off(tmp_path: Path) -> None:
+    script = saying((ScriptedCall("bash", {"command": "echo x >x"}),), "done")
+    async with open_app_harness(tmp_path, script, config="[undo]\ncommands = false\n") as harness:
+        run = await harness.run("go", mode="auto")
+        assert (await harness.app.services.sessions.changes(run.session_id)).runs == ()

@@ -118,6 +118,7 @@ class BaseClient:
     shell = EndpointMethod(endpoints.shell)
     compact = EndpointMethod(endpoints.compact)
     undo = EndpointMethod(endpoints.undo)
+    preview_undo = EndpointMethod(endpoints.preview_undo)
     redo = EndpointMethod(endpoints.redo)
     fork = EndpointMethod(endpoints.fork)
     approvals = EndpointMethod(endpoints.approvals)

@@ -16,6 +16,7 @@ from holdfast.errors import BadRequest
 from holdfast.ids import Ids
 from holdfast.schema.api.response_bodies import (
     BackupView,
+    ChangesView,
     ConfigView,
     FilesView,
     Health,
@@ -33,7 +34,16 @@ from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Questio
 from holdfast.schema.base import Value, encode
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, CancelScope, Queue, Receipt, Run, RunRequest
-from holdfast.schema.sessions import Client, FileChange, IdKind, IdMatch, Job, SearchHit, Session, WorkspaceView
+from holdfast.schema.sessions import (
+    Client,
+    IdKind,
+    IdMatch,
+    Job,
+    SearchHit,
+    Session,
+    UndoPreview,
+    WorkspaceView,
+)
 
 T = TypeVar("T")
 
@@ -245,8 +255,18 @@ def compact(session_id: str, *, instruction: str | None = None) -> ApiCall[Accep
     return _start_lane_action("compact", session_id, instruction=instruction)
 
 
-def undo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[Accepted]:
-    return _start_lane_action("undo", session_id, to_message_id=to_message_id)
+def undo(
+    session_id: str, *, to_message_id: str | None = None, confirmed_runs: tuple[str, ...] = ()
+) -> ApiCall[Accepted]:
+    """``confirmed_runs``: the runs of a `preview_undo` whose files that changed during commands are restored too."""
+    return _start_lane_action(
+        "undo", session_id, to_message_id=to_message_id, confirmed_runs=list(confirmed_runs) or None
+    )
+
+
+def preview_undo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[UndoPreview]:
+    query = {"to_message_id": to_message_id}
+    return api_call("GET", api_path("sessions", session_id, "undo"), returns=UndoPreview, query=query)
 
 
 def redo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[Accepted]:
@@ -258,8 +278,8 @@ def fork(session_id: str, *, message_id: str | None = None) -> ApiCall[Session]:
     return api_call("POST", api_path("sessions", session_id, "fork"), body, returns=Session)
 
 
-def changes(session_id: str) -> ApiCall[PageView[FileChange]]:
-    return api_call("GET", api_path("sessions", session_id, "changes"), returns=PageView[FileChange])
+def changes(session_id: str) -> ApiCall[ChangesView]:
+    return api_call("GET", api_path("sessions", session_id, "changes"), returns=ChangesView)
 
 
 def approvals(workspace_id: str) -> ApiCall[PageView[Approval]]:
@@ -406,7 +426,7 @@ def _start(target: str, request: RunRequest, **more: str) -> ApiCall[Accepted]:
     return _start_call(target, msgspec.to_builtins(request) | more)
 
 
-def _start_lane_action(action: str, session_id: str, **arguments: str | None) -> ApiCall[Accepted]:
+def _start_lane_action(action: str, session_id: str, **arguments: object) -> ApiCall[Accepted]:
     return _start_call(api_path("sessions", session_id, action), _without_none(**arguments))
 
 

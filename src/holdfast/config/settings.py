@@ -155,6 +155,19 @@ class ToolSettings(Table, frozen=True):
     )
 
 
+class UndoSettings(Table, frozen=True):
+    """Undo of what the agent's commands change."""
+
+    commands: Annotated[bool, Meta(description="Whether undo covers what the agent's commands change.")] = True
+    max_files: Annotated[
+        Count,
+        Meta(
+            description="Files and directories of a workspace, without ignored ones, that are compared before and after"
+            " a command. In a larger one, undo covers only the files that the session has read or written."
+        ),
+    ] = 20_000
+
+
 class ServerSettings(Table, frozen=True):
     """The local server. A project cannot change these settings."""
 
@@ -261,6 +274,7 @@ class Settings(Table, frozen=True):
     approvals: ApprovalSettings = ApprovalSettings()
     limits: LimitSettings = LimitSettings()
     tools: ToolSettings = ToolSettings()
+    undo: UndoSettings = UndoSettings()
     agents: dict[str, AgentSettings] = {}
     web_search: WebSearchSettings = WebSearchSettings()
     mcp: dict[str, McpServerSettings] = {}

@@ -101,6 +101,8 @@ class Notice(Value, frozen=True, tag_field="type", tag="notice", omit_defaults=T
     code: str
     text: str
     for_model: bool = False
+    runs: tuple[str, ...] | None = None
+    """The runs whose file changes an undo or redo covered."""
 
 
 class Context(Value, frozen=True, tag_field="type", tag="context", omit_defaults=True):

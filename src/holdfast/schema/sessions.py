@@ -94,6 +94,40 @@ class FileChange(Value, frozen=True):
     diff: str = ""
     state: Literal["applied", "undone", "changed_since"] = "applied"
     """``changed_since``: the file was changed after the agent."""
+    by_command: bool = False
+    """Whether it changed while a command ran. A person may have changed it, so undo needs a confirmation."""
+
+
+class RunChanges(Value, frozen=True):
+    """The files that one run changed, with its sub-agents."""
+
+    run_id: str
+    at: str = ""
+    prompt: str = ""
+    """The first line of its prompt."""
+    files: tuple[FileChange, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What undo does not cover: background jobs, and commands without a whole snapshot."""
+
+
+class UndoFile(Value, frozen=True):
+    """What an undo would do with one file."""
+
+    path: str
+    action: Literal["restore", "confirm", "settled", "skip"]
+    """``confirm``: it changed while a command ran, and is restored only if its run is confirmed. ``settled``: it
+    already has the old content. ``skip``: it is not touched."""
+    why: str = ""
+
+
+class UndoPreview(Value, frozen=True):
+    """What an undo would do now, without confirmations."""
+
+    runs: tuple[str, ...] = ()
+    """The runs whose changes would be undone; send those that are confirmed as ``confirmed_runs``."""
+    files: tuple[UndoFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What undo does not cover."""
 
 
 IdKind = Literal["session", "run", "message", "approval", "question", "job"]

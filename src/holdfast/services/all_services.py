@@ -45,7 +45,7 @@ def make_services(
         presence=presence,
         idempotency=IdempotencyKeys(store, now=shared.now),
         workspaces=workspaces,
-        sessions=SessionService(shared, engine, presence=presence),
+        sessions=SessionService(open_workspaces, engine, presence=presence),
         runs=RunService(store, hub, engine, workspaces=workspaces, state=state),
         approvals=ApprovalService(store, hub, shared.approvals),
         events=EventService(store, hub, presence, state=state, max_streams=max_streams),

@@ -202,5 +202,7 @@ def _file(attachment: Attachment, *, index: int) -> File:
 
 
 def _undo_request(kind: RunKind, body: UndoBody) -> RunRequest:
-    target = {} if body.to_message_id is None else {"to_message_id": body.to_message_id}
-    return RunRequest(kind=kind, run_id=body.run_id, arguments=target)
+    arguments: dict[str, Any] = {} if body.to_message_id is None else {"to_message_id": body.to_message_id}
+    if body.confirmed_runs:
+        arguments["confirmed_runs"] = list(body.confirmed_runs)
+    return RunRequest(kind=kind, run_id=body.run_id, arguments=arguments)

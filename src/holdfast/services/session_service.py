@@ -9,18 +9,18 @@ from msgspec.structs import asdict, replace
 from holdfast.errors import BadRequest, Conflict, NotFound
 from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import MessagesQuery, SessionsQuery
-from holdfast.schema.api.response_bodies import PageView, SessionExport, SessionView
+from holdfast.schema.api.response_bodies import ChangesView, PageView, SessionExport, SessionView
 from holdfast.schema.events import MessageCreated, SessionCreated, SessionUpdated
 from holdfast.schema.messages import Message, ToolResult, public_message
 from holdfast.schema.runs import Receipt
-from holdfast.schema.sessions import FileChange, SearchHit, Session
+from holdfast.schema.sessions import SearchHit, Session, UndoPreview
 from holdfast.services.api_values import page_position, page_view
 from holdfast.services.presence import Presence
-from holdfast.services.session_changes import session_changes
+from holdfast.services.session_changes import preview_undo, session_changes
 from holdfast.services.session_export import export_markdown, read_messages, read_runs
 from holdfast.store import Batch
 from holdfast.store.writes import PutMessage, PutSession, UpdateSession
-from holdfast.workspace.open_workspace import SharedParts
+from holdfast.workspace.open_workspace import OpenWorkspaces
 
 _END_POSITION = 10**15
 
@@ -28,8 +28,9 @@ _END_POSITION = 10**15
 class SessionService:
     """Sessions of all workspaces."""
 
-    def __init__(self, shared: SharedParts, engine: Engine, *, presence: Presence) -> None:
-        self._shared = shared
+    def __init__(self, open_workspaces: OpenWorkspaces, engine: Engine, *, presence: Presence) -> None:
+        self._open_workspaces = open_workspaces
+        self._shared = shared = open_workspaces.shared
         self._store = shared.store
         self._hub = shared.hub
         self._engine = engine
@@ -120,10 +121,22 @@ class SessionService:
         await self._store.commit(Batch(tuple(writes), tuple(events)))
         return session
 
-    async def changes(self, session_id: str) -> PageView[FileChange]:
+    async def changes(self, session_id: str) -> ChangesView:
         """The files that the agent changed, with diffs."""
         cursor = self._hub.cursor
-        return PageView(await session_changes(self._shared, session_id), cursor)
+        await self._recover_commands(session_id)
+        return await session_changes(self._shared, session_id, cursor=cursor)
+
+    async def preview_undo(self, session_id: str, *, to_message_id: str | None) -> UndoPreview:
+        """What an undo would do now."""
+        await self._recover_commands(session_id)
+        return await preview_undo(self._shared, session_id, to_message_id=to_message_id)
+
+    async def _recover_commands(self, session_id: str) -> None:
+        """Record what commands changed that ran when a server died, if the workspace is open."""
+        workspace = self._open_workspaces.get((await self._store.session(session_id)).workspace_id)
+        if workspace is not None:
+            await workspace.recover_commands()
 
     async def export(self, session_id: str) -> SessionExport:
         session = await self._store.session(session_id)

@@ -95,10 +95,15 @@ class CallOutput(Value, frozen=True):
 
 
 SnapshotState = Literal["applied", "undone"]
+ChangedBy = Literal["tool", "command"]
+"""``command``: the file changed while a command ran, so the change may also be a person's."""
 
 
 class FileSnapshot(Value, frozen=True):
-    """One change of one file by the agent. Contents are stored outside, by their hash; ``None``: no such file."""
+    """One change of one file by the agent. Contents are stored outside, by their hash; ``None``: no such file.
+
+    ``before`` and ``after`` are hashes, or stand for a symlink or for a content that was not stored (see `file_state`).
+    """
 
     id: str
     session_id: str
@@ -113,6 +118,13 @@ class FileSnapshot(Value, frozen=True):
     state: SnapshotState = "applied"
     seq: int = 0
     created_at: str = ""
+    by: ChangedBy = "tool"
+    mode_after: int | None = None
+    """Permission bits after a command. The file tools keep those of an existing file."""
+    parents_made: int = 0
+    """How many of the directories above the file were made by the change. Undo removes them if they are empty."""
+    parents_removed: int = 0
+    """How many were removed by the change. Redo removes them if they are empty."""
 
 
 class StoredResponse(Value, frozen=True):

@@ -103,6 +103,18 @@ class BashTool:
         return "network" if server.sandbox_network == "ask" else None
 
     async def run(self, arguments: BashArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        watch = None if plan.read_only or self._is_persons else context.command_watch
+        if watch is None:
+            return await self._run(arguments, context, plan)
+        _, cancelled = await finish_despite_cancel(watch.begin())
+        try:
+            if cancelled:
+                raise asyncio.CancelledError
+            return await self._run(arguments, context, plan)
+        finally:
+            await finish_despite_cancel(watch.end())
+
+    async def _run(self, arguments: BashArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         began = _StartTime(time.monotonic(), context.now())
         (command, limits, restore), cancelled = await finish_despite_cancel(self._start(arguments, context, plan))
         call = _BashCall(arguments, context, command, began, limits=limits, restore=restore)

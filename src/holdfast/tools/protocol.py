@@ -70,6 +70,16 @@ class FileLedger(Protocol):
         """Record that the write announced by `before_write` did not happen."""
 
 
+class CommandWatch(Protocol):
+    """Finds out which files a command changes."""
+
+    async def begin(self) -> None:
+        """Store the files as they are before the command. It never fails because of the files."""
+
+    async def end(self) -> tuple[str, ...]:
+        """Record the files that changed since. Returns their paths."""
+
+
 class Jobs(Protocol):
     """The workspace's background jobs."""
 
@@ -140,6 +150,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Makes an id with a prefix."""
     now: Callable[[], str]
     files: FileLedger
+    command_watch: CommandWatch | None = None
+    """None: changes of commands are not recorded."""
     jobs: Jobs
     asker: Asker
     todos: TodoList

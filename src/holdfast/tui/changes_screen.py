@@ -22,6 +22,7 @@ from holdfast.tui.bindings import bindings_for, hints
 from holdfast.tui.details_panel import change_counts
 from holdfast.tui.session_controller import SessionController
 from holdfast.tui.terminal_signals import plain_text
+from holdfast.tui.undo_confirmation import undo_after_question
 
 _STATES = {"applied": "", "undone": "undone", "changed_since": "changed since: undo leaves it alone"}
 
@@ -73,7 +74,7 @@ class ChangesScreen(Screen[None]):
         self.query_one("#diff", Static).update(draw_diff(self._changes[event.option_index]))
 
     def action_undo(self) -> None:
-        self._do(self._change(self._controller.undo()))
+        self._do(self._change(undo_after_question(self.app, self._controller)))
 
     def action_redo(self) -> None:
         self._do(self._change(self._controller.redo()))
@@ -97,8 +98,9 @@ class ChangesScreen(Screen[None]):
 
 
 def _row(change: FileChange) -> str:
-    state = _STATES[change.state]
-    return f"{plain_text(change.path)}  {change_counts(change.diff)}  {state}".rstrip()
+    notes = [_STATES[change.state], "changed while a command ran" if change.by_command else ""]
+    note = " · ".join(note for note in notes if note)
+    return f"{plain_text(change.path)}  {change_counts(change.diff)}  {note}".rstrip()
 
 
 def draw_diff(change: FileChange) -> Text:

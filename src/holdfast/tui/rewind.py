@@ -6,6 +6,7 @@ from holdfast.client.view_values import PromptBlock
 from holdfast.tui.picker import Picker, PickerRow
 from holdfast.tui.terminal_signals import plain_text
 from holdfast.tui.tui_host import ChatHost
+from holdfast.tui.undo_confirmation import undo_after_question
 
 
 def pick_rewind(chat: ChatHost) -> None:
@@ -46,7 +47,7 @@ async def rewind(chat: ChatHost, prompt: PromptBlock, *, what: str) -> None:
     controller = chat.tui.controller
     client = await controller.link.ready()
     if what in ("both", "files"):
-        accepted = await controller.undo(to_message_id=prompt.message_id)
+        accepted = await undo_after_question(chat.tui, controller, to_message_id=prompt.message_id)
         run = await client.wait_run(accepted.run.id, seconds=60)
         chat.tell(run.text or f"undo: {run.state}")
     if what in ("both", "conversation"):

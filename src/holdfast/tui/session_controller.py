@@ -16,6 +16,7 @@ from holdfast.files import read_limited
 from holdfast.schema.approvals import ApprovalDecision
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Accepted, Mode, Receipt, RunRequest
+from holdfast.schema.sessions import UndoPreview
 from holdfast.tui.server_link import ServerLink
 
 MODES: tuple[Mode, ...] = ("ask", "accept_edits", "plan", "auto")
@@ -136,8 +137,12 @@ class SessionController:
     async def compact(self, instruction: str = "") -> None:
         await (await self.link.ready()).compact(await self._session(), instruction=instruction or None)
 
-    async def undo(self, *, to_message_id: str | None = None) -> Accepted:
-        return await (await self.link.ready()).undo(await self._session(), to_message_id=to_message_id)
+    async def undo(self, *, to_message_id: str | None = None, confirmed_runs: tuple[str, ...] = ()) -> Accepted:
+        client = await self.link.ready()
+        return await client.undo(await self._session(), to_message_id=to_message_id, confirmed_runs=confirmed_runs)
+
+    async def preview_undo(self, *, to_message_id: str | None = None) -> UndoPreview:
+        return await (await self.link.ready()).preview_undo(await self._session(), to_message_id=to_message_id)
 
     async def redo(self) -> Accepted:
         return await (await self.link.ready()).redo(await self._session())

@@ -80,7 +80,9 @@ def _editor(chat: ChatHost, _: str) -> None:
 
 
 def _undo(chat: ChatHost, _: str) -> None:
-    chat.do(chat.tui.controller.undo())
+    from holdfast.tui.undo_confirmation import undo_after_question
+
+    chat.do(undo_after_question(chat.tui, chat.tui.controller))
 
 
 def _redo(chat: ChatHost, _: str) -> None:

@@ -48,6 +48,8 @@ from holdfast.workspace.context_gatherer import DirectoryContextGatherer
 from holdfast.workspace.file_search import FileNames
 from holdfast.workspace.session_titles import SessionTitles
 from holdfast.workspace.undo.blob_store import BlobStore
+from holdfast.workspace.undo.command_snapshots import CommandSnapshots
+from holdfast.workspace.undo.tree_scan import TreeLimits
 
 _ENV_SEARCH_SECONDS = 10.0
 """How long the list of a workspace's ``.env`` files is used. The files themselves are checked with the setup."""
@@ -144,6 +146,15 @@ class OpenWorkspace:
         self.file_names = FileNames(self.path)
         self.approver = Approver(self._paths())
         self.titles = SessionTitles(shared.store, now=shared.now)
+        self.command_snapshots = CommandSnapshots(
+            self.path,
+            shared.store,
+            shared.blobs,
+            workspace_id=workspace.id,
+            new_id=shared.ids.new,
+            now=shared.now,
+            redact=shared.redact,
+        )
         self._cached: _CachedSetup | None = None
         self._masks: _CachedMasks | None = None
         self._env_files = _EnvFiles(self.path)
@@ -205,6 +216,10 @@ class OpenWorkspace:
         trust = self.shared.trust.is_trusted
         config = load_config(self.shared.locations, env=self.shared.env, workspace=self.path, trusted=trust)
         return config, trust(self.path)
+
+    async def recover_commands(self) -> None:
+        """Record what commands changed that ran when a server died."""
+        await self.command_snapshots.recover(tree_limits((await self.setup()).settings))
 
     def open_model(self, setup: Setup, resolved: ResolvedModel) -> Model:
         limits = setup.settings.limits
@@ -279,6 +294,10 @@ class OpenWorkspaces:
     async def close_all(self) -> None:
         workspaces, self._by_id = self._by_id, {}
         await asyncio.gather(*(workspace.close() for workspace in workspaces.values()))
+
+
+def tree_limits(settings: Settings) -> TreeLimits:
+    return TreeLimits(names=settings.undo.max_files)
 
 
 def _file_stamp(file: Path) -> tuple[str, int, int, int] | None:

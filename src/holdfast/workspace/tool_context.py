@@ -20,7 +20,8 @@ from holdfast.store.writes import PutTodos
 from holdfast.tools.process.command_process import command_environment
 from holdfast.tools.protocol import ToolContext
 from holdfast.tools.web_search import search_key_finder
-from holdfast.workspace.open_workspace import OpenWorkspace
+from holdfast.workspace.open_workspace import OpenWorkspace, tree_limits
+from holdfast.workspace.undo.command_snapshots import CallCommands
 from holdfast.workspace.undo.file_snapshots import SessionFiles
 
 _MIN_COST_LIMIT = 1e-9
@@ -90,7 +91,9 @@ class WorkspaceToolContexts:
                 call_id=call.id,
                 new_id=shared.ids.new,
                 now=shared.now,
+                on_write=workspace.command_snapshots.note_write,
             ),
+            command_watch=self._command_watch(run, call),
             jobs=workspace.jobs.for_session(run.session_id),
             asker=_Asker(
                 workspace,
@@ -103,6 +106,17 @@ class WorkspaceToolContexts:
             todos=_Todos(shared.store, handle),
             subagents=_Subagents(workspace, self._settings, handle, on_subagent=on_subagent),
             search_key=search_key_finder(shared.keyring, self._settings, env=shared.env),
+        )
+
+    def _command_watch(self, run: Run, call: ToolCall) -> CallCommands | None:
+        if not self._settings.undo.commands:
+            return None
+        return CallCommands(
+            self._workspace.command_snapshots,
+            session_id=run.session_id,
+            run_id=run.id,
+            call_id=call.id,
+            limits=tree_limits(self._settings),
         )
 
 

@@ -76,7 +76,7 @@ class _WorkspaceTurn:
                 bash = BashTool(self._workspace.shared.person_launcher, is_persons=True)
                 return ShellTurn(contexts, bash, str(run.arguments["command"]))
             case "undo" | "redo":
-                return UndoTurn(self._workspace.shared, run)
+                return UndoTurn(self._workspace, run)
             case "delete":
                 raise AssertionError("a session is deleted by its lane, not by a turn")
 

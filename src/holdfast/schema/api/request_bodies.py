@@ -142,6 +142,12 @@ class ShellBody(LaneCommandBody, frozen=True, kw_only=True):
 
 class UndoBody(LaneCommandBody, frozen=True):
     to_message_id: Id | None = None
+    confirmed_runs: Annotated[tuple[Id, ...], Meta(max_length=1_000)] = ()
+    """Runs whose files that changed while a command ran are restored too. They may have been changed by a person."""
+
+
+class UndoQuery(QueryParameters, frozen=True):
+    to_message_id: Id | None = None
 
 
 class RunPatch(RequestBody, frozen=True):

@@ -12,7 +12,7 @@ from msgspec import Meta
 from holdfast.schema.base import Value
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Queue, Run
-from holdfast.schema.sessions import Client, Session, Todo
+from holdfast.schema.sessions import Client, FileChange, RunChanges, Session, Todo
 from holdfast.schema.usage import ToolRow, UsageRow
 
 T = TypeVar("T")
@@ -94,6 +94,16 @@ class SessionView(Session, frozen=True, kw_only=True):
     todos: tuple[Todo, ...] = ()
     attached: tuple[Client, ...] = ()
     """The clients that view the session now (`W7`)."""
+
+
+class ChangesView(Value, frozen=True):
+    """The file changes of a session."""
+
+    items: tuple[FileChange, ...] = ()
+    """One per file: from before its first change to after its last."""
+    cursor: str = ""
+    runs: tuple[RunChanges, ...] = ()
+    """The same by run, oldest first."""
 
 
 class SessionExport(Value, frozen=True):

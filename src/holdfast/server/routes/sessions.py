@@ -15,11 +15,12 @@ from holdfast.schema.api.request_bodies import (
     SessionBody,
     SessionPatch,
     SessionsQuery,
+    UndoQuery,
 )
-from holdfast.schema.api.response_bodies import PageView, SessionExport, SessionView
+from holdfast.schema.api.response_bodies import ChangesView, PageView, SessionExport, SessionView
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Receipt
-from holdfast.schema.sessions import FileChange, SearchHit, Session
+from holdfast.schema.sessions import SearchHit, Session, UndoPreview
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 from holdfast.server.http.file_response import FileResponse
 from holdfast.server.http.responses import RawResponse
@@ -65,9 +66,15 @@ async def fork(request: ApiRequest[ForkBody, NoParameters]) -> Session:
     return await request.services.sessions.fork(request.path["session_id"], message_id=request.body.message_id)
 
 
-async def changes(request: ApiRequest[None, NoParameters]) -> PageView[FileChange]:
-    """List the files that the agent changed, with diffs."""
+async def changes(request: ApiRequest[None, NoParameters]) -> ChangesView:
+    """List the files that the agent's tools and commands changed, with diffs, in total and by run."""
     return await request.services.sessions.changes(request.path["session_id"])
+
+
+async def preview_undo(request: ApiRequest[None, UndoQuery]) -> UndoPreview:
+    """Tell what an undo would do now: which files it restores, which need a confirmation, and which it skips."""
+    session_id, query = request.path["session_id"], request.query
+    return await request.services.sessions.preview_undo(session_id, to_message_id=query.to_message_id)
 
 
 async def export(request: ApiRequest[None, ExportQuery]) -> SessionExport | RawResponse:
@@ -126,7 +133,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         response_ids=_IDS,
         errors=(*_UNKNOWN, Conflict),
     ),
-    Endpoint("GET", f"{_SESSION}/changes", changes, response=PageView[FileChange], errors=_UNKNOWN),
+    Endpoint("GET", f"{_SESSION}/changes", changes, response=ChangesView, errors=_UNKNOWN),
+    Endpoint("GET", f"{_SESSION}/undo", preview_undo, query=UndoQuery, response=UndoPreview, errors=_UNKNOWN),
     Endpoint(
         *("GET", f"{_SESSION}/export", export),
         query=ExportQuery,

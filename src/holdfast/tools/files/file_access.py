@@ -21,6 +21,9 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 ABSENT = "absent"
 """The hash of a file that does not exist."""
 
+LINK_PREFIX = "link:"
+"""Begins what stands for the hash of a symlink; its target follows."""
+
 _MAX_SIBLINGS = 5_000
 
 
@@ -73,6 +76,11 @@ def similar_paths(path: Path) -> tuple[Path, ...]:
 def content_hash(data: bytes | None) -> str:
     """Return the hash of a content; None means that the file does not exist."""
     return ABSENT if data is None else hashlib.sha256(data).hexdigest()
+
+
+def link_hash(target: str) -> str:
+    """Return what stands for the hash of a symlink."""
+    return f"{LINK_PREFIX}{target}"
 
 
 def read_file(

@@ -26,7 +26,7 @@ import msgspec
 
 from holdfast.errors import ToolError
 from holdfast.files import lock, unlock
-from holdfast.tools.files.file_access import ABSENT, content_hash, read_file
+from holdfast.tools.files.file_access import ABSENT, content_hash, link_hash, read_file
 from holdfast.tools.files.held_directory import DirectoryEntry, HeldDirectory
 from holdfast.tools.files.safe_rename import exchange_files, rename_to_free
 
@@ -50,7 +50,15 @@ class FileWrite(msgspec.Struct, frozen=True):
     new: bytes | None
     """The new content; None deletes the file."""
     mode: int | None = None
-    """Permission bits of a new file. An existing file keeps its own."""
+    """Permission bits of a new file. An existing file keeps its own, unless `set_mode`."""
+    set_mode: bool = False
+    """Whether an existing file gets `mode` too. It then need not be writable."""
+    link: str | None = None
+    """The target of a symlink to make instead of a file with a content."""
+
+    @property
+    def new_hash(self) -> str:
+        return content_hash(self.new) if self.link is None else link_hash(self.link)
 
 
 class FileConflict(ToolError):
@@ -175,9 +183,9 @@ class _Replace(_Step):
     """Replaces the content of an existing file."""
 
     def __init__(self, change: FileWrite, file: DirectoryEntry) -> None:
-        info = _check_writable(file)
+        info = _check_writable(file, change)
         super().__init__(change, file, _write_temp(change, file, like=info))
-        self._new = content_hash(change.new)
+        self._new = change.new_hash
         if links := info.st_nlink - 1:
             self.note = f"{str(change.path)!r} has {links} more hard link(s), which keep the old content"
 
@@ -212,7 +220,7 @@ class _Create(_Step):
 
     def __init__(self, change: FileWrite, file: DirectoryEntry) -> None:
         super().__init__(change, file, _write_temp(change, file, like=None))
-        self._new = content_hash(change.new)
+        self._new = change.new_hash
 
     def apply(self) -> None:
         try:
@@ -229,7 +237,7 @@ class _Delete(_Step):
     """Deletes a file."""
 
     def __init__(self, change: FileWrite, file: DirectoryEntry) -> None:
-        _check_writable(file)
+        _check_writable(file, change)
         super().__init__(change, file, _temp_entry(file))
 
     def apply(self) -> None:
@@ -250,7 +258,7 @@ class _Delete(_Step):
 def _make_step(change: FileWrite, file: DirectoryEntry) -> _Step:
     if change.expected == ABSENT:
         return _Create(change, file)
-    return _Delete(change, file) if change.new is None else _Replace(change, file)
+    return _Delete(change, file) if change.new_hash == ABSENT else _Replace(change, file)
 
 
 def _has_content(file: DirectoryEntry, expected: str) -> bool:
@@ -262,19 +270,30 @@ def _has_content(file: DirectoryEntry, expected: str) -> bool:
 
 
 def _hash(file: DirectoryEntry) -> str:
-    return content_hash(read_file(file.path, opener=lambda _, flags: file.open(flags)))
+    try:
+        return content_hash(read_file(file.path, opener=lambda _, flags: file.open(flags)))
+    except ToolError:
+        target = file.read_link()
+        if target is None:
+            raise
+        return link_hash(target)
 
 
 def _write_temp(change: FileWrite, file: DirectoryEntry, *, like: os.stat_result | None) -> DirectoryEntry:
     """Write the new content to a temporary file, with the final permissions, and flush it."""
     temp = _temp_entry(file)
+    if change.link is not None:
+        temp.make_link(change.link)
+        return temp
+    if like is not None and stat.S_ISLNK(like.st_mode):
+        like = None
     descriptor = temp.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if like is None else 0o600)
     try:
         with open(descriptor, "wb", buffering=0) as opened:
             _write_all(opened.fileno(), change.new or b"")
             if like is not None:
                 _copy_metadata(opened.fileno(), file, like)
-            elif change.mode is not None:
+            if change.mode is not None and (like is None or change.set_mode):
                 os.fchmod(opened.fileno(), change.mode)
             os.fsync(opened.fileno())
     except BaseException:
@@ -314,15 +333,17 @@ def _temp_entry(file: DirectoryEntry) -> DirectoryEntry:
     return file.beside(f"{TEMP_PREFIX}{secrets.token_hex(8)}.tmp")
 
 
-def _check_writable(file: DirectoryEntry) -> os.stat_result:
-    """Check that the file is still a regular file and writable."""
+def _check_writable(file: DirectoryEntry, change: FileWrite) -> os.stat_result:
+    """Check that the file is still a regular file and writable, or the expected symlink."""
     try:
         info = file.stat()
     except FileNotFoundError:
         raise _changed(file.path) from None
+    if stat.S_ISLNK(info.st_mode) and _has_content(file, change.expected):
+        return info
     if not stat.S_ISREG(info.st_mode):
         raise _changed(file.path)
-    if not file.is_writable():
+    if not change.set_mode and not file.is_writable():
         raise ToolError(
             f"{str(file.path)!r} is read-only",
             code="file_read_only",

@@ -162,6 +162,16 @@ class DirectoryEntry:
     def is_writable(self) -> bool:
         return os.access(self.name, os.W_OK, dir_fd=self.directory.descriptor)
 
+    def read_link(self) -> str | None:
+        """Return the target of a symlink, or None if this is not one."""
+        try:
+            return os.readlink(self.name, dir_fd=self.directory.descriptor)
+        except OSError:
+            return None
+
+    def make_link(self, target: str) -> None:
+        os.symlink(target, self.name, dir_fd=self.directory.descriptor)
+
     def beside(self, name: str) -> DirectoryEntry:
         return DirectoryEntry(self.directory, name)
 

@@ -1,4 +1,8 @@
-"""File contents by their hash, in a data directory outside of every workspace. Blocking: call it in a thread."""
+"""File contents by their hash, in a data directory outside of every workspace. Blocking: call it in a thread.
+
+Contents that the file tools replace are files of their own. Contents that were stored before and after commands, many
+at a time, are in the shadow store. Both are read here.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from pathlib import Path
 from holdfast.errors import StoreDamaged, StoreUnwritable
 from holdfast.files import sync_directory, write_atomic
 from holdfast.tools.files.file_access import content_hash
+from holdfast.workspace.undo.shadow_store import ShadowStore
 
 
 class BlobStore:
@@ -16,6 +21,7 @@ class BlobStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.shadow = ShadowStore(directory / "shadow.db")
 
     def put(self, data: bytes) -> str:
         """Store a content and return its hash. Raises `StoreUnwritable`."""
@@ -36,7 +42,7 @@ class BlobStore:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            return None
+            return self.shadow.get(name)
         except OSError as error:
             raise StoreDamaged(f"cannot read the stored content {str(path)!r}: {error.strerror}") from error
         if content_hash(data) != name:
@@ -55,7 +61,10 @@ class BlobStore:
                 if name not in kept:
                     self._path(name).unlink(missing_ok=True)
                     removed += 1
-        return removed
+        return removed + self.shadow.sweep(referenced, before=before)
+
+    def close(self) -> None:
+        self.shadow.close()
 
     def _by_directory(self, before: float) -> Iterator[list[str]]:
         if not self._directory.is_dir():

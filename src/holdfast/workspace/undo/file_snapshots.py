@@ -45,7 +45,10 @@ class SessionFiles:
         call_id: str,
         new_id: Callable[[Prefix], str],
         now: Callable[[], str],
+        on_write: Callable[[Path, str | None], None] = lambda path, content: None,
     ) -> None:
+        """``on_write`` is called with the hash of what is written, and None for a file that is deleted."""
+        self._on_write = on_write
         self._store = store
         self._blobs = blobs
         self._session_id = session_id
@@ -63,19 +66,25 @@ class SessionFiles:
             await self._store.commit(Batch((self._read_record(path, content_hash),)))
 
     async def before_write(self, path: Path, old: bytes | None, *, new: bytes | UnsetType | None = UNSET) -> None:
-        before, mode = await asyncio.to_thread(self._store_old, path, old)
+        before, mode, parents = await asyncio.to_thread(self._store_old, path, old)
         if isinstance(new, UnsetType):
-            self._announced[path] = self._record(path, before, before, mode=mode)
+            self._announced[path] = self._record(path, before, before, mode=mode, parents=parents)
             return
-        record = self._record(path, before, await asyncio.to_thread(_hash_or_none, new), mode=mode)
+        after = await asyncio.to_thread(_hash_or_none, new)
+        record = self._record(path, before, after, mode=mode, parents=parents)
+        self._on_write(path, after)
         await self._store.commit(Batch((PutSnapshot(record),)))
         self._announced[path] = record
 
     async def after_write(self, path: Path, new: bytes | None, *, diff: str) -> None:
         record = self._announced.pop(path)
         after = await asyncio.to_thread(_hash_or_none, new)
+        self._on_write(path, after)
         writes = [self._read_record(path, after or ABSENT)]
-        missing = [PutSnapshot(self._record(path, record.after, after, mode=record.mode))] * (record.after != after)
+        missing = []
+        if record.after != after:
+            parents = record.parents_made
+            missing = [PutSnapshot(self._record(path, record.after, after, mode=record.mode, parents=parents))]
         event = FileChanged(
             at=self._now(),
             session_id=self._session_id,
@@ -93,10 +102,15 @@ class SessionFiles:
             back = self._record(path, record.after, record.before, mode=record.mode)
             await self._store.commit(Batch((PutSnapshot(back),)))
 
-    def _store_old(self, path: Path, old: bytes | None) -> tuple[str | None, int | None]:
-        return (None, None) if old is None else (self._blobs.put(old), mode_of(path))
+    def _store_old(self, path: Path, old: bytes | None) -> tuple[str | None, int | None, int]:
+        """Return hash and permission bits of the old content, and how many directories above the file are missing."""
+        if old is None:
+            return None, None, sum(not parent.exists() for parent in path.parents)
+        return self._blobs.put(old), mode_of(path), 0
 
-    def _record(self, path: Path, before: str | None, after: str | None, *, mode: int | None) -> FileSnapshot:
+    def _record(
+        self, path: Path, before: str | None, after: str | None, *, mode: int | None, parents: int = 0
+    ) -> FileSnapshot:
         return FileSnapshot(
             id=self._new_id("snp"),
             session_id=self._session_id,
@@ -107,6 +121,7 @@ class SessionFiles:
             call_id=self._call_id,
             mode=mode,
             created_at=self._now(),
+            parents_made=parents,
         )
 
     def _read_record(self, path: Path, content_hash: str) -> RecordRead:
