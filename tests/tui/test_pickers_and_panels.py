@@ -89,14 +89,14 @@ async def test_undo_asks_about_files_that_changed_while_a_command_ran(tmp_path: 
         await ui.idle()
         await ui.press("ctrl+r")
         await ui.until(lambda: isinstance(ui.app.screen, ChangesScreen))
-        await ui.shows("changed while a command ran")
+        await ui.shows("by a command")
         await ui.press("u")
-        await ui.shows("may have been changed by you")
+        await ui.shows("Restore them too?")
         assert (ui.server.work / "new.txt").exists()
         await ui.press("y")
         await ui.until(lambda: not (ui.server.work / "new.txt").exists())
         await ui.press("r")
-        await ui.until(lambda: (ui.server.work / "new.txt").exists())
+        await ui.until((ui.server.work / "new.txt").exists)
 
 
 async def test_details_are_beside_a_wide_screen_and_over_a_narrow_one(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ class ChangesScreen(Screen[None]):
 
 
 def _row(change: FileChange) -> str:
-    notes = [_STATES[change.state], "changed while a command ran" if change.by_command else ""]
+    notes = [_STATES[change.state], "by a command" if change.by_command else ""]
     note = " · ".join(note for note in notes if note)
     return f"{plain_text(change.path)}  {change_counts(change.diff)}  {note}".rstrip()
 

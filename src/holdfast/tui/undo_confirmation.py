@@ -20,7 +20,7 @@ async def undo_after_question(
     """Start an undo. Call it in a worker: it waits for the answer."""
     preview = await controller.preview_undo(to_message_id=to_message_id)
     names = [plain_text(file.path) for file in preview.files if file.action == "confirm"]
-    confirmed = not names or await app.push_screen_wait(ConfirmDialog(_question(names)))
+    confirmed = bool(names) and await app.push_screen_wait(ConfirmDialog(_question(names)))
     return await controller.undo(to_message_id=to_message_id, confirmed_runs=preview.runs if confirmed else ())
 
 

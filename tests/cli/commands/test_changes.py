@@ -20,9 +20,9 @@ def test_changes_undo_and_redo(sh: CliShell) -> None:
 
 
 def test_undo_asks_before_it_restores_what_changed_during_a_command(sh: CliShell) -> None:
-    made = sh.work / "made.txt"
-    sh.ok("run", "--mode", "auto", "!bash echo x >made.txt")
-    assert "created*  made.txt" in sh.ok("changes", "--names")
+    made = sh.work / "by-command.txt"
+    sh.ok("run", "--mode", "auto", "!bash echo x >by-command.txt")
+    assert "created*  by-command.txt" in sh.ok("changes", "--names")
     refused = sh("undo")
     assert refused.status == 0
     assert "may have been changed by you" in refused.err

@@ -14,8 +14,8 @@ from holdfast.errors import StoreUnwritable
 from holdfast.store.writes import Batch, Committed
 from holdfast.tools.files.file_access import content_hash
 from holdfast.workspace.undo.tree_scan import TreeLimits
-from tests.support.file_sessions import MemoryRecords
 from tests.support.command_workspace import CommandWorkspace
+from tests.support.file_sessions import MemoryRecords
 
 
 @pytest.fixture

@@ -62,10 +62,7 @@ async def compact(request: ApiRequest[CompactBody, NoParameters]) -> Accepted:
 
 
 async def undo(request: ApiRequest[UndoBody, NoParameters]) -> Accepted:
-    """Restore files to their state before the last run, or before a message.
-
-    Files changed since are left alone. Files that changed while a command ran are restored only for `confirmed_runs`.
-    """
+    """Restore files as they were before the last run or a message; what commands changed only for confirmed runs."""
     session_id = request.path["session_id"]
     return await request.services.runs.undo(session_id, request.body, client=request.client, key=request.key)
 
