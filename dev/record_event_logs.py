@@ -251,7 +251,9 @@ async def record_retry(directory: Path) -> Recorder:
 
 
 async def record_compaction(directory: Path) -> Recorder:
-    summary = ScriptRule((ScriptedText("## Task\nWe talked."),), RuleCondition(prompt="about to outgrow"))
+    summary = ScriptRule(
+        (ScriptedText("## Task\nWe talked."),), RuleCondition(prompt="about to be replaced by a summary")
+    )
     script = saying("Hello.")
     script = msgspec.structs.replace(script, rules=(summary, *script.rules))
     config = '[models]\nlarge = "offline/demo"\n'

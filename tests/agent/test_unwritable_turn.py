@@ -55,7 +55,7 @@ class CheckingModel(ScriptedModel):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         session_id = request.cache_key or ""
-        summary = "about to outgrow" in str(request.messages[-1].parts)
+        summary = "about to be replaced by a summary" in str(request.messages[-1].parts)
         checked = summary
         self.open += 1
         try:

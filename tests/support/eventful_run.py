@@ -26,7 +26,9 @@ FULL = ScriptedUsage(Usage(input=95_000, output=10))
 SOME = ScriptedUsage(Usage(input=100, output=10))
 SCRIPT = ModelScript(
     rules=(
-        ScriptRule((ScriptedText("## Task\nthe story"), SOME), RuleCondition(prompt="about to outgrow your window")),
+        ScriptRule(
+            (ScriptedText("## Task\nthe story"), SOME), RuleCondition(prompt="about to be replaced by a summary")
+        ),
         ScriptRule((ScriptedText("fine"), SOME), RuleCondition(prompt="the next prompt$")),
         ScriptRule((ScriptedText("all done"), SOME), RuleCondition(prompt="the story")),
         ScriptRule((ScriptedCall("echo", {"word": "c"}), SOME), RuleCondition(prompt="look$", step=0)),

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.agent.compaction import CompactTurn
 from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Turn, TurnHandle
+from holdfast.agent.reminders import Observations
 from holdfast.agent.system_prompt import Instructions, PromptContext, Surroundings
 from holdfast.agent.turn_dependencies import CallDenied, CallPermitted, TurnDependencies, TurnLimits
 from holdfast.config import Redactor, Secret, Settings, StreamRedactor
@@ -230,6 +231,11 @@ class TestObserver:
     def __init__(self) -> None:
         self.files: tuple[File, ...] = ()
         self.asked_files: list[tuple[str, ...]] = []
+        self.seen: list[Observations] = []
+        """What the next looks see, in order; then nothing."""
+
+    async def observe(self, *, calls: Sequence[ToolCall]) -> Observations:
+        return self.seen.pop(0) if self.seen else Observations()
 
     async def read_files(self, paths: Sequence[str], *, characters: int) -> tuple[File, ...]:
         self.asked_files.append(tuple(paths))

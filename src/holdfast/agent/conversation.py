@@ -9,7 +9,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.agent import context_window, request_messages, system_prompt
-from holdfast.agent.protocol import Spent, TurnHandle
+from holdfast.agent.protocol import Spent, TurnHandle, new_message
+from holdfast.agent.reminders import Reminder, RunLimits, due_reminder
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.schema.events import KnownDurable, MessageFinished, MessageUpdated, SessionUpdated
 from holdfast.schema.messages import Context, Message, Part, text_of
@@ -18,6 +19,8 @@ from holdfast.store.writes import AnyWrite, PutMessage, UpdateRun, UpdateSession
 
 _PAGE = 16
 _PAST_THE_END = 1 << 62
+_TOLD_ONCE = ("job:", "limit:")
+"""Subjects of reminders that are not told again after a compaction. Nested instructions are."""
 _TITLE_WORDS = 8
 _TITLE_CHARACTERS = 60
 
@@ -42,8 +45,10 @@ class Conversation:
         """The prompts of this run and of the runs that joined it, unchanged."""
         self.system: tuple[str, ...] = ()
         """The blocks of the system prompt."""
+        self.facts: dict[str, str] = {}
+        """What the model knows, by subject."""
         self._writes: list[AnyWrite] = []
-        """What `begin` changed. It is committed with the row of the first answer."""
+        """What `begin` and `remind` changed. It is committed with the row of the next answer."""
         self._events: list[KnownDurable] = []
         self._untitled_prompt: str | None = None
         self._conditions = system_prompt.RunConditions.of(
@@ -61,17 +66,38 @@ class Conversation:
         context: Context | None
         if self.system:
             context = system_prompt.render_changes(gathered, conditions=self._conditions, known=known)
+            context = await self._with_reminder(context, known)
         else:
             context = system_prompt.render_system_prompt(gathered, conditions=self._conditions)
             self.system = context.blocks
+        self.facts = known if context is None else context.facts
         if context is not None:
             messages = self._add_context(messages, context)
         self._start_with(messages)
         self._name_session(messages)
         self._name_model()
 
+    async def _with_reminder(self, context: Context | None, known: dict[str, str]) -> Context | None:
+        """Add what happened since the last run to the context of the prompt."""
+        observed = await self._dependencies.observer.observe(calls=())
+        reminder = due_reminder(observed, limits=RunLimits(run_id=self._handle.run.id), known=known)
+        if reminder is None:
+            return context
+        if context is None:
+            return Context(changed=reminder.text, facts=known | reminder.facts)
+        changed = f"{context.changed}\n\n{reminder.text}"
+        return replace(context, changed=changed, facts=context.facts | reminder.facts)
+
+    def remind(self, reminder: Reminder) -> None:
+        """Add a reminder at the end. It is committed with the row of the next answer."""
+        self.facts = self.facts | reminder.facts
+        message = new_message(self._handle, "user", (Context(changed=reminder.text, facts=self.facts),))
+        self.append(message)
+        self._writes.append(PutMessage(message))
+        self._events.append(MessageFinished(at=self._handle.now(), session_id=message.session_id, message=message))
+
     def opening(self) -> tuple[list[AnyWrite], list[KnownDurable]]:
-        """Return what must be committed before the first request; nothing after that."""
+        """Return what must be committed before the next request: what `begin` changed, and reminders."""
         return self._writes, self._events
 
     def opened(self) -> None:
@@ -84,13 +110,15 @@ class Conversation:
     async def load(self) -> None:
         """Read the messages and the system prompt that was last sent, for a turn that adds nothing."""
         messages = await self._read()
-        self.system, _ = system_prompt.known_context(messages)
+        self.system, self.facts = system_prompt.known_context(messages)
         self._start_with(messages)
 
     async def new_system_prompt(self) -> Context:
         """Render the system prompt anew after a compaction. The provider's cache is invalid then anyway."""
         gathered = await self._dependencies.context_gatherer.gather()
-        return system_prompt.render_system_prompt(gathered, conditions=self._conditions)
+        context = system_prompt.render_system_prompt(gathered, conditions=self._conditions)
+        told = {subject: value for subject, value in self.facts.items() if subject.startswith(_TOLD_ONCE)}
+        return replace(context, facts=context.facts | told)
 
     def request_messages(self) -> tuple[Message, ...]:
         """Return the messages of the next request. Every call must have its result."""
@@ -133,7 +161,7 @@ class Conversation:
 
     def restart(self, summary: Message, context: Context) -> None:
         """Continue from a summary that replaces everything before it."""
-        self.system = context.blocks
+        self.system, self.facts = context.blocks, context.facts
         self._start_with([replace(summary, seq=self._last_seq + 1)])
 
     async def store(self, message: Message, *, spent: Spent | None = None) -> None:
@@ -211,7 +239,9 @@ def first_words(text: str) -> str:
 
 
 def _is_prompt_of(message: Message, run_id: str) -> bool:
-    return message.run_id == run_id and message.role == "user"
+    """A user message that has only a context is a reminder."""
+    is_reminder = all(isinstance(part, Context) for part in message.parts)
+    return message.run_id == run_id and message.role == "user" and not is_reminder
 
 
 def _size_of(messages: list[Message]) -> int:

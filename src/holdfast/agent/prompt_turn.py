@@ -19,11 +19,12 @@ from holdfast.agent.protocol import Ending, Spent, TurnHandle
 from holdfast.agent.run_outcome import outcome_of, stopped_outcome
 from holdfast.agent.tool_calls import StepCalls
 from holdfast.agent.turn_dependencies import TurnDependencies
+from holdfast.agent.turn_reminders import TurnReminders
 from holdfast.agent.unfinished_messages import finish_reason
 from holdfast.errors import HoldfastError, ModelContext
 from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelRequest, Stop
-from holdfast.schema.messages import Message, text_of
+from holdfast.schema.messages import Message, ToolCall, text_of
 from holdfast.schema.runs import BoundaryAnswer, Ended, EndReason, GoOn, Outcome, RunError, StopNow
 from holdfast.schema.usage import Usage
 
@@ -60,10 +61,13 @@ class _ActiveTurn:
         self._handle = handle
         self._dependencies = dependencies
         self._conversation = Conversation(handle, dependencies)
+        self._reminders = TurnReminders(handle, dependencies, self._conversation)
         self._loop_detector = LoopDetector()
         self._draft: AnswerDraft | None = None
         self._calls: StepCalls | None = None
         self._compaction: Compaction | None = None
+        self._new_calls: tuple[ToolCall, ...] = ()
+        """The calls of the last step, until the model is reminded of what happened since."""
         self._last_answer: Message | None = None
         self._last_step_denied = False
         self._compacted_for_overflow = False
@@ -74,6 +78,7 @@ class _ActiveTurn:
         while True:
             if self._conversation.is_too_long():
                 await self._compact()
+            await self._remind()
             try:
                 stop = await self._request_answer()
             except ModelContext:
@@ -90,6 +95,11 @@ class _ActiveTurn:
                 case GoOn(joined):
                     if joined:
                         await self._conversation.catch_up()
+
+    async def _remind(self) -> None:
+        if self._new_calls:
+            await self._reminders.add_due(self._new_calls)
+            self._new_calls = ()
 
     async def _request_answer(self) -> Stop:
         """Request one answer. It is in the draft afterwards."""
@@ -138,6 +148,7 @@ class _ActiveTurn:
         tool_message = await calls.run()
         self._conversation.replace_last(calls.answer)
         self._conversation.append(tool_message)
+        self._new_calls = calls.calls
         self._last_step_denied = any(result.status == "denied" for result in calls.results())
         records = calls.records()
         if limit := self._detect_loop(calls) or self._reached_limit(calls.spent()):

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.agent.protocol import Subagent, TurnHandle
+from holdfast.agent.reminders import Observations
 from holdfast.agent.system_prompt import PromptContext
 from holdfast.config import StreamRedactor
 from holdfast.config.agent_types import AgentType
@@ -101,6 +102,10 @@ class ContextGatherer(Protocol):
 
 class SessionObserver(Protocol):
     """Looks at what a session works with."""
+
+    async def observe(self, *, calls: Sequence[ToolCall]) -> Observations:
+        """Return what happened. Files that ``calls`` of the last step may have changed are no news."""
+        ...
 
     async def read_files(self, paths: Sequence[str], *, characters: int) -> tuple[File, ...]:
         """Return the text of files, in order, as far as they fit.

@@ -18,6 +18,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("attach", "attach:configure", "follow a session live and answer its questions"),
         CliCommand("wait", "wait:configure", "wait until a run ends"),
         CliCommand("cancel", "cancel:configure", "cancel a run or all runs of a session"),
+        CliCommand("accept", "accept:configure", "carry out the plan of a run in plan mode"),
         CliCommand("compact", "compact:configure", "replace a long conversation by a summary"),
         CliCommand("queue", "queue:configure", "list, edit, move and remove queued runs"),
         CliCommand("jobs", "jobs:configure", "list, show and end background jobs"),

@@ -19,6 +19,7 @@ from holdfast.cli.interrupts import Interrupted, Interrupts
 from holdfast.cli.run_follower import RunFollower
 from holdfast.cli.run_result import make_result, print_end, unsent_run
 from holdfast.cli.screen import Screen, one_line
+from holdfast.client.sync_client import SyncClient
 from holdfast.errors import ClientError, Conflict, HoldfastError, NoModel, ServerError, ServerStopping, WorkspaceClosing
 from holdfast.schema.events import ClientAttached, ClientDetached, Event, Heartbeat, Hello, Reset
 from holdfast.schema.messages import Message
@@ -42,6 +43,8 @@ class RunOptions(NamedTuple):
     verbose: bool
     has_run_id: bool
     """``--run-id`` was given: the run may have started or ended before."""
+    accepts_plan: bool = False
+    """The run carries out the plan with which the session's last prompt ended; the prompt is a note about it."""
 
     @classmethod
     def from_args(cls, args: argparse.Namespace, request: RunRequest) -> Self:
@@ -138,6 +141,8 @@ class PromptRunner:
                 client, request = self._context.client, self._options.request
                 if session_id is None:
                     self._accepted = client.start_session(self._context.workspace.id, request)
+                elif self._options.accepts_plan:
+                    self._accepted = _accept_plan(client, session_id, request)
                 else:
                     self._accepted = client.start_run(session_id, request)
             except (ServerStopping, WorkspaceClosing):
@@ -263,3 +268,14 @@ class PromptRunner:
             self._screen.warn(f"holdfast: cannot write {path!r}: {error.strerror}")
             return Exit.FAILED
         return 0
+
+
+def _accept_plan(client: SyncClient, session_id: str, request: RunRequest) -> Accepted:
+    assert request.mode is not None
+    return client.accept_plan(
+        session_id,
+        mode=request.mode,
+        note=request.prompt or None,
+        interactive=request.interactive,
+        run_id=request.run_id,
+    )

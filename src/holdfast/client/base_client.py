@@ -117,6 +117,7 @@ class BaseClient:
     resume = EndpointMethod(endpoints.resume)
     shell = EndpointMethod(endpoints.shell)
     compact = EndpointMethod(endpoints.compact)
+    accept_plan = EndpointMethod(endpoints.accept_plan)
     undo = EndpointMethod(endpoints.undo)
     preview_undo = EndpointMethod(endpoints.preview_undo)
     redo = EndpointMethod(endpoints.redo)

@@ -33,7 +33,7 @@ from holdfast.schema.api.response_bodies import (
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question
 from holdfast.schema.base import Value, encode
 from holdfast.schema.messages import Message
-from holdfast.schema.runs import Accepted, CancelScope, Queue, Receipt, Run, RunRequest
+from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import (
     Client,
     IdKind,
@@ -253,6 +253,19 @@ def shell(session_id: str, command: str) -> ApiCall[Accepted]:
 
 def compact(session_id: str, *, instruction: str | None = None) -> ApiCall[Accepted]:
     return _start_lane_action("compact", session_id, instruction=instruction)
+
+
+def accept_plan(
+    session_id: str,
+    *,
+    mode: Mode = "accept_edits",
+    note: str | None = None,
+    interactive: bool = True,
+    run_id: str | None = None,
+) -> ApiCall[Accepted]:
+    """Carry out the plan with which the last prompt ended."""
+    body = _without_none(mode=mode, note=note, run_id=run_id)
+    return _start_call(api_path("sessions", session_id, "accept-plan"), {**body, "interactive": interactive})
 
 
 def undo(

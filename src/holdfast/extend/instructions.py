@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +52,23 @@ def read_instructions(directory: Path, *, user_file: Path | None) -> tuple[tuple
         if text is not None and text.strip() and text not in seen:
             seen.add(text)
             found.append((str(path), text))
+    return tuple(found)
+
+
+def entered_instructions(directory: Path, folders: Iterable[Path]) -> tuple[tuple[str, str], ...]:
+    """Return the path and text of the instruction files in folders below the directory, the outer ones first.
+
+    As for `read_instructions`, links that leave the repository are not followed.
+    """
+    root = repository_root(directory).resolve()
+    found: list[tuple[str, str]] = []
+    for folder in sorted(folders):
+        texts: set[str] = set()
+        for name in _NAMES:
+            text = _read(folder / name, inside=root)
+            if text is not None and text.strip() and text not in texts:
+                texts.add(text)
+                found.append((str(folder / name), text))
     return tuple(found)
 
 

@@ -10,10 +10,12 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.errors import BadRequest, NotFound, ServerStopping, WorkspaceClosing
+from holdfast.agent.prompts import read_prompt
+from holdfast.errors import BadRequest, Conflict, NotFound, ServerStopping, WorkspaceClosing
 from holdfast.events import Hub
 from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import (
+    AcceptPlanBody,
     Attachment,
     CompactBody,
     FirstPromptBody,
@@ -24,7 +26,7 @@ from holdfast.schema.api.request_bodies import (
 )
 from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.messages import File
-from holdfast.schema.runs import Accepted, Limits, Queue, Receipt, Run, RunKind, RunRequest, RunState
+from holdfast.schema.runs import Accepted, Limits, Mode, Queue, Receipt, Run, RunKind, RunRequest, RunState
 from holdfast.services.api_values import check_depth, page_position, page_view
 from holdfast.services.idempotency import run_id_of_key
 from holdfast.services.server_state import ServerState
@@ -32,6 +34,9 @@ from holdfast.services.workspace_service import WorkspaceService
 from holdfast.store import Store
 
 T = TypeVar("T")
+
+_PLAN_ACCEPTED = read_prompt("plan_accepted")
+_RUN_PAGE = 20
 
 _canonical_json = msgspec.json.Encoder(order="sorted")
 
@@ -78,6 +83,44 @@ class RunService:
         arguments = {"instruction": body.instruction} if body.instruction.strip() else {}
         request = RunRequest(kind="compact", run_id=body.run_id, arguments=arguments)
         return await self._accept(session_id, request, body=body, client=client, key=key)
+
+    async def accept_plan(
+        self, session_id: str, body: AcceptPlanBody, *, client: str, key: str | None = None
+    ) -> Accepted:
+        """Carry out the plan with which the last prompt of the session ended, in a mode that may change files."""
+        run_id = body.run_id or (run_id_of_key(key) if key is not None else None)
+        request = RunRequest(run_id=run_id, mode=body.mode, interactive=body.interactive)
+        if run_id is None or await self._store.run_record(run_id) is None:  # a known run is returned as it is (`R3`)
+            planned = await self._planned_run(session_id)
+            note = f"\n\n{body.note.strip()}" if body.note.strip() else ""
+            request = replace(
+                request,
+                prompt=_PLAN_ACCEPTED + note,
+                model=planned.model,
+                effort=planned.effort,
+                limits=planned.limits,
+            )
+        return await self._accept(session_id, request, body=body, client=client, key=key)
+
+    async def _planned_run(self, session_id: str) -> Run:
+        """Return the last prompt's run if it completed in plan mode."""
+        before: int | None = None
+        while True:
+            page = await self._store.runs(session_id, limit=_RUN_PAGE, before=before)
+            last = next((run for run in page.items if run.kind == "prompt"), None)
+            if last is not None or page.next is None:
+                break
+            before = page.next
+        if last is None or last.state != "completed" or await self._mode_of(session_id, last) != "plan":
+            message = "the last prompt of the session has not ended with a plan; send one with mode 'plan' first"
+            raise Conflict(message, code="no_plan", detail={"run_id": last.id if last else None})
+        return last
+
+    async def _mode_of(self, session_id: str, run: Run) -> Mode:
+        if run.mode is not None:
+            return run.mode
+        workspace = await self._workspaces.open_known(await self._workspace_of(session_id))
+        return (await workspace.setup()).settings.approvals.mode
 
     async def undo(self, session_id: str, body: UndoBody, *, client: str, key: str | None = None) -> Accepted:
         return await self._accept(session_id, _undo_request("undo", body), body=body, client=client, key=key)

@@ -37,6 +37,8 @@ class _JobEntry:
         self.watcher: asyncio.Task[None] | None = None
         self.shown: dict[str, int] = {}
         """Bytes of the output that each session has read."""
+        self.end_seen: set[str] = set()
+        """The sessions that have read its end."""
 
 
 class JobTable:
@@ -82,15 +84,27 @@ class JobTable:
         if wait > 0 and not entry.ended.is_set():
             await _wait(entry.ended, min(wait, _MAX_WAIT_SECONDS))
         text, entry.shown[session_id] = await entry.command.capture.since(entry.shown.get(session_id, 0))
+        if entry.ended.is_set():
+            entry.end_seen.add(session_id)
         return entry.job, text
 
-    async def kill(self, job_id: str) -> Job:
+    async def kill(self, job_id: str, *, session_id: str | None = None) -> Job:
         """Kill a job. Returns when its processes are dead; the job names those that survived."""
         entry = self._entry(job_id)
         entry.kill_wanted = True
+        if session_id is not None:
+            entry.end_seen.add(session_id)
         await entry.command.kill()
         await entry.ended.wait()
         return entry.job
+
+    def unseen_ends(self, session_id: str) -> tuple[Job, ...]:
+        """Return the jobs of a session that have ended, and whose end it has not read."""
+        return tuple(
+            entry.job
+            for entry in self._entries.values()
+            if entry.job.session_id == session_id and entry.ended.is_set() and session_id not in entry.end_seen
+        )
 
     async def close(self) -> tuple[str, ...]:
         """Kill all jobs at once. Returns the processes that survived."""
@@ -142,7 +156,7 @@ class SessionJobs:
         return await self._table.read(job_id, session_id=self._session_id, wait=wait)
 
     async def kill(self, job_id: str) -> Job:
-        return await self._table.kill(job_id)
+        return await self._table.kill(job_id, session_id=self._session_id)
 
     def list(self) -> tuple[Job, ...]:
         return self._table.list()

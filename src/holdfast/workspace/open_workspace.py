@@ -155,6 +155,8 @@ class OpenWorkspace:
             now=shared.now,
             redact=shared.redact,
         )
+        self.read_states: dict[str, tuple[tuple[int, int, int], str]] = {}
+        """The hashes of files that sessions have read, with their inode, time and size, for `WorkspaceObserver`."""
         self._cached: _CachedSetup | None = None
         self._masks: _CachedMasks | None = None
         self._env_files = _EnvFiles(self.path)

@@ -1,17 +1,26 @@
-"""Looks at what a session works with: the files that it has read. Implements the agent's `SessionObserver`."""
+"""Looks at what a session works with: its files, jobs and directories. Implements the agent's `SessionObserver`."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from holdfast.agent.reminders import ChangedFile, Observations
+from holdfast.agent.system_prompt import Instructions
 from holdfast.errors import ToolError
-from holdfast.schema.messages import File
-from holdfast.tools.files.file_access import content_hash, display_path, read_file, resolve_path
+from holdfast.extend.instructions import entered_instructions
+from holdfast.schema.messages import File, ToolCall
+from holdfast.tools.files.file_access import ABSENT, content_hash, display_path, hash_file, read_file, resolve_path
 from holdfast.workspace.open_workspace import OpenWorkspace
 
 _MAX_FILES = 8
+_MAX_WATCHED = 500
+"""How many of the files that a session has read are looked at."""
+_MAX_CACHED = 5_000
+_COMMANDS = frozenset({"bash", "job_output", "job_kill", "agent"})
+"""Calls during which the agent itself may change files without a file tool."""
 
 
 class WorkspaceObserver:
@@ -20,6 +29,70 @@ class WorkspaceObserver:
     def __init__(self, workspace: OpenWorkspace, session_id: str) -> None:
         self._workspace = workspace
         self._session_id = session_id
+        self._expected: dict[str, str] = {}
+        """The states of files that commands of this turn made."""
+        self._entered_folders: set[Path] = set()
+
+    async def observe(self, *, calls: Sequence[ToolCall]) -> Observations:
+        """Return what happened. Files that changed while a command of the agent ran are not news during this turn."""
+        read = await self._workspace.shared.store.read_hashes(self._session_id)
+        ran = any(call.name in _COMMANDS for call in calls)
+        changed: tuple[ChangedFile, ...] = ()
+        instructions: tuple[Instructions, ...] = ()
+        if read:
+            changed, instructions = await asyncio.to_thread(self._look, read[:_MAX_WATCHED], ran_command=ran)
+        jobs = self._workspace.jobs.unseen_ends(self._session_id)
+        return Observations(ended_jobs=jobs, changed_files=changed, entered_instructions=instructions)
+
+    def _look(
+        self, read: Sequence[tuple[str, str]], *, ran_command: bool
+    ) -> tuple[tuple[ChangedFile, ...], tuple[Instructions, ...]]:
+        changed: list[ChangedFile] = []
+        for path, expected in read:
+            state = self._state_of(path)
+            if state in (None, expected) or self._expected.get(path) == state:
+                continue
+            assert state is not None
+            if ran_command:
+                self._expected[path] = state
+            else:
+                changed.append(ChangedFile(display_path(Path(path), self._workspace.path), state))
+        return tuple(changed), self._entered([Path(path) for path, _ in read])
+
+    def _state_of(self, path: str) -> str | None:
+        """Return the hash of a file; None if it cannot be read. An unchanged file is not read again."""
+        try:
+            found = os.stat(path)
+            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        except (FileNotFoundError, NotADirectoryError):
+            return ABSENT
+        except OSError:
+            return None
+        hashes = self._workspace.read_states
+        cached = hashes.get(path)
+        if cached is None or cached[0] != stamp:
+            try:
+                cached = (stamp, hash_file(Path(path)))
+            except ToolError:
+                return None
+            if len(hashes) >= _MAX_CACHED:
+                hashes.clear()
+            hashes[path] = cached
+        return cached[1]
+
+    def _entered(self, files: Sequence[Path]) -> tuple[Instructions, ...]:
+        """Return the instructions of directories that were entered in this turn, or before it."""
+        root = self._workspace.path
+        folders = {
+            folder
+            for file in files
+            if file.is_relative_to(root)
+            for folder in file.parents
+            if folder.is_relative_to(root)
+        } - {root}
+        entered = folders - self._entered_folders
+        self._entered_folders |= entered
+        return tuple(Instructions(path, text) for path, text in entered_instructions(root, entered))
 
     async def read_files(self, paths: Sequence[str], *, characters: int) -> tuple[File, ...]:
         known = dict(await self._workspace.shared.store.read_hashes(self._session_id))

@@ -136,6 +136,15 @@ class CompactBody(LaneCommandBody, frozen=True):
     """What the summary should keep or leave out."""
 
 
+class AcceptPlanBody(LaneCommandBody, frozen=True):
+    """How to carry out an accepted plan."""
+
+    mode: Literal["ask", "accept_edits", "auto"] = "accept_edits"
+    note: Annotated[str, Meta(max_length=20_000)] = ""
+    """What the user adds to the plan."""
+    interactive: bool = True
+
+
 class ShellBody(LaneCommandBody, frozen=True, kw_only=True):
     command: Annotated[str, Meta(pattern=_NOT_BLANK, max_length=20_000)]
 

@@ -15,6 +15,7 @@ from holdfast.errors import (
     WorkspaceClosing,
 )
 from holdfast.schema.api.request_bodies import (
+    AcceptPlanBody,
     CancelBody,
     CompactBody,
     EmptyBody,
@@ -59,6 +60,12 @@ async def compact(request: ApiRequest[CompactBody, NoParameters]) -> Accepted:
     """Replace the past messages that the model gets by a summary."""
     session_id = request.path["session_id"]
     return await request.services.runs.compact(session_id, request.body, client=request.client, key=request.key)
+
+
+async def accept_plan(request: ApiRequest[AcceptPlanBody, NoParameters]) -> Accepted:
+    """Carry out the plan with which the last prompt ended (`mode` `plan`), with its model and in another mode."""
+    session_id = request.path["session_id"]
+    return await request.services.runs.accept_plan(session_id, request.body, client=request.client, key=request.key)
 
 
 async def undo(request: ApiRequest[UndoBody, NoParameters]) -> Accepted:
@@ -172,6 +179,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         for name, handler, body in (
             ("shell", run_shell, ShellBody),
             ("compact", compact, CompactBody),
+            ("accept-plan", accept_plan, AcceptPlanBody),
             ("undo", undo, UndoBody),
             ("redo", redo, UndoBody),
         )
