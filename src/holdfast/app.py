@@ -121,13 +121,21 @@ async def open_app(
             intents=IntentFile(locations.intents_file),
         )
         closing.push_async_callback(engine.stop)
-        services = make_services(open_workspaces, engine, secrets, max_streams=settings.server.max_streams, build=build)
+        keep_events = float(settings.server.keep_events)
+        services = make_services(
+            open_workspaces,
+            engine,
+            secrets,
+            max_streams=settings.server.max_streams,
+            keep_events=keep_events,
+            build=build,
+        )
         await engine.recover()
         await mark_lost_jobs(shared)
         for name, work in (
             ("heartbeats", hub.send_heartbeats()),
             ("backups", back_up_daily(store, locations.database, locations.backups_dir, clock=clock)),
-            ("prune events", prune_periodically(store, keep_seconds=float(settings.server.keep_events), clock=clock)),
+            ("prune events", prune_periodically(store, keep_seconds=keep_events, clock=clock)),
             ("remove old files", remove_old_files(shared)),
         ):
             closing.push_async_callback(_cancel, asyncio.create_task(work, name=name))

@@ -35,6 +35,8 @@ EVERY = [
     endpoints.server(),
     endpoints.stop_server(if_idle=True),
     endpoints.backup("/backup.db"),
+    endpoints.clean_up(),
+    endpoints.sandbox(),
     endpoints.open_workspace("/work"),
     endpoints.workspaces(),
     endpoints.workspace("wsp_1"),

@@ -94,6 +94,7 @@ class BaseClient:
     sandbox = EndpointMethod(endpoints.sandbox)
     stop_server = EndpointMethod(endpoints.stop_server)
     backup = EndpointMethod(endpoints.backup)
+    clean_up = EndpointMethod(endpoints.clean_up)
     open_workspace = EndpointMethod(endpoints.open_workspace)
     workspaces = EndpointMethod(endpoints.workspaces)
     workspace = EndpointMethod(endpoints.workspace)

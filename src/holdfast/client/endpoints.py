@@ -17,6 +17,7 @@ from holdfast.ids import Ids
 from holdfast.schema.api.response_bodies import (
     BackupView,
     ChangesView,
+    CleanupView,
     ConfigView,
     FilesView,
     Health,
@@ -146,6 +147,11 @@ def stop_server(*, if_idle: bool) -> ApiCall[None]:
 def backup(target: str) -> ApiCall[BackupView]:
     """Copy the database to a file that does not exist yet. The server keeps running."""
     return api_call("POST", api_path("server", "backup"), {"path": target}, returns=BackupView, wait=600.0)
+
+
+def clean_up() -> ApiCall[CleanupView]:
+    """Remove what has been kept long enough, and give free space back to the disk."""
+    return api_call("POST", api_path("server", "clean-up"), returns=CleanupView, wait=600.0)
 
 
 def open_workspace(directory: str) -> ApiCall[WorkspaceView]:

@@ -23,11 +23,17 @@ async def prune_periodically(
     """Remove events older than `keep_seconds` every hour, until cancelled. If the store is unwritable, retry later."""
     while True:
         try:
-            removed = await store.prune_events(before=rfc3339(clock() - keep_seconds))
-            await store.prune_responses(before=rfc3339(clock() - _RESPONSE_SECONDS))
+            removed = await prune_now(store, keep_seconds=keep_seconds, clock=clock)
         except CommitRefused as error:
             _logger.warning("old events could not be removed: %s", error)
         else:
             if removed:
                 _logger.info("removed %d events older than %.1f days", removed, keep_seconds / 86400)
         await sleep(_INTERVAL_SECONDS)
+
+
+async def prune_now(store: Store, *, keep_seconds: float, clock: Clock) -> int:
+    """Remove old events and responses. Returns how many events."""
+    removed = await store.prune_events(before=rfc3339(clock() - keep_seconds))
+    await store.prune_responses(before=rfc3339(clock() - _RESPONSE_SECONDS))
+    return removed

@@ -33,7 +33,13 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_services(
-    open_workspaces: OpenWorkspaces, engine: Engine, secrets: SecretStore, *, max_streams: int, build: str
+    open_workspaces: OpenWorkspaces,
+    engine: Engine,
+    secrets: SecretStore,
+    *,
+    max_streams: int,
+    keep_events: float,
+    build: str,
 ) -> Services:
     shared = open_workspaces.shared
     store, hub = shared.store, shared.hub
@@ -51,13 +57,12 @@ def make_services(
         events=EventService(store, hub, presence, state=state, max_streams=max_streams),
         settings=SettingService(shared, workspaces, secrets),
         server=ServerService(
-            store,
-            hub,
+            shared,
             engine,
             workspaces=workspaces,
             presence=presence,
             state=state,
-            clock=shared.clock,
+            keep_events=keep_events,
             build=build,
             sandbox=shared.launcher.sandbox,
         ),

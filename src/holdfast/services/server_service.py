@@ -9,16 +9,24 @@ from pathlib import Path
 
 from holdfast import __version__
 from holdfast.errors import BadRequest, Conflict
-from holdfast.events import Hub
-from holdfast.ids import Clock
+from holdfast.events import prune_now
 from holdfast.runs import Engine
-from holdfast.schema.api.response_bodies import BackupView, Health, PageView, SandboxView, ServerView, StatsView
+from holdfast.schema.api.response_bodies import (
+    BackupView,
+    CleanupView,
+    Health,
+    PageView,
+    SandboxView,
+    ServerView,
+    StatsView,
+)
 from holdfast.schema.sessions import IdKind, IdMatch
 from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState
 from holdfast.services.workspace_service import WorkspaceService
-from holdfast.store import Store
 from holdfast.tools.process.sandbox import CommandSandbox
+from holdfast.workspace.maintenance import remove_old_files_now, size_of_files
+from holdfast.workspace.open_workspace import SharedParts
 
 _STATS_DAYS = 30
 
@@ -26,24 +34,25 @@ _STATS_DAYS = 30
 class ServerService:
     def __init__(
         self,
-        store: Store,
-        hub: Hub,
+        shared: SharedParts,
         engine: Engine,
         *,
         workspaces: WorkspaceService,
         presence: Presence,
         state: ServerState,
-        clock: Clock,
+        keep_events: float,
         build: str,
         sandbox: CommandSandbox,
     ) -> None:
-        self._store = store
-        self._hub = hub
+        self._shared = shared
+        self._store = shared.store
+        self._hub = shared.hub
+        self._clock = shared.clock
+        self._keep_events = keep_events
         self._engine = engine
         self._workspaces = workspaces
         self._presence = presence
         self._state = state
-        self._clock = clock
         self._build = build
         self._sandbox = sandbox
 
@@ -101,6 +110,23 @@ class ServerService:
             )
         await self._store.backup(target)
         return BackupView(str(target), await asyncio.to_thread(os.path.getsize, target))
+
+    async def clean_up(self) -> CleanupView:
+        """Remove now what the server removes by itself once an hour, and give free space back to the disk."""
+        shared = self._shared
+        database, files = await self._store.size(), await asyncio.to_thread(size_of_files, shared)
+        events = await prune_now(self._store, keep_seconds=self._keep_events, clock=self._clock)
+        contents, outputs = await remove_old_files_now(shared)
+        await self._store.give_back_space()
+        return CleanupView(
+            events=events,
+            contents=contents,
+            outputs=outputs,
+            database_before=database,
+            database_after=await self._store.size(),
+            files_before=files,
+            files_after=await asyncio.to_thread(size_of_files, shared),
+        )
 
     async def find_ids(self, prefix: str, *, kinds: tuple[IdKind, ...], limit: int) -> PageView[IdMatch]:
         """What has an id that begins with ``prefix``; only it, if the prefix is an id."""

@@ -67,6 +67,14 @@ class Store(Protocol):
 
     async def prune_responses(self, *, before: str) -> int: ...
 
+    async def size(self) -> int:
+        """Bytes of the database on disk, with its log of recent writes."""
+        ...
+
+    async def give_back_space(self) -> None:
+        """Write the database anew without free pages, if they are a good part of it. Commits wait meanwhile."""
+        ...
+
     async def backup(self, path: Path) -> None:
         """Write a consistent copy while commits continue. Raises `BadRequest` if the file exists."""
         ...

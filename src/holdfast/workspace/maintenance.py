@@ -45,14 +45,32 @@ async def remove_old_files(shared: SharedParts) -> None:
     """Remove old file contents and outputs once an hour until cancelled. An error is logged and tried again later."""
     while True:
         try:
-            contents = await _remove_old_contents(shared)
-            outputs = await asyncio.to_thread(_remove_old_outputs, shared)
+            contents, outputs = await remove_old_files_now(shared)
         except (HoldfastError, OSError, TimeoutError) as error:
             _log.warning("old files could not be removed: %s", error)
         else:
             if contents or outputs:
                 _log.info("removed %d old file contents and %d old outputs", contents, outputs)
         await asyncio.sleep(_INTERVAL_SECONDS)
+
+
+async def remove_old_files_now(shared: SharedParts) -> tuple[int, int]:
+    """Remove what has been kept long enough. Returns how many file contents and outputs."""
+    return await _remove_old_contents(shared), await asyncio.to_thread(_remove_old_outputs, shared)
+
+
+def size_of_files(shared: SharedParts) -> int:
+    """Bytes of the stored file contents, outputs and temporary files. Blocks."""
+    locations = shared.locations
+    directories = (locations.snapshots_dir, locations.outputs_dir, locations.temporary_dir)
+    return sum(_size(path) for directory in directories for path in _files(directory))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 async def _remove_old_contents(shared: SharedParts) -> int:

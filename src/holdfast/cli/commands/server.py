@@ -54,8 +54,8 @@ def configure_logs(parser: Parser) -> None:
 
 def configure_backup(parser: Parser) -> None:
     parser.explain(
-        "Copy the database consistently while the server is running. To restore a copy: run 'holdfast stop', then put\n"
-        "the copy where 'holdfast doctor' shows the database.",
+        "Copy the database consistently while the server is running. 'holdfast restore' puts a copy\n"
+        "in the place of the database.",
         examples=(("holdfast backup ~/holdfast.db", "copy to a file that does not exist yet"),),
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="holdfast-DATE.db in this directory by default")

@@ -71,6 +71,20 @@ class StopView(Value, frozen=True):
     stopping: bool = True
 
 
+class CleanupView(Value, frozen=True):
+    """What was removed, and the space before and after in bytes."""
+
+    events: int = 0
+    contents: int = 0
+    """Contents of files that no session refers to any more."""
+    outputs: int = 0
+    """Whole outputs of old calls. Their beginning and end stay in the session."""
+    database_before: int = 0
+    database_after: int = 0
+    files_before: int = 0
+    files_after: int = 0
+
+
 class BackupView(Value, frozen=True):
     path: str
     size: int = 0

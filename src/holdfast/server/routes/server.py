@@ -6,6 +6,7 @@ from holdfast.errors import BadRequest, Conflict
 from holdfast.schema.api.request_bodies import BackupBody, IdsQuery, NoParameters, StatsQuery, StopServerBody
 from holdfast.schema.api.response_bodies import (
     BackupView,
+    CleanupView,
     Health,
     PageView,
     SandboxView,
@@ -43,6 +44,11 @@ async def backup(request: ApiRequest[BackupBody, NoParameters]) -> BackupView:
     return await request.services.server.backup(request.body.path)
 
 
+async def clean_up(request: ApiRequest[None, NoParameters]) -> CleanupView:
+    """Remove old events, file contents and outputs now, and give free space back to the disk."""
+    return await request.services.server.clean_up()
+
+
 async def stats(request: ApiRequest[None, StatsQuery]) -> StatsView:
     """Get usage by day and model, and calls by day and tool; by default of the last 30 days."""
     return await request.services.server.stats(since=request.query.since, until=request.query.until)
@@ -60,6 +66,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/server/sandbox", sandbox, response=SandboxView),
     Endpoint("POST", "/v1/server/stop", stop, body=StopServerBody, response=StopView, status=202, errors=(Conflict,)),
     Endpoint("POST", "/v1/server/backup", backup, body=BackupBody, response=BackupView, errors=(BadRequest,)),
+    Endpoint("POST", "/v1/server/clean-up", clean_up, response=CleanupView),
     Endpoint("GET", "/v1/ids", find_ids, query=IdsQuery, response=PageView[IdMatch]),
     Endpoint("GET", "/v1/stats", stats, query=StatsQuery, response=StatsView),
 )

@@ -20,6 +20,8 @@ from holdfast.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS, SEARCH_
 
 _MAGIC = b"SQLite format 3\x00"
 _BUSY_SECONDS = 5.0
+_FREE_SHARE = 4
+"""The database is written anew if one page in this many is free."""
 _CLEAN_CHECK_SECONDS = 0.05
 _UNCLEAN_CHECK_SECONDS = 2.0
 """How long the start may check a database that its last owner closed, or did not close."""
@@ -211,6 +213,21 @@ def ensure_search(connection: sqlite3.Connection) -> None:
         raise StoreUnwritable(
             "the database needs SQLite with FTS5, which this Python lacks; use a Python whose SQLite has FTS5"
         )
+
+
+def size_on_disk(path: Path) -> int:
+    """Bytes of the database and its write-ahead log."""
+    files = (path, path.with_name(path.name + "-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def give_back_space(connection: sqlite3.Connection) -> None:
+    """Write the file anew if a quarter of its pages is free, and empty the write-ahead log."""
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    if free * _FREE_SHARE >= pages:
+        connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def has_fts5(connection: sqlite3.Connection) -> bool:

@@ -55,13 +55,16 @@ class PendingBatch:
 
 
 class PendingFunction:
-    """A function that the writer calls in a transaction of its own, such as pruning."""
+    """A function that the writer calls, such as pruning, in a transaction of its own unless it makes one itself."""
 
-    __slots__ = ("function", "future")
+    __slots__ = ("function", "future", "transaction")
 
-    def __init__(self, function: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any]) -> None:
+    def __init__(
+        self, function: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any], *, transaction: bool = True
+    ) -> None:
         self.function = function
         self.future = future
+        self.transaction = transaction
 
 
 PendingWork: TypeAlias = PendingBatch | PendingFunction
@@ -227,9 +230,11 @@ class WriterThread:
 
     def _call(self, work: PendingFunction) -> None:
         try:
-            self._begin()
+            if work.transaction:
+                self._begin()
             result = work.function(self._sql)
-            self._sql.execute("COMMIT")
+            if work.transaction:
+                self._sql.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - the caller gets it, and the writer continues
             self._roll_back()
             self._loop.call_soon_threadsafe(settle, work.future, None, _as_store_error(error))

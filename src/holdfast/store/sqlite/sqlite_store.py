@@ -152,10 +152,10 @@ class SqliteStore:
         except Exception as error:  # noqa: BLE001 - the commit stands; the event loop reports the listener's error
             self._loop.call_exception_handler({"message": "a listener of the store failed", "exception": error})
 
-    async def _call_in_writer(self, function: Callable[[sqlite3.Connection], T]) -> T:
+    async def _call_in_writer(self, function: Callable[[sqlite3.Connection], T], *, transaction: bool = True) -> T:
         self._require_open()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._writer.submit(PendingFunction(function, future))
+        self._writer.submit(PendingFunction(function, future, transaction=transaction))
         return await future
 
     def _require_open(self) -> None:
@@ -173,6 +173,12 @@ class SqliteStore:
 
     async def prune_responses(self, *, before: str) -> int:
         return await self._call_in_writer(partial(stored_responses.prune, before=before))
+
+    async def size(self) -> int:
+        return await asyncio.to_thread(database_file.size_on_disk, self.path)
+
+    async def give_back_space(self) -> None:
+        await self._call_in_writer(database_file.give_back_space, transaction=False)
 
     async def backup(self, path: Path) -> None:
         await asyncio.to_thread(self._backup, path)
