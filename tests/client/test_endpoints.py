@@ -101,6 +101,7 @@ EVERY = [
     endpoints.set_key("anthropic", None),
     endpoints.try_provider("anthropic"),
     endpoints.try_provider("anthropic", model="large"),
+    endpoints.accept_plan("ses_1"),
     endpoints.find_ids("ses_1"),
     endpoints.find_ids("ru", kind="run"),
     endpoints.stats(since="2026-01-01", until="2026-02-01"),

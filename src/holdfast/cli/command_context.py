@@ -8,12 +8,14 @@ from typing import Self
 
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.screen import Screen
+from holdfast.client.client_environment import with_shell, with_shell_models
 from holdfast.client.local_server import open_sync_client
 from holdfast.client.server_address import address_from_env
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.ids import GENERATED_LENGTH, Prefix
 from holdfast.schema.api.response_bodies import ModelsView
+from holdfast.schema.runs import RunRequest
 from holdfast.schema.sessions import IdKind, Session, WorkspaceView
 
 ID_PREFIXES: dict[IdKind, Prefix] = {
@@ -91,9 +93,24 @@ class CommandContext:
     def models(self) -> ModelsView | None:
         """The models of the workspace; ``None`` if the server cannot list them."""
         try:
-            return self.client.models(workspace_id=self.workspace.id)
+            return with_shell_models(self.client.models(workspace_id=self.workspace.id), os.environ)
         except HoldfastError:
             return None
+
+    def with_shell(self, request: RunRequest) -> RunRequest:
+        """The request with the variables of this shell."""
+        return with_shell(request, os.environ, workspace=self.workspace, address=self.client.address)
+
+    def restart_with_other_config(self) -> bool:
+        """Restart the local server with the configuration that this shell names, if it is idle."""
+        if address_from_env(os.environ) is not None:
+            return False
+        try:
+            self.client.stop_server(if_idle=True)
+        except Conflict:
+            return False
+        self.reopen()
+        return True
 
     def restart_with_new_keys(self, screen: Screen) -> bool:
         """Restart the local server if it was started without an API key that is set in this environment."""

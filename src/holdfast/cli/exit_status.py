@@ -57,6 +57,7 @@ ADVICE = {
     "job_not_found": "'holdfast jobs' shows the background jobs of this directory",
     "approval_not_found": "'holdfast approvals' shows the pending ones",
     "provider_not_found": "'holdfast models --all' shows the providers",
+    "other_config": "the server is busy; when it is idle, run 'holdfast stop' and try again, or unset HOLDFAST_CONFIG",
     "no_descriptors": "close some clients, or raise the limit of open files (ulimit -n) and restart the server",
     "store_unwritable": "free disk space or correct the file permissions; nothing was lost and nothing was started",
     "store_locked": "end the other program that uses the database; 'holdfast status' shows a running server",

@@ -138,7 +138,7 @@ class PromptRunner:
                 self._screen.status("sending")
                 session_id = self._choose_session()
                 self._is_sent = True
-                client, request = self._context.client, self._options.request
+                client, request = self._context.client, self._context.with_shell(self._options.request)
                 if session_id is None:
                     self._accepted = client.start_session(self._context.workspace.id, request)
                 elif self._options.accepts_plan:
@@ -150,6 +150,9 @@ class PromptRunner:
                     raise
                 time.sleep(0.1)
                 self._context.reopen()
+            except Conflict as error:
+                if error.error_code != "other_config" or not self._context.restart_with_other_config():
+                    raise
             except NoModel:
                 if self._has_restarted_server or not self._context.restart_with_new_keys(self._screen):
                     raise

@@ -253,8 +253,8 @@ def resume(session_id: str) -> ApiCall[Queue]:
     return api_call("POST", api_path("sessions", session_id, "resume"), returns=Queue)
 
 
-def shell(session_id: str, command: str) -> ApiCall[Accepted]:
-    return _start_lane_action("shell", session_id, command=command)
+def shell(session_id: str, command: str, *, environment: dict[str, str] | None = None) -> ApiCall[Accepted]:
+    return _start_lane_action("shell", session_id, command=command, environment=environment)
 
 
 def compact(session_id: str, *, instruction: str | None = None) -> ApiCall[Accepted]:

@@ -39,6 +39,7 @@ _PROBE_SECONDS = 5.0
 _POLL_SECONDS = 0.02
 _STOP_SECONDS = 40.0
 _LOG_LIMIT = 1 << 20
+_SENT_WITH_PROMPTS = frozenset({"HOLDFAST_MODEL", "HOLDFAST_SMALL_MODEL"})
 _TAIL_BYTES = 4096
 
 
@@ -88,7 +89,10 @@ class LocalServer:
     ) -> None:
         self.address = ServerAddress(path=str(locations.socket))
         self._locations = locations
-        self._env = dict(env)
+        # The model of a shell counts for the prompts of that shell, not for the server that happens to start there.
+        self._env = {name: value for name, value in env.items() if name not in _SENT_WITH_PROMPTS}
+        if named := env.get("HOLDFAST_CONFIG"):
+            self._env["HOLDFAST_CONFIG"] = os.path.abspath(named)  # the server starts in another directory
         # -P: nothing is imported from the current directory.
         self._command = command or (sys.executable, "-P", "-m", "holdfast", "serve", "--idle-exit")
         self._build = build_id() if build is None else build

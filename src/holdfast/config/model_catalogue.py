@@ -89,6 +89,10 @@ class Catalogue:
         self._stored = frozenset(stored)
         self._discovered = discovered or {}
 
+    def with_settings(self, settings: Settings) -> Catalogue:
+        """The same keys and discovered models, with other settings."""
+        return Catalogue(settings, env=self._env, stored=self._stored, discovered=self._discovered)
+
     def providers(self) -> tuple[ActiveProvider, ...]:
         """All enabled providers, active or not: configured ones first, then the built-in ones in their order."""
         own = [name for name in self._settings.providers if name not in PROVIDERS]

@@ -241,6 +241,9 @@ def _refused_in_project(
                 if value.startswith("env:") and value.removeprefix("env:") in variables:
                     message = "a project cannot pass on a variable that holds a key"
                     yield SettingProblem(("mcp", name, key, item), message)
+    tools = data.get("tools")
+    if isinstance(tools, dict) and "variables" in tools:
+        yield SettingProblem(("tools", "variables"), "can only be set in your own configuration, not by a project")
     search = data.get("web_search")
     for key in ("api_key", "url"):
         if isinstance(search, dict) and key in search:

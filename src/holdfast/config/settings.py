@@ -150,6 +150,14 @@ class ToolSettings(Table, frozen=True):
             " what tools return. Keys that Holdfast itself uses are always masked."
         ),
     ] = True
+    variables: Annotated[
+        tuple[Text, ...],
+        Meta(
+            description="More variables that commands get from the shell in which a prompt was typed, besides `PATH`,"
+            " those of language managers and the locale; `*` at the end of a name stands for any rest. Variables that"
+            " may hold a secret are never sent."
+        ),
+    ] = ()
     fetch_private: Annotated[bool, Meta(description="Whether `fetch` and `download` may access private addresses.")] = (
         False
     )

@@ -97,6 +97,8 @@ class RunRequest(RunSettings, frozen=True, omit_defaults=True):
     kind: RunKind = "prompt"
     arguments: dict[str, Any] = {}
     """Arguments of a run that is not a prompt: the shell command, the message to undo to."""
+    environment: dict[str, str] | None = None
+    """Variables of the client's shell, for the commands of the run. Not part of the hash, and not shown to clients."""
 
 
 class RunError(Value, frozen=True, omit_defaults=True):

@@ -83,6 +83,8 @@ class WorkspaceView(Workspace, frozen=True, kw_only=True):
     """The instruction files of the directory, which are sent to the model also before the directory is trusted."""
     ignored_instructions: tuple[str, ...] = ()
     """Instruction files that are not read, because they are links that leave the repository."""
+    variables: tuple[str, ...] = ()
+    """Variables that clients on the same machine send with prompts; ``*`` at the end stands for any rest."""
     cursor: str = ""
 
 

@@ -52,7 +52,7 @@ def make_services(
         idempotency=IdempotencyKeys(store, now=shared.now),
         workspaces=workspaces,
         sessions=SessionService(open_workspaces, engine, presence=presence),
-        runs=RunService(store, hub, engine, workspaces=workspaces, state=state),
+        runs=RunService(store, hub, engine, workspaces=workspaces, state=state, redact=shared.redact),
         approvals=ApprovalService(store, hub, shared.approvals),
         events=EventService(store, hub, presence, state=state, max_streams=max_streams),
         settings=SettingService(shared, workspaces, secrets),

@@ -25,6 +25,7 @@ from holdfast.schema.api.request_bodies import (
     UndoBody,
 )
 from holdfast.schema.api.response_bodies import PageView
+from holdfast.schema.client_variables import is_secret
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Accepted, Limits, Mode, Queue, Receipt, Run, RunKind, RunRequest, RunState
 from holdfast.services.api_values import check_depth, page_position, page_view
@@ -48,22 +49,30 @@ class RunService:
     """
 
     def __init__(
-        self, store: Store, hub: Hub, engine: Engine, *, workspaces: WorkspaceService, state: ServerState
+        self,
+        store: Store,
+        hub: Hub,
+        engine: Engine,
+        *,
+        workspaces: WorkspaceService,
+        state: ServerState,
+        redact: Callable[[str], str],
     ) -> None:
         self._store = store
         self._hub = hub
         self._engine = engine
         self._workspaces = workspaces
         self._state = state
+        self._redact = redact
 
     async def start(self, session_id: str, body: PromptBody, *, client: str, key: str | None = None) -> Accepted:
-        return await self._accept(session_id, _prompt_request(body), body=body, client=client, key=key)
+        return await self._accept(session_id, self._prompt_request(body), body=body, client=client, key=key)
 
     async def start_in_new_session(
         self, workspace_id: str, body: FirstPromptBody, *, client: str, key: str | None = None
     ) -> Accepted:
         """Create a session and its first run in one commit."""
-        request = _with_id(_prompt_request(body), key)
+        request = _with_id(self._prompt_request(body), key)
 
         def accept() -> Awaitable[Accepted]:
             return self._engine.accept_in_new_session(
@@ -76,7 +85,12 @@ class RunService:
         return await self._open_and_retry(accept, workspace_id=known_id)
 
     async def run_shell(self, session_id: str, body: ShellBody, *, client: str, key: str | None = None) -> Accepted:
-        request = RunRequest(kind="shell", run_id=body.run_id, arguments={"command": body.command})
+        request = RunRequest(
+            kind="shell",
+            run_id=body.run_id,
+            arguments={"command": body.command},
+            environment=self._without_secrets(body.environment),
+        )
         return await self._accept(session_id, request, body=body, client=client, key=key)
 
     async def compact(self, session_id: str, body: CompactBody, *, client: str, key: str | None = None) -> Accepted:
@@ -184,6 +198,19 @@ class RunService:
             session_id, lambda: self._engine.accept(session_id, request, client=client, body_hash=digest)
         )
 
+    def _prompt_request(self, body: PromptBody) -> RunRequest:
+        return replace(_prompt_request(body), environment=self._without_secrets(body.environment))
+
+    def _without_secrets(self, environment: dict[str, str] | None) -> dict[str, str] | None:
+        """The variables without those that look like secrets or contain one. They are stored (`W8`)."""
+        if environment is None:
+            return None
+        return {
+            name: value
+            for name, value in environment.items()
+            if not is_secret(name, value) and self._redact(value) == value
+        }
+
     async def _workspace_of(self, session_id: str) -> str:
         return (await self._store.session(session_id)).workspace_id
 
@@ -209,7 +236,12 @@ class RunService:
 
 
 def body_hash(kind: RunKind, body: RequestBody) -> str:
-    """A hash that is the same for the same request, however its JSON was written (`R3`). It is stored."""
+    """A hash that is the same for the same request, however its JSON was written (`R3`). It is stored.
+
+    The shell from which a prompt is sent again does not matter.
+    """
+    if isinstance(body, PromptBody | ShellBody):
+        body = replace(body, environment=None)
     return hashlib.sha256(kind.encode() + b"\n" + _canonical_json.encode(body)).hexdigest()
 
 

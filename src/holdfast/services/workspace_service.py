@@ -91,6 +91,7 @@ class WorkspaceService:
             pending_questions=len(questions.items),
             instructions=found.read,
             ignored_instructions=found.ignored,
+            variables=await opened.client_variables() if opened else (),
             cursor=cursor,
         )
 

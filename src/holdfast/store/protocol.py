@@ -154,6 +154,10 @@ class Store(Protocol):
         """Return runs with the newest ``seq`` first."""
         ...
 
+    async def environment_of_run(self, run_id: str) -> dict[str, str] | None:
+        """Return the variables sent with the run, or else with the last run before it in its session."""
+        ...
+
     async def lane(self, session_id: str) -> LaneRecord: ...
 
     async def unfinished_runs(

@@ -73,6 +73,8 @@ class InsertRun(_Write, frozen=True, kw_only=True):
     decision: RunDecision
     position: int | None = None
     host_run_id: str | None = None
+    environment: dict[str, str] | None = None
+    """The variables that the client sent with it."""
 
 
 class UpdateRun(_Write, frozen=True, kw_only=True):

@@ -14,12 +14,14 @@ from typing import Literal, Protocol
 from msgspec.structs import replace
 
 from holdfast.client.async_client import AsyncClient
+from holdfast.client.client_environment import shell_variables, with_shell, with_shell_models
 from holdfast.client.local_server import open_async_client
 from holdfast.client.view_fold import SessionSnapshot, ViewFold
 from holdfast.client.view_values import StreamConnection
 from holdfast.errors import Gone, HoldfastError, NotFound, ServerStopping
 from holdfast.schema.api.response_bodies import ConfigView, ModelsView
 from holdfast.schema.events import ConfigChanged, Event, Hello
+from holdfast.schema.runs import RunRequest
 from holdfast.schema.sessions import WorkspaceView
 
 _logger = logging.getLogger(__name__)
@@ -78,6 +80,17 @@ class ServerLink:
         assert self.client is not None
         return self.client
 
+    def with_shell(self, request: RunRequest) -> RunRequest:
+        """The request with the variables of the shell in which the UI was started."""
+        assert self.client is not None
+        assert self.workspace is not None
+        return with_shell(request, self._env, workspace=self.workspace, address=self.client.address)
+
+    def shell_variables(self) -> dict[str, str] | None:
+        assert self.client is not None
+        assert self.workspace is not None
+        return shell_variables(self._env, workspace=self.workspace, address=self.client.address)
+
     def show(self, session_id: str | None) -> None:
         """Show another session, or none."""
         if session_id == self.session_id:
@@ -109,7 +122,7 @@ class ServerLink:
         if client is None or workspace is None:
             return
         self.config = await client.config(workspace.id)
-        self.models = await client.models(workspace_id=workspace.id)
+        self.models = with_shell_models(await client.models(workspace_id=workspace.id), self._env)
         self.workspace = await client.workspace(workspace.id)
         self._listener.link_changed()
 

@@ -81,6 +81,7 @@ class SessionController:
             mode=self._mode if self._mode != self.configured_mode else None,
             effort=self.effort,
         )
+        request = self.link.with_shell(request)
         if self.link.session_id is not None:
             return await client.start_run(self.link.session_id, request)
         assert self.link.workspace is not None
@@ -90,7 +91,7 @@ class SessionController:
 
     async def run_shell(self, command: str) -> Accepted:
         client = await self.link.ready()
-        return await client.shell(await self._session(), command)
+        return await client.shell(await self._session(), command, environment=self.link.shell_variables())
 
     async def cancel(self) -> Receipt | None:
         """Cancel the active run, and hold the queue if there is one. If it is held already, cancel all of it."""

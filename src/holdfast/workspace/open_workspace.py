@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.approvals.decision import Approver
 from holdfast.approvals.pending_approvals import PendingApprovals
@@ -30,13 +31,14 @@ from holdfast.config import (
     project_files,
 )
 from holdfast.config.env_files import find_env_files, read_env_secrets
-from holdfast.errors import BadRequest, NotFound
+from holdfast.errors import BadRequest, Conflict, HoldfastError, NotFound
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
 from holdfast.models.protocol import Model
 from holdfast.models.stall_timeout import StallLimits
+from holdfast.schema.client_variables import OWN_VARIABLES, SHELL_VARIABLES
 from holdfast.schema.events import JobFinished, JobStarted
 from holdfast.schema.sessions import Job, Workspace
 from holdfast.store import Batch, Store
@@ -98,6 +100,22 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     def model(self, name: str | None) -> ResolvedModel:
         """Return the model with this name, or the configured one. Raises `NoModel`."""
         return self.catalogue.resolve(name) if name else self.catalogue.large()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables that runs take from the shell of their client."""
+        return (*OWN_VARIABLES, *SHELL_VARIABLES, *self.settings.tools.variables)
+
+    def of_shell(self, variables: Mapping[str, str] | None) -> Setup:
+        """The setup for a run that was sent from a shell with these variables."""
+        own = {name: value.strip() for name, value in (variables or {}).items() if name in OWN_VARIABLES}
+        large, small = own.get("HOLDFAST_MODEL"), own.get("HOLDFAST_SMALL_MODEL")
+        if not large and not small:
+            return self
+        models = self.settings.models
+        models = replace(models, large=large or models.large, small=small or models.small)
+        config = replace(self.config, settings=replace(self.settings, models=models))
+        return replace(self, config=config, catalogue=self.catalogue.with_settings(config.settings))
 
 
 class _CachedSetup(NamedTuple):
@@ -183,6 +201,28 @@ class OpenWorkspace:
             self._cached = _CachedSetup(setup, stamps, now)
         await self._read_masks(setup.settings)
         return setup
+
+    async def client_variables(self) -> tuple[str, ...]:
+        """The variables that clients send with prompts; the usual ones while the configuration is invalid."""
+        try:
+            variables = (await self.setup()).variables
+        except HoldfastError:
+            return (*OWN_VARIABLES, *SHELL_VARIABLES)
+        if self._cached is not None:  # a prompt that follows looks at the files itself
+            self._cached = self._cached._replace(checked_at=-_SETUP_MAX_AGE)
+        return variables
+
+    def refuse_other_config(self, variables: Mapping[str, str] | None) -> None:
+        """Raise `Conflict` if the shell of a client names another configuration than the server was started with."""
+        named, ours = (variables or {}).get("HOLDFAST_CONFIG"), self.shared.env.get("HOLDFAST_CONFIG")
+        if named and (not ours or Path(named) != Path(ours)):
+            started = f"with HOLDFAST_CONFIG={ours}" if ours else "without it"
+            raise Conflict(
+                f"HOLDFAST_CONFIG is {named!r} in this shell, but the server was started {started}; "
+                "stop the server, then send the prompt again",
+                code="other_config",
+                detail={"server": ours, "client": named},
+            )
 
     async def _read_masks(self, settings: Settings) -> None:
         if not settings.tools.mask_secrets:

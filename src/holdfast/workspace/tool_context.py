@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from holdfast.agent.protocol import Subagent, TurnHandle
@@ -36,6 +36,7 @@ class WorkspaceToolContexts:
         workspace: OpenWorkspace,
         settings: Settings,
         *,
+        environment: Mapping[str, str],
         root_session_id: str,
         can_see_images: bool,
         permits_url: Callable[[str, str], Awaitable[bool]],
@@ -45,7 +46,7 @@ class WorkspaceToolContexts:
         self._root_session_id = root_session_id
         self._can_see_images = can_see_images
         self._permits_url = permits_url
-        self._environment = command_environment(workspace.shared.env, settings)
+        self._environment = command_environment(environment, settings)
 
     def redact(self, text: str) -> str:
         return self._workspace.redactor.redact(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.agent.compaction import CompactTurn
 from holdfast.agent.model_families import PREFERRED_TOOLS, family_of
 from holdfast.agent.prompt_turn import PromptTurn
@@ -11,6 +13,7 @@ from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
 from holdfast.config.agent_types import AgentType, agent_of_run
 from holdfast.config.reasoning_effort import OFF, choose_effort
 from holdfast.errors import BadRequest
+from holdfast.schema.client_variables import merge_variables
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.tools.bash import BashTool
@@ -31,12 +34,14 @@ class WorkspaceTurns:
         workspace = self._workspaces.require(session.workspace_id)
         match request.kind:
             case "prompt" | "compact":
-                setup = await workspace.setup()
+                workspace.refuse_other_config(request.environment)
+                setup = (await workspace.setup()).of_shell(request.environment)
                 resolved = setup.model(request.model)
                 if request.effort and request.effort not in (*resolved.reasoning, OFF):
                     known = ", ".join((*resolved.reasoning, OFF))
                     raise BadRequest(f"{resolved.name!r} has no effort {request.effort!r}; known: {known}")
             case "shell":
+                workspace.refuse_other_config(request.environment)
                 if not isinstance(request.arguments.get("command"), str) or not request.arguments["command"].strip():
                     raise BadRequest("a shell run needs a command")
             case "undo" | "redo" | "delete":
@@ -55,20 +60,29 @@ class _WorkspaceTurn:
         self._session = session
 
     async def run(self, handle: TurnHandle) -> Ending | None:
-        setup = await self._workspace.setup()
-        return await (await self._turn(setup)).run(handle)
+        variables = await self._client_variables()
+        setup = (await self._workspace.setup()).of_shell(variables)
+        return await (await self._turn(setup, variables)).run(handle)
 
-    async def _turn(self, setup: Setup) -> Turn:
+    async def _client_variables(self) -> dict[str, str] | None:
+        """The variables sent with the run, or before it in its session. A sub-agent has those of its parent."""
+        store, run = self._workspace.shared.store, self._run
+        while run.parent_run_id is not None:
+            run = await store.run(run.parent_run_id)
+        return await store.environment_of_run(run.id)
+
+    async def _turn(self, setup: Setup, variables: Mapping[str, str] | None) -> Turn:
         run = self._run
         match run.kind:
             case "prompt":
-                return PromptTurn(await self._dependencies(setup))
+                return PromptTurn(await self._dependencies(setup, variables))
             case "compact":
-                return CompactTurn(await self._dependencies(setup))
+                return CompactTurn(await self._dependencies(setup, variables))
             case "shell":
                 contexts = WorkspaceToolContexts(
                     self._workspace,
                     setup.settings,
+                    environment=self._environment(setup, variables),
                     root_session_id=(await self._ancestry())[0],
                     can_see_images=False,
                     permits_url=_permit_none,
@@ -80,7 +94,7 @@ class _WorkspaceTurn:
             case "delete":
                 raise AssertionError("a session is deleted by its lane, not by a turn")
 
-    async def _dependencies(self, setup: Setup) -> TurnDependencies:
+    async def _dependencies(self, setup: Setup, variables: Mapping[str, str] | None) -> TurnDependencies:
         run, workspace, settings = self._run, self._workspace, setup.settings
         agent = agent_of_run(settings, run.agent) if run.parent_run_id is not None else None
         resolved = setup.model(run.model)
@@ -104,6 +118,7 @@ class _WorkspaceTurn:
             tool_contexts=WorkspaceToolContexts(
                 workspace,
                 settings,
+                environment=self._environment(setup, variables),
                 root_session_id=root_session_id,
                 can_see_images=model.info.images,
                 permits_url=approver.permits_url,
@@ -116,6 +131,11 @@ class _WorkspaceTurn:
             agent=agent,
             effort=choose_effort(run.effort or settings.models.effort, resolved.reasoning),
         )
+
+    def _environment(self, setup: Setup, variables: Mapping[str, str] | None) -> Mapping[str, str]:
+        """The environment of the run's commands, before keys are removed from it."""
+        own = self._workspace.shared.env
+        return own if variables is None else merge_variables(own, variables, setup.variables)
 
     async def _ancestry(self) -> tuple[str, int]:
         """Return the top-level session of a sub-agent's session, or the session itself, and how deep it is nested."""

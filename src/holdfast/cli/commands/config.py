@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.cli.argument_parser import Parser, add_json_argument, add_subcommands
 from holdfast.cli.command_context import CommandContext
@@ -63,7 +65,7 @@ def configure_trust(parser: Parser) -> None:
 
 def get(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        found = context.client.config(context.workspace.id)
+        found = with_shell_settings(context.client.config(context.workspace.id), os.environ)
         json_schema = context.client.config_schema() if args.key else {}
     for warning in found.warnings:
         print(f"holdfast: {warning}", file=sys.stderr)
@@ -81,6 +83,17 @@ def get(args: argparse.Namespace) -> int:
         for file in found.untrusted:
             print(f"ignored, because this directory is not trusted: {file}; 'holdfast trust' changes that")
     return Exit.COMPLETED
+
+
+_SHELL_SETTINGS = {"HOLDFAST_MODEL": "large", "HOLDFAST_SMALL_MODEL": "small"}
+
+
+def with_shell_settings(found: ConfigView, env: Mapping[str, str]) -> ConfigView:
+    """The settings for runs from this shell, whose variables are sent with each prompt."""
+    given = {key: env[name] for name, key in _SHELL_SETTINGS.items() if env.get(name)}
+    origins = {f"models.{key}": f"environment ({name})" for name, key in _SHELL_SETTINGS.items() if key in given}
+    models = {**found.values.get("models", {}), **given}
+    return replace(found, values={**found.values, "models": models}, origins={**found.origins, **origins})
 
 
 def _print_setting(found: ConfigView, args: argparse.Namespace, *, schema: dict[str, Any]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from holdfast.cli.argument_parser import Parser
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import Exit, message_and_advice
 from holdfast.cli.formatting import json_text, short_number, table
 from holdfast.cli.screen import Screen
+from holdfast.client.client_environment import with_shell_models
 from holdfast.errors import NoModel
 from holdfast.schema.api.response_bodies import ModelsView
 
@@ -30,7 +32,7 @@ def configure(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        found = context.client.models(workspace_id=context.workspace.id)
+        found = with_shell_models(context.client.models(workspace_id=context.workspace.id), os.environ)
     if args.json:
         print(json_text(found))
         return Exit.COMPLETED

@@ -243,6 +243,7 @@ class PlanBuilder:
                 decision=accepted.decision,
                 position=accepted.position,
                 host_run_id=accepted.host_run_id,
+                environment=acceptance.request.environment,
             )
         )
         self._publish(ev.RunAccepted, run)

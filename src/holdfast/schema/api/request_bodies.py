@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.schema.approvals import ApprovalDecision
+from holdfast.schema.client_variables import MAX_LENGTH, MAX_VARIABLES
 from holdfast.schema.runs import After, CancelScope, Delivery, Mode, RunState
 from holdfast.schema.sessions import IdKind
 
@@ -88,6 +89,15 @@ class LimitsBody(RequestBody, frozen=True):
     max_cost: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
 
 
+Environment = Annotated[
+    dict[
+        Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)", max_length=200)],
+        Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=MAX_LENGTH)],
+    ],
+    Meta(max_length=MAX_VARIABLES),
+]
+
+
 class PromptBody(RequestBody, frozen=True):
     """A prompt and the settings of its run. A blank prompt needs an attachment with text."""
 
@@ -117,6 +127,9 @@ class PromptBody(RequestBody, frozen=True):
     interactive: bool = True
     effort: ShortText | None = None
     output_schema: dict[str, Any] | None = None
+    environment: Environment | None = None
+    """Variables of the client's shell, for the commands of the run: those that the workspace lists, no secrets. Without
+    it, the last ones that the session was sent. Not part of the comparison by ``run_id``."""
 
 
 class FirstPromptBody(PromptBody, frozen=True):
@@ -147,6 +160,8 @@ class AcceptPlanBody(LaneCommandBody, frozen=True):
 
 class ShellBody(LaneCommandBody, frozen=True, kw_only=True):
     command: Annotated[str, Meta(pattern=_NOT_BLANK, max_length=20_000)]
+    environment: Environment | None = None
+    """As in a prompt."""
 
 
 class UndoBody(LaneCommandBody, frozen=True):

@@ -193,9 +193,17 @@ _DRAFTS_AND_SHORT_EVENTS = (
     "UPDATE message_text SET text = ''",
 )
 
+_ENVIRONMENTS = (
+    # The variables that clients sent with runs. Most runs share theirs with others.
+    "CREATE TABLE environments (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+    "ALTER TABLE runs ADD COLUMN environment TEXT",
+    "CREATE INDEX runs_environments ON runs (environment) WHERE environment IS NOT NULL",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_APPROVALS, *_TOOL_RECORDS),
     _DRAFTS_AND_SHORT_EVENTS,
+    _ENVIRONMENTS,
 )
 """``MIGRATIONS[n]`` migrates version n to version n + 1."""
 

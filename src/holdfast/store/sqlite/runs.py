@@ -14,7 +14,7 @@ from holdfast.schema.messages import text_of
 from holdfast.schema.runs import END_STATES, Run, RunState
 from holdfast.store.public_events import run_without_text
 from holdfast.store.records import LaneRecord, LaneRow, Page, RunRecord
-from holdfast.store.sqlite import event_log
+from holdfast.store.sqlite import environments, event_log
 from holdfast.store.sqlite.row_bodies import read_run
 from holdfast.store.sqlite.transaction import Transaction, conflict, require_session
 from holdfast.store.writes import EndRun, InsertRun, UpdateRun, apply_run_write
@@ -43,6 +43,8 @@ def insert(tx: Transaction, write: InsertRun) -> None:
         ),
     )
     tx.runs[run.id] = run
+    if write.environment is not None:
+        environments.put(tx, run.id, write.environment)
     tx.sql.execute("UPDATE sessions SET activity = ? WHERE id = ?", (tx.next_activity(), run.session_id))
 
 
@@ -100,6 +102,7 @@ def unfinished_ids(sql: sqlite3.Connection, session_id: str) -> list[str]:
 
 def remove_text(tx: Transaction, session_id: str) -> None:
     """Keep of each run only its id, body hash and end."""
+    environments.remove_of_session(tx, session_id)
     for (body,) in tx.sql.execute("SELECT body FROM runs WHERE session_id = ?", (session_id,)).fetchall():
         kept = run_without_text(_run.decode(body))
         tx.sql.execute("UPDATE runs SET body = ?, text_from = NULL WHERE id = ?", (encode(kept), kept.id))

@@ -24,6 +24,7 @@ from holdfast.store.sqlite import (
     approvals,
     database_file,
     draft_log,
+    environments,
     event_log,
     id_lookup,
     messages,
@@ -295,6 +296,9 @@ class SqliteStore:
         self, session_id: str, *, limit: int, before: int | None = None, states: Iterable[RunState] | None = None
     ) -> Page[Run]:
         return await self._read(partial(runs.runs, session_id=session_id, limit=limit, before=before, states=states))
+
+    async def environment_of_run(self, run_id: str) -> dict[str, str] | None:
+        return await self._read(partial(environments.of_run, run_id=run_id))
 
     async def lane(self, session_id: str) -> LaneRecord:
         return await self._read(partial(runs.lane, session_id=session_id))

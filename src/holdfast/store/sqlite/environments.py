@@ -1,0 +1,41 @@
+"""The variables that clients sent with runs, each set once."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+
+import msgspec
+
+from holdfast.store.sqlite.transaction import Transaction
+
+_variables = msgspec.json.Decoder(dict[str, str])
+_canonical_json = msgspec.json.Encoder(order="sorted")
+
+
+def put(tx: Transaction, run_id: str, environment: dict[str, str]) -> None:
+    body = _canonical_json.encode(environment)
+    digest = hashlib.sha256(body).hexdigest()
+    tx.sql.execute("INSERT INTO environments (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, body))
+    tx.sql.execute("UPDATE runs SET environment = ? WHERE id = ?", (digest, run_id))
+
+
+def remove_of_session(tx: Transaction, session_id: str) -> None:
+    digests = tx.sql.execute(
+        "SELECT DISTINCT environment FROM runs WHERE session_id = ? AND environment IS NOT NULL", (session_id,)
+    ).fetchall()
+    tx.sql.execute("UPDATE runs SET environment = NULL WHERE session_id = ?", (session_id,))
+    tx.sql.executemany(
+        "DELETE FROM environments WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM runs WHERE environment = ?1)", digests
+    )
+
+
+def of_run(sql: sqlite3.Connection, run_id: str) -> dict[str, str] | None:
+    """What was sent with the run, or with the last run before it in its session; ``None`` if nothing was."""
+    row = sql.execute(
+        "SELECT environments.body FROM runs AS this JOIN runs AS sent ON sent.session_id = this.session_id "
+        "JOIN environments ON digest = sent.environment "
+        "WHERE this.id = ? AND sent.seq <= this.seq ORDER BY sent.seq DESC LIMIT 1",
+        (run_id,),
+    ).fetchone()
+    return None if row is None else _variables.decode(row[0])
