@@ -60,6 +60,11 @@ class Locations(msgspec.Struct, frozen=True):
         return self.config_dir / "skills"
 
     @property
+    def memory_dir(self) -> Path:
+        """What the user asked to remember: a file for all projects, and one for each."""
+        return self.config_dir / "memory"
+
+    @property
     def database(self) -> Path:
         """The database: one per user, for all workspaces."""
         return self.data_dir / "holdfast.db"

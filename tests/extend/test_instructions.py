@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extend.instructions import MAX_FILE_BYTES, find_instructions, read_instructions
+from holdfast.extend.instructions import MAX_FILE_BYTES, entered_instructions, find_instructions, read_instructions
 from holdfast.files import repository_root
 
 
@@ -74,3 +74,15 @@ def test_the_users_own_file_may_be_a_link(repository: Path, tmp_path_factory: py
     (dotfiles / "mine.md").write_text("mine")
     (dotfiles / "AGENTS.md").symlink_to("mine.md")
     assert read_instructions(repository, user_file=dotfiles / "AGENTS.md") == ((str(dotfiles / "AGENTS.md"), "mine"),)
+
+
+def test_instructions_of_entered_folders_are_read_but_not_those_of_dependencies_and_ignored_files(
+    repository: Path,
+) -> None:
+    (repository / ".gitignore").write_text("build/\n")
+    folders = [repository / name for name in ("pkg/inner", "pkg", "node_modules/x", "build/y", "pkg/vendor")]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "AGENTS.md").write_text(f"for {folder.name}")
+        (folder / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert [text for _, text in entered_instructions(repository, folders)] == ["for pkg", "for inner"]

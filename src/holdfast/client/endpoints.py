@@ -19,9 +19,11 @@ from holdfast.schema.api.response_bodies import (
     ChangesView,
     CleanupView,
     ConfigView,
+    DiffView,
     FilesView,
     Health,
     KeyView,
+    MemoryView,
     ModelsView,
     PageView,
     ProviderTestView,
@@ -164,6 +166,28 @@ def workspaces() -> ApiCall[PageView[WorkspaceView]]:
 
 def workspace(workspace_id: str) -> ApiCall[WorkspaceView]:
     return api_call("GET", api_path("workspaces", workspace_id), returns=WorkspaceView)
+
+
+def diff(
+    workspace_id: str, *, commit: str | None = None, branch: bool = False, base: str | None = None
+) -> ApiCall[DiffView]:
+    """The changes of the work tree, of a commit, or of the current branch since its base."""
+    query = {"commit": commit, "branch": branch or None, "base": base}
+    return api_call("GET", api_path("workspaces", workspace_id, "diff"), returns=DiffView, query=query, wait=60.0)
+
+
+def memory(workspace_id: str) -> ApiCall[MemoryView]:
+    return api_call("GET", api_path("workspaces", workspace_id, "memory"), returns=MemoryView)
+
+
+def remember(workspace_id: str, text: str, *, scope: str | None = None) -> ApiCall[MemoryView]:
+    body = _without_none(text=text, scope=scope)
+    return api_call("POST", api_path("workspaces", workspace_id, "memory"), body, returns=MemoryView)
+
+
+def forget(workspace_id: str, number: int, *, scope: str | None = None) -> ApiCall[MemoryView]:
+    query = {"number": number, "scope": scope}
+    return api_call("DELETE", api_path("workspaces", workspace_id, "memory"), {}, returns=MemoryView, query=query)
 
 
 def create_session(workspace_id: str, *, title: str | None = None) -> ApiCall[Session]:

@@ -11,10 +11,14 @@ from typing import NamedTuple
 from holdfast.files import repository_root
 from holdfast.schema.base import repair_text
 from holdfast.tools.files.held_directory import open_without_links
+from holdfast.tools.search.ignore_rules import IgnoreRules
 
 _NAMES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md")
 _RULES_FOLDER = ".cursor/rules"
 _RULES_SUFFIXES = (".md", ".mdc")
+_FOREIGN_FOLDERS = frozenset(
+    {"node_modules", "bower_components", "site-packages", "dist-packages", "vendor", "third_party", ".git"}
+)
 MAX_FILE_BYTES = 256 * 1024
 
 
@@ -58,11 +62,16 @@ def read_instructions(directory: Path, *, user_file: Path | None) -> tuple[tuple
 def entered_instructions(directory: Path, folders: Iterable[Path]) -> tuple[tuple[str, str], ...]:
     """Return the path and text of the instruction files in folders below the directory, the outer ones first.
 
-    As for `read_instructions`, links that leave the repository are not followed.
+    As for `read_instructions`, links that leave the repository are not followed. Folders that ignore rules exclude, and
+    folders of dependencies, are left out: their files are not the project's.
     """
     root = repository_root(directory).resolve()
+    rules = IgnoreRules(root)
     found: list[tuple[str, str]] = []
     for folder in sorted(folders):
+        relative = folder.relative_to(root).as_posix()
+        if _FOREIGN_FOLDERS & set(folder.relative_to(root).parts) or rules.ignored(relative, is_dir=True):
+            continue
         texts: set[str] = set()
         for name in _NAMES:
             text = _read(folder / name, inside=root)

@@ -9,6 +9,7 @@ from holdfast.runs import Engine
 from holdfast.services.approval_service import ApprovalService
 from holdfast.services.event_service import EventService
 from holdfast.services.idempotency import IdempotencyKeys
+from holdfast.services.memory_service import MemoryService
 from holdfast.services.presence import Presence
 from holdfast.services.run_service import RunService
 from holdfast.services.server_service import ServerService
@@ -29,6 +30,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     approvals: ApprovalService
     events: EventService
     settings: SettingService
+    memory: MemoryService
     server: ServerService
 
 
@@ -56,6 +58,7 @@ def make_services(
         approvals=ApprovalService(store, hub, shared.approvals),
         events=EventService(store, hub, presence, state=state, max_streams=max_streams),
         settings=SettingService(shared, workspaces, secrets),
+        memory=MemoryService(shared),
         server=ServerService(
             shared,
             engine,

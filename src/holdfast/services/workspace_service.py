@@ -9,7 +9,8 @@ from pathlib import Path
 from holdfast.errors import BadRequest, NotFound
 from holdfast.extend.instructions import find_instructions
 from holdfast.runs import Engine
-from holdfast.schema.api.response_bodies import PageView
+from holdfast.schema.api.request_bodies import DiffQuery
+from holdfast.schema.api.response_bodies import DiffView, PageView
 from holdfast.schema.approvals import Grant
 from holdfast.schema.events import ConfigChanged
 from holdfast.schema.sessions import Client, Job, Workspace, WorkspaceView
@@ -18,6 +19,7 @@ from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState
 from holdfast.store import Batch
 from holdfast.store.writes import PutWorkspace, RemoveGrants
+from holdfast.workspace.git_diff import branch_diff, commit_diff, work_tree_diff
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces
 
 
@@ -159,6 +161,22 @@ class WorkspaceService:
     async def find_files(self, workspace_id: str, query: str, *, limit: int) -> tuple[str, ...]:
         """Paths that match a few typed characters, best first."""
         return await (await self.open_known(workspace_id)).file_names.find(query, limit=limit)
+
+    async def diff(self, workspace_id: str, query: DiffQuery) -> DiffView:
+        """The changes of the work tree, of a commit or of a branch."""
+        workspace = await self._shared.store.workspace(workspace_id)
+        directory = Path(workspace.path)
+        if query.commit is not None:
+            found = await commit_diff(directory, query.commit)
+        elif query.branch or query.base is not None:
+            found = await branch_diff(directory, query.base)
+        else:
+            if not await asyncio.to_thread(self._shared.trust.is_trusted, directory):
+                message = "git may start programs of a directory that is not trusted to compare its files"
+                raise BadRequest(f"{message}; trust it, or send the output of 'git diff' yourself", code="not_trusted")
+            found = await work_tree_diff(directory)
+        redact = self._shared.redact
+        return DiffView(redact(found.title), redact(found.text))
 
     async def close(self, workspace_id: str) -> WorkspaceView:
         """Interrupt the runs of a workspace, end its jobs and unload it. Other workspaces are not affected (`W3`)."""

@@ -103,6 +103,7 @@ ACTIONS: tuple[UserAction, ...] = (
 
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("compact", "Replace the past messages by a summary: /compact keep the test commands"),
+    ("remember", "Remember something for this project: /remember the tests need a database"),
     ("rewind", "Go back to an earlier prompt"),
     ("fork", "Continue in a copy of this session"),
     ("rename", "Rename this session: /rename NAME"),

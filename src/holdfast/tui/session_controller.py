@@ -138,6 +138,11 @@ class SessionController:
     async def compact(self, instruction: str = "") -> None:
         await (await self.link.ready()).compact(await self._session(), instruction=instruction or None)
 
+    async def remember(self, text: str) -> None:
+        client = await self.link.ready()
+        assert self.link.workspace is not None
+        await client.remember(self.link.workspace.id, text)
+
     async def undo(self, *, to_message_id: str | None = None, confirmed_runs: tuple[str, ...] = ()) -> Accepted:
         client = await self.link.ready()
         return await client.undo(await self._session(), to_message_id=to_message_id, confirmed_runs=confirmed_runs)

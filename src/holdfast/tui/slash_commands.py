@@ -93,6 +93,17 @@ def _compact(chat: ChatHost, arguments: str) -> None:
     chat.do(chat.tui.controller.compact(arguments))
 
 
+def _remember(chat: ChatHost, arguments: str) -> None:
+    async def remember() -> None:
+        await chat.tui.controller.remember(arguments)
+        chat.tell("remembered for this project; 'holdfast memory' lists it")
+
+    if arguments:
+        chat.do(remember())
+    else:
+        chat.tell("write it behind the command: /remember the tests need a database", warning=True)
+
+
 def _rewind(chat: ChatHost, _: str) -> None:
     from holdfast.tui.rewind import pick_rewind
 
@@ -190,6 +201,7 @@ _COMMANDS = {
     "undo": _undo,
     "redo": _redo,
     "compact": _compact,
+    "remember": _remember,
     "rewind": _rewind,
     "fork": _fork,
     "rename": _rename,

@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 from holdfast.agent.system_prompt import Instructions, PromptContext, Skill, Surroundings
+from holdfast.errors import BadRequest
 from holdfast.extend.instructions import read_instructions
+from holdfast.extend.memory import memory_files, read_memory_text
 from holdfast.extend.skills import read_skills
 from holdfast.files import repository_root
 from holdfast.ids import Clock
@@ -55,8 +57,25 @@ class DirectoryContextGatherer:
         folders = [self._locations.skills_dir]
         if self._trusted:
             folders.append(repository_root(self._directory) / _PROJECT_SKILLS)
-        instructions = read_instructions(self._directory, user_file=self._locations.instructions_file)
+        user_file = self._locations.instructions_file
+        of_all, of_project = self._remembered()
+        read = read_instructions(self._directory, user_file=user_file)
+        of_user = tuple(file for file in read if file[0] == str(user_file))
+        instructions = (*of_user, *of_all, *(file for file in read if file not in of_user), *of_project)
         return git_branch(self._directory), instructions, read_skills(tuple(folders))
+
+    def _remembered(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        """Return the memory for all projects and for this one, as instruction files."""
+        files = memory_files(self._locations.memory_dir, self._directory)
+        return _memory(files.user), _memory(files.project)
+
+
+def _memory(file: Path) -> tuple[tuple[str, str], ...]:
+    try:
+        text = read_memory_text(file)
+    except BadRequest:
+        return ()  # an unreadable file must not end the run; `holdfast memory` reports it
+    return ((str(file), text),) if text.strip() else ()
 
 
 def git_branch(directory: Path) -> str | None:

@@ -188,6 +188,11 @@ class CancelBody(RequestBody, frozen=True):
     scope: CancelScope = "session"
 
 
+class MemoryBody(RequestBody, frozen=True):
+    text: Annotated[str, Meta(pattern=_NOT_BLANK, max_length=4_000)]
+    scope: Literal["project", "user"] = "project"
+
+
 class ForkBody(RequestBody, frozen=True):
     message_id: Id | None = None
 
@@ -285,6 +290,21 @@ class ExportQuery(QueryParameters, frozen=True):
 class FilesQuery(QueryParameters, frozen=True):
     q: SearchText = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 20
+
+
+class MemoryEntryQuery(QueryParameters, frozen=True):
+    number: Annotated[int, Meta(ge=1, le=100_000)]
+    scope: Literal["project", "user"] = "project"
+
+
+class DiffQuery(QueryParameters, frozen=True):
+    """Without a parameter: the changes that are not committed."""
+
+    commit: ShortText | None = None
+    branch: bool = False
+    """What the current branch adds to its base."""
+    base: ShortText | None = None
+    """The base of the branch; without it, the default branch."""
 
 
 class GrantsQuery(QueryParameters, frozen=True):

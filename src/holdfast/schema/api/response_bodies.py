@@ -130,6 +130,30 @@ class FilesView(Value, frozen=True):
     items: tuple[str, ...] = ()
 
 
+class MemoryEntry(Value, frozen=True):
+    """Something that the user asked to remember."""
+
+    scope: Literal["project", "user"]
+    number: int
+    """Its place in its scope, from 1."""
+    text: str
+
+
+class MemoryView(Value, frozen=True):
+    items: tuple[MemoryEntry, ...] = ()
+    project_file: str = ""
+    user_file: str = ""
+
+
+class DiffView(Value, frozen=True):
+    """Changes of the repository."""
+
+    title: str
+    """What was compared."""
+    text: str = ""
+    """Empty if there are no changes."""
+
+
 class ProviderView(Value, frozen=True, kw_only=True):
     id: str
     name: str = ""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from holdfast.errors import BadRequest, Gone, NotFound, ServerStopping
 from holdfast.schema.api.request_bodies import (
+    DiffQuery,
     EmptyBody,
     FilesQuery,
     GrantsQuery,
     JobsQuery,
+    MemoryBody,
+    MemoryEntryQuery,
     NoParameters,
     OpenWorkspaceBody,
     RemoveGrantsQuery,
     TrustBody,
 )
-from holdfast.schema.api.response_bodies import FilesView, PageView
+from holdfast.schema.api.response_bodies import DiffView, FilesView, MemoryView, PageView
 from holdfast.schema.approvals import Grant
 from holdfast.schema.sessions import Client, Job, WorkspaceView
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
@@ -71,6 +74,28 @@ async def find_files(request: ApiRequest[None, FilesQuery]) -> FilesView:
     )
 
 
+async def get_diff(request: ApiRequest[None, DiffQuery]) -> DiffView:
+    """Get the changes of the work tree (if the directory is trusted), of a commit or of a branch, as a diff."""
+    return await request.services.workspaces.diff(request.path["workspace_id"], request.query)
+
+
+async def read_memory(request: ApiRequest[None, NoParameters]) -> MemoryView:
+    """List what the user asked to remember, for the project and for all."""
+    return await request.services.memory.view(request.path["workspace_id"])
+
+
+async def remember(request: ApiRequest[MemoryBody, NoParameters]) -> MemoryView:
+    """Remember something. The model is told with the next prompt of every session."""
+    body = request.body
+    return await request.services.memory.add(request.path["workspace_id"], body.text, scope=body.scope)
+
+
+async def forget(request: ApiRequest[EmptyBody, MemoryEntryQuery]) -> MemoryView:
+    """Remove an entry by its number."""
+    query = request.query
+    return await request.services.memory.remove(request.path["workspace_id"], query.number, scope=query.scope)
+
+
 async def list_jobs(request: ApiRequest[None, JobsQuery]) -> PageView[Job]:
     """List background jobs, newest first."""
     return await request.services.workspaces.jobs(request.path["workspace_id"], running=request.query.running)
@@ -113,6 +138,26 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=_UNKNOWN,
     ),
     Endpoint("GET", f"{_WORKSPACE}/files", find_files, query=FilesQuery, response=FilesView, errors=(NotFound,)),
+    Endpoint(
+        *("GET", f"{_WORKSPACE}/diff", get_diff),
+        query=DiffQuery,
+        response=DiffView,
+        errors=(NotFound, BadRequest),
+    ),
+    Endpoint("GET", f"{_WORKSPACE}/memory", read_memory, response=MemoryView, errors=(NotFound, BadRequest)),
+    Endpoint(
+        *("POST", f"{_WORKSPACE}/memory", remember),
+        body=MemoryBody,
+        response=MemoryView,
+        errors=(NotFound, BadRequest),
+    ),
+    Endpoint(
+        *("DELETE", f"{_WORKSPACE}/memory", forget),
+        query=MemoryEntryQuery,
+        body=EmptyBody,
+        response=MemoryView,
+        errors=(NotFound, BadRequest),
+    ),
     Endpoint("GET", f"{_WORKSPACE}/jobs", list_jobs, query=JobsQuery, response=PageView[Job], errors=(NotFound,)),
     Endpoint("GET", "/v1/jobs/{job_id}", get_job, response=Job, errors=_UNKNOWN),
     Endpoint("POST", "/v1/jobs/{job_id}/kill", kill_job, body=EmptyBody, response=Job, errors=_UNKNOWN),

@@ -1,0 +1,48 @@
+"""`holdfast init`: let the agent write a first AGENTS.md."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from holdfast.cli.argument_parser import Parser
+from holdfast.cli.command_context import directory
+from holdfast.cli.exit_status import CommandError, Exit
+from holdfast.cli.task_options import add_task_options, run_task
+from holdfast.client.task_prompts import read_task_prompt
+
+_FILE = "AGENTS.md"
+_WRITE = f"Write the file `{_FILE}` for this repository, in the current directory."
+_UPDATE = (
+    f"Improve the file `{_FILE}` in the current directory: correct what is not true any more, add what is missing, and"
+    " remove what does not help. Keep what the user wrote and is still right, in its words."
+)
+
+
+def configure(parser: Parser) -> None:
+    parser.explain(
+        "Let the agent explore this directory and write a first AGENTS.md: what it needs to know in every session,\n"
+        "such as how to build and test. Read it, and change what is wrong. Other files are not changed.",
+        examples=(
+            ("holdfast init", "write AGENTS.md"),
+            ("holdfast init --update", "improve the one that is there"),
+            ("holdfast init mention that we release on Fridays", "with a wish"),
+        ),
+    )
+    parser.words_argument = "wish"
+    parser.add_argument("wish", nargs="*", metavar="WISH", help="what it should mention")
+    parser.add_argument("--update", action="store_true", help=f"improve an existing {_FILE}")
+    add_task_options(parser)
+    parser.set_defaults(run=init)
+
+
+def init(args: argparse.Namespace) -> int:
+    exists = os.path.lexists(os.path.join(directory(), _FILE))
+    if exists and not args.update:
+        raise CommandError(
+            f"{_FILE} exists already", advice="'holdfast init --update' lets the agent improve it", status=Exit.USAGE
+        )
+    prompt = read_task_prompt("init").replace("{task}", _UPDATE if exists else _WRITE)
+    if args.wish:
+        prompt += f"\n\nThe user asks especially: {' '.join(args.wish)}"
+    return run_task(args, prompt, mode="accept_edits")
