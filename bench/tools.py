@@ -1,8 +1,10 @@
 """CPU and wall time of `bash true` and of a command with much output, beside a bare subprocess in the same run.
 
-The tool runs as in a turn: plan, then run, with a supervisor that can end the whole process tree. *Bare* is asyncio's
-subprocess with a pipe, which can end one process. Rounds alternate, so that other load affects both alike; medians are
-compared. CPU time is that of this process, of the supervisor and of their descendants that ended.
+The tool runs as in a turn: plan, then run, with a supervisor that can end the whole process tree; without a sandbox
+(*tool*), and confined by each sandbox that works here. *Bare* is asyncio's subprocess with a pipe, which can end one
+process. Rounds alternate, so that other load affects all alike; medians are compared. The last columns are what a
+sandbox adds to the tool: the difference of the medians, and of the best rounds, which other load did not disturb. CPU
+time is that of this process, of the supervisors and of their descendants that ended.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from support.process_stats import cpu_seconds
@@ -24,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from holdfast.tools.bash import BashArguments, BashTool
 from holdfast.tools.process.command_process import CommandLauncher
+from holdfast.tools.process.sandbox import CommandSandbox, probe_sandboxes
 from tests.support.stubborn_commands import STUBBORN_COMMANDS
 from tests.support.tool_contexts import ToolWorkspace
 
@@ -33,8 +37,8 @@ _LARGE_OUTPUT = "head -c 50000000 /dev/zero | tr '\\0' x"
 
 
 class Timings:
-    def __init__(self, bash: BashTool) -> None:
-        self._bash = bash
+    def __init__(self, tools: list[BashTool]) -> None:
+        self._tools = tools
         self.wall: list[float] = []
         self.cpu: list[float] = []
 
@@ -47,23 +51,29 @@ class Timings:
     def _cpu(self) -> float:
         usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         total = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-        if pid := self._bash.launcher.pid:
-            total += cpu_seconds(pid, with_children=True)
-        return total
+        pids = [tool.launcher.pid for tool in self._tools]
+        return total + sum(cpu_seconds(pid, with_children=True) for pid in pids if pid)
 
 
-async def _compare(name: str, bash: BashTool, bare: Work, tool: Work, *, rounds: int) -> None:
-    bares, tools = Timings(bash), Timings(bash)
+async def _compare(name: str, tools: dict[str, BashTool], works: dict[str, Work], *, rounds: int) -> None:
+    """Measure the works in turn. The first one is the measure of the others."""
+    timings = {kind: Timings(list(tools.values())) for kind in works}
     for _ in range(2):
-        await bare()
-        await tool()
+        for work in works.values():
+            await work()
     for _ in range(rounds):
-        await bares.measure(bare)
-        await tools.measure(tool)
-    for kind, timings in (("bare", bares), ("tool", tools)):
-        wall, cpu = statistics.median(timings.wall), statistics.fmean(timings.cpu)
-        ratio = f"{wall / statistics.median(bares.wall):5.1f}x"
-        print(f"{name:<12} {kind:<5} wall {wall * 1e3:8.2f} ms {ratio}   cpu {cpu * 1e3:8.2f} ms")
+        for kind, work in works.items():
+            await timings[kind].measure(work)
+    medians = {kind: statistics.median(found.wall) for kind, found in timings.items()}
+    best = {kind: min(found.wall) for kind, found in timings.items()}
+    for kind, wall in medians.items():
+        ratio = f"{wall / medians['bare']:5.1f}x"
+        added = ""
+        if kind not in ("bare", "tool"):
+            more, least = wall - medians["tool"], best[kind] - best["tool"]
+            added = f"   sandbox {more * 1e3:+6.2f} ms, without other load {least * 1e3:+5.2f} ms"
+        cpu = statistics.fmean(timings[kind].cpu)
+        print(f"{name:<12} {kind:<10} wall {wall * 1e3:8.2f} ms {ratio}   cpu {cpu * 1e3:8.2f} ms{added}")
 
 
 async def _bare(command: str, directory: Path) -> None:
@@ -102,24 +112,32 @@ async def _measure_cancels(bash: BashTool, workspace: ToolWorkspace, *, rounds: 
         print(f"cancel       {name:<16} median {statistics.median(took) * 1e3:7.1f} ms   max {max(took) * 1e3:7.1f} ms")
 
 
+async def _tools() -> dict[str, BashTool]:
+    """A tool without a sandbox, and one for each sandbox that works."""
+    available = await asyncio.to_thread(probe_sandboxes)
+    tools = {"tool": BashTool(CommandLauncher(), is_persons=True)}
+    for backend, problem in (("bubblewrap", available.bubblewrap), ("landlock", available.landlock)):
+        if problem:
+            print(f"no figures for {backend}: {problem}")
+            continue
+        tools[backend] = BashTool(CommandLauncher())
+        tools[backend].launcher.sandbox = CommandSandbox(backend=backend)
+    return tools
+
+
 async def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        bash, workspace = BashTool(CommandLauncher()), ToolWorkspace(Path(directory))
-        where = workspace.directory
-        await _compare(
-            "bash true", bash, lambda: _bare("true", where), lambda: _tool(bash, workspace, "true"), rounds=rounds
-        )
-        few = max(3, rounds // 20)
-        await _compare(
-            "50 MB output",
-            bash,
-            lambda: _bare(_LARGE_OUTPUT, where),
-            lambda: _tool(bash, workspace, _LARGE_OUTPUT),
-            rounds=few,
-        )
-        await _measure_cancels(bash, workspace, rounds=few)
+        tools, workspace = await _tools(), ToolWorkspace(Path(directory))
+        where, few = workspace.directory, max(3, rounds // 20)
+        await (await asyncio.create_subprocess_exec("git", "init", "-q", str(where))).wait()
+        for name, command, count in (("bash true", "true", rounds), ("50 MB output", _LARGE_OUTPUT, few)):
+            works: dict[str, Work] = {"bare": partial(_bare, command, where)}
+            works |= {kind: partial(_tool, tool, workspace, command) for kind, tool in tools.items()}
+            await _compare(name, tools, works, rounds=count)
+        await _measure_cancels(tools["tool"], workspace, rounds=few)
         await workspace.table.close()
-        await bash.launcher.close()
+        for tool in tools.values():
+            await tool.launcher.close()
 
 
 if __name__ == "__main__":
