@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.config import Secret
 from holdfast.config.redaction import MARK
-from holdfast.testing import Answer, Call, Say, text
+from holdfast.testing import Answer, Call, Gate, Say, text
 from tests.agent.test_whole_server import asked, model, results, script, server
 
 WIRE = "openai-chat"
@@ -39,6 +39,52 @@ async def test_a_secret_split_between_deltas_reaches_no_client(tmp_path: Path, c
         assert run.state == "completed"
         await following
         assert "".join(seen) == f"It is {MARK}, as you said. plant"
+
+
+@pytest.mark.promise("W8")
+async def test_letters_that_may_begin_a_key_are_shown_when_the_model_pauses(tmp_path: Path) -> None:
+    async with server(tmp_path, WIRE) as (harness, provider):
+        harness.app.shared.keyring.remember([Secret(PLANTED)])
+        script(provider, Answer((Say("Go up"), Gate("later"), Say(f" and {PLANTED}."))))
+        seen: list[str] = []
+
+        async def follow() -> None:
+            async for item in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
+                if item.kind == "delta":
+                    seen.append(json.loads(item.body)["text"])
+                    if "".join(seen) == "Go up":
+                        provider.open("later")
+                if item.kind == "run.finished":
+                    return
+
+        following = asyncio.create_task(follow())
+        run = await harness.run("go", model=model(WIRE))
+        assert run.state == "completed"
+        await following
+        assert "".join(seen) == f"Go up and {MARK}."
+
+
+@pytest.mark.promise("W8")
+async def test_env_files_deep_in_the_workspace_are_masked_when_a_tool_shows_them(tmp_path: Path) -> None:
+    async with server(tmp_path, WIRE) as (harness, provider):
+        for number in range(4):
+            deep = harness.directory / "a" / "b" / "c" / "d" / str(number)
+            deep.mkdir(parents=True)
+            (deep / ".env").write_text(f"API_TOKEN=hidden-in-env-{number}\nPORT=8000\n")
+        script(
+            provider,
+            Answer((Call("view", {"path": "a/b/c/d/0/.env"}),)),
+            Answer((Call("bash", {"command": "cd a/b/c/d/1 && cat .env"}),)),
+            Answer((Call("grep", {"pattern": "API_TOKEN", "path": "a"}),)),
+            Answer((Call("bash", {"command": "grep -rh TOKEN a"}),)),
+            text("done"),
+        )
+        run = await harness.run("go", model=model(WIRE), mode="auto")
+        assert run.state == "completed"
+        shown = [result.text for result in results(await harness.messages(run.session_id))]
+        assert "hidden-in-env" not in str(shown)
+        assert shown[0].count(MARK) == shown[1].count(MARK) == 1
+        assert shown[3].count(MARK) == 4
 
 
 @pytest.mark.promise("W8")

@@ -91,6 +91,47 @@ def test_only_a_possible_start_of_a_secret_is_held_back() -> None:
     assert stream.feed("!") == f"{PLANTED[:-1]}!"
 
 
+def test_short_held_text_can_be_released_during_a_pause() -> None:
+    stream = redactor(PLANTED).stream()
+    assert stream.feed("a task") == "a ta"
+    assert stream.can_release
+    assert stream.release() == "sk"
+    assert not stream.can_release
+    assert stream.release() == ""
+    assert stream.feed(" is done, as") == " is done, a"
+    assert stream.release() == "s"
+    assert stream.flush() == ""
+    stream.feed("sk-")
+    assert stream.release() == ""
+    assert stream.flush() == "sk-"
+
+
+def test_a_secret_that_follows_released_text_is_masked() -> None:
+    stream = redactor(PLANTED).stream()
+    shown = [stream.feed(PLANTED[:2]), stream.release(), stream.feed(PLANTED[2:9]), stream.release()]
+    shown += [stream.feed(PLANTED[9:] + "."), stream.flush()]
+    assert "".join(shown) == f"{PLANTED[:2]}{MARK}."
+
+
+@given(
+    st.lists(st.text("ab\n", min_size=8, max_size=12).filter(lambda text: len(text.strip()) > 7), max_size=2),
+    st.lists(st.tuples(st.text("ab\n", max_size=12), st.booleans()), max_size=12),
+)
+def test_releases_show_no_text_twice_and_no_secret(secrets: list[str], pieces: list[tuple[str, bool]]) -> None:
+    found = redactor(*secrets)
+    stream = found.stream()
+    shown: list[str] = []
+    for piece, pause in pieces:
+        shown += [stream.feed(piece), stream.release() if pause else ""]
+    text, output = "".join(piece for piece, _ in pieces), "".join([*shown, stream.flush()])
+    whole = found.redact(text)
+    if whole == text:
+        assert output == text
+    else:
+        assert len(output) <= len(whole) + 2 * len(pieces)
+        assert output.count(MARK) == whole.count(MARK)
+
+
 def test_memory_stays_bounded_for_a_secret_that_overlaps_itself() -> None:
     stream = redactor("a" * 8).stream()
     shown = [stream.feed("a" * 1_000) for _ in range(200)]

@@ -12,6 +12,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from holdfast.config import Redactor, Secret
+from holdfast.config.redaction import MARK
 from holdfast.errors import StoreUnwritable, ToolError
 from holdfast.schema.sessions import Job
 from holdfast.tools.bash import BashArguments, BashTool
@@ -39,6 +40,26 @@ async def bash(workspace: ToolWorkspace) -> AsyncIterator[BashTool]:
 async def call(tool: BashTool, context: ToolContext, command: str, **arguments: Any) -> ToolOutput:
     struct = msgspec.convert({"command": command, **arguments}, BashArguments)
     return await tool.run(struct, context, await tool.plan(struct, context))
+
+
+MASKED = (
+    f"cat > .env <<EOF\nKEY={MARK}\nEOF",
+    f"echo 'KEY={MARK}' >> .env",
+    f"printf {MARK} | tee .env",
+    f"sed -i 's/x/{MARK}/' .env",
+    f"echo {MARK} 1>.env",
+)
+
+
+@pytest.mark.parametrize("command", MASKED)
+async def test_a_command_that_writes_a_mask_is_refused(bash: BashTool, workspace: ToolWorkspace, command: str) -> None:
+    with pytest.raises(ToolError, match="stands for a secret"):
+        await bash.plan(BashArguments(command), workspace.context())
+
+
+@pytest.mark.parametrize("command", [f"grep -rn '{MARK}' . 2>/dev/null", f"echo {MARK} 2>&1", f"git log --grep {MARK}"])
+async def test_a_command_may_search_for_a_mask(bash: BashTool, workspace: ToolWorkspace, command: str) -> None:
+    assert (await bash.plan(BashArguments(command), workspace.context())).subject.command == command
 
 
 async def test_the_result_has_output_and_exit_code(bash: BashTool, workspace: ToolWorkspace) -> None:

@@ -37,6 +37,9 @@ _SAVE_SECONDS = 0.5
 """Parts that are complete for so long are committed when the next part begins. The last ones share the commit of the
 end."""
 
+_HELD_SECONDS = 0.1
+"""Letters that may begin a known key are shown if the model pauses for so long."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -81,11 +84,13 @@ class AnswerDraft:
     def __init__(self, handle: TurnHandle, model: str, *, redactor: Callable[[], StreamRedactor]) -> None:
         """``redactor`` makes the redactor of one part, because a secret can be split between deltas.
 
-        Characters that may begin a secret are published with the next delta, or at the end of the part.
+        Characters that may begin a secret are published with the next delta, at the end of the part, or, if there are
+        only one or two, after a short pause.
         """
         self._handle = handle
         self._redactor = redactor
         self._redactors: dict[int, tuple[StreamRedactor, DeltaKind]] = {}
+        self._release_timer: asyncio.TimerHandle | None = None
         self.message = new_message(handle, "assistant", model=model)
         self.usage_guard = UsageGuard(handle)
         self.attempt = 0
@@ -107,11 +112,13 @@ class AnswerDraft:
             return
         self._handle.attempt(self.message.id, self.attempt)
         self.builder = self._new_builder()
+        self._stop_timer()
         self._redactors.clear()
         self._published_parts, self._saved_at = 0, time.monotonic()
         await self._commit(self.message)
 
     def add(self, delta: ModelDelta) -> bool:
+        self._stop_timer()
         part_opened = False
         for change in self.builder.add(delta):
             if isinstance(change, PartClosed):
@@ -123,12 +130,29 @@ class AnswerDraft:
             text = found[0].feed(change.text)
             if text or not change.text:
                 self._publish(change.part, text, change.of)
+            if found[0].can_release:
+                self._start_timer(change.part)
             part_opened = part_opened or change.opened
         return (
             part_opened
             and self.builder.closed > self._published_parts
             and time.monotonic() - self._saved_at >= _SAVE_SECONDS
         )
+
+    def _start_timer(self, part: int) -> None:
+        self._stop_timer()
+        self._release_timer = asyncio.get_running_loop().call_later(_HELD_SECONDS, self._release, part)
+
+    def _stop_timer(self) -> None:
+        if self._release_timer is not None:
+            self._release_timer.cancel()
+            self._release_timer = None
+
+    def _release(self, part: int) -> None:
+        """Publish letters that are held back, because the model pauses."""
+        self._release_timer = None
+        if (found := self._redactors.get(part)) and (text := found[0].release()):
+            self._publish(part, text, found[1])
 
     def _flush(self, part: int) -> None:
         """Publish what the redactor of a part still holds back."""
@@ -154,10 +178,12 @@ class AnswerDraft:
         await self._handle.commit([PutMessage(message, self.attempt)], [self._event(MessageUpdated, message)])
 
     def finished(self, reason: FinishReason, detail: str = "", *, usage: Usage) -> Message:
+        self._stop_timer()
         return replace(self.message, parts=(*self.builder.parts(), Finish(reason, detail)), usage=usage)
 
     def cut_off(self, reason: FinishReason, detail: str = "", *, usage: Usage | None = None) -> Message:
         """Return the message so far, without calls whose arguments are incomplete."""
+        self._stop_timer()
         return replace(self.message, parts=(*self.builder.complete_parts(), Finish(reason, detail)), usage=usage)
 
     def calls(self) -> tuple[ToolCall, ...]:

@@ -19,10 +19,14 @@ from holdfast.files import read_limited
 _MAX_FILE_BYTES = 64 * 1024
 _MAX_DIRECTORIES = 64
 _MAX_FILES = 32
+_MAX_DEPTH = 12
+_MAX_DEEP_DIRECTORIES = 2_000
+_MAX_DEEP_FILES = 256
 _MAX_SECRETS = 200
 _MIN_RANDOM = 20
 _EXAMPLES = frozenset({"example", "examples", "sample", "template", "dist", "defaults"})
 _SKIPPED = frozenset({"node_modules", "venv", "target", "dist", "build", "vendor", "__pycache__"})
+_ENV_COMMAND = re.compile(r"\.env|\.e[*?\[]|\.\*|\b(?:e|f)?grep\b|\b(?:rg|ag|ack|find|tar|xargs)\b")
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=[ \t]*(.*)")
 _SECRET_NAME = re.compile(
     r"auth|key|token|secret|passw|pwd|cookie|credential|private|signature|salt|dsn|webhook", re.IGNORECASE
@@ -40,6 +44,20 @@ def is_env_file(name: str) -> bool:
 
 def find_env_files(directory: Path) -> tuple[Path, ...]:
     """The ``.env`` files of a directory and of the two levels below it, within limits."""
+    return _find(directory, levels=2, directories=_MAX_DIRECTORIES)[:_MAX_FILES]
+
+
+def find_deep_env_files(directory: Path) -> tuple[Path, ...]:
+    """The ``.env`` files at any depth, within limits. It takes some milliseconds."""
+    return _find(directory, levels=_MAX_DEPTH, directories=_MAX_DEEP_DIRECTORIES)[:_MAX_DEEP_FILES]
+
+
+def may_show_env_files(command: str) -> bool:
+    """Whether a command names a ``.env`` file or searches many files."""
+    return _ENV_COMMAND.search(command) is not None
+
+
+def _find(directory: Path, *, levels: int, directories: int) -> tuple[Path, ...]:
     found: list[Path] = []
     folders = [(directory, 0)]
     for folder, depth in folders:  # grows while it is read
@@ -48,11 +66,11 @@ def find_env_files(directory: Path) -> tuple[Path, ...]:
                 for entry in entries:
                     if is_env_file(entry.name):
                         found.append(folder / entry.name)
-                    elif depth < 2 and len(folders) < _MAX_DIRECTORIES and _is_searched(entry):
+                    elif depth < levels and len(folders) < directories and _is_searched(entry):
                         folders.append((folder / entry.name, depth + 1))
         except OSError:
             continue
-    return tuple(found[:_MAX_FILES])
+    return tuple(found)
 
 
 def _is_searched(entry: os.DirEntry[str]) -> bool:

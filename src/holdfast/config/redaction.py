@@ -25,6 +25,9 @@ _INDEXED = 3
 _CHECKED = 12
 """Characters at the end of a secret that are searched first, because a short text is found faster."""
 
+_RELEASABLE = 2
+"""Characters at the start of a secret that may be shown if nothing follows for a while. They tell nothing about it."""
+
 _Span = tuple[int, int]
 
 
@@ -78,10 +81,11 @@ class Redactor:
 class StreamRedactor:
     """Redacts text that arrives in pieces: a possible start of a secret is held back until later pieces decide.
 
-    The joined output equals `Redactor.redact` of the whole text.
+    The joined output equals `Redactor.redact` of the whole text. If `release` is called meanwhile, the first two
+    characters of a secret can be before its mark.
     """
 
-    __slots__ = ("_before", "_begun", "_finder", "_held", "_marked")
+    __slots__ = ("_before", "_begun", "_finder", "_held", "_marked", "_released")
 
     def __init__(self, finder: _Finder) -> None:
         self._finder = finder
@@ -92,6 +96,8 @@ class StreamRedactor:
         """Characters at the start of `_held` that belong to a match that began before it."""
         self._begun = False
         """Whether that match already has a mark on the present line."""
+        self._released = 0
+        """Characters at the start of `_held` that were already shown."""
 
     def __repr__(self) -> str:
         return f"StreamRedactor({len(self._held)} characters held)"
@@ -102,9 +108,22 @@ class StreamRedactor:
             return piece
         text = self._held + piece if self._held else piece
         if not self._marked and self._finder.starts.search(text) is None:
+            shown, self._released = text[self._released :], 0
             self._held, self._before = "", piece[-1]
-            return text
+            return shown
         return self._show(text, upto=self._finder.first_open(text))
+
+    @property
+    def can_release(self) -> bool:
+        """Whether `release` would return something."""
+        return self._released < len(self._held) <= _RELEASABLE and not self._marked
+
+    def release(self) -> str:
+        """Return what is held back if it is so short that it tells nothing. More text may follow."""
+        if not self.can_release:
+            return ""
+        shown, self._released = self._held[self._released :], len(self._held)
+        return shown
 
     def flush(self) -> str:
         """Return the text still held back. Call it once, at the end."""
@@ -132,7 +151,9 @@ class StreamRedactor:
         shown.append(text[position:upto])
         self._held, self._before = text[upto:], text[upto - 1]
         self._marked, self._begun = marked, begun
-        return "".join(shown)
+        skipped = min(self._released, upto, spans[0][0] if spans else upto)
+        self._released = max(0, self._released - upto)
+        return "".join(shown)[skipped:]
 
 
 class _Finder:

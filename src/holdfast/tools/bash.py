@@ -8,6 +8,7 @@ the process tree is killed; the result then names what was killed.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from holdfast.config.redaction import MARK
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Escalation, Subject
 from holdfast.schema.sessions import Job
@@ -76,6 +78,13 @@ class BashTool:
     async def plan(self, arguments: BashArguments, context: ToolContext) -> ToolPlan:
         if len(arguments.command.encode("utf-8", "replace")) > _MAX_COMMAND_BYTES:
             raise ToolError("the command is too long for one call; write it to a file and run the file")
+        if MARK in arguments.command and not self._is_persons and _WRITES_TEXT.search(arguments.command):
+            raise ToolError(
+                f"the command contains {MARK!r}, which stands for a secret that you cannot see; writing it to a file"
+                " would destroy the real value. Nothing was run. Leave the lines with secrets out, or ask the user to"
+                " change them",
+                code="masked_text",
+            )
         escalation = await self._escalation(arguments, context)
         subject = Subject(
             tool=self.name,
@@ -198,6 +207,9 @@ class BashTool:
         confined = self.launcher.sandbox.confine(argv, limits, backend=backend, directory=context.workspace)
         return confined, protected.begin(rejected=context.outputs / "rejected"), limits
 
+
+_WRITES_TEXT = re.compile(r"<<|\btee\b|\bsed\b[^|;&\n]*\s-[a-zA-Z]*i|(?<![0-9&<>])>(?!\s*(?:/dev/null|&))|1>(?!&)")
+"""A here-document, a redirection to a file, or another usual way to write a text that the command contains."""
 
 _Restore: TypeAlias = Callable[[], Awaitable[str]]
 """Puts back what the command changed and may not change; returns a notice for the model."""

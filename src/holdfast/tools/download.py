@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.config import Settings
+from holdfast.config.redaction import MARK
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.tools.files.file_access import ABSENT, MAX_FILE_BYTES
@@ -45,6 +46,10 @@ class DownloadTool:
 
     async def plan(self, arguments: DownloadArguments, context: ToolContext) -> ToolPlan:
         with redacted_errors(context):
+            if MARK in arguments.url or MARK in arguments.path:
+                raise ToolError(
+                    f"the address or the path contains {MARK!r}, which stands for a secret that you cannot see"
+                )
             if await hidden_paths([arguments.path], context):
                 return await plan_unseen(self.name, [arguments.path], context, diff="", url=arguments.url)
             found = await load_file(arguments.path, context)

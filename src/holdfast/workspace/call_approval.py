@@ -41,6 +41,7 @@ class WorkspaceCallApprover:
         )
         match decision:
             case Allow(read_only=read_only):
+                await self._workspace.mask_files_of(plan.subject)
                 return CallPermitted(read_only)
             case Deny(why):
                 return CallDenied(f"Denied: {why}. Do not try to get around it; go another way or say what you need.")
@@ -82,6 +83,7 @@ class WorkspaceCallApprover:
             deadline=self._setup.settings.approvals.deadline,
         )
         if answered.decision in ("once", "session", "always"):
+            await self._workspace.mask_files_of(plan.subject)
             return CallPermitted()
         if answered.state == "expired":
             return CallDenied("Denied: the approval expired. Go another way or say what you need.")

@@ -6,6 +6,7 @@ Opening a workspace runs no code of its directory, and closing one never affects
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +31,13 @@ from holdfast.config import (
     load_config,
     project_files,
 )
-from holdfast.config.env_files import find_env_files, read_env_secrets
+from holdfast.config.env_files import (
+    find_deep_env_files,
+    find_env_files,
+    is_env_file,
+    may_show_env_files,
+    read_env_secrets,
+)
 from holdfast.errors import BadRequest, Conflict, HoldfastError, NotFound
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids, rfc3339
@@ -38,6 +45,7 @@ from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
 from holdfast.models.protocol import Model
 from holdfast.models.stall_timeout import StallLimits
+from holdfast.schema.approvals import Subject
 from holdfast.schema.client_variables import OWN_VARIABLES, SHELL_VARIABLES
 from holdfast.schema.events import JobFinished, JobStarted
 from holdfast.schema.sessions import Job, Workspace
@@ -55,6 +63,7 @@ from holdfast.workspace.undo.tree_scan import TreeLimits
 
 _ENV_SEARCH_SECONDS = 10.0
 """How long the list of a workspace's ``.env`` files is used. The files themselves are checked with the setup."""
+_MAX_NAMED_ENV_FILES = 512
 _SETUP_MAX_AGE = 1.0
 """Seconds for which a setup is used without looking at its files."""
 
@@ -140,15 +149,29 @@ class _EnvFiles:
         self._searched_at = -_ENV_SEARCH_SECONDS
         self._stamps: tuple[object, ...] | None = None
         self._secrets: frozenset[Secret] = frozenset()
+        self._named: dict[Path, None] = {}
+        self._searched_deep_at = -_ENV_SEARCH_SECONDS
+
+    def add(self, files: tuple[Path, ...], *, deep: bool) -> frozenset[Secret]:
+        """Count these files as well, and with ``deep`` those at any depth; return all secrets. Blocking."""
+        now = time.monotonic()
+        if deep and now - self._searched_deep_at >= _ENV_SEARCH_SECONDS:
+            self._searched_deep_at = now
+            files = (*files, *find_deep_env_files(self._directory))
+        self._named |= dict.fromkeys(files)
+        for file in list(self._named)[:-_MAX_NAMED_ENV_FILES]:
+            del self._named[file]
+        return self.read()
 
     def read(self) -> frozenset[Secret]:
         """Return the same object as long as nothing changed. Blocking."""
         now = time.monotonic()
         if now - self._searched_at >= _ENV_SEARCH_SECONDS:
             self._files, self._searched_at = find_env_files(self._directory), now
-        stamps = tuple(_file_stamp(file) for file in self._files)
+        files = tuple(dict.fromkeys((*self._files, *self._named)))
+        stamps = tuple((file, _file_stamp(file)) for file in files)
         if stamps != self._stamps:
-            self._secrets, self._stamps = read_env_secrets(self._files), stamps
+            self._secrets, self._stamps = read_env_secrets(files), stamps
         return self._secrets
 
 
@@ -228,7 +251,18 @@ class OpenWorkspace:
         if not settings.tools.mask_secrets:
             self._masks = None
             return
-        secrets = await asyncio.to_thread(self._env_files.read)
+        self._use_masks(await asyncio.to_thread(self._env_files.read))
+
+    async def mask_files_of(self, subject: Subject) -> None:
+        """Mask the secrets in ``.env`` files that a call may show, also if they are deep in the workspace."""
+        if self._masks is None:
+            return
+        named = tuple(Path(path) for path in subject.paths if is_env_file(os.path.basename(path)))
+        searches = subject.tool == "grep" or (subject.command is not None and may_show_env_files(subject.command))
+        if named or searches:
+            self._use_masks(await asyncio.to_thread(self._env_files.add, named, deep=searches))
+
+    def _use_masks(self, secrets: frozenset[Secret]) -> None:
         if self._masks is None or self._masks.secrets is not secrets:
             keyring = self.shared.keyring
             self._masks = _CachedMasks(keyring.redactor, secrets, keyring.with_masks(secrets))

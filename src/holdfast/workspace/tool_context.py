@@ -51,6 +51,10 @@ class WorkspaceToolContexts:
     def redact(self, text: str) -> str:
         return self._workspace.redactor.redact(text)
 
+    def _redact_output(self) -> StreamRedactor:
+        """A redactor of what is known when the output begins: `.env` files may become known during the call."""
+        return self._workspace.redactor.stream()
+
     def redact_answer(self) -> StreamRedactor:
         return self._workspace.shared.keyring.redactor.stream()
 
@@ -80,7 +84,7 @@ class WorkspaceToolContexts:
             interactive=run.interactive,
             emit=emit,
             redact=self.redact,
-            redact_stream=workspace.redactor.stream,
+            redact_stream=self._redact_output,
             permits_url=self._permits_url,
             new_id=lambda prefix: shared.ids.new(cast(Prefix, prefix)),
             now=shared.now,
