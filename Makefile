@@ -15,7 +15,7 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --generate-hashes --no-emi
           --python-version 3.11 pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check promises bench stress lock
+.PHONY: help demo test check promises bench eval stress lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ promises: $(READY) ## print the tests that prove each promise in docs/promises.m
 
 bench: $(READY) ## run the benchmarks under bench/ and print their results
 	@for program in $(wildcard bench/*.py); do echo "== $$program" && $(PY) $$program || exit 1; done
+
+eval: $(READY) ## run 20 small tasks with a model and check them: make eval MODEL=provider/model [COMPARE=old.json]
+	@$(PY) -m dev.eval --model "$(MODEL)" $(if $(COMPARE),--compare "$(COMPARE)") $(ARGS)
 
 stress: $(READY) $(E2E)/ready-$(E2E_KEY) ## run the long tests, and the property tests with random examples
 	@echo "random examples with seed $(SEED); to repeat them: make stress SEED=$(SEED)"

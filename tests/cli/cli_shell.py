@@ -252,7 +252,7 @@ class CliShell:
 def open_shell(*, provider: bool = True) -> Iterator[CliShell]:
     """On exit the server is stopped, its files are removed, and no process may be left."""
     base = Path(tempfile.mkdtemp(prefix="hfc-"))
-    with _provider() if provider else _no_provider() as (found, loop):
+    with open_provider(respond) if provider else _no_provider() as (found, loop):
         made = CliShell(base, found, loop)
         if found is not None:
             made.locations.config_dir.mkdir(parents=True)
@@ -273,7 +273,10 @@ def _no_provider() -> Iterator[tuple[None, None]]:
 
 
 @contextmanager
-def _provider() -> Iterator[tuple[TestProvider, asyncio.AbstractEventLoop]]:
+def open_provider(
+    respond: Callable[[ReceivedRequest], Answer],
+) -> Iterator[tuple[TestProvider, asyncio.AbstractEventLoop]]:
+    """A provider in a thread of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="provider")
     thread.start()
