@@ -562,3 +562,22 @@ async def test_commands_are_not_covered_if_that_is_turned_off(tmp_path: Path) ->
     async with open_app_harness(tmp_path, script, config="[undo]\ncommands = false\n") as harness:
         run = await harness.run("go", mode="auto")
         assert (await harness.app.services.sessions.changes(run.session_id)).runs == ()
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_formatters_run_only_in_a_trusted_directory(tmp_path: Path, trusted: bool) -> None:
+    script = saying((ScriptedCall("write", {"path": "a.js", "content": "one\n"}),), "done")
+    async with open_app_harness(tmp_path, script) as harness:
+        program = harness.directory / "node_modules/.bin/prettier"
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\ntr a-z A-Z\n")
+        program.chmod(0o755)
+        (harness.directory / ".prettierrc").write_text("{}")
+        if trusted:
+            await harness.app.services.workspaces.trust(harness.workspace_id)
+        run = await harness.run("go", mode="auto")
+        (result,) = results(await harness.messages(run.session_id))
+        assert ("[prettier formatted a.js:]" in result.text) == trusted
+        assert (harness.directory / "a.js").read_text() == ("ONE\n" if trusted else "one\n")
+        await harness.run("", session_id=run.session_id, kind="undo")
+        assert not (harness.directory / "a.js").exists()

@@ -215,6 +215,8 @@ class StepCalls:
             self._progress.set(call.id, "tool", what)
             self._started.add(call.id)
             output = await tool.run(arguments, context, replace(plan, read_only=permission.read_only))
+            if context.after_edit is not None and (note := await context.after_edit.run(context)):
+                output = replace(output, text=f"{output.text}\n{note}")
             return output if output.display or not plan.display else replace(output, display=plan.display)
         except (HoldfastError, asyncio.CancelledError):
             raise

@@ -158,9 +158,28 @@ class ToolSettings(Table, frozen=True):
             " may hold a secret are never sent."
         ),
     ] = ()
+    format: Annotated[
+        Literal["auto", "configured", "off"],
+        Meta(
+            description="Formatters that run after edits in a trusted directory: configured ones and those that the"
+            " project uses (`auto`), only configured ones, or none."
+        ),
+    ] = "auto"
+    format_timeout: Annotated[Duration, Meta(description="Maximum time for formatting after one call.")] = Duration(10)
     fetch_private: Annotated[bool, Meta(description="Whether `fetch` and `download` may access private addresses.")] = (
         False
     )
+
+
+class FormatterSettings(Table, frozen=True):
+    """A formatter that runs after the agent edited a file, in trusted directories. Known ones need no command."""
+
+    command: Annotated[
+        tuple[Text, ...],
+        Meta(description="Program and arguments; reads stdin and writes stdout. `{file}` is the path of the file."),
+    ] = ()
+    files: Annotated[tuple[Text, ...], Meta(description="Patterns of the files that it formats, such as `*.py`.")] = ()
+    enabled: Annotated[bool, Meta(description="`false` turns it off.")] = True
 
 
 class UndoSettings(Table, frozen=True):
@@ -282,6 +301,7 @@ class Settings(Table, frozen=True):
     approvals: ApprovalSettings = ApprovalSettings()
     limits: LimitSettings = LimitSettings()
     tools: ToolSettings = ToolSettings()
+    formatters: dict[str, FormatterSettings] = {}
     undo: UndoSettings = UndoSettings()
     agents: dict[str, AgentSettings] = {}
     web_search: WebSearchSettings = WebSearchSettings()

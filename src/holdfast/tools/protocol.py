@@ -66,8 +66,22 @@ class FileLedger(Protocol):
     async def after_write(self, path: Path, new: bytes | None, *, diff: str) -> None:
         """Record a finished write and publish `file.changed`."""
 
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """The existing files that this call has written."""
+
+    async def content_before(self, path: Path) -> bytes | None:
+        """Return the content of a written file before this call; None if there was no file."""
+
     async def drop_write(self, path: Path) -> None:
         """Record that the write announced by `before_write` did not happen."""
+
+
+class AfterEdit(Protocol):
+    """The steps after an edit, such as formatters."""
+
+    async def run(self, context: ToolContext) -> str:
+        """Run them for the files that the call wrote. Returns what is added to its result."""
 
 
 class CommandWatch(Protocol):
@@ -152,6 +166,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     files: FileLedger
     command_watch: CommandWatch | None = None
     """None: changes of commands are not recorded."""
+    after_edit: AfterEdit | None = None
     jobs: Jobs
     asker: Asker
     todos: TodoList

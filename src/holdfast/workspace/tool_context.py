@@ -17,6 +17,8 @@ from holdfast.schema.runs import Limits, Outcome, Phase, Run, RunRequest
 from holdfast.schema.sessions import Todo
 from holdfast.store import Store
 from holdfast.store.writes import PutTodos
+from holdfast.tools.after_edit.edit_steps import EditSteps
+from holdfast.tools.after_edit.formatter_step import FormatterStep
 from holdfast.tools.process.command_process import command_environment
 from holdfast.tools.protocol import ToolContext
 from holdfast.tools.web_search import search_key_finder
@@ -40,13 +42,17 @@ class WorkspaceToolContexts:
         root_session_id: str,
         can_see_images: bool,
         permits_url: Callable[[str, str], Awaitable[bool]],
+        runs_edit_steps: bool = False,
     ) -> None:
+        """``runs_edit_steps``: whether the directory is trusted, so that its formatters may run."""
         self._workspace = workspace
         self._settings = settings
         self._root_session_id = root_session_id
         self._can_see_images = can_see_images
         self._permits_url = permits_url
         self._environment = command_environment(environment, settings)
+        formatters = FormatterStep(workspace.shared.launcher, seconds=float(settings.tools.format_timeout))
+        self._edit_steps = EditSteps([formatters]) if runs_edit_steps else None
 
     def redact(self, text: str) -> str:
         return self._workspace.redactor.redact(text)
@@ -99,6 +105,7 @@ class WorkspaceToolContexts:
                 on_write=workspace.command_snapshots.note_write,
             ),
             command_watch=self._command_watch(run, call),
+            after_edit=self._edit_steps,
             jobs=workspace.jobs.for_session(run.session_id),
             asker=_Asker(
                 workspace,

@@ -122,6 +122,7 @@ class _WorkspaceTurn:
                 root_session_id=root_session_id,
                 can_see_images=model.info.images,
                 permits_url=approver.permits_url,
+                runs_edit_steps=setup.trusted,
             ),
             context_gatherer=workspace.context_gatherer(setup),
             observer=WorkspaceObserver(workspace, run.session_id),

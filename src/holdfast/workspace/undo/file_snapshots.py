@@ -57,6 +57,8 @@ class SessionFiles:
         self._new_id = new_id
         self._now = now
         self._announced: dict[Path, FileSnapshot] = {}
+        self._written: dict[Path, tuple[str | None, str | None]] = {}
+        """The content before the call and the present one, by path."""
 
     async def last_read(self, path: Path) -> str | None:
         return await self._store.read_hash(self._session_id, str(path))
@@ -80,6 +82,7 @@ class SessionFiles:
         record = self._announced.pop(path)
         after = await asyncio.to_thread(_hash_or_none, new)
         self._on_write(path, after)
+        self._written[path] = self._written.get(path, (record.before, None))[0], after
         writes = [self._read_record(path, after or ABSENT)]
         missing = []
         if record.after != after:
@@ -94,6 +97,14 @@ class SessionFiles:
             diff=diff,
         )
         await self._store.commit(Batch((*writes, *missing), (event,)))
+
+    @property
+    def written(self) -> tuple[Path, ...]:
+        return tuple(path for path, (_, after) in self._written.items() if after is not None)
+
+    async def content_before(self, path: Path) -> bytes | None:
+        before = self._written[path][0]
+        return None if before is None else await asyncio.to_thread(self._blobs.get, before)
 
     async def drop_write(self, path: Path) -> None:
         """Record that an announced write did not happen: a second record that reverses the first."""
