@@ -385,15 +385,19 @@ async def test_a_secret_in_a_command_is_not_shown_and_not_offered_as_a_rule(tmp_
 
 
 async def test_redo_reverts_the_last_undo_and_a_new_write_clears_older_ones(tmp_path: Path) -> None:
-    script = saying((ScriptedCall("write", {"path": "{prompt}", "content": "x"}),), "ok")
-    async with open_app_harness(tmp_path, script) as harness:
-        session = (await harness.run("f.txt", mode="accept_edits")).session_id
+    def writing(name: str, prompt: str) -> ScriptRule:
+        call = ScriptedCall("write", {"path": name, "content": "x"})
+        return ScriptRule(do=(call,), when=RuleCondition(step=0, prompt=prompt))
+
+    rules = (writing("a.txt", "the second prompt"), writing("f.txt", "the first prompt"), *saying("", "ok").rules)
+    async with open_app_harness(tmp_path, ModelScript(rules=rules)) as harness:
+        session = (await harness.run("the first prompt", mode="accept_edits")).session_id
 
         async def again(kind: str) -> str:
             return (await harness.run("", session_id=session, kind=kind)).text
 
         await again("undo")
-        await harness.run("a.txt", mode="accept_edits", session_id=session)
+        await harness.run("the second prompt", mode="accept_edits", session_id=session)
         await again("undo")
         assert "a.txt" in await again("redo")
         assert [path.name for path in harness.directory.iterdir()] == ["a.txt"]
