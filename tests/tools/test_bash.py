@@ -112,9 +112,9 @@ async def test_long_output_is_shortened_and_stored_whole_in_a_file(bash: BashToo
     assert f"the whole output is in {path}" in output.text
     assert len(output.text) < 30_300
     head, _, rest = output.text.partition("\n[… ")
-    cut = int(rest.partition(" characters")[0].replace(",", ""))
+    cut = int(rest.partition(" characters")[0].rpartition("(")[2].replace(",", ""))
     tail = rest.partition("…]\n")[2].partition("\n[exit code")[0] + "\n"
-    assert len(head) + cut + len(tail) == len(whole)
+    assert len(head) + 1 + cut + len(tail) == len(whole)
 
 
 async def test_short_output_makes_no_file(bash: BashTool, workspace: ToolWorkspace) -> None:

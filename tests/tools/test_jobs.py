@@ -79,7 +79,7 @@ async def test_long_output_is_shortened_in_the_middle(bash: BashTool, workspace:
     _, text = await workspace.table.read(job.id, session_id="ses_1", wait=30)
     assert text.startswith("1\n2\n")
     assert text.endswith("\n200000\n")
-    assert f"bytes omitted; the whole output is in {job.output_path}" in text
+    assert f" bytes); the whole output is in {job.output_path}; view it with offset " in text
     assert len(text) < 31_000
 
 

@@ -173,7 +173,7 @@ class BashTool:
                 protected.end(before)
 
         capture = OutputCapture(
-            context.outputs / f"{context.call_id}.txt", redactor=context.redact_stream(), emit=context.emit
+            context.outputs / f"{context.call_id}.txt", redact_stream=context.redact_stream, emit=context.emit
         )
         command = CommandSpec(
             confined.argv, context.workspace, environment, mark=context.call_id, ruleset=confined.ruleset

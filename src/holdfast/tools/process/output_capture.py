@@ -1,7 +1,8 @@
-"""The output of a command: emitted live, stored in a file, and shortened for the model.
+"""The output of a command: emitted live, stored in a file as plain text, and shortened for the model.
 
 Memory is limited: only the head and the tail are held, the file has a maximum size, and live text stops at a limit with
-a notice. Secrets are removed before output is stored or shown, also if a secret arrives in several pieces.
+a notice. Secrets are removed before output is stored or shown, also if a secret arrives in several pieces or with
+colours inside. What is shown live keeps its colours; what the model gets is plain text (`terminal_text`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import codecs
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.config import StreamRedactor
+from holdfast.tools.files.file_access import MAX_FILE_BYTES
 from holdfast.tools.process.command_process import CommandLauncher, CommandSpec, KillResult, RunningCommand
+from holdfast.tools.text.terminal_text import TerminalText
 
 ANSWER_LIMIT = 30_000
 """Characters of output that the model gets."""
@@ -24,17 +28,20 @@ FILE_LIMIT = 100 << 20
 
 _DRAIN_SECONDS = 0.3
 _READ_BYTES = 1 << 16
+_COUNT_BYTES = 1 << 20
 
 
 class OutputCapture:
     """The output of one command. The file is created when the output exceeds `ANSWER_LIMIT`, or on request."""
 
-    def __init__(self, path: Path, *, redactor: StreamRedactor, emit: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, *, redact_stream: Callable[[], StreamRedactor], emit: Callable[[str], None]) -> None:
         self.path = path
         self.size = 0
-        """Bytes of redacted output so far, as UTF-8."""
+        """Bytes of the plain, redacted output so far, as UTF-8."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._redactor = redactor
+        self._terminal_text = TerminalText()
+        self._redactor = redact_stream()
+        self._live_redactor = redact_stream()
         self._emit = emit
         self._live = 0
         self._head = ""
@@ -49,12 +56,14 @@ class OutputCapture:
 
     async def feed(self, data: bytes, *, final: bool = False) -> None:
         async with self._writing:
-            text = self._redactor.feed(self._decoder.decode(data, final=final))
+            printed = self._decoder.decode(data, final=final)
+            text = self._redactor.feed(self._terminal_text.feed(printed, final=final))
             if final:
                 text += self._redactor.flush()
             if text:
                 await self._keep(text)
-                self._show(text)
+            if self._live < LIVE_LIMIT:
+                self._show(self._live_redactor.feed(printed) + (self._live_redactor.flush() if final else ""))
             if final:
                 self._ended = True
                 await self._close()
@@ -73,38 +82,46 @@ class OutputCapture:
         return str(self.path) if self._stored else ""
 
     def answer(self) -> str:
-        """Return the whole output if it is short, else its head and tail and a line about the missing part."""
+        """Return the whole output if it is short, else its head and tail and a line about the missing part.
+
+        Redact it: the open line of a progress bar is not redacted yet.
+        """
         if self._characters <= ANSWER_LIMIT:
-            return self._head
+            return self._head + self._terminal_text.open_line
         head, tail = _cut_head(self._head), _cut_tail(self._tail)
+        first, last = head.count("\n") + 1, self._lines - tail.count("\n")
         missing = self._characters - len(head) - len(tail)
-        lines = self._lines - head.count("\n") - tail.count("\n")
-        return f"{head}\n[… {missing:,} characters in {lines:,} lines omitted; {self._describe_file()} …]\n{tail}"
+        note = _describe_omitted(first, last, size=f"{missing:,} characters", file=self._describe_file(first))
+        return f"{head}{_line_end(head)}{note}\n{tail}{self._terminal_text.open_line}"
 
     async def since(self, start: int) -> tuple[str, int]:
-        """Return the output after a byte position, shortened like an answer, and the new position. Needs the file."""
+        """Return the output after a byte position, shortened like an answer, and the new position. Needs the file.
+
+        Redact it, as an answer.
+        """
         size, stored = self.size, self._stored
         text = await asyncio.to_thread(_read_cut, self.path, start, stored) if start < stored else ""
         if stored < size and start < size:
-            text += f"\n[… {self._describe_file()}; the output ends with: …]\n{self._tail}"
-        return text, size
+            text += f"\n[… {self._describe_file(1)}; the output ends with: …]\n{self._tail}"
+        return text + self._terminal_text.open_line, size
 
     async def _close(self) -> None:
         if self._file is not None:
             await asyncio.to_thread(os.close, self._file)
             self._file = None
 
-    def _describe_file(self) -> str:
+    def _describe_file(self, first: int) -> str:
+        """Say where the output is. ``first`` is the line at which to read on."""
         if self._problem:
             return f"the output could not be stored in {self.path}: {self._problem}"
         if self._stored < self.size:
             return f"only the first {FILE_LIMIT >> 20} MiB are in {self.path}"
-        return f"the whole output is in {self.path}"
+        return _describe_whole(self.path, self._stored, first)
 
     def _show(self, text: str) -> None:
-        allowed = LIVE_LIMIT - self._live
-        if allowed <= 0:
+        if not text:
             return
+        allowed = LIVE_LIMIT - self._live
         self._live += len(text)
         self._emit(
             text
@@ -213,8 +230,7 @@ class CapturedCommand:
 def _cut_head(text: str) -> str:
     """Return the first half of an answer, up to the end of a line if one is near."""
     head = text[: ANSWER_LIMIT // 2]
-    end = head.rfind("\n", len(head) * 9 // 10)
-    return head[:end] if end > 0 else head
+    return head[: head.rfind("\n", len(head) * 9 // 10) + 1] or head
 
 
 def _cut_tail(text: str) -> str:
@@ -222,6 +238,21 @@ def _cut_tail(text: str) -> str:
     tail = text[-ANSWER_LIMIT // 2 :]
     start = tail.find("\n", 0, len(tail) // 10)
     return tail[start + 1 :]
+
+
+def _line_end(text: str) -> str:
+    return "" if text.endswith("\n") else "\n"
+
+
+def _describe_omitted(first: int, last: int, *, size: str, file: str) -> str:
+    where = f"lines {first:,} to {last:,} omitted ({size})" if last > first else f"{size} omitted"
+    return f"[… {where}; {file} …]"
+
+
+def _describe_whole(path: Path, size: int, first: int) -> str:
+    """Say where the whole output is and how to read on from a line."""
+    how = f"view it with offset {first}" if size <= MAX_FILE_BYTES else "search it with grep, or read parts with bash"
+    return f"the whole output is in {path}; {how}"
 
 
 def _open(path: Path) -> int:
@@ -248,5 +279,18 @@ def _read_cut(path: Path, start: int, stop: int) -> str:
             head = _cut_head(file.read(half).decode("utf-8", "ignore"))
             file.seek(stop - half)
             tail = _cut_tail(file.read(half).decode("utf-8", "ignore"))
+        first = _count_lines(file, 0, start) + head.count("\n") + 1
+        last = _count_lines(file, 0, stop) - tail.count("\n")
     missing = stop - start - len(head.encode()) - len(tail.encode())
-    return f"{head}\n[… {missing:,} bytes omitted; the whole output is in {path} …]\n{tail}"
+    note = _describe_omitted(first, last, size=f"{missing:,} bytes", file=_describe_whole(path, stop, first))
+    return f"{head}{_line_end(head)}{note}\n{tail}"
+
+
+def _count_lines(file: BinaryIO, start: int, stop: int) -> int:
+    """Count the line ends in a part of a file."""
+    file.seek(start)
+    lines = 0
+    while start < stop and (data := file.read(min(_COUNT_BYTES, stop - start))):
+        lines += data.count(b"\n")
+        start += len(data)
+    return lines
