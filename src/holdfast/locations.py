@@ -98,6 +98,11 @@ class Locations(msgspec.Struct, frozen=True):
         """Complete outputs of tool calls."""
         return self.data_dir / "outputs"
 
+    @property
+    def programs_dir(self) -> Path:
+        """Links to the programs that Holdfast brings along, for the agent's commands."""
+        return self.data_dir / "bin"
+
     def session_outputs(self, session_id: str) -> Path:
         """Complete outputs of the calls of one session."""
         return self.outputs_dir / session_id

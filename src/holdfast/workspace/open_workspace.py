@@ -54,6 +54,7 @@ from holdfast.store.writes import PutJob
 from holdfast.tools.jobs import JobTable
 from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.registry import ToolRegistry
+from holdfast.tools.search.shipped_programs import link_shipped_programs
 from holdfast.workspace.context_gatherer import DirectoryContextGatherer
 from holdfast.workspace.file_search import FileNames
 from holdfast.workspace.session_titles import SessionTitles
@@ -345,9 +346,15 @@ class OpenWorkspaces:
     async def open(self, workspace: Workspace) -> OpenWorkspace:
         found = self._by_id.get(workspace.id)
         if found is None:
-            tools = await asyncio.to_thread(ToolRegistry, self.shared.launcher)  # the first one imports every tool
+            tools = await asyncio.to_thread(self._load_tools)
             found = self._by_id.setdefault(workspace.id, OpenWorkspace(workspace, self.shared, tools))
         return found
+
+    def _load_tools(self) -> ToolRegistry:
+        """Make the tools of a workspace. Blocking: the first one imports every tool."""
+        if not self._by_id:
+            link_shipped_programs(self.shared.locations.programs_dir)
+        return ToolRegistry(self.shared.launcher)
 
     def require(self, workspace_id: str) -> OpenWorkspace:
         """Return an open workspace. Raises `NotFound` if it is not open."""

@@ -21,6 +21,7 @@ from holdfast.tools.after_edit.edit_steps import EditSteps
 from holdfast.tools.after_edit.formatter_step import FormatterStep
 from holdfast.tools.process.command_process import command_environment
 from holdfast.tools.protocol import ToolContext
+from holdfast.tools.search.shipped_programs import with_shipped_programs
 from holdfast.tools.web_search import search_key_finder
 from holdfast.workspace.open_workspace import OpenWorkspace, tree_limits
 from holdfast.workspace.undo.command_snapshots import CallCommands
@@ -50,7 +51,9 @@ class WorkspaceToolContexts:
         self._root_session_id = root_session_id
         self._can_see_images = can_see_images
         self._permits_url = permits_url
-        self._environment = command_environment(environment, settings)
+        self._environment = with_shipped_programs(
+            command_environment(environment, settings), workspace.shared.locations.programs_dir
+        )
         formatters = FormatterStep(workspace.shared.launcher, seconds=float(settings.tools.format_timeout))
         self._edit_steps = EditSteps([formatters]) if runs_edit_steps else None
 
@@ -85,7 +88,7 @@ class WorkspaceToolContexts:
             outputs=shared.locations.session_outputs(self._root_session_id),
             temporary=shared.locations.session_temporary(self._root_session_id),
             hidden=shared.locations.own_directories,
-            visible=(shared.locations.skills_dir,),
+            visible=(shared.locations.skills_dir, shared.locations.programs_dir),
             can_see_images=self._can_see_images,
             interactive=run.interactive,
             emit=emit,
