@@ -89,7 +89,9 @@ class FormatterStep:
         given, made = base.with_suffix(".in"), base.with_suffix(".out")
         try:
             confined = await self._prepare(formatter, data, context, given=given, made=made)
-            capture = OutputCapture(base.with_suffix(".txt"), redactor=context.redact_stream(), emit=lambda text: None)
+            capture = OutputCapture(
+                base.with_suffix(".txt"), redact_stream=context.redact_stream, emit=lambda text: None
+            )
             environment = {**context.environment, **NON_INTERACTIVE, "TMPDIR": str(context.temporary)}
             command = CommandSpec(
                 confined.argv,
