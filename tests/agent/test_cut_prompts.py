@@ -11,7 +11,7 @@ from holdfast.testing import Answer, Hang, Say, TestProvider, text
 from tests.support.app_harness import open_app_harness
 from tests.support.wire_server import asked, config, conversation, each_wire, model, script, server, shown, spoken
 
-DO_NOT = "Do not act on that request or continue it unless the user asks for it again.\n</note>"
+DO_NOT = "Do not act on that request or continue it unless the user asks for it again.\n</reminder>"
 NOTHING_DONE = "It stops here: nothing more was answered or done."
 
 
@@ -27,7 +27,7 @@ async def test_a_prompt_cancelled_before_the_first_token_is_marked(tmp_path: Pat
         assert conversation((await asked(provider, 2))[1]) == spoken(
             wire,
             ("user", "delete every file"),
-            ("user", f"<note>\nThe user cancelled the request above. {NOTHING_DONE} {DO_NOT}"),
+            ("user", f"<reminder>\nThe user cancelled the request above. {NOTHING_DONE} {DO_NOT}"),
             ("user", "hello"),
         )
 
@@ -46,7 +46,7 @@ async def test_an_answer_cut_by_a_cancel_is_marked(tmp_path: Path, wire: Any) ->
             wire,
             ("user", "delete every file"),
             ("assistant", "I will delete"),
-            ("user", f"<note>\nThe user cancelled the request above. {cut} {DO_NOT}"),
+            ("user", f"<reminder>\nThe user cancelled the request above. {cut} {DO_NOT}"),
             ("user", "hello"),
         )
 
@@ -66,7 +66,7 @@ async def test_a_prompt_interrupted_by_a_stop_of_the_server_is_marked(tmp_path: 
         assert conversation((await asked(provider, 2))[1]) == spoken(
             wire,
             ("user", "delete every file"),
-            ("user", f"<note>\nThe server stopped while you worked on the request above. {NOTHING_DONE} {DO_NOT}"),
+            ("user", f"<reminder>\nThe server stopped while you worked on the request above. {NOTHING_DONE} {DO_NOT}"),
             ("user", "hello"),
         )
 

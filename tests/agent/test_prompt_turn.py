@@ -20,7 +20,7 @@ from holdfast.schema.events import (
     RunJoined,
     RunStarted,
 )
-from holdfast.schema.messages import Context, Finish, Text, text_of
+from holdfast.schema.messages import Context, Finish, Notice, Text, text_of
 from holdfast.schema.usage import Usage
 from holdfast.tools.protocol import ToolContext as ToolContext
 from tests.support.real_turns import (
@@ -146,20 +146,65 @@ async def test_a_loop_ends_the_run(tmp_path: Path) -> None:
     async with open_turns(tmp_path, scripted_model(*[(ScriptedCall("echo", {"word": "same"}),)] * 20)) as harness:
         run = await complete_run(harness)
         assert (run.state, run.reason) == ("failed", "loop")
-        assert run.steps == 5
+        assert run.steps == 8
+        notices = [part for message in await harness.messages() for part in message.parts if isinstance(part, Notice)]
+        assert [(notice.code, notice.for_model) for notice in notices] == [("loop", True)]
 
 
-async def test_a_refusal_and_an_answer_at_the_output_limit_fail_with_their_reasons(tmp_path: Path) -> None:
-    async with open_turns(
-        tmp_path,
-        scripted_model(
-            (ScriptedText("no"), ScriptedStop("refused", "policy")), (ScriptedText("x"), ScriptedStop("max_tokens"))
-        ),
-    ) as harness:
-        first = await complete_run(harness)
-        assert (first.state, first.reason) == ("failed", "refused")
-        second = await complete_run(harness)
-        assert (second.state, second.reason, second.text) == ("failed", "max_tokens", "x")
+async def test_a_refusal_fails_with_its_reason(tmp_path: Path) -> None:
+    refusal = (ScriptedText("no"), ScriptedStop("refused", "policy"))
+    async with open_turns(tmp_path, scripted_model(refusal)) as harness:
+        run = await complete_run(harness)
+        assert (run.state, run.reason) == ("failed", "refused")
+
+
+@pytest.mark.promise("R12")
+async def test_a_cancel_while_an_answer_is_continued_keeps_all_of_its_text(tmp_path: Path) -> None:
+    scripted = scripted_model(
+        (ScriptedText("one "), ScriptedStop("max_tokens")),
+        (ScriptedText("two "), ScriptedStop("max_tokens")),
+        (ScriptedText("three"), ScriptedWait("mid")),
+    )
+    async with open_turns(tmp_path, scripted) as harness:
+        accepted = await harness.accept("count")
+        await scripted.barrier("mid").reached.wait()
+        await harness.engine.cancel_session("ses_1")
+        run = await harness.ended(accepted)
+        assert (run.state, run.text, run.steps) == ("cancelled", "one two three", 3)
+
+
+@pytest.mark.promise("R12")
+async def test_after_the_time_limit_the_model_says_where_things_stand(tmp_path: Path) -> None:
+    scripted = scripted_model((ScriptedText("first"), ScriptedCall("killed", {"word": "k"})), "It is half done.")
+    async with open_turns(tmp_path, scripted) as harness:
+        harness.turns.limits = turn_limits(max_steps=5, max_seconds=60)
+        accepted = await harness.accept()
+        await harness.gates.arrived("k")
+        harness.turns.clock.run_out()
+        run = await harness.ended(accepted)
+        assert (run.state, run.reason, run.text, run.steps) == ("failed", "limit_time", "It is half done.", 1)
+        last = scripted.requests[-1]
+        assert not last.may_call
+        assert [message.role for message in last.messages] == ["user", "assistant", "tool", "user"]
+        assert "The run ends now: the run took longer than 60 s." in text_of(last.messages[-1].parts)
+
+
+@pytest.mark.promise("R12", "C7")
+async def test_a_cut_answer_is_stored_before_the_last_one_and_a_cancel_ends_that_too(tmp_path: Path) -> None:
+    scripted = scripted_model((ScriptedText("half"), ScriptedWait("mid")), (ScriptedText("It"), ScriptedWait("last")))
+    async with open_turns(tmp_path, scripted) as harness:
+        harness.turns.limits = turn_limits(max_steps=5, max_seconds=60)
+        accepted = await harness.accept()
+        await scripted.barrier("mid").reached.wait()
+        harness.turns.clock.run_out()
+        await scripted.barrier("last").reached.wait()
+        (line,) = (await harness.engine.cancel_session("ses_1")).runs
+        assert line.ended_as == "cancelled"
+        run = await harness.ended(accepted)
+        assert (run.state, run.text, run.steps) == ("cancelled", "It", 1)
+        _, cut, last = await harness.messages()
+        assert cut.parts == (Text("half"), Finish("limit", "the run took longer than 60 s"))
+        assert last.parts == (Text("It"), Finish("cancelled"))
 
 
 @pytest.mark.promise("R11")
@@ -176,6 +221,7 @@ async def test_the_output_schema_of_a_run_does_not_affect_the_next(tmp_path: Pat
 async def test_waiting_steers_are_queued_if_a_limit_forbids_another_step(tmp_path: Path) -> None:
     scripted = scripted_model(
         (ScriptedCall("gated", {"word": "x"}),),
+        "where things stand",
         "the steer's own answer",
         (ScriptedText("last"), ScriptedWait("end")),
         "own again",

@@ -117,19 +117,21 @@ def test_a_message_that_was_cut_off_keeps_its_text_and_drops_trailing_reasoning(
 )
 def test_the_model_is_told_what_was_cut_off_and_not_to_continue_it(reason: FinishReason, why: str) -> None:
     prompt, call, result = Text("delete it"), ToolCall("c", "bash"), ToolResult("c", "bash", "cancelled", "stopped")
-    do_not = "Do not act on that request or continue it unless the user asks for it again.\n</note>"
+    do_not = "Do not act on that request or continue it unless the user asks for it again.\n</reminder>"
     before = [message(1, "user", prompt), message(2, "assistant", Finish(reason)), message(3, "user", Text("hello"))]
-    note = Text(f"<note>\n{why} It stops here: nothing more was answered or done. {do_not}")
+    note = Text(f"<reminder>\n{why} It stops here: nothing more was answered or done. {do_not}")
     assert shape(request_messages(before, images=False)) == [
         ("user", (prompt,)),
         ("user", (note,)),
         ("user", (Text("hello"),)),
     ]
     inside = [message(1, "user", prompt), message(2, "assistant", Text("I will"), Finish(reason))]
-    note = Text(f"<note>\n{why} Your answer ends where it was cut off. {do_not}")
+    note = Text(f"<reminder>\n{why} Your answer ends where it was cut off. {do_not}")
     assert shape(request_messages(inside, images=False))[1:] == [("assistant", (Text("I will"),)), ("user", (note,))]
     calling = [*before[:1], message(2, "assistant", call, Finish(reason)), message(3, "tool", result)]
-    note = Text(f"<note>\n{why} It stops here, after the tool calls above; their results say what was done. {do_not}")
+    note = Text(
+        f"<reminder>\n{why} It stops here, after the tool calls above; their results say what was done. {do_not}"
+    )
     assert shape(request_messages(calling, images=False))[1:] == [
         ("assistant", (call,)),
         ("tool", (result,)),
@@ -175,7 +177,7 @@ def test_a_shell_command_and_context_changes_are_sent_as_text() -> None:
     (command,) = sent[0].parts
     assert isinstance(command, Text)
     assert "$ ls" in command.text
-    assert sent[1].parts == (Text("the branch changed"), Text("told"), Text("go"))
+    assert sent[1].parts == (Text("the branch changed"), Text("<reminder>\ntold\n</reminder>"), Text("go"))
 
 
 call_ids = st.sampled_from(["c1", "c2", "c3", "c4"])

@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
         (errors.ModelOverloaded("x"), "provider"),
         (errors.ModelContext("x"), "context"),
         (errors.ModelRefused("x"), "refused"),
-        (errors.ModelInvalid("x"), "provider"),
+        (errors.ModelInvalid("x"), "rejected"),
         (errors.ModelNetwork("x"), "network"),
         (errors.ModelStall("x"), "stall"),
         (errors.ModelMalformed("x"), "provider"),

@@ -227,7 +227,7 @@ async def test_a_full_window_is_compacted_by_the_usage_or_by_the_providers_error
 @pytest.mark.promise("R11", "R12")
 async def test_the_settings_of_a_run_do_not_affect_the_next(tmp_path: Path, wire: Any) -> None:
     async with server(tmp_path, wire) as (harness, provider):
-        script(provider, text("one"), text("two"), *[Answer((Call("ls", {"path": "."}),))] * 3)
+        script(provider, text('{"a": "one"}'), text("two"), *[Answer((Call("ls", {"path": "."}),))] * 3)
         schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
         first = await harness.run("go", model=model(wire), effort="high", output_schema=schema)
         second = await harness.run("go", model=model(wire), session_id=first.session_id)

@@ -64,7 +64,7 @@ async def test_of_two_simultaneous_answers_one_wins_and_the_other_gets_the_winne
     (opened,) = await server.opened()
     server.held_store.hold("approval")
     answers = [
-        asyncio.create_task(server.approvals.answer(opened.id, decision, client=decision))
+        asyncio.create_task(server.approvals.answer(opened.id, decision, client=decision, scope="all"))
         for decision in (first, second)
     ]
     await server.held_store.arrived("approval", count=2)
@@ -106,10 +106,10 @@ async def test_the_winner_can_repeat_its_answer_and_nothing_changes(
 ) -> None:
     waiting = server.request("make")
     (opened,) = await server.opened()
-    first = await server.approvals.answer(opened.id, "always", client="a")
+    first = await server.approvals.answer(opened.id, "always", client="a", scope="all")
     await waiting
     server.clock.now += 60
-    assert await server.approvals.answer(opened.id, "always", client="a") == first
+    assert await server.approvals.answer(opened.id, "always", client="a", scope="all") == first
     assert len(await server.events(ApprovalResolved)) == 1
     assert server.rules.saved == [opened.patterns]
     for client, decision in (("b", "always"), ("a", "once"), ("a", "deny")):
@@ -134,9 +134,21 @@ async def test_always_saves_exactly_the_offered_rules(server: ApprovalServer) ->
     with pytest.raises(BadRequest, match="needs at least one pattern to save"):
         await server.approvals.answer(shown.id, "always", client="a", patterns=())
     assert (server.rules.saved, waiting.done()) == ([], False)
-    answered = await server.approvals.answer(shown.id, "always", client="a")
+    answered = await server.approvals.answer(shown.id, "always", client="a", scope="all")
     assert server.rules.saved == [shown.patterns]
     assert (await waiting).pattern == answered.pattern == shown.patterns
+    assert await server.store.grants("wsp_1", session_id="ses_1") == ()
+
+
+async def test_always_is_saved_for_this_project_by_default(server: ApprovalServer) -> None:
+    waiting = server.request("make")
+    (shown,) = await server.opened()
+    answered = await server.approvals.answer(shown.id, "always", client="a")
+    assert (await waiting, answered.scope, server.rules.saved) == (answered, "project", [])
+    for session_id in ("ses_1", "ses_2", None):
+        grants = await server.store.grants("wsp_1", session_id=session_id)
+        assert [(grant.rule, grant.session_id) for grant in grants] == [(rule, None) for rule in shown.patterns]
+    assert await server.store.grants("wsp_2", session_id=None) == ()
 
 
 async def test_an_answer_can_choose_some_of_the_offered_rules(server: ApprovalServer) -> None:
@@ -164,7 +176,7 @@ async def test_an_approval_stays_open_if_its_rules_cannot_be_saved(server: Appro
     (shown,) = await server.opened()
     server.rules.problem = ConfigError("the file is read-only")
     with pytest.raises(ConfigError):
-        await server.approvals.answer(shown.id, "always", client="a")
+        await server.approvals.answer(shown.id, "always", client="a", scope="all")
     assert (await server.store.approval(shown.id)).state == "open"
     assert not waiting.done()
     server.rules.problem = None

@@ -36,6 +36,8 @@ api_key = "sk-test-0123456789"
 price = {{ input = 1.0, output = 10.0 }}
 [server]
 heartbeat = "1s"
+[limits]
+last_answer = "0.2s"
 """
 
 _ORDER = re.compile(r"!(\w+) ?([^\n]*)")
@@ -46,7 +48,8 @@ def respond(received: ReceivedRequest) -> Answer:
     messages = received.body["messages"]
     if "Give this coding task a title" in json.dumps(received.body.get("system", messages[0])):
         return text("A title")
-    last = max(number for number, message in enumerate(messages) if message["role"] == "user")
+    prompts = (number for number, one in enumerate(messages) if one["role"] == "user" and not _is_reminder(one))
+    last = max(prompts)
     step = sum(message["role"] == "assistant" for message in messages[last:])
     found = _ORDER.search(_said(messages[last]))
     order, rest = (found[1], found[2].strip()) if found else ("say", "ok")
@@ -74,6 +77,10 @@ def respond(received: ReceivedRequest) -> Answer:
         case "retry":
             return Answer(status=429, headers={"Retry-After": "1"}) if _first_time(received) else text("at last")
     raise AssertionError(f"no such order: {order!r}")
+
+
+def _is_reminder(message: dict[str, Any]) -> bool:
+    return _said(message).startswith("<reminder>")
 
 
 def _said(message: dict[str, Any]) -> str:

@@ -13,7 +13,16 @@ from holdfast.cli import main
 from holdfast.cli.commands import server
 from holdfast.cli.exit_status import Exit, exit_of_error, exit_of_run, message_and_advice
 from holdfast.client import local_server
-from holdfast.errors import BadRequest, ConfigError, Conflict, ModelAuth, NoModel, StartFailed, Unreachable
+from holdfast.errors import (
+    BadRequest,
+    ConfigError,
+    Conflict,
+    ModelAuth,
+    ModelInvalid,
+    NoModel,
+    StartFailed,
+    Unreachable,
+)
 from holdfast.locations import Locations
 from holdfast.schema.runs import EndReason, EndState, Run, UnfinishedState
 from tests.cli.cli_shell import CliShell, open_shell
@@ -60,6 +69,7 @@ def test_errors_have_exit_statuses() -> None:
     assert exit_of_error(BadRequest("x")) is Exit.USAGE
     assert exit_of_error(NoModel("x")) is exit_of_error(ConfigError("x")) is Exit.CONFIGURATION
     assert exit_of_error(ModelAuth("x")) is Exit.CONFIGURATION
+    assert exit_of_error(ModelInvalid("x")) is Exit.FAILED
     assert exit_of_error(Conflict("x")) is Exit.FAILED
     assert exit_of_error(Unreachable("x")) is Exit.INTERRUPTED
     assert exit_of_error(StartFailed("x", detail={"exit_status": 3})) is Exit.CONFIGURATION
@@ -78,7 +88,7 @@ def test_errors_have_exit_statuses() -> None:
         (("!bash touch made",), 4, "denied"),
         (("--max-steps", "1", "!loop"), 5, "steps"),
         (("!cut",), 5, "output limit"),
-        (("!status 400",), 6, "provider"),
+        (("!status 400",), 1, "the same request would fail again"),
         (("!status 429",), 6, "another model"),
         (("--timeout", "0.5s", "!hang"), 124, "out of time"),
     ],

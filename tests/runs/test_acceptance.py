@@ -67,6 +67,17 @@ async def test_a_busy_session_queues_runs_in_order_and_returns_the_position(harn
     assert harness.turns.started[1:] == [second.run.id, third.run.id]
 
 
+@pytest.mark.promise("R6")
+async def test_a_steer_that_is_queued_or_started_says_why(harness: EngineHarness) -> None:
+    idle = await harness.accept("first", delivery="steer")
+    assert (idle.decision, idle.not_steered) == ("started", "idle")
+    other = await harness.accept("second", delivery="steer", model="a/b")
+    assert (other.decision, other.not_steered) == ("queued", "settings")
+    joins = await harness.accept("third", delivery="steer")
+    assert (joins.decision, joins.not_steered) == ("steered", None)
+    assert (await harness.accept("fourth")).not_steered is None
+
+
 @pytest.mark.promise("R3")
 async def test_a_known_id_with_the_same_body_gets_the_first_answer_and_the_current_run(harness: EngineHarness) -> None:
     first = await harness.accept("hello", run_id="mine")

@@ -3,7 +3,8 @@
 import pytest
 
 from holdfast.errors import BadRequest
-from holdfast.services.api_values import MAX_DEPTH, check_depth
+from holdfast.schema.base import MAX_DEPTH
+from holdfast.services.api_values import check_depth
 
 
 def test_a_value_that_is_nested_too_deeply_is_refused() -> None:

@@ -273,6 +273,7 @@ def turn_limits(*, max_steps: int, max_seconds: float = 0.0) -> TurnLimits:
         max_steps=max_steps,
         max_seconds=max_seconds,
         max_cost=configured.max_cost,
+        last_answer_seconds=configured.last_answer,
         tool_parallel=configured.tool_parallel,
     )
 

@@ -30,9 +30,11 @@ def config(provider: TestProvider, *wires: WireName) -> str:
 
 
 @asynccontextmanager
-async def server(directory: Path, *wires: WireName) -> AsyncIterator[tuple[AppHarness, TestProvider]]:
+async def server(
+    directory: Path, *wires: WireName, config_head: str = ""
+) -> AsyncIterator[tuple[AppHarness, TestProvider]]:
     async with TestProvider(fallback=text("that is all")) as provider:
-        async with open_app_harness(directory, config=config(provider, *(wires or WIRES))) as harness:
+        async with open_app_harness(directory, config=config_head + config(provider, *(wires or WIRES))) as harness:
             yield harness, provider
             await check_log_matches_tables(harness.app.store)
         for received in provider.requests:

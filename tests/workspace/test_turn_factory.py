@@ -102,7 +102,7 @@ async def test_an_approval_for_the_session_is_remembered_and_one_for_always_is_s
             if len((await harness.app.store.open_approvals()).items) == 1:
                 break
         (asked,) = (await harness.app.store.open_approvals()).items
-        await harness.app.services.approvals.answer(asked.id, "always", client="a")
+        await harness.app.services.approvals.answer(asked.id, "always", client="a", scope="all")
         await harness.ended(other)
         saved = (await harness.app.services.settings.config()).settings.approvals.allow
         assert saved == asked.patterns

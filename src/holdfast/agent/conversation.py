@@ -13,7 +13,7 @@ from holdfast.agent.protocol import Spent, TurnHandle, new_message
 from holdfast.agent.reminders import Reminder, RunLimits, due_reminder
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.schema.events import KnownDurable, MessageFinished, MessageUpdated, SessionUpdated
-from holdfast.schema.messages import Context, Message, Part, text_of
+from holdfast.schema.messages import Context, Message, Notice, Part, text_of
 from holdfast.schema.usage import Usage
 from holdfast.store.writes import AnyWrite, PutMessage, UpdateRun, UpdateSession
 
@@ -156,6 +156,11 @@ class Conversation:
         else:
             self._size += estimate
 
+    def append_missing(self, message: Message) -> None:
+        """Add a message unless it is there already."""
+        if message.id not in self._known:
+            self.append(message)
+
     def replace_last(self, message: Message) -> None:
         self._fresh[-1] = replace(message, seq=self._fresh[-1].seq)
 
@@ -239,8 +244,8 @@ def first_words(text: str) -> str:
 
 
 def _is_prompt_of(message: Message, run_id: str) -> bool:
-    """A user message that has only a context is a reminder."""
-    is_reminder = all(isinstance(part, Context) for part in message.parts)
+    """A user message that has only a context or a notice is a reminder."""
+    is_reminder = all(isinstance(part, Context | Notice) for part in message.parts)
     return message.run_id == run_id and message.role == "user" and not is_reminder
 
 

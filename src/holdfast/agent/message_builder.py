@@ -23,7 +23,7 @@ from holdfast.models.protocol import (
     TextDelta,
     UsageReport,
 )
-from holdfast.schema.base import Value
+from holdfast.schema.base import MAX_DEPTH, Value, is_nested_deeper
 from holdfast.schema.events import DeltaKind
 from holdfast.schema.messages import Part, Reasoning, Text, ToolCall
 from holdfast.schema.usage import Usage
@@ -144,6 +144,13 @@ class MessageBuilder:
         """Return every part so far, complete or not."""
         return tuple(self._done.get(slot) or self._slots[slot].part() for slot in range(len(self._slots)))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither text nor a call."""
+        return not any(
+            isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in self.parts()
+        )
+
     def complete_parts(self) -> tuple[Part, ...]:
         """Return the parts of a message that was cut off, without calls whose arguments are incomplete."""
         return tuple(
@@ -151,6 +158,17 @@ class MessageBuilder:
             for slot, open_part in enumerate(self._slots)
             if slot in self._done or not isinstance(open_part, _OpenCall)
         )
+
+    def cut_call(self) -> str | None:
+        """Return the id of the last part if it is a call whose arguments are not a complete JSON object.
+
+        Meant for an answer that reached the output limit: such a call must not run, not even if it could be repaired.
+        """
+        last = self._slots[-1] if self._slots else None
+        if not isinstance(last, _OpenCall):
+            return None
+        text = "".join(last.chunks)
+        return last.id if not text.strip() or _arguments(text)[1] is not None else None
 
     def call(self, slot: int) -> tuple[str, str] | tuple[None, None]:
         """Return the id and the tool name of a part that is a call."""
@@ -233,6 +251,8 @@ def _arguments(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, None
     try:
         found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return {}, text
+    if is_nested_deeper(found, MAX_DEPTH):
+        return {}, f"(nested more than {MAX_DEPTH} levels deep) {text}"
     return (found, None) if isinstance(found, dict) else ({}, text)

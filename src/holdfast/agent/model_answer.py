@@ -21,14 +21,15 @@ from msgspec.structs import replace
 
 from holdfast.agent.message_builder import MessageBuilder, PartClosed
 from holdfast.agent.protocol import Spent, TurnHandle, new_message
+from holdfast.agent.request_messages import reminder
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.config import StreamRedactor
-from holdfast.errors import CommitRefused, ModelError, ModelNetwork
+from holdfast.errors import CommitRefused, ModelError, ModelMalformed, ModelNetwork
 from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelDelta, ModelRequest, Stop
 from holdfast.models.retry import retry_wait
 from holdfast.schema.events import DeltaKind, KnownDurable, MessageCreated, MessageUpdated, RunRetrying
-from holdfast.schema.messages import Finish, FinishReason, Message, Part, ToolCall
+from holdfast.schema.messages import Finish, FinishReason, Message, Part, Text, ToolCall
 from holdfast.schema.runs import Phase
 from holdfast.schema.usage import Usage
 from holdfast.store.writes import AnyWrite, PutMessage
@@ -39,6 +40,8 @@ end."""
 
 _HELD_SECONDS = 0.1
 """Letters that may begin a known key are shown if the model pauses for so long."""
+_EMPTY_ANSWER = "empty_answer"
+_ANSWER_AGAIN = "Your answer was empty. Go on with the task; if it is done, say so and what the result is."
 
 _log = logging.getLogger(__name__)
 
@@ -205,11 +208,20 @@ def calls_of(parts: tuple[Part, ...]) -> tuple[ToolCall, ...]:
 class ModelAnswer:
     """Requests an answer from the model, with retries."""
 
-    def __init__(self, handle: TurnHandle, dependencies: TurnDependencies, *, phase: Phase | None = None) -> None:
+    def __init__(
+        self,
+        handle: TurnHandle,
+        dependencies: TurnDependencies,
+        *,
+        phase: Phase | None = None,
+        retry_empty: bool = False,
+    ) -> None:
+        """``retry_empty``: an answer without text and calls is an error that is retried."""
         self._handle = handle
         self._dependencies = dependencies
         self._phase = phase
         """Shown as progress instead of the state of the answer."""
+        self._retry_empty = retry_empty
 
     async def stream_into(
         self, sink: AnswerSink, request: ModelRequest, *, opening: asyncio.Task[None] | None = None
@@ -227,13 +239,17 @@ class ModelAnswer:
             await _finish(opening)
 
     async def _stream(self, sink: AnswerSink, request: ModelRequest, opened: Callable[[], Awaitable[None]]) -> Stop:
+        asked = request
         while True:
             await sink.begin_attempt()
             try:
-                return await self._attempt(sink, request, opened)
+                return await self._attempt(sink, asked, opened)
             except ModelError as error:
                 await opened()
                 await self._wait_to_retry(sink, error)
+                if error.error_code == _EMPTY_ANSWER:
+                    again = new_message(self._handle, "user", (Text(reminder(_ANSWER_AGAIN)),))
+                    asked = replace(request, messages=(*request.messages, again))
 
     async def _attempt(self, sink: AnswerSink, request: ModelRequest, opened: Callable[[], Awaitable[None]]) -> Stop:
         model = self._dependencies.model
@@ -252,6 +268,8 @@ class ModelAnswer:
         await opened()
         if sink.builder.stop is None:
             raise ModelNetwork(f"the answer of {name!r} ended before it was complete")
+        if self._retry_empty and sink.builder.is_empty and sink.builder.stop.reason in ("end_turn", "tool_use"):
+            raise ModelMalformed(f"the answer of {name!r} is empty", code=_EMPTY_ANSWER)
         return sink.builder.stop
 
     async def _wait_to_retry(self, sink: AnswerSink, error: ModelError) -> None:

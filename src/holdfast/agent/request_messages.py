@@ -5,9 +5,10 @@ The result is valid for every wire (`C6`), also after a crash, cancel, retry, co
 - Messages are in the order of `seq`, from the last summary on. Messages of runs that never started are left out.
 - The first message is a user message. Every tool call is followed by exactly one result: a missing result is added; a
   result without a call and a repeated call are dropped.
-- A message that was cut off keeps its text and its calls, and only the reasoning before a call. A note after it says
-  what was cut, and that it is not continued unless the user asks. The note is text of the user, so that it also stays
-  between two prompts on wires that merge them.
+- A message that was cut off keeps its text and its calls, and only the reasoning before a call. A reminder after
+  it says what was cut, and that it is not continued unless the user asks. The reminder is a message of the user, so
+  that it also stays between two prompts on wires that merge them. After an answer that reached the output limit it asks
+  for the rest.
 - Files that the model cannot read are replaced by a line that names them.
 
 The same stored messages always give the same request, and a new message only adds to its end, so that the provider's
@@ -43,6 +44,11 @@ SUMMARY_HEAD = "Summary of the conversation so far, in place of its messages:\n\
 FILES_HEAD = "The files in use, as they were when the summary was made; you need not view them again:"
 EMPTY = "(The message is empty.)"
 BEGINNING = "(The beginning of the conversation is missing.)"
+CONTINUE = (
+    "Your answer above reached the output limit and is cut off. Unless something else is asked below, continue exactly "
+    "where it stops: no introduction, and nothing that is already there."
+)
+ANSWER_BRIEFLY = "Your last answer reached the output limit before it said anything. Think less and answer briefly."
 
 _CUT_OFF = frozenset({"cancelled", "interrupted", "error", "limit"})
 _WHY_CUT_OFF: dict[FinishReason, str] = {
@@ -78,8 +84,8 @@ def following_messages(messages: Iterable[Message], *, images: bool) -> tuple[Me
                 _append(sent, message, parts)
                 if calls := [part for part in parts if isinstance(part, ToolCall)]:
                     sent.append(_tool_message(message, calls, results, images=images))
-                if note := _note_after(message, parts):
-                    sent.append(_from_user(message, "note", note))
+                if told := _reminder_after(message, parts):
+                    sent.append(_from_user(message, "reminder", told))
             case "tool":
                 pass  # its results are added after their calls
             case _:
@@ -133,7 +139,7 @@ def _user_parts(parts: tuple[Part, ...], *, images: bool) -> tuple[Part, ...]:
                     sent += [_file(file, images=images) for file in files]
             case Notice():
                 if part.for_model and part.text.strip():
-                    sent.append(Text(part.text))
+                    sent.append(Text(reminder(part.text)))
             case Context(changed=changed):
                 if changed.strip():
                     sent.append(Text(changed))
@@ -167,23 +173,26 @@ def _assistant_parts(parts: tuple[Part, ...], called: set[str]) -> tuple[Part, .
     return _without_trailing_reasoning(kept, kinds=(ToolCall,) if cut_off else (ToolCall, Text))
 
 
-def _note_after(message: Message, sent: tuple[Part, ...]) -> str | None:
+def _reminder_after(message: Message, sent: tuple[Part, ...]) -> str | None:
     """Return what the model is told after an answer that was cut off. ``sent`` are the parts that are sent of it."""
     finish = next((part for part in reversed(message.parts) if isinstance(part, Finish)), None)
+    has_calls = any(isinstance(part, ToolCall) for part in sent)
+    if finish is not None and finish.reason == "max_tokens" and not has_calls:
+        return reminder(CONTINUE if sent else ANSWER_BRIEFLY)
     if finish is None or finish.reason not in _WHY_CUT_OFF:
         return None
-    if any(isinstance(part, ToolCall) for part in sent):
+    if has_calls:
         where = "It stops here, after the tool calls above; their results say what was done."
     elif sent:
         where = "It ends here, unfinished." if finish.reason == "limit" else "Your answer ends where it was cut off."
     else:
         where = "It stops here: nothing more was answered or done."
-    return note(f"{_WHY_CUT_OFF[finish.reason]} {where} {_DO_NOT_CONTINUE}")
+    return reminder(f"{_WHY_CUT_OFF[finish.reason]} {where} {_DO_NOT_CONTINUE}")
 
 
-def note(text: str) -> str:
-    """Return a text as a note of Holdfast, so that the model does not take it for words of the user."""
-    return f"<note>\n{text}\n</note>"
+def reminder(text: str) -> str:
+    """Return a text as words of Holdfast, so that the model does not take it for words of the user."""
+    return f"<reminder>\n{text}\n</reminder>"
 
 
 def _from_user(message: Message, name: str, text: str) -> Message:

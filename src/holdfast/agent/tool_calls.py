@@ -31,6 +31,10 @@ from holdfast.store.writes import AddToolUse, PutCallOutput, PutMessage
 from holdfast.tools.protocol import PreparedCall, ToolOutput
 
 NOT_RUN = "Not run: the run was stopped before this call began."
+CUT_OFF = (
+    "Not run: your answer reached the output limit, so the arguments of this call are cut off. Send it in smaller "
+    "parts, for example the first part of a file with write, and the rest with several edits."
+)
 
 _URGENT_PHASES = ("approval", "question")
 
@@ -68,12 +72,20 @@ class StepCalls:
     """The calls of one assistant message, and the tool message with their results."""
 
     def __init__(
-        self, handle: TurnHandle, dependencies: TurnDependencies, answer: Message, *, attempt: int = 1
+        self,
+        handle: TurnHandle,
+        dependencies: TurnDependencies,
+        answer: Message,
+        *,
+        attempt: int = 1,
+        cut_call: str | None = None,
     ) -> None:
+        """``cut_call``: the call whose arguments are incomplete because the answer reached the output limit."""
         self._handle = handle
         self._dependencies = dependencies
         self._answer = answer
         self._attempt = attempt
+        self._cut_call = cut_call
         self.calls = calls_of(answer.parts)
         self._results: dict[str, ToolResult] = {}
         self._output_paths: dict[str, str] = {}
@@ -84,6 +96,7 @@ class StepCalls:
         """The calls as they were understood, or why they were not."""
         self._progress = _StepProgress(handle)
         self._subagents: list[Subagent] = []
+        self._denials: list[CallDenied] = []
         self._usage_guard = UsageGuard(handle)
         self._is_published = False
         self._message = new_message(handle, "tool")
@@ -93,6 +106,10 @@ class StepCalls:
         """The assistant message, with the sessions of the sub-agents that its calls started."""
         return self._answer
 
+    def named_calls(self) -> tuple[ToolCall, ...]:
+        """Return the calls with our own names of their tools."""
+        return tuple(replace(call, name=self._tool_name(call.id)) for call in self.calls)
+
     def results(self) -> tuple[ToolResult, ...]:
         """Return the results so far, in the order of the calls."""
         return tuple(self._results[call.id] for call in self.calls if call.id in self._results)
@@ -100,6 +117,18 @@ class StepCalls:
     def message(self) -> Message:
         """Return the tool message with the results so far."""
         return replace(self._message, parts=self.results())
+
+    def denials(self) -> tuple[CallDenied, ...]:
+        """Return the calls that were denied, also those of sub-agents that nobody could be asked about."""
+        ended = [subagent.run for subagent in self._subagents if subagent.run is not None]
+        return (
+            *self._denials,
+            *(
+                CallDenied(run.text, cause="unasked", why=f"a sub-agent: {run.error.message}")
+                for run in ended
+                if run.reason == "denied" and run.error is not None and run.error.code == "denied"
+            ),
+        )
 
     def records(self) -> tuple[PutCallOutput | AddToolUse, ...]:
         """Return the records of the whole outputs, and the statistics of the day."""
@@ -155,7 +184,7 @@ class StepCalls:
         found = self._prepared.get(call.id)
         if found is None:
             try:
-                found = self._dependencies.toolbox.prepare(call)
+                found = ToolError(CUT_OFF) if call.id == self._cut_call else self._dependencies.toolbox.prepare(call)
             except ToolError as error:
                 found = error
             self._prepared[call.id] = found
@@ -211,6 +240,7 @@ class StepCalls:
                 self._handle, call, plan, on_wait=lambda: self._progress.set(call.id, "approval", what)
             )
             if isinstance(permission, CallDenied):
+                self._denials.append(permission)
                 return ToolOutput(permission.text, status="denied", display=plan.display)
             self._progress.set(call.id, "tool", what)
             self._started.add(call.id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -30,6 +30,8 @@ class TurnLimits(Value, frozen=True, kw_only=True):
     max_steps: int
     max_seconds: float
     max_cost: float
+    last_answer_seconds: float
+    """How long the last answer may take after the steps or the time are over. 0: there is none."""
     tool_parallel: int
     """Calls of one step that run in parallel."""
 
@@ -41,10 +43,17 @@ class CallPermitted(Value, frozen=True):
     """Whether it may run because it changes nothing. The tool makes sure that it does not."""
 
 
+DenialCause = Literal["user", "rule", "plan", "unasked"]
+"""Who denied a call: the user, a deny rule, the mode plan, or nobody, because nobody could be asked or answered."""
+
+
 class CallDenied(Value, frozen=True):
     """The call may not run. ``text`` tells the model why, with the user's feedback."""
 
     text: str
+    cause: DenialCause = "user"
+    why: str = ""
+    """The reason for people."""
 
 
 class Toolbox(Protocol):

@@ -38,6 +38,9 @@ class Deny(Value, frozen=True, tag="deny"):
     why: str
     """Shown to the model and to the user."""
     rule: str | None = None
+    """The deny rule that applies."""
+    unasked: bool = False
+    """Whether approval is needed and the run cannot ask for it."""
 
 
 class Ask(Value, frozen=True, tag="ask"):
@@ -155,7 +158,7 @@ def _covering_rule(permission: Permission, rules: Rules, workspace: WorkspacePat
 def _ask(missing: list[Permission], *, interactive: bool) -> Ask | Deny:
     if not interactive:
         told = "; ".join(dict.fromkeys(permission.told or permission.why for permission in missing))
-        return Deny(f"this needs approval, and this run cannot ask for it: {told}")
+        return Deny(f"this needs approval, and this run cannot ask for it: {told}", unasked=True)
     why = "; ".join(dict.fromkeys(permission.why for permission in missing))
     rules = [permission.rule for permission in missing]
     patterns = tuple(dict.fromkeys(rule for rule in rules if rule is not None))

@@ -11,8 +11,8 @@ closed the record. Sessions do not wait for one another.
 
 Races that are handled here: two answers; an answer and a deadline; an answer and a cancel; a cancel while the record is
 written (when the wait ends, the record is committed or will never be); a client that disconnects during its answer. An
-"always" rule is saved before its answer is committed, and only by the answer that wins. If saving fails, the approval
-stays open.
+"always" rule for all projects is saved before its answer is committed, and only by the answer that wins. If saving
+fails, the approval stays open. Rules for this project and for a session are grants, in the same commit as the answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import BadRequest, Conflict, StoreConflict
 from holdfast.ids import Clock, Ids, Sleep, rfc3339
-from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, QuestionItem
+from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, QuestionItem, RuleScope
 from holdfast.schema.base import to_builtins
 from holdfast.schema.events import (
     ApprovalRequested,
@@ -39,7 +39,7 @@ from holdfast.store.writes import AddGrant, OpenApproval, OpenQuestion, ResolveA
 from holdfast.tasks import finish_before_cancel
 
 SaveRules: TypeAlias = Callable[[tuple[str, ...]], Awaitable[None]]
-"""Saves "always" rules in the user's own configuration."""
+"""Saves "always" rules for all projects, in the user's own configuration."""
 
 _Asked = TypeVar("_Asked", bound=Approval | Question)
 _CLOCK_CHECK_SECONDS: Final = 5.0
@@ -86,9 +86,12 @@ class PendingApprovals:
         *,
         client: str,
         patterns: tuple[str, ...] | None = None,
+        scope: RuleScope = "project",
         feedback: str = "",
     ) -> Approval:
         """Record a decision. ``patterns`` chooses which of the offered rules "session" or "always" saves.
+
+        ``scope`` is for "always": the rules become grants of the workspace, or are saved in the user's configuration.
 
         Raises `Conflict` with the record if it is closed, `BadRequest` for a rule that was not offered.
         """
@@ -98,11 +101,13 @@ class PendingApprovals:
             state="answered",
             decision=decision,
             pattern=_rules_to_save(approval, decision, patterns),
+            scope=scope,
             feedback=feedback,
             answered_by=client,
             resolved_at=self._now(),
         )
-        grants = [AddGrant(self._grant(wanted, rule)) for rule in wanted.pattern] if decision == "session" else []
+        is_granted = decision == "session" or (decision == "always" and scope == "project")
+        grants = [AddGrant(self._grant(wanted, rule)) for rule in wanted.pattern] if is_granted else []
         return await finish_before_cancel(self._answer(wanted, *grants))
 
     async def answer_question(
@@ -160,7 +165,7 @@ class PendingApprovals:
             if found.state == "open" and found.deadline_at is not None and found.deadline_at <= self._now():
                 found = await self._close(_expired(found, self._now()))
             if found.state == "open":
-                if isinstance(wanted, Approval) and wanted.decision == "always":
+                if isinstance(wanted, Approval) and wanted.decision == "always" and wanted.scope == "all":
                     await self._save_rules(wanted.pattern)
                 found = await self._close(wanted, *grants)
         return _winner_or_conflict(found, wanted)
@@ -208,7 +213,7 @@ class PendingApprovals:
             id=self._ids.new("apr"),
             workspace_id=approval.workspace_id,
             rule=rule,
-            session_id=approval.root_session_id,
+            session_id=approval.root_session_id if approval.decision == "session" else None,
             created_at=approval.resolved_at or "",
             created_by=approval.answered_by or "",
         )
@@ -233,6 +238,7 @@ def _resolution(
             resolved_at=at,
             decision=asked.decision,
             pattern=asked.pattern,
+            scope=asked.scope,
             feedback=asked.feedback,
             answered_by=asked.answered_by,
         )
@@ -278,7 +284,7 @@ def _winner_or_conflict(found: _Asked, wanted: _Asked) -> _Asked:
 
 def _answer_of(asked: Approval | Question) -> tuple[object, ...]:
     if isinstance(asked, Approval):
-        return asked.answered_by, asked.decision, asked.pattern, asked.feedback
+        return asked.answered_by, asked.decision, asked.pattern, asked.scope, asked.feedback
     return asked.answered_by, asked.answers, asked.dismissed
 
 

@@ -10,12 +10,25 @@ from typing import TypeVar
 from holdfast.cli.screen import Screen, one_line, plain
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import BadRequest, Conflict, Gone, NotFound
-from holdfast.schema.approvals import Approval, ApprovalDecision, Question, QuestionItem
+from holdfast.schema.approvals import Approval, ApprovalDecision, Question, QuestionItem, RuleScope
 
 T = TypeVar("T")
 
 _CHECK_SECONDS = 1.0
-_ANSWERS: dict[str, ApprovalDecision] = {"y": "once", "s": "session", "a": "always", "n": "deny"}
+_ANSWERS: dict[str, tuple[ApprovalDecision, RuleScope]] = {
+    "y": ("once", "project"),
+    "yes": ("once", "project"),
+    "once": ("once", "project"),
+    "s": ("session", "project"),
+    "session": ("session", "project"),
+    "a": ("always", "project"),
+    "always": ("always", "project"),
+    "e": ("always", "all"),
+    "everywhere": ("always", "all"),
+    "n": ("deny", "project"),
+    "no": ("deny", "project"),
+    "deny": ("deny", "project"),
+}
 _MAX_DIFF_LINES = 60
 
 
@@ -46,9 +59,10 @@ class ApprovalPrompt:
         self._show_approval(approval)
         self._discard_typed_ahead()
         try:
-            decision, feedback = self._ask_decision(lambda: self._client.approval(approval.id).state == "open")
-            self._client.answer_approval(approval.id, decision, feedback=feedback)
-            self._screen.note(f"  {_describe(decision, approval)}")
+            is_open = lambda: self._client.approval(approval.id).state == "open"  # noqa: E731
+            decision, scope, feedback = self._ask_decision(is_open)
+            self._client.answer_approval(approval.id, decision, scope=scope, feedback=feedback)
+            self._screen.note(f"  {_describe(decision, scope, approval)}")
         except (AnsweredElsewhere, Conflict, Gone, NotFound):
             self._screen.note("  answered by another client")
 
@@ -98,17 +112,17 @@ class ApprovalPrompt:
         if approval.patterns:
             self._screen.warn(f"  {style.dim('always would allow: ' + ', '.join(map(one_line, approval.patterns)))}")
 
-    def _ask_decision(self, is_open: Callable[[], bool]) -> tuple[ApprovalDecision, str]:
-        prompt = "  [y] once  [s] this session  [a] always  [n] no, or 'n REASON': "
+    def _ask_decision(self, is_open: Callable[[], bool]) -> tuple[ApprovalDecision, RuleScope, str]:
+        prompt = "  [y] once  [s] this session  [a] always here  [e] everywhere  [n] no, or 'n REASON': "
         while True:
             line = self._read_line(prompt, is_open)
             if line is None:
-                return "deny", ""
+                return "deny", "project", ""
             word, _, rest = line.strip().partition(" ")
-            decision = _ANSWERS.get(word.lower()[:1]) if word else None
-            if decision is not None and word.lower() in (word.lower()[:1], "yes", "no", decision):
-                return decision, rest.strip() if decision == "deny" else ""
-            self._screen.warn("  please answer with y, s, a or n")
+            if found := _ANSWERS.get(word.lower()):
+                decision, scope = found
+                return decision, scope, rest.strip() if decision == "deny" else ""
+            self._screen.warn("  please answer with y, s, a, e or n")
 
     def _ask_items(self, question: Question) -> list[list[str]] | None:
         found: list[list[str]] = []
@@ -178,14 +192,15 @@ def _option(item: QuestionItem, word: str) -> str | None:
     return word if word in item.options else None
 
 
-def _describe(decision: ApprovalDecision, approval: Approval) -> str:
+def _describe(decision: ApprovalDecision, scope: RuleScope, approval: Approval) -> str:
     match decision:
         case "once":
             return "allowed once"
         case "session":
             return "allowed for this session"
         case "always":
-            return f"always allowed: {', '.join(map(one_line, approval.patterns))}"
+            where = "everywhere" if scope == "all" else "in this directory"
+            return f"always allowed {where}: {', '.join(map(one_line, approval.patterns))}"
         case _:
             return "denied"
 

@@ -124,6 +124,8 @@ def exit_of_error(error: HoldfastError) -> Exit:
             server_status = error.detail.get("exit_status")
             return Exit.CONFIGURATION if server_status == Exit.CONFIGURATION else Exit.INTERRUPTED
         case ModelError():
-            return Exit.CONFIGURATION if error.code == "auth" else Exit.PROVIDER
+            if error.code == "auth":
+                return Exit.CONFIGURATION
+            return Exit.FAILED if error.code == "invalid_request_to_model" else Exit.PROVIDER
         case _:
             return Exit.FAILED

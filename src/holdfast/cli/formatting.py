@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -80,11 +79,3 @@ def json_line(value: object) -> str:
 def json_text(value: object) -> str:
     """Indented JSON."""
     return msgspec.json.format(encode(value), indent=2).decode()
-
-
-def parse_json(text: str) -> Any:
-    """The value; ``None`` if the text is not JSON."""
-    try:
-        return msgspec.json.decode(text.strip())
-    except (msgspec.DecodeError, RecursionError):
-        return None

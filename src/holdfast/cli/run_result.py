@@ -44,7 +44,7 @@ class RunResult(Value, frozen=True, kw_only=True, tag_field="kind", tag="result"
     text: str = ""
     """The agent's last message."""
     output: Any = None
-    """With ``--output-schema``: the text, decoded as JSON."""
+    """With ``--output-schema``: the text as JSON, which matches the schema."""
     error: RunError | None = None
     model: str | None = None
     steps: int = 0
@@ -64,7 +64,6 @@ def make_result(
     *,
     exit_code: int,
     decision: RunDecision | None = None,
-    output: Any = None,
     cancelled: tuple[CoveredRun, ...] = (),
 ) -> RunResult:
     return RunResult(
@@ -74,7 +73,7 @@ def make_result(
         reason=run.reason,
         exit_code=int(exit_code),
         text=run.text,
-        output=output,
+        output=run.output,
         error=run.error,
         model=run.model,
         steps=run.steps,
@@ -127,6 +126,8 @@ _ADVICE = {
     "limit_steps": "continue with: holdfast run --continue --max-steps N …",
     "limit_time": "continue with: holdfast run --continue --timeout TIME …",
     "limit_cost": "continue with: holdfast run --continue --max-cost DOLLARS …",
+    "rejected": "the same request would fail again; check the model's name and base_url, or use another --model",
+    "output_schema": "describe the answer in the prompt, simplify the schema, or use another --model",
     "loop": "rephrase the prompt: holdfast run --continue …",
     "max_tokens": 'let the model continue: holdfast run --continue "go on"',
     "auth": "'holdfast key set PROVIDER' stores a key; run 'holdfast stop' after a change of the environment",
@@ -139,6 +140,8 @@ _ADVICE = {
 
 
 def advice_for(run: Run) -> str:
+    if run.error is not None and run.error.code == "denied_by_rule":
+        return "'holdfast config get approvals.deny --origin' shows where the rule is"
     if run.reason in _ADVICE:
         return _ADVICE[run.reason]
     if exit_of_run(run) is Exit.PROVIDER:

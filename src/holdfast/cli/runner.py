@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import time
 from contextlib import ExitStack
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from holdfast.cli.approval_prompt import ApprovalPrompt
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit, exit_of_run
-from holdfast.cli.formatting import json_line, json_text, parse_json
+from holdfast.cli.formatting import json_line, json_text
 from holdfast.cli.interrupts import Interrupted, Interrupts
 from holdfast.cli.run_follower import RunFollower
 from holdfast.cli.run_result import make_result, print_end, unsent_run
@@ -23,11 +23,22 @@ from holdfast.client.sync_client import SyncClient
 from holdfast.errors import ClientError, Conflict, HoldfastError, NoModel, ServerError, ServerStopping, WorkspaceClosing
 from holdfast.schema.events import ClientAttached, ClientDetached, Event, Heartbeat, Hello, Reset
 from holdfast.schema.messages import Message
-from holdfast.schema.runs import END_STATES, Accepted, CoveredRun, Run, RunRequest
+from holdfast.schema.runs import END_STATES, Accepted, CoveredRun, NotSteered, Run, RunRequest
 
 _RETRY_SECONDS = 30.0
 _END_SECONDS = 20.0
 """How long to wait for the end after a cancel; the server's own limits are shorter."""
+
+
+_LAST_ANSWER_SECONDS = 30.0
+"""How long to wait at the end of ``--timeout`` for the end that the server makes itself; its own limit is shorter."""
+
+_NOT_STEERED: dict[NotSteered, str] = {
+    "idle": "no run is active",
+    "stopping": "the active run is stopping",
+    "not_a_prompt": "the active run is not a prompt",
+    "settings": "the active run has another model, mode or limits",
+}
 
 
 class RunOptions(NamedTuple):
@@ -107,7 +118,7 @@ class PromptRunner:
         status = Exit.TIMED_OUT if self._interrupts.timed_out else Exit.CANCELLED
         if not self._options.detach:
             run = unsent_run(self._options.request.run_id, session_id=self._options.session_id)
-            self._print_result(run, status, output=None)
+            self._print_result(run, status)
         return status
 
     def _send_and_follow(self) -> Run | None:
@@ -175,6 +186,8 @@ class PromptRunner:
         if accepted.decision == "queued":
             position = f" behind {accepted.position} run{'s' * (accepted.position != 1)}" if accepted.position else ""
             self._screen.note(f"queued{position}: {accepted.run.id} in {accepted.run.session_id}")
+            if accepted.not_steered is not None:
+                self._screen.note(f"it does not steer: {_NOT_STEERED[accepted.not_steered]}")
         elif accepted.decision == "steered":
             self._screen.note(f"joins {accepted.host_run_id} at its next step")
         self._screen.status("queued" if accepted.decision == "queued" else "starting")
@@ -214,6 +227,8 @@ class PromptRunner:
         accepted = self._send()
         client, run_id = self._context.client, accepted.run.id
         try:
+            if timed_out and (run := self._wait_for_last_answer(run_id)) is not None:
+                return run
             self._cancelled = client.cancel_run(run_id).runs
             run = client.wait_run(run_id, seconds=_END_SECONDS)
         except (ClientError, ServerError) as error:
@@ -227,6 +242,17 @@ class PromptRunner:
                 advice=f"'holdfast cancel {host}' cancels that run",
                 status=Exit.CANCELLED,
             ) from None
+        (self._follower or self._make_follower(run)).print_stored()
+        return run
+
+    def _wait_for_last_answer(self, run_id: str) -> Run | None:
+        """An active run ends by its own limit at this time, and its last answer says where things stand."""
+        client = self._context.client
+        run = client.wait_run(run_id, seconds=0)
+        if run.state == "active":
+            run = client.wait_run(run_id, seconds=_LAST_ANSWER_SECONDS)
+        if run.state not in END_STATES:
+            return None
         (self._follower or self._make_follower(run)).print_stored()
         return run
 
@@ -244,23 +270,17 @@ class PromptRunner:
         self._screen.finish()
         out_of_time = self._options.timeout is not None and run.reason == "limit_time"
         status = int(exit_of_run(run, timed_out=out_of_time or self._interrupts.timed_out))
-        output = None
-        if self._options.request.output_schema is not None and run.state == "completed":
-            output = parse_json(run.text)
-            if output is None:
-                self._screen.warn("holdfast: the answer is not JSON, although --output-schema was given")
-                status = Exit.FAILED
-        self._print_result(run, status, output=output)
+        self._print_result(run, status)
         print_end(run, self._screen, cancelled=self._cancelled)
         if self._options.last_message:
             status = self._write_last_message(run.text, self._options.last_message) or status
         return Exit.FAILED if self._screen.out_failed and not status else status
 
-    def _print_result(self, run: Run, status: int, *, output: Any) -> None:
+    def _print_result(self, run: Run, status: int) -> None:
         if self._options.output == "text":
             return
         decision = self._accepted.decision if self._accepted else None
-        result = make_result(run, exit_code=status, decision=decision, output=output, cancelled=self._cancelled)
+        result = make_result(run, exit_code=status, decision=decision, cancelled=self._cancelled)
         self._screen.line(json_line(result) if self._options.output == "jsonl" else json_text(result))
 
     def _write_last_message(self, text: str, path: str) -> int:

@@ -33,7 +33,7 @@ from holdfast.schema.api.response_bodies import (
     SessionView,
     StatsView,
 )
-from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question
+from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, RuleScope
 from holdfast.schema.base import Value, encode
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
@@ -330,9 +330,17 @@ def approvals(workspace_id: str) -> ApiCall[PageView[Approval]]:
 
 
 def answer_approval(
-    approval_id: str, decision: ApprovalDecision, *, pattern: Sequence[str] = (), feedback: str = ""
+    approval_id: str,
+    decision: ApprovalDecision,
+    *,
+    pattern: Sequence[str] = (),
+    scope: RuleScope = "project",
+    feedback: str = "",
 ) -> ApiCall[Approval]:
+    """``scope`` is where the rules that "always" saves count."""
     body: dict[str, Any] = {"decision": decision}
+    if scope != "project":
+        body["scope"] = scope
     if pattern:
         body["pattern"] = list(pattern)
     if feedback:

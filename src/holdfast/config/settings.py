@@ -122,6 +122,17 @@ class ApprovalSettings(Table, frozen=True):
     deadline: Annotated[
         Duration, Meta(description="How long an approval waits before it counts as denied; `0s`: no limit.")
     ] = Duration(0)
+    auto_deadline: Annotated[
+        Duration,
+        Meta(
+            description="The same in the mode `auto`, if `deadline` sets no limit: there is often nobody to answer."
+            " `0s`: no limit."
+        ),
+    ] = Duration(600)
+
+    def deadline_in(self, mode: Mode) -> float:
+        """Return how long an approval or a question of a run waits, in seconds; 0 means no limit."""
+        return self.deadline or (self.auto_deadline if mode == "auto" else 0.0)
 
 
 class LimitSettings(Table, frozen=True):
@@ -130,6 +141,13 @@ class LimitSettings(Table, frozen=True):
     max_steps: Annotated[Count, Meta(description="Maximum model requests of one run.")] = 200
     max_cost: Annotated[Dollars, Meta(description="Maximum cost of one run in US dollars; 0: no limit.")] = 0.0
     max_time: Annotated[Duration, Meta(description="Maximum duration of one run; `0s`: no limit.")] = Duration(0)
+    last_answer: Annotated[
+        Duration,
+        Meta(
+            description="When the steps or the time are over, the model gets this long to say where things stand;"
+            " `0s`: it is not asked."
+        ),
+    ] = Duration(20)
     first_token: Annotated[Duration, Meta(description="Maximum wait for a model's first token.")] = Duration(120)
     between_tokens: Annotated[Duration, Meta(description="Maximum pause within an answer.")] = Duration(90)
     tool_parallel: Annotated[Count, Meta(description="Tool calls of one step that run in parallel.")] = 5

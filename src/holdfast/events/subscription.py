@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
 
@@ -128,6 +128,15 @@ class Subscription:
                 await self._wait_for_more()
         return items
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the reader knows nothing yet: it came without a cursor that could be used."""
+        return self._is_fresh
+
+    def add_first(self, items: Iterable[StreamItem]) -> None:
+        """Yield these before anything else but the hello. They do not move the cursor."""
+        self._first_items.extend(items)
+
     def request_heartbeat(self) -> None:
         """Yield a heartbeat next."""
         self._heartbeat_due = True
@@ -154,6 +163,7 @@ class Subscription:
     def _start(self, after: str | None) -> deque[StreamItem]:
         """Return the hello, and a reset if the stream cannot continue at the cursor."""
         reason: ResetReason | None = None
+        self._is_fresh = after is None
         if after is not None:
             cursor = parse_cursor(after)
             if cursor is None or cursor.log_id != self._source.store.log_id:
@@ -167,6 +177,7 @@ class Subscription:
         hello = Hello(at=self._source.timestamp(), cursor=self.cursor, heartbeat_seconds=self._source.heartbeat_seconds)
         items = deque([StreamItem("hello", encode(hello))])
         if reason is not None:
+            self._is_fresh = True
             items.append(self._reset(reason))
         return items
 

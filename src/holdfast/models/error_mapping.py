@@ -29,6 +29,8 @@ MAX_ERROR_BODY = 64 * 1024
 """The bytes of an error response that are read."""
 
 _MAX_MESSAGE = 500
+_PERMANENT = frozenset({400, 404, 422})
+"""The same request would fail again, also if the vendor's general code is one of a server's fault."""
 _FIRST_ERROR_STATUS = 300
 
 ErrorClass: TypeAlias = type[ModelError]
@@ -139,7 +141,7 @@ def _classify(error: dict[str, Any], message: str, status: int) -> ErrorClass:
     if status == 413 or (_CONTEXT_MESSAGE.search(message) and status in {0, 400, 422, 500}):
         return ModelContext
     by_code = [_CODES[code] for code in _codes(error) if code in _CODES]
-    if by_code:
+    if by_code and not (by_code[0] is ModelOverloaded and status in _PERMANENT):
         return by_code[0]
     if _KEY_MESSAGE.search(message) and status in {0, 400, 401, 403}:
         return ModelAuth

@@ -24,6 +24,9 @@ class ModelRequest(Value, frozen=True):
     messages: tuple[Message, ...] = ()
     """Valid for every wire (`agent.request_messages`): each call has one result, and each result has a call."""
     tools: tuple[ToolSpec, ...] = ()
+    may_call: bool = True
+    """False: the answer must be text. The tools stay in the request, because providers require the tools of earlier
+    calls, and their cache stays valid."""
     max_output: int | None = None
     effort: str | None = None
     output_schema: dict[str, Any] | None = None

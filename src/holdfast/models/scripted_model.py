@@ -45,6 +45,8 @@ from holdfast.schema.usage import Usage
 _CHARACTERS_PER_TOKEN = 4
 _MAX_KEPT_REQUESTS = 1000
 _ORIGIN = "scripted"
+_REMINDER = "<reminder>"
+"""Begins a message that is not of the user."""
 
 
 class Barrier:
@@ -170,11 +172,13 @@ def _context(request: ModelRequest) -> _ScriptContext:
     since_prompt: list[Message] = []
     prompt = ""
     for message in reversed(request.messages):
-        if message.role == "user":
-            prompt = text_of(message.parts)
+        text = text_of(message.parts)
+        if message.role == "user" and not text.startswith(_REMINDER):
+            prompt = text
             break
         since_prompt.append(message)
-    results = [part for message in since_prompt[:1] for part in message.parts if isinstance(part, ToolResult)]
+    latest = [message for message in since_prompt if message.role != "user"][:1]
+    results = [part for message in latest for part in message.parts if isinstance(part, ToolResult)]
     return _ScriptContext(
         step=sum(message.role == "assistant" for message in since_prompt),
         prompt=prompt,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from holdfast.errors import (
     BadRequest,
     Conflict,
@@ -15,7 +17,7 @@ from holdfast.errors import (
 from holdfast.ids import is_valid_client_id
 from holdfast.runs.engine_state import EngineState
 from holdfast.runs.lane.commit_plan import Acceptance, CommitPlan, LaneState, accepted_as
-from holdfast.runs.lane.decisions import decide
+from holdfast.runs.lane.decisions import decide, why_not_steered
 from holdfast.runs.lane.protocol import Accept, Repeated
 from holdfast.runs.mailbox import Planner
 from holdfast.schema.runs import Accepted, RunRequest, settings_of
@@ -96,7 +98,8 @@ def accept_planner(engine_state: EngineState, acceptance: Acceptance) -> Planner
         if isinstance(decision.answer, Repeated):
             return CommitPlan(state, None)
         made = engine_state.plan_decision(state, decision, acceptance=acceptance)
-        return made.with_answer(accepted_as(made.state.runs[command.run_id], decision.answer))
+        accepted = accepted_as(made.state.runs[command.run_id], decision.answer)
+        return made.with_answer(replace(accepted, not_steered=why_not_steered(state.lane, command)))
 
     return plan
 

@@ -7,6 +7,8 @@ from typing import Any, Literal
 from holdfast.schema.base import Value
 
 ApprovalDecision = Literal["once", "session", "always", "deny"]
+RuleScope = Literal["project", "all"]
+"""Where the rules of the answer "always" count: in this workspace, or in all."""
 ApprovalState = Literal["open", "answered", "expired", "cancelled"]
 
 
@@ -31,6 +33,8 @@ class Approval(Value, frozen=True):
     decision: ApprovalDecision | None = None
     pattern: tuple[str, ...] = ()
     """The rules that "always" or "session" saved."""
+    scope: RuleScope = "project"
+    """Where the rules that "always" saved count."""
     feedback: str = ""
     answered_by: str | None = None
     created_at: str = ""

@@ -60,6 +60,26 @@ def repair_text(text: str) -> str:
     return text
 
 
+MAX_DEPTH = 64
+"""Levels of nesting that a free-form JSON value may have. Deeper ones could not be encoded or walked everywhere."""
+
+
+def is_nested_deeper(value: object, depth: int) -> bool:
+    """Return whether a JSON value has more than so many levels. Does not recurse."""
+    level: list[object] = [value]
+    for _ in range(depth + 1):
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+        if not below:
+            return False
+        level = below
+    return True
+
+
 class TaggedReader:
     """Decodes a tagged union. A tag or shape that this version does not know becomes `Unknown`."""
 

@@ -23,6 +23,7 @@ END_STATES: frozenset[str] = frozenset({"completed", "cancelled", "failed", "int
 EndReason = Literal[
     "end_turn",
     "max_tokens",
+    "output_schema",
     "refused",
     "limit_steps",
     "limit_time",
@@ -33,6 +34,7 @@ EndReason = Literal[
     "no_model",
     "rate_limit",
     "provider",
+    "rejected",
     "network",
     "stall",
     "context",
@@ -81,7 +83,7 @@ class RunSettings(Value, frozen=True, omit_defaults=True):
     limits: Limits = Limits()
     effort: str | None = None
     output_schema: dict[str, Any] | None = None
-    """JSON Schema of the final text."""
+    """JSON Schema of the final text. An answer that does not match it is corrected once, then the run fails."""
     agent: str | None = None
     """The agent that a sub-agent's run uses."""
 
@@ -139,6 +141,8 @@ class Run(RunSettings, frozen=True, kw_only=True, omit_defaults=False):
     now: Now | None = None
     text: str = ""
     """The final text, when the run has ended."""
+    output: Any = None
+    """With `output_schema`, when the run has completed: the text as JSON, which matches the schema."""
     message_id: str | None = None
     usage: Usage = Usage()
     steps: int = 0
@@ -158,6 +162,7 @@ class Outcome(Value, frozen=True, omit_defaults=True):
     state: EndState
     reason: EndReason
     text: str = ""
+    output: Any = None
     message_id: str | None = None
     error: RunError | None = None
     left_running: tuple[str, ...] = ()
@@ -212,6 +217,10 @@ class Receipt(Value, frozen=True):
     """Why the cancel or an end could not be written yet."""
 
 
+NotSteered = Literal["idle", "stopping", "not_a_prompt", "settings"]
+"""Why a steer does not join: nothing is active, the active run stops or is not a prompt, or its settings differ."""
+
+
 class Accepted(Value, frozen=True):
     """The response to a request for a run."""
 
@@ -219,6 +228,8 @@ class Accepted(Value, frozen=True):
     decision: RunDecision
     position: int | None = None
     host_run_id: str | None = None
+    not_steered: NotSteered | None = None
+    """Why a run with the delivery ``steer`` was started or queued instead (`R6`)."""
 
 
 class Queue(Value, frozen=True):

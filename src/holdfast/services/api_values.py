@@ -7,12 +7,10 @@ from typing import TypeVar
 from holdfast.errors import BadRequest, HoldfastError
 from holdfast.events import Hub
 from holdfast.schema.api.response_bodies import ErrorBody, ErrorDetail, PageView
+from holdfast.schema.base import MAX_DEPTH, is_nested_deeper
 from holdfast.store import Page
 
 T = TypeVar("T")
-
-MAX_DEPTH = 64
-"""Levels of nesting that a free-form value may have."""
 
 
 def page_view(page: Page[T], hub: Hub) -> PageView[T]:
@@ -31,15 +29,5 @@ def page_position(text: str | None) -> int | None:
 
 def check_depth(value: object, *, name: str) -> None:
     """Raise `BadRequest` if a free-form value is nested so deeply that it could not be encoded again."""
-    level: list[object] = [value]
-    for _ in range(MAX_DEPTH + 1):
-        below: list[object] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(item.values())
-            elif isinstance(item, list):
-                below.extend(item)
-        if not below:
-            return
-        level = below
-    raise BadRequest(f"{name!r} is nested more than {MAX_DEPTH} levels deep; flatten it", detail={"field": name})
+    if is_nested_deeper(value, MAX_DEPTH):
+        raise BadRequest(f"{name!r} is nested more than {MAX_DEPTH} levels deep; flatten it", detail={"field": name})

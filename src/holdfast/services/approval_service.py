@@ -7,7 +7,7 @@ from holdfast.errors import BadRequest
 from holdfast.events import Hub
 from holdfast.schema.api.request_bodies import QuestionBody
 from holdfast.schema.api.response_bodies import PageView
-from holdfast.schema.approvals import Approval, ApprovalDecision, Question
+from holdfast.schema.approvals import Approval, ApprovalDecision, Question, RuleScope
 from holdfast.services.api_values import page_view
 from holdfast.store import Store
 
@@ -34,11 +34,12 @@ class ApprovalService:
         *,
         client: str,
         patterns: tuple[str, ...] = (),
+        scope: RuleScope = "project",
         feedback: str = "",
     ) -> Approval:
         """Decide an approval. Raises `Conflict` with the winning decision if another client was first."""
         return await self._approvals.answer(
-            approval_id, decision, client=client, patterns=patterns or None, feedback=feedback
+            approval_id, decision, client=client, patterns=patterns or None, scope=scope, feedback=feedback
         )
 
     async def list_open_questions(self, workspace_id: str) -> PageView[Question]:

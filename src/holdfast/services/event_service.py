@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from holdfast.errors import NotFound, TooMany
-from holdfast.events import Hub, Subscription
+from holdfast.events import Hub, StreamItem, Subscription
+from holdfast.schema.base import encode
+from holdfast.schema.events import ApprovalRequested, QuestionAsked, event_kind
 from holdfast.services.presence import AttachedClient, Caller, Presence
 from holdfast.services.server_state import ServerState
 from holdfast.store import Store
@@ -55,7 +57,36 @@ class EventService:
             raise TooMany(f"{self._max_streams} streams are open already; close some", code="too_many_streams")
         attached = self._presence.attach(caller, workspace_id=workspace_id, session_id=viewing)
         subscription = self._hub.subscribe(after=after, workspace_id=workspace_id, session_id=session_id)
-        return AttachedStream(subscription, self._presence, attached)
+        stream = AttachedStream(subscription, self._presence, attached)
+        if subscription.is_fresh:
+            try:
+                subscription.add_first(await self._open_requests(workspace_id=workspace_id, session_id=session_id))
+            except BaseException:
+                stream.close()
+                raise
+        return stream
+
+    async def _open_requests(self, *, workspace_id: str | None, session_id: str | None) -> list[StreamItem]:
+        """The approvals and questions that wait for an answer, as events for a client that has seen none (`W4`).
+
+        They are read after the stream has its position: one that is opened meanwhile may come twice, one that is closed
+        meanwhile is followed by its resolution.
+        """
+        approvals = (await self._store.open_approvals(workspace_id=workspace_id)).items
+        questions = (await self._store.open_questions(workspace_id=workspace_id)).items
+        if not approvals and not questions:
+            return []
+        shown = None if session_id is None else {session_id, *await self._store.descendants(session_id)}
+        events: list[ApprovalRequested | QuestionAsked] = [
+            *(ApprovalRequested(one.created_at, one.session_id, one) for one in approvals),
+            *(QuestionAsked(one.created_at, one.session_id, one) for one in questions),
+        ]
+        events.sort(key=lambda event: event.at)
+        return [
+            StreamItem(event_kind(event), encode(event))
+            for event in events
+            if shown is None or event.session_id in shown
+        ]
 
     def close_all(self) -> None:
         """End every stream after the events that are committed by now."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast.schema.approvals import Approval, ApprovalDecision, ApprovalState, Grant, Question
+from holdfast.schema.approvals import Approval, ApprovalDecision, ApprovalState, Grant, Question, RuleScope
 from holdfast.schema.base import Value
 from holdfast.schema.events import KnownDurable
 from holdfast.schema.messages import File, Message
@@ -135,6 +135,7 @@ class ResolveApproval(_Write, frozen=True, kw_only=True):
     resolved_at: str
     decision: ApprovalDecision | None = None
     pattern: tuple[str, ...] = ()
+    scope: RuleScope = "project"
     feedback: str = ""
     answered_by: str | None = None
 

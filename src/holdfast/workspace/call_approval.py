@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from holdfast.agent.protocol import TurnHandle
-from holdfast.agent.turn_dependencies import CallDenied, CallPermitted
+from holdfast.agent.turn_dependencies import CallDenied, CallPermitted, DenialCause
 from holdfast.approvals.decision import Allow, Ask, Deny
 from holdfast.approvals.rules import Rules, parse_rules
 from holdfast.schema.approvals import Approval, Subject
@@ -44,7 +44,9 @@ class WorkspaceCallApprover:
                 await self._workspace.mask_files_of(plan.subject)
                 return CallPermitted(read_only)
             case Deny(why):
-                return CallDenied(f"Denied: {why}. Do not try to get around it; go another way or say what you need.")
+                text = f"Denied: {why}. Do not try to get around it; go another way or say what you need."
+                cause: DenialCause = "rule" if decision.rule else "unasked" if decision.unasked else "plan"
+                return CallDenied(text, cause, self._workspace.shared.redact(why))
             case Ask():
                 on_wait()
                 return await self._ask(handle, call, plan, decision)
@@ -80,13 +82,16 @@ class WorkspaceCallApprover:
                 patterns=_without_secrets(decision.patterns, shared.redact),
                 display=plan.display,
             ),
-            deadline=self._setup.settings.approvals.deadline,
+            deadline=self._setup.settings.approvals.deadline_in(self._mode),
         )
         if answered.decision in ("once", "session", "always"):
             await self._workspace.mask_files_of(plan.subject)
             return CallPermitted()
         if answered.state == "expired":
-            return CallDenied("Denied: the approval expired. Go another way or say what you need.")
+            why = f"nobody answered in time whether {shared.redact(plan.subject.title)!r} may run"
+            return CallDenied(
+                "Denied: nobody answered in time. Go another way or say what you need.", cause="unasked", why=why
+            )
         feedback = f" The user said: {answered.feedback}" if answered.feedback else ""
         return CallDenied(f"Denied by the user.{feedback}")
 

@@ -115,7 +115,7 @@ class WorkspaceToolContexts:
                 handle,
                 call,
                 root_session_id=self._root_session_id,
-                deadline=self._settings.approvals.deadline,
+                deadline=self._settings.approvals.deadline_in(run.mode or self._settings.approvals.mode),
                 progress=progress,
             ),
             todos=_Todos(shared.store, handle),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
+from holdfast.agent.answer_schema import check_schema
 from holdfast.agent.compaction import CompactTurn
 from holdfast.agent.model_families import PREFERRED_TOOLS, family_of
 from holdfast.agent.prompt_turn import PromptTurn
@@ -11,6 +13,7 @@ from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
 from holdfast.config.agent_types import AgentType, agent_of_run
+from holdfast.config.model_catalogue import ResolvedModel
 from holdfast.config.reasoning_effort import OFF, choose_effort
 from holdfast.errors import BadRequest
 from holdfast.schema.client_variables import merge_variables
@@ -40,6 +43,10 @@ class WorkspaceTurns:
                 if request.effort and request.effort not in (*resolved.reasoning, OFF):
                     known = ", ".join((*resolved.reasoning, OFF))
                     raise BadRequest(f"{resolved.name!r} has no effort {request.effort!r}; known: {known}")
+                _check_cost_limit(request, resolved)
+                _check_attachments(request, resolved)
+                if request.output_schema is not None:
+                    await asyncio.to_thread(check_schema, request.output_schema)
             case "shell":
                 workspace.refuse_other_config(request.environment)
                 if not isinstance(request.arguments.get("command"), str) or not request.arguments["command"].strip():
@@ -146,6 +153,36 @@ class _WorkspaceTurn:
         return session.id, depth
 
 
+def _check_cost_limit(request: RunRequest, model: ResolvedModel) -> None:
+    """Refuse a limit that could not be kept."""
+    if request.limits.max_cost and model.price is None:
+        raise BadRequest(
+            f"the price of {model.name!r} is not known, so the limit of {request.limits.max_cost:g} US dollars cannot"
+            f" be kept; set providers.{model.provider}.models.{model.model}.price, or leave out the limit",
+            detail={"field": "limits.max_cost"},
+        )
+
+
+def _check_attachments(request: RunRequest, model: ResolvedModel) -> None:
+    """Refuse files that the model would not get."""
+    for index, file in enumerate(request.attachments):
+        if file.data is None:
+            continue
+        field = {"field": f"attachments[{index}]"}
+        if not file.media_type.startswith("image/"):
+            raise BadRequest(
+                f"{file.name!r} ({file.media_type}) is neither text nor an image, so no model can read it; put it into"
+                " the directory, where tools can read it",
+                detail=field,
+            )
+        if not model.images:
+            raise BadRequest(
+                f"{model.name!r} cannot read images, so {file.name!r} cannot be attached; choose another model, or set"
+                f" providers.{model.provider}.models.{model.model}.images to true if it can",
+                detail=field,
+            )
+
+
 async def _permit_none(tool: str, url: str) -> bool:
     """A shell run has only the shell."""
     return False
@@ -157,5 +194,6 @@ def _limits(run: Run, setup: Setup, agent: AgentType | None) -> TurnLimits:
         max_steps=own.max_steps or (agent.max_steps if agent else None) or configured.max_steps,
         max_seconds=configured.max_time if own.max_seconds is None else own.max_seconds,
         max_cost=configured.max_cost if own.max_cost is None else own.max_cost,
+        last_answer_seconds=configured.last_answer,
         tool_parallel=configured.tool_parallel,
     )

@@ -112,7 +112,9 @@ def test_output_schema_decodes_the_answer(sh: CliShell, tmp_path: Path) -> None:
     words = ("run", "--output", "json", "--output-schema", str(schema))
     assert sh(*words, '!say {"a": 1}').json["output"] == {"a": 1}
     bad = sh(*words, "!say no json")
-    assert (bad.status, bad.json["exit_code"], bad.json["state"]) == (1, 1, "completed")
+    assert (bad.status, bad.json["exit_code"], bad.json["state"]) == (1, 1, "failed")
+    assert (bad.json["reason"], bad.json["output"]) == ("output_schema", None)
+    assert "the answer does not match the schema: it is not JSON" in bad.err
     schema.write_text("[]")
     assert sh(*words, "!say x").status == 2
 
@@ -129,7 +131,7 @@ def test_quiet_prints_only_errors_to_stderr(sh: CliShell) -> None:
     done = sh("run", "--quiet", "!bash echo hello")
     assert (done.status, done.err) == (0, "")
     failed = sh("run", "--quiet", "!status 400")
-    assert failed.status == 6
+    assert failed.status == 1
     assert failed.err
 
 

@@ -46,8 +46,8 @@ async def test_the_same_id_is_the_same_run_however_its_body_was_written(home: Pa
     async with run_server(home, answering(HELD)) as server:
         session_id, other_id = await server.session(), await server.session()
         target = f"/v1/sessions/{session_id}/runs"
-        body = b'{"run_id": "r", "prompt": "hi", "output_schema": {"a": 1, "b": 2}}'
-        same = b'{"output_schema":{"b":2,"a":1},"mode":null,"prompt":"\\u0068i","run_id":"r"}'
+        body = b'{"run_id": "r", "prompt": "hi", "output_schema": {"title": "t", "description": "d"}}'
+        same = b'{"output_schema":{"description":"d","title":"t"},"mode":null,"prompt":"\\u0068i","run_id":"r"}'
         answers = await asyncio.gather(
             *(server.http.send("POST", target, body=sent) for sent in (body, same, body, same))
         )
@@ -57,9 +57,9 @@ async def test_the_same_id_is_the_same_run_however_its_body_was_written(home: Pa
         elsewhere = await server.http.post(f"/v1/sessions/{other_id}/runs", {"run_id": "r", "prompt": "hi"})
         assert [(answer.status, answer.code) for answer in (changed, elsewhere)] == [(409, "run_id_reused")] * 2
         server.provider.open("go")
-        assert (await server.ended("r"))["state"] == "completed"
+        assert (await server.ended("r"))["reason"] == "output_schema"
         late = (await server.http.send("POST", target, body=body)).ok(202)
-        assert (late["decision"], late["run"]["state"]) == ("started", "completed")
+        assert (late["decision"], late["run"]["state"]) == ("started", "failed")
         (await server.http.send("DELETE", f"/v1/sessions/{session_id}")).ok()
         gone = await server.http.send("POST", target, body=body)
         assert (gone.status, gone.code) == (410, "session_deleted")

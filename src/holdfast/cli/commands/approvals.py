@@ -10,6 +10,8 @@ from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.formatting import json_text
 from holdfast.cli.screen import one_line, plain
 from holdfast.errors import Conflict
+from holdfast.schema.api.response_bodies import PageView
+from holdfast.schema.approvals import Grant, RuleScope
 
 
 def configure(parser: Parser) -> None:
@@ -18,7 +20,13 @@ def configure(parser: Parser) -> None:
         examples=(
             ("holdfast approvals", "the requests of this directory"),
             ("holdfast approvals answer apr_… once", "allow this call"),
-            ("holdfast approvals answer apr_… always", "also allow the patterns that the list shows"),
+            (
+                "holdfast approvals answer apr_… always",
+                "allow the listed patterns in this directory",
+            ),
+            ("holdfast approvals answer apr_… always --everywhere", "allow them in every directory"),
+            ("holdfast approvals rules", "what was always allowed in this directory"),
+            ("holdfast approvals forget", "remove these rules"),
             ('holdfast approvals answer apr_… deny --feedback "use make test"', "deny it, and tell the agent why"),
         ),
     )
@@ -29,8 +37,16 @@ def configure(parser: Parser) -> None:
     answered.add_argument("approval", type=identifier, metavar="ID")
     answered.add_argument("decision", choices=("once", "session", "always", "deny"))
     answered.add_argument("--feedback", default="", metavar="TEXT", help="reason for the agent, with deny")
+    answered.add_argument(
+        "--everywhere", action="store_true", help="with always: save the rules for all directories, not only this one"
+    )
     answered.set_defaults(run=answer)
-    for each in (listed, answered):
+    rules = add("rules", "list what was always allowed in this directory")
+    rules.set_defaults(run=list_rules)
+    forgotten = add("forget", "remove one of these rules, or all")
+    forgotten.add_argument("rule", nargs="?", type=identifier, metavar="ID", help="its id; without it, all")
+    forgotten.set_defaults(run=forget)
+    for each in (listed, answered, rules, forgotten):
         add_json_argument(each)
 
 
@@ -56,11 +72,38 @@ def show(args: argparse.Namespace) -> int:
     return Exit.COMPLETED
 
 
+def list_rules(args: argparse.Namespace) -> int:
+    with CommandContext() as context:
+        return _print_rules(context.client.grants(context.workspace.id), as_json=args.json)
+
+
+def forget(args: argparse.Namespace) -> int:
+    with CommandContext() as context:
+        left = context.client.remove_grants(context.workspace.id, grant_id=args.rule)
+    return _print_rules(left, as_json=args.json)
+
+
+def _print_rules(found: PageView[Grant], *, as_json: bool) -> int:
+    if as_json:
+        print(json_text(found))
+        return Exit.COMPLETED
+    for grant in found.items:
+        print(f"{grant.id}  {one_line(grant.rule)}")
+    if not found.items:
+        print("no rules are saved for this directory; 'holdfast config get approvals.allow' shows those for all")
+    return Exit.COMPLETED
+
+
 def answer(args: argparse.Namespace) -> int:
+    if args.everywhere and args.decision != "always":
+        raise CommandError(
+            f"--everywhere does not fit {args.decision!r}", advice="use it with always", status=Exit.USAGE
+        )
+    scope: RuleScope = "all" if args.everywhere else "project"
     with CommandContext() as context:
         try:
             approval_id = context.full_id(args.approval, "approval")
-            approval = context.client.answer_approval(approval_id, args.decision, feedback=args.feedback)
+            approval = context.client.answer_approval(approval_id, args.decision, scope=scope, feedback=args.feedback)
         except Conflict as error:
             raise CommandError(
                 error.message,

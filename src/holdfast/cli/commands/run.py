@@ -30,7 +30,7 @@ def configure(parser: Parser) -> None:
             ('holdfast run "why does test_slug.py fail?"', "ask about this directory"),
             ("git diff | holdfast run review this", "stdin is added to the prompt"),
             ('holdfast run --continue "now fix it"', "continue the last session of this directory"),
-            ("holdfast run --mode auto --max-cost 0.50 …", "never ask for approval, stop at half a dollar"),
+            ("holdfast run --mode auto --max-cost 0.50 …", "ask only before risky writes, stop at half a dollar"),
             ("holdfast run --effort high …", "let the model think harder"),
             ("holdfast run --output json … | jq -r .text", "print one JSON object"),
             ("id=$(holdfast run --detach …); holdfast wait $id", "start now, read the answer later"),
@@ -68,7 +68,7 @@ def configure(parser: Parser) -> None:
         help="text, one JSON object, or one JSON event per line",
     )
     output.add_argument("--json", dest="output", action="store_const", const="json", help="the same as --output json")
-    output.add_argument("--output-schema", metavar="FILE", help="JSON Schema for the answer")
+    output.add_argument("--output-schema", metavar="FILE", help="JSON Schema that the answer must match")
     output.add_argument("--last-message", metavar="FILE", help="write the agent's last message to a file")
     output.add_argument("-q", "--quiet", action="store_true", help="print only errors to stderr")
     output.add_argument("-v", "--verbose", action="store_true", help="print the output of tools and the task list")

@@ -57,6 +57,8 @@ class Anthropic:
                     for tool in request.tools
                 ]
             )
+            if not request.may_call:
+                body["tool_choice"] = {"type": "none"}
         body["messages"] = build_items(request.messages, cache, lambda: _Messages(target)).marked()
         body |= _thinking(request.effort, target, max_tokens=max_tokens)
         if request.output_schema is not None:

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import ModelMalformed
 from holdfast.models.protocol import CallArguments, CallEnd, ModelDelta, ModelRequest, StopReason, UsageReport
-from holdfast.models.wires.json_values import JsonReader, compact_json, count_in, json_tree, object_in, text_in
+from holdfast.models.wires.json_values import JsonReader, arguments_json, count_in, object_in, text_in
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.request_cache import RequestCache, build_items
 from holdfast.models.wires.request_parts import MessageItems, Piece, call_arguments, result_pieces, user_pieces
@@ -45,6 +45,8 @@ class Gemini:
                 for tool in request.tools
             ]
             body["tools"] = [{"functionDeclarations": functions}]
+            if not request.may_call:
+                body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
         body["contents"] = build_items(request.messages, cache, lambda: _Contents(target)).items
         if config := _generation_config(request, target):
             body["generationConfig"] = config
@@ -261,7 +263,7 @@ class GeminiReader(StreamReader):
         start = self._start_call(call.name, call.id)
         deltas.append(start)
         if call.args:
-            deltas.append(CallArguments(start.index, compact_json(json_tree(call.args))))
+            deltas.append(CallArguments(start.index, arguments_json(call.args)))
         opaque = _opaque(signature)
         return [*deltas, CallEnd(start.index, opaque, self._target.origin if opaque else "")]
 

@@ -7,6 +7,7 @@ A wire declares a field whose kind varies as `object`. The type checker then rej
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from holdfast.schema.base import repair_text
 T = TypeVar("T")
 
 _MAX_DEPTH = 100
+_TOO_DEEP = b'"(nested too deeply)"'
 _MAX_COUNT = 1e15
 
 
@@ -33,7 +35,9 @@ class JsonReader(Generic[T]):
         """Raises `ModelMalformed`, which names the place of an error but does not quote the data."""
         try:
             return self._decoder.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except RecursionError:
+            return self._read_slowly(_without_depths(data))
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return self._read_slowly(data)
 
     def _read_slowly(self, data: bytes) -> T:
@@ -44,6 +48,28 @@ class JsonReader(Generic[T]):
         except (ValueError, RecursionError):
             reason = "not JSON"
         raise ModelMalformed(f"the provider sent an invalid event: {reason}")
+
+
+_DEPTH_OR_STRING = re.compile(rb'"(?:[^"\\\\]|\\\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+def _without_depths(data: bytes) -> bytes:
+    """Replace what is nested too deeply to be decoded with a text, so that the rest of the event can be read."""
+    kept: list[bytes] = []
+    depth = copied = 0
+    for found in _DEPTH_OR_STRING.finditer(data):
+        token = found[0]
+        if token in (b"[", b"{"):
+            depth += 1
+            if depth == _MAX_DEPTH + 1:
+                kept += [data[copied : found.start()], _TOO_DEEP]
+        elif token in (b"]", b"}"):
+            depth -= 1
+            if depth == _MAX_DEPTH:
+                copied = found.end()
+    if depth <= _MAX_DEPTH:
+        kept.append(data[copied:])
+    return b"".join(kept)
 
 
 def _decode(data: bytes) -> str:
@@ -103,6 +129,14 @@ def _find(value: object, path: tuple[str, ...]) -> object:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def arguments_json(value: object) -> str:
+    """Return the arguments of a call that a provider sent as a JSON value. Those nested too deeply become no object."""
+    try:
+        return compact_json(json_tree(value))
+    except ModelMalformed as error:
+        return compact_json(error.message)
 
 
 def compact_json(value: Any) -> str:

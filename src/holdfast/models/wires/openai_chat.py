@@ -15,6 +15,7 @@ from holdfast.errors import ModelMalformed, ModelOverloaded
 from holdfast.models.protocol import CallStart, ModelDelta, ModelRequest, StopReason, UsageReport
 from holdfast.models.wires.json_values import (
     JsonReader,
+    arguments_json,
     compact_json,
     count_in,
     json_tree,
@@ -96,6 +97,8 @@ class OpenAIChat:
         body["messages"] = _system(request, markers=markers) + built.messages()
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
+            if not request.may_call:
+                body["tool_choice"] = "none"
         if dialect.usage_option:
             body["stream_options"] = {"include_usage": True}
         if request.max_output:
@@ -407,7 +410,7 @@ class OpenAIChatReader(StreamReader):
             deltas.append(CallStart(opened.call, repair_text(function.name), opened.id))
         given = function.arguments
         if given is not None and not isinstance(given, str):
-            given = compact_json(json_tree(given))
+            given = arguments_json(given)
         text = opened.early_arguments + opened.join(given or "")
         opened.early_arguments = "" if opened.named else text
         return deltas + opened.deltas(text) if opened.named else deltas

@@ -51,6 +51,8 @@ class OpenAIResponses:
         body["input"] = build_items(request.messages, cache, lambda: _InputItems(target)).items
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
+            if not request.may_call:
+                body["tool_choice"] = "none"
         if request.max_output:
             body["max_output_tokens"] = request.max_output
         if request.effort or target.info.reasoning:

@@ -14,6 +14,7 @@ Piece: TypeAlias = str | File
 """Text, or an image."""
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_MAX_MALFORMED = 4000
 _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 
@@ -90,8 +91,11 @@ def result_pieces(result: ToolResult, *, images: bool) -> tuple[str, list[File]]
 
 
 def call_arguments(call: ToolCall) -> dict[str, Any]:
-    """A call's arguments. Malformed arguments are sent back to the model under a name of their own."""
-    return call.arguments if call.malformed is None else {"malformed_arguments": call.malformed}
+    """A call's arguments. The beginning of malformed arguments is sent back to the model under a name of its own."""
+    if call.malformed is None:
+        return call.arguments
+    text = call.malformed
+    return {"malformed_arguments": text if len(text) <= _MAX_MALFORMED else text[:_MAX_MALFORMED] + "…"}
 
 
 def join_system(system: tuple[str, ...]) -> str:

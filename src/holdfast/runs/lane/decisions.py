@@ -77,7 +77,7 @@ from holdfast.runs.lane.state import (
     StoppingPhase,
     WaitingPhase,
 )
-from holdfast.schema.runs import BoundaryAnswer, Ended, EndReason, EndState, GoOn, StopNow
+from holdfast.schema.runs import BoundaryAnswer, Ended, EndReason, EndState, GoOn, NotSteered, StopNow
 
 _ENDS_AS: dict[RunStopReason, EndState] = {
     "user_cancel": "cancelled",
@@ -206,6 +206,17 @@ def _accept(draft: _Draft, command: Accept) -> AcceptAnswer:
     _settle(draft)
     position = draft.lane.position(run.id)
     return Started() if position is None else QueuedAt(position)
+
+
+def why_not_steered(lane: Lane, command: Accept) -> NotSteered | None:
+    """Why a steer would not wait for the active run, or None."""
+    if command.delivery != "steer" or _find_host(lane, command) is not None:
+        return None
+    if lane.active is None:
+        return "idle"
+    if lane.active.state != "active":
+        return "stopping"
+    return "not_a_prompt" if command.kind != "prompt" or lane.active.kind != "prompt" else "settings"
 
 
 def _find_host(lane: Lane, command: Accept) -> LaneRun | None:

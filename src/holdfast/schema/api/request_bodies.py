@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from holdfast.schema.approvals import ApprovalDecision
+from holdfast.schema.approvals import ApprovalDecision, RuleScope
 from holdfast.schema.client_variables import MAX_LENGTH, MAX_VARIABLES
 from holdfast.schema.runs import After, CancelScope, Delivery, Mode, RunState
 from holdfast.schema.sessions import IdKind
@@ -200,6 +200,8 @@ class ForkBody(RequestBody, frozen=True):
 class ApprovalBody(RequestBody, frozen=True):
     decision: ApprovalDecision
     pattern: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=4000)], ...], Meta(max_length=50)] = ()
+    scope: RuleScope = "project"
+    """With ``always``: save the rules for this project, or for all."""
     feedback: Annotated[str, Meta(max_length=20_000)] = ""
 
 

@@ -27,6 +27,7 @@ async def answer_approval(request: ApiRequest[ApprovalBody, NoParameters]) -> Ap
         body.decision,
         client=request.client,
         patterns=body.pattern,
+        scope=body.scope,
         feedback=body.feedback,
     )
 

@@ -46,6 +46,7 @@ def resolve_approval(tx: Transaction, write: ResolveApproval) -> None:
         state=write.state,
         decision=write.decision,
         pattern=write.pattern,
+        scope=write.scope,
         feedback=write.feedback,
         answered_by=write.answered_by,
         resolved_at=write.resolved_at,
