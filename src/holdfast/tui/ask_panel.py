@@ -24,6 +24,8 @@ from holdfast.schema.approvals import Approval, ApprovalDecision, Question, Ques
 from holdfast.tui.bindings import bindings_for, key_of
 from holdfast.tui.status_words import seconds_until, span
 from holdfast.tui.terminal_signals import plain_text
+from holdfast.tui.transcript.diff_rows import diff_rows
+from holdfast.tui.transcript.palette import Palette
 
 GRACE_SECONDS = 0.5
 _LARGEST_BODY = 20_000
@@ -82,6 +84,7 @@ class AskPanel(Vertical, can_focus=True):
         self._chosen: set[int] = set()
         self._timer: Timer | None = None
         self._drawn: dict[str, str | Text] = {}
+        self._made: tuple[tuple[str, int, str], Text] | None = None
 
     def compose(self) -> ComposeResult:
         yield Static("", id="ask-title", markup=False)
@@ -271,7 +274,15 @@ class AskPanel(Vertical, can_focus=True):
         keys = [f"{key_of(app, 'allow_once')} once", f"{key_of(app, 'allow_session')} this session"]
         keys += [f"{rule} {edit}"] if self._pattern else []
         keys.append(f"{key_of(app, 'deny')} no, and say why")
-        return _ASKS_FOR.get(approval.tool, f"Allow {approval.tool}?"), approval_body(approval), "   ".join(keys)
+        return _ASKS_FOR.get(approval.tool, f"Allow {approval.tool}?"), self._body(approval), "   ".join(keys)
+
+    def _body(self, approval: Approval) -> Text:
+        """Made once for each approval, width and theme."""
+        key = (approval.id, self.app.size.width, self.app.theme)
+        if self._made is None or self._made[0] != key:
+            width = max((self.size.width or self.app.size.width) - 8, 20)
+            self._made = (key, approval_body(approval, width=width, palette=Palette.of_app(self.app)))
+        return self._made[1]
 
     def _question(self) -> tuple[str, Text, str]:
         assert self.ask is not None
@@ -296,14 +307,17 @@ def options_of(item: QuestionItem) -> tuple[str, ...]:
     return ("yes", "no") if item.kind == "yes_no" and not item.options else item.options
 
 
-def approval_body(approval: Approval) -> Text:
+def approval_body(approval: Approval, *, width: int, palette: Palette) -> Text:
     """The exact command or diff, or the arguments as lines."""
     diff = approval.display.get("diff")
     if isinstance(diff, str) and diff:
-        body = Text(f"{visible(approval.title)}\n")
-        for line in diff[:_LARGEST_BODY].splitlines():
-            style = {"+": "green", "-": "red", "@": "dim"}.get(line[:1], "")
-            body.append(visible(line) + "\n", style=style)
+        body = Text.assemble((visible(approval.title), "bold"), "\n")
+        rows = diff_rows(diff[:_LARGEST_BODY], width, palette, indent=("", palette.text))
+        for number in range(rows.height):
+            for text, style, _ in rows.row(number).segments:
+                body.append(text, style)
+            body.append("\n")
+        body.rstrip()
         return body
     body = Text(visible(approval.title), style="bold")
     arguments: Any = approval.display.get("arguments")

@@ -5,6 +5,7 @@ What keys and messages do is in `ChatScreen`; the widgets hold no truth.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import ClassVar
 
@@ -58,6 +59,8 @@ class ChatLayout(ChatHost):
         self.changes: tuple[FileChange, ...] = ()
         self.wants_details: bool | None = None
         self.edited_at = 0.0
+        self.mounted = asyncio.Event()
+        """All widgets exist."""
         self._no_session = TranscriptFold("", open_texts=OpenTexts())
 
     def compose(self) -> ComposeResult:
@@ -76,6 +79,7 @@ class ChatLayout(ChatHost):
     def on_mount(self) -> None:
         self.set_interval(1.0 if not self.tui.options.reduced_motion else 5.0, self.draw_status, name="status")
         self.draw_all()
+        self.mounted.set()
 
     def on_resize(self, event: Resize) -> None:
         self.draw_all()

@@ -42,6 +42,9 @@ class PromptArea(TextArea):
         """A list of completions is open: up, down and tab belong to it."""
         self.can_steer = False
 
+    def on_mount(self) -> None:
+        self.cursor_blink = self.app.animation_level != "none"
+
     @property
     def before_cursor(self) -> str:
         return self.get_text_range((0, 0), self.cursor_location)

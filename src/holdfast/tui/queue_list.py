@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
@@ -12,10 +13,11 @@ from textual.widgets.option_list import Option
 
 from holdfast.client.view_values import QueuedPrompt, QueueState
 from holdfast.tui.bindings import bindings_for, hints, key_of
+from holdfast.tui.picker import shorten
 from holdfast.tui.terminal_signals import plain_text
 
 _PAUSE_WORDS = {
-    "user": "held",
+    "user": "",
     "server_stop": "held: the server was stopped",
     "predecessor": "held: the prompt before it did not complete",
 }
@@ -75,16 +77,20 @@ class QueueList(OptionList):
         position = number - len(queue.waiting) + 1
         place = f"{position}  " if position > 0 else "   "
         text = plain_text(prompt.prompt) or f"({prompt.kind})"
-        parts: list[str | tuple[str, str]] = [head, (place, "$text-muted"), text]
-        if number == len(self.prompts) - 1:
-            parts.append((f"   {self._hint(queue)}", "$text-muted"))
-        return Content.assemble(*parts)
+        room = max(self.app.size.width - 4 - len(head[0]) - len(place), 8)
+        hint = f"   {self._hint(queue)}" if number == len(self.prompts) - 1 else ""
+        if cell_len(hint) > room - min(cell_len(text), 16):
+            hint = ""
+        return Content.assemble(
+            head, (place, "$text-muted"), shorten(text, room - cell_len(hint)), (hint, "$text-muted")
+        )
 
     def _hint(self, queue: QueueState) -> str:
         if self.has_focus:
             return hints(self.app, "queue_edit", "queue_up", "queue_down", "queue_remove", "queue_pause")
         if queue.paused:
-            return f"{_PAUSE_WORDS[queue.paused]} · enter resume · {key_of(self.app, 'cancel')} drop"
+            words = (_PAUSE_WORDS[queue.paused], "enter resume", f"{key_of(self.app, 'cancel')} drop")
+            return " · ".join(word for word in words if word)
         return f"{key_of(self.app, 'focus_queue')} edit"
 
     def on_focus(self) -> None:

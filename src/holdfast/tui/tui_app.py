@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.app import SystemCommand
+from textual.color import Color
 from textual.events import AppBlur, AppFocus
 from textual.screen import Screen
 
@@ -56,6 +57,8 @@ class TuiApp(TuiHost):
     def __init__(self, options: TuiOptions, *, env: Mapping[str, str], locations: Locations) -> None:
         super().__init__(driver_class=TerminalDriver)
         self.options = options
+        if options.reduced_motion or options.plain:
+            self.animation_level = "none"
         self.files = LocalFiles(locations, options.directory)
         self.link = ServerLink(env=env, directory=options.directory, listener=self)
         self.controller = SessionController(self.link)
@@ -79,6 +82,14 @@ class TuiApp(TuiHost):
     def get_default_screen(self) -> Screen[Any]:
         return self.chat
 
+    def get_css_variables(self) -> dict[str, str]:
+        """Muted text as a colour: Textual's is a share of black or white, which some widgets draw at full strength."""
+        variables = super().get_css_variables()
+        if not self.current_theme.name.startswith("ansi"):
+            background, foreground = Color.parse(variables["background"]), Color.parse(variables["foreground"])
+            variables["text-muted"] = background.blend(foreground, 0.62).hex
+        return variables
+
     def get_system_commands(self, screen: Screen[Any]) -> list[SystemCommand]:
         return []
 
@@ -87,9 +98,6 @@ class TuiApp(TuiHost):
         self.register_theme(LIGHT)
         look = await asyncio.to_thread(self.files.read_look)
         self.use_theme(look.theme)
-        if self.options.reduced_motion or self.options.plain:
-            self.animation_level = "none"
-            self.chat.composer.area.cursor_blink = False
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self.leave)
         self.app_resume_signal.subscribe(self, self._draw_again)
@@ -97,7 +105,9 @@ class TuiApp(TuiHost):
 
     async def _start(self) -> None:
         self.link.session_id = self.options.session_id
-        self.chat.composer.history = type(self.chat.composer.history)(await asyncio.to_thread(self.files.read_history))
+        history = await asyncio.to_thread(self.files.read_history)
+        await self.chat.mounted.wait()
+        self.chat.composer.history = type(self.chat.composer.history)(history)
         if self.options.typed:
             self.chat.composer.set_draft(self.options.typed)
         if not self.options.resume:  # the session is not known yet; its draft follows with it

@@ -309,9 +309,9 @@ class TestBlocks:
     @pytest.mark.parametrize(
         ("fields", "words"),
         [
-            ({"state": "error", "display": {"exit_code": 2}, "duration_ms": 61_000}, "exit 2  1 min 1 s"),
+            ({"state": "error", "display": {"exit_code": 2}, "duration_ms": 61_000}, "exit 2    1 min 1 s"),
             ({"state": "waiting"}, "waiting for you"),
-            ({"state": "cancelled", "duration_ms": 3400}, "stopped  3.4 s"),
+            ({"state": "cancelled", "duration_ms": 3400}, "stopped     3.4 s"),
             ({"name": "edit", "display": {"files": [{"added": 3, "removed": 1}]}}, "+3 −1"),
         ],
     )

@@ -43,6 +43,9 @@ from holdfast.tui.transcript.rows import (
 _PREVIEW_LINES = 3
 """Lines of output that a running or failed call shows when it is folded."""
 
+_COLUMNS_FROM = 60
+"""From this width on, what calls came to and their times are columns."""
+
 _MARKS: Mapping[CallState, str] = {
     "writing": "…",
     "waiting": "?",
@@ -170,10 +173,11 @@ def _call_header(block: CallBlock, context: DrawContext, indent: str) -> Row:
     }[block.state]
     outcome = call_outcome(block)
     took = duration(block.duration_ms) if block.duration_ms is not None and block.duration_ms >= 100 else ""
-    right = "  ".join(part for part in (outcome, took) if part)
+    right = f"{outcome:<9} {took:>7}".rstrip() if context.width >= _COLUMNS_FROM else f"{outcome}  {took}".strip()
     lead = [(indent, palette.text), (f"{_MARKS[block.state]} ", style)]
     name = clean(block.name)
-    room = context.width - 1 - width_of(indent) - 2 - width_of(name) - 2 - (width_of(right) + 2 if right else 0)
+    reserved = max(width_of(right), 17 if context.width >= _COLUMNS_FROM else 0) + 2 if right else 0
+    room = context.width - 1 - width_of(indent) - 2 - width_of(name) - 2 - reserved
     title = shorten(expand_tabs(clean(call_title(block))), max(room, 0)) if room > 3 else ""
     gap = max(min(room, 56) - width_of(title), 0) if right else 0
     runs: list[StyledRun] = [(name, palette.strong), ("  ", palette.text), *with_targets(title, palette.text, palette)]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rich.style import Style
+from textual.app import App
 from textual.color import Color, ColorParseError
 
 
@@ -33,6 +35,14 @@ class Palette:
     selected: Style
     found: Style
     code_theme: str
+
+    @classmethod
+    def of_app(cls, app: App[Any]) -> Palette:
+        """The palette of the app's theme. `theme_variables` may still be those of the theme before."""
+        theme = app.current_theme
+        return cls.from_variables(
+            app.get_css_variables(), name=theme.name, dark=theme.dark, ansi=theme.name.startswith("ansi")
+        )
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str], *, name: str, dark: bool, ansi: bool = False) -> Palette:

@@ -122,11 +122,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self.draw_now()
 
     def _theme_changed(self) -> None:
-        theme = self.app.current_theme
-        palette = Palette.from_variables(
-            self.app.theme_variables, name=theme.name, dark=theme.dark, ansi=theme.name.startswith("ansi")
-        )
-        self._rows.redraw_all(self._draw_context(palette))
+        self._rows.redraw_all(self._draw_context(Palette.of_app(self.app)))
         self.draw_now()
 
     def _draw_context(self, palette: Palette) -> DrawContext:
