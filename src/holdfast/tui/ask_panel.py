@@ -317,7 +317,7 @@ def approval_body(approval: Approval, *, width: int, palette: Palette) -> Text:
             for text, style, _ in rows.row(number).segments:
                 body.append(text, style)
             body.append("\n")
-        body.rstrip()
+        body.right_crop(1)
         return body
     body = Text(visible(approval.title), style="bold")
     arguments: Any = approval.display.get("arguments")
