@@ -404,5 +404,4 @@ SCENES: dict[str, Scene] = {
     "no-colour": Scene("NO_COLOR", load_working, (100, 30), no_color=True),
     "plain": Scene("plain mode", load_working, (100, 30), plain=True),
     "start": Scene("an empty start", load_empty, (100, 20)),
-    "help": Scene("the keys", load_done, (100, 40), keys=("f1",)),
 }
