@@ -63,6 +63,9 @@ def tree(directory: Path) -> dict[str, bytes]:
         "echo > .git/config.worktree",
         "mkdir .holdfast; echo > .holdfast/config.toml",
         "(sleep 0.2; echo '[x]' >> .git/config) & exit 0",
+        "mv .git g; cp -r g .git; chmod -R u+w .git; printf '[core]\\n\\tfsmonitor = ./evil\\n' >> .git/config",
+        "mv .git g; ln -s g .git; echo > g/hooks/pre-push",
+        "rm -rf .git; git init -q; git config core.fsmonitor ./evil; echo > .git/hooks/pre-push",
         "git config core.fsmonitor ./evil; echo > .git/hooks/pre-push; (setsid sleep 1000 &); exit 0",
     ],
 )

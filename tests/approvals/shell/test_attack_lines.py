@@ -19,6 +19,8 @@ from tests.approvals.conftest import decide, make_project
 
 _UNKNOWN = "--no-such-option"
 _STILL_ALLOWED = (
+    *('echo "$a $b"', 'echo "x $a $b y"', 'while read -r a b; do echo "$b $a"; done <README.md'),
+    *('echo "$a $(pwd) ${b} ${c%.py} $(git log -1)"', 'echo "$a\n$b"'),
     *("cat README.md >/dev/stderr", "echo a >/dev/stdout", "cat <README.md >/dev/null", "cat <README.md 2>/dev/tty"),
     *("strings -n 5 README.md", "tree -L 2", "tree -a -I .git -L 3", "ls -w 80", "ls -I '*.pyc' src", "ls src/?.py"),
     *(

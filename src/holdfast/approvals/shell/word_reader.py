@@ -173,11 +173,25 @@ class WordReader:
         dynamic, at, text = False, node.start_byte + 1, []
         for child in [child for child in node.named_children if child.type != "string_content"]:
             dynamic = True
-            text.append(self._quoted(at, child.start_byte))
+            start = self._start_of_expansion(child)
+            text.append(self._quoted(at, start))
             at = child.end_byte
-            self._word(child)
+            if start == child.start_byte:
+                self._word(child)
+            elif child.type == "command_substitution":
+                self._substitution(child, self._text(start, child.end_byte))
         text.append(self._quoted(at, node.end_byte - 1))
         return Arg(source, "dynamic", one_word="@" not in source) if dynamic else Arg("".join(text))
+
+    def _start_of_expansion(self, node: Node) -> int:
+        """Where a node in a string starts. The grammar counts blanks between two expansions to the second one."""
+        source = self._text(node.start_byte, node.end_byte)
+        plain = source.lstrip(" \t\n")
+        shape = _PLAIN_EXPANSION if node.type == "expansion" else _SHAPES.get(node.type)
+        known = node.type in {"simple_expansion", "expansion", "command_substitution"} and shape is not None
+        if known and shape and plain != source and shape.fullmatch(plain):
+            return node.end_byte - len(plain.encode())
+        return node.start_byte
 
     def _quoted(self, start: int, end: int) -> str:
         text = self._text(start, end)
