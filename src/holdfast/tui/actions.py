@@ -103,6 +103,8 @@ ACTIONS: tuple[UserAction, ...] = (
 
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("compact", "Replace the past messages by a summary: /compact keep the test commands"),
+    ("accept", "Carry out the plan that a prompt in plan mode ended with; a note may follow"),
+    ("review", "Review the uncommitted changes, or: /review commit HEAD, /review branch main"),
     ("remember", "Remember something for this project: /remember the tests need a database"),
     ("rewind", "Go back to an earlier prompt"),
     ("fork", "Continue in a copy of this session"),

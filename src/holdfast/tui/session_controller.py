@@ -6,11 +6,13 @@ accept stays with the caller.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import mimetypes
 from pathlib import Path
 from typing import Literal
 
+from holdfast.client.task_prompts import read_task_prompt
 from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.files import read_limited
 from holdfast.schema.approvals import ApprovalDecision
@@ -69,16 +71,24 @@ class SessionController:
         return self.transcript is not None and self.transcript.active is not None
 
     async def send(
-        self, prompt: str, *, attachments: tuple[File, ...] = (), delivery: Literal["queue", "steer"] = "queue"
+        self,
+        prompt: str,
+        *,
+        attachments: tuple[File, ...] = (),
+        delivery: Literal["queue", "steer"] = "queue",
+        mode: Mode | None = None,
     ) -> Accepted:
-        """Send a prompt; the first one starts a session. Settings that are as configured are left to the server."""
+        """Send a prompt; the first one starts a session. Settings that are as configured are left to the server.
+
+        ``mode`` is for this prompt only.
+        """
         client = await self.link.ready()
         request = RunRequest(
             prompt=prompt,
             attachments=attachments,
             delivery=delivery,
             model=self.model,
-            mode=self._mode if self._mode != self.configured_mode else None,
+            mode=mode or (self._mode if self._mode != self.configured_mode else None),
             effort=self.effort,
         )
         request = self.link.with_shell(request)
@@ -137,6 +147,33 @@ class SessionController:
 
     async def compact(self, instruction: str = "") -> None:
         await (await self.link.ready()).compact(await self._session(), instruction=instruction or None)
+
+    async def accept_plan(self, note: str) -> None:
+        """Carry out the plan with which the last prompt ended. Later prompts are not in plan mode any more."""
+        client = await self.link.ready()
+        mode: Mode = "accept_edits" if self.mode == "plan" else self.mode
+        await client.accept_plan(await self._session(), mode=mode, note=note or None)
+        self.mode = mode
+
+    async def review(self, what: str) -> bool:
+        """Review the work tree, ``commit REV`` or ``branch [BASE]``. Returns whether there are changes."""
+        client = await self.link.ready()
+        assert self.link.workspace is not None
+        kind, _, name = what.partition(" ")
+        name = name.strip()
+        if kind == "commit" and name:
+            found = await client.diff(self.link.workspace.id, commit=name)
+        elif kind == "branch":
+            found = await client.diff(self.link.workspace.id, branch=True, base=name or None)
+        else:
+            found = await client.diff(self.link.workspace.id)
+        if not found.text.strip():
+            return False
+        prompt = (await asyncio.to_thread(read_task_prompt, "review")).replace("{target}", found.title)
+        if what and kind not in ("commit", "branch"):
+            prompt += f"\n\nThe user asks especially: {what}"
+        await self.send(prompt, attachments=(File("changes.diff", "text/plain", text=found.text),), mode="plan")
+        return True
 
     async def remember(self, text: str) -> None:
         client = await self.link.ready()

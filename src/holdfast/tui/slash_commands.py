@@ -93,6 +93,22 @@ def _compact(chat: ChatHost, arguments: str) -> None:
     chat.do(chat.tui.controller.compact(arguments))
 
 
+def _accept(chat: ChatHost, arguments: str) -> None:
+    async def accept() -> None:
+        await chat.tui.controller.accept_plan(arguments)
+        chat.draw_status()
+
+    chat.do(accept())
+
+
+def _review(chat: ChatHost, arguments: str) -> None:
+    async def review() -> None:
+        if not await chat.tui.controller.review(arguments):
+            chat.tell("there are no changes to review")
+
+    chat.do(review())
+
+
 def _remember(chat: ChatHost, arguments: str) -> None:
     async def remember() -> None:
         await chat.tui.controller.remember(arguments)
@@ -201,6 +217,8 @@ _COMMANDS = {
     "undo": _undo,
     "redo": _redo,
     "compact": _compact,
+    "accept": _accept,
+    "review": _review,
     "remember": _remember,
     "rewind": _rewind,
     "fork": _fork,
