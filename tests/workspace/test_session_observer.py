@@ -85,6 +85,9 @@ async def test_the_instructions_of_a_directory_are_told_when_it_is_entered(tmp_p
         last = said_to(bodies(provider)[-1])[-1]
         assert "use spaces" in last
         assert "were removed" not in last
+        await harness.run("", session_id=first.session_id, kind="compact", model=MODEL)
+        await harness.run("after it", model=MODEL, session_id=first.session_id)
+        assert "use spaces" in said_to(bodies(provider)[-1])[-1], "a compaction forgets what was told"
 
 
 async def test_the_end_of_a_job_is_told_unless_it_was_read(tmp_path: Path) -> None:

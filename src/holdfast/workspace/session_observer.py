@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.agent.reminders import ChangedFile, Observations
@@ -31,7 +31,11 @@ class WorkspaceObserver:
         self._session_id = session_id
         self._expected: dict[str, str] = {}
         """The states of files that commands of this turn made."""
-        self._entered_folders: set[Path] = set()
+        self._seen_directories: set[str] = set()
+        """The directories of files that the session read, in and outside the workspace."""
+        self._entered_directories: set[str] = set()
+        """Those and their parents, below the workspace's own directory."""
+        self._instructions: tuple[Instructions, ...] = ()
 
     async def observe(self, *, calls: Sequence[ToolCall]) -> Observations:
         """Return what happened. Files that changed while a command of the agent ran are not news during this turn."""
@@ -57,7 +61,7 @@ class WorkspaceObserver:
                 self._expected[path] = state
             else:
                 changed.append(ChangedFile(display_path(Path(path), self._workspace.path), state))
-        return tuple(changed), self._entered([Path(path) for path, _ in read])
+        return tuple(changed), self._entered(path for path, _ in read)
 
     def _state_of(self, path: str) -> str | None:
         """Return the hash of a file; None if it cannot be read. An unchanged file is not read again."""
@@ -80,19 +84,24 @@ class WorkspaceObserver:
             hashes[path] = cached
         return cached[1]
 
-    def _entered(self, files: Sequence[Path]) -> tuple[Instructions, ...]:
-        """Return the instructions of directories that were entered in this turn, or before it."""
-        root = self._workspace.path
-        folders = {
-            folder
-            for file in files
-            if file.is_relative_to(root)
-            for folder in file.parents
-            if folder.is_relative_to(root)
-        } - {root}
-        entered = folders - self._entered_folders
-        self._entered_folders |= entered
-        return tuple(Instructions(path, text) for path, text in entered_instructions(root, entered))
+    def _entered(self, files: Iterable[str]) -> tuple[Instructions, ...]:
+        """Return the instructions of all directories that the session entered. Each is read once in a turn.
+
+        They are returned every time, because a compaction forgets what was told.
+        """
+        new = {os.path.dirname(file) for file in files} - self._seen_directories
+        if new:
+            self._seen_directories |= new
+            root = str(self._workspace.path)
+            entered: set[Path] = set()
+            for directory in new:
+                while directory.startswith(f"{root}/") and directory not in self._entered_directories:
+                    self._entered_directories.add(directory)
+                    entered.add(Path(directory))
+                    directory = os.path.dirname(directory)
+            found = entered_instructions(self._workspace.path, entered)
+            self._instructions += tuple(Instructions(path, text) for path, text in found)
+        return self._instructions
 
     async def read_files(self, paths: Sequence[str], *, characters: int) -> tuple[File, ...]:
         known = dict(await self._workspace.shared.store.read_hashes(self._session_id))
