@@ -316,6 +316,7 @@ class OpenWorkspace:
         """End its jobs and background tasks. Returns the names of processes that could not be killed."""
         await self.titles.close()
         left = await self.jobs.close()
+        await self.command_snapshots.close()
         await self.tools.close()
         return left
 

@@ -111,14 +111,22 @@ class CommandSnapshots:
             running = self._running[call_id]
             try:
                 changes = await asyncio.to_thread(self._look_again, running)
-                await self._record(running, changes)
+                if changes:
+                    await self._record(running, changes)
+                    await asyncio.to_thread(self._forget_mark, running.mark)
             except BaseException:
                 self._recovered = False  # its mark is stored; the next use tries again
                 raise
             finally:
                 del self._running[call_id]
-            await asyncio.to_thread(self._forget_mark, running.mark)
             return tuple(display_path(Path(path), self._root) for path in changes)
+
+    async def close(self) -> None:
+        """Stop watching the directory."""
+        async with self._looking:
+            if self._tree is not None:
+                await asyncio.to_thread(self._tree.close)
+                self._tree = None
 
     async def recover(self, limits: TreeLimits) -> None:
         """Record the changes of commands that ran when a server died."""
@@ -145,7 +153,7 @@ class CommandSnapshots:
                 changes = await asyncio.to_thread(self._look_again, running)
                 recorded = {record.path for record in await self._records_of(mark)}
                 await self._record(running, {path: change for path, change in changes.items() if path not in recorded})
-                await asyncio.to_thread(self._forget_mark, mark)
+                await asyncio.to_thread(self._forget_mark, running.mark)
             finally:
                 del self._running[mark.call_id]
         self._recovered = True
@@ -224,11 +232,14 @@ class CommandSnapshots:
         except (HoldfastError, OSError) as error:
             _log.warning("no snapshot after call %s: %s", mark.call_id, error)
             running.mark = replace(mark, note=f"the files could not be compared after the command: {error}")
-        return {
+        changes = {
             path: change
             for path, change in changes.items()
             if change.after.content not in running.written.get(path, ())
         }
+        if not changes:
+            self._forget_mark(running.mark)
+        return changes
 
     def _forget_mark(self, mark: CommandMark) -> None:
         try:

@@ -4,6 +4,8 @@ A file whose time of change, inode and settled flag are as before is not read ag
 is not listed again. What changed in the last moments before a look may change once more within the same tick of the
 file system's clock, so it is not settled, and the next look reads it again.
 
+Where the kernel can tell in which directories something changed (`directory_watch`), only these are looked at.
+
 Ignored files (`.gitignore`, `.holdfastignore`) and git's own are left out. A file that only stops being ignored was not
 created, and one that only becomes ignored was not deleted.
 """
@@ -22,8 +24,11 @@ import msgspec
 
 from holdfast.tools.files.file_access import MAX_FILE_BYTES, content_hash, link_hash
 from holdfast.tools.search.ignore_rules import GIT_IGNORE_FILE, OWN_IGNORE_FILE, IgnoreRules
+from holdfast.workspace.undo.directory_watch import DirectoryWatch, open_watch
 from holdfast.workspace.undo.file_state import NO_FILE, FileState, is_unstored, unstored_content
 
+_FULL_SECONDS = 300.0
+"""After this time everything is looked at, also if the kernel reports no change."""
 _SETTLE_NS = 50_000_000
 """The clock of a file system may stand still for some milliseconds."""
 _BATCH_BYTES = 8 * 1024 * 1024
@@ -73,7 +78,7 @@ class TreeChange(NamedTuple):
 class _Directory:
     """What is known of one directory."""
 
-    __slots__ = ("directories", "files", "generation", "ignored", "names", "rules", "stamp")
+    __slots__ = ("directories", "files", "generation", "ignored", "inode", "names", "rules", "stamp")
 
     def __init__(self) -> None:
         self.files: dict[str, TreeFile] = {}
@@ -85,6 +90,7 @@ class _Directory:
         self.generation = 0
         """0: it was never listed."""
         self.names = 0
+        self.inode = 0
 
 
 class TreeScanner:
@@ -101,16 +107,18 @@ class TreeScanner:
         self._names = 0
         self._stored_bytes = 0
         self._is_new = True
-        self._pass = _Pass(limits)
+        self._watch: DirectoryWatch | None = None
+        self._may_watch = True
+        self._full_at = 0.0
+        """When everything was last looked at."""
+        self._revisit: set[str] = set()
+        """Directories to look at in any case, because some of what is in them is not settled."""
+        self._linked: set[str] = set()
+        """The same, because files in them have further hard links, through which they may be changed unseen."""
 
     @property
     def directories(self) -> frozenset[str]:
         return frozenset(self._tree)
-
-    @property
-    def unstored(self) -> int:
-        """How many files are not stored, because they are too large or could not be read."""
-        return sum(is_unstored(file.content) for directory in self._tree.values() for file in directory.files.values())
 
     def covers(self, relative: str) -> bool:
         parent, _, name = relative.rpartition("/")
@@ -136,21 +144,49 @@ class TreeScanner:
 
         Raises `TreeTooLarge`.
         """
-        self._pass = looking = _Pass(self._limits)
-        waiting = [("", self._is_new)]
-        while waiting:
-            relative, is_baseline = waiting.pop()
-            waiting += self._scan_directory(relative, looking, is_baseline=is_baseline)
+        looking, generation = _Pass(self._limits), self._generation
+        changed = self._changed_directories()
+        self._revisit = set()
+        if changed is not None:
+            self._visit([(relative, False) for relative in sorted(changed)], looking)
+        if changed is None or self._generation != generation:
+            looking.is_full = True
+            self._visit([("", self._is_new)], looking)
+            self._full_at = time.monotonic()
         if looking.contents:
             self._store(looking.contents)
         self._is_new = False
         return looking.changes, looking.files
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _visit(self, waiting: list[tuple[str, bool]], looking: _Pass) -> None:
+        while waiting:
+            relative, is_baseline = waiting.pop()
+            waiting += self._scan_directory(relative, looking, is_baseline=is_baseline)
+
+    def _changed_directories(self) -> set[str] | None:
+        """Return the directories to look at; None: all."""
+        if self._watch is not None and time.monotonic() - self._full_at < _FULL_SECONDS:
+            changed = self._watch.take_changed()
+            if changed is not None:
+                return {relative for relative in changed | self._revisit | self._linked if relative in self._tree}
+        self.close()
+        if self._may_watch:
+            self._watch = open_watch(self._root)
+        return None
 
     def _directory(self, relative: str) -> _Directory:
         return self._tree.setdefault(relative, _Directory())
 
     def _scan_directory(self, relative: str, looking: _Pass, *, is_baseline: bool) -> list[tuple[str, bool]]:
         """Look at one directory. Returns the directories in it, with whether all in them counts as known before."""
+        if self._watch is not None and not self._watch.add(relative):
+            self.close()
+            self._may_watch = False
         try:
             descriptor = os.open(os.path.join(self._root, relative) if relative else self._root, _DIRECTORY)
         except OSError as error:
@@ -161,6 +197,8 @@ class TreeScanner:
             directory = self._directory(relative)
             status = os.fstat(descriptor)
             stamp = (status.st_mtime_ns, status.st_ino)
+            is_other = directory.inode != status.st_ino
+            directory.inode = status.st_ino
             appeared: Mapping[str, bool] = {}
             became_visible: frozenset[str] = frozenset()
             self._check_rules(directory, descriptor)
@@ -171,8 +209,11 @@ class TreeScanner:
             self._check_files(relative, directory, descriptor, looking)
             for name, was_known in appeared.items():
                 self._add(relative, directory, name, descriptor, looking, was_known=was_known)
+            if directory.stamp is None:
+                self._revisit.add(relative)
             prefix = f"{relative}/" if relative else ""
-            return [(f"{prefix}{name}", is_baseline or name in became_visible) for name in directory.directories]
+            below = [(f"{prefix}{name}", is_baseline or name in became_visible) for name in directory.directories]
+            return below if looking.is_full or is_other else [pair for pair in below if pair[0] not in self._tree]
         finally:
             os.close(descriptor)
 
@@ -232,6 +273,8 @@ class TreeScanner:
             except OSError:
                 gone.append(name)
                 continue
+            if status.st_nlink > 1:
+                self._linked.add(relative)
             if status.st_ctime_ns == known[0] and status.st_ino == known[1] and known[2]:
                 continue
             self._stored_bytes -= _stored_size(known)
@@ -239,6 +282,8 @@ class TreeScanner:
             if found is None:
                 gone.append(name)
                 continue
+            if not found.settled:
+                self._revisit.add(relative)
             if found == known:
                 continue
             files[name] = found
@@ -260,6 +305,10 @@ class TreeScanner:
         found = self._read(name, descriptor, status, looking)
         if found is None:
             return
+        if not found.settled:
+            self._revisit.add(relative)
+        if status.st_nlink > 1:
+            self._linked.add(relative)
         path = f"{relative}/{name}" if relative else name
         directory.files[name] = looking.files[path] = found
         if not was_known:
@@ -342,6 +391,7 @@ class _Pass:
         self.changes: list[TreeChange] = []
         self.files: dict[str, TreeFile | None] = {}
         self.contents: dict[str, bytes] = {}
+        self.is_full = False
         self._limits = limits
         self._batch = 0
         self._read = 0

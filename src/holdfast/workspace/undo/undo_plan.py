@@ -277,7 +277,10 @@ def _message(why: SkipReason, path: str, *, undo: bool) -> str:
                 f"{path!r} changed while a command ran, and may have been changed by you; undo it with a confirmation"
             )
         case "not_kept":
-            return f"{path!r} was changed by a command, but its content was not stored, because it is too large"
+            return (
+                f"{path!r} was changed by a command, but its content was not stored: it is too large, or the first "
+                "look at the directory took too long"
+            )
         case "later" if undo:
             return f"{path!r} was changed by a later run as well; undo that one first"
         case "later":
