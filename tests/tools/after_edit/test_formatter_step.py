@@ -51,6 +51,8 @@ class FormattedWorkspace(FileWorkspace):
 @pytest.fixture
 async def workspace(tmp_path: Path) -> AsyncIterator[FormattedWorkspace]:
     launcher = CommandLauncher()
+    if await launcher.sandbox.backend("auto") is None:
+        pytest.skip("formatters that a project uses run only in a sandbox, and none works here")
     yield FormattedWorkspace(tmp_path, launcher)
     await launcher.close()
 
@@ -112,12 +114,21 @@ async def test_a_formatter_that_hangs_is_killed(workspace: FormattedWorkspace) -
 
 async def test_a_save_by_the_person_while_it_runs_is_kept(workspace: FormattedWorkspace) -> None:
     path = workspace.directory / "a.js"
-    workspace.settings = Settings(server=ServerSettings(sandbox="off"))
+    workspace.settings = Settings(server=ServerSettings(sandbox="off"), formatters={"prettier": FormatterSettings()})
     workspace.program(f"#!/bin/sh\ntr a-z A-Z; echo mine >{path}\n")
     told = await workspace.write("a.js", "one\n")
     assert told.startswith("[format: ")
     assert "changed by another program" in told
     assert workspace.text("a.js") == "mine\n"
+
+
+async def test_without_a_sandbox_only_a_configured_formatter_runs(workspace: FormattedWorkspace) -> None:
+    """A formatter runs code of the project, such as plugins, which the agent may have written without approval."""
+    ran = workspace.directory / "ran"
+    workspace.settings = Settings(server=ServerSettings(sandbox="off"))
+    workspace.program(f"#!/bin/sh\ntouch {ran}; tr a-z A-Z\n")
+    assert await workspace.write("a.js", "one\n") == ""
+    assert not ran.exists()
 
 
 async def test_after_a_long_diff_the_file_must_be_viewed_again(workspace: FormattedWorkspace) -> None:
@@ -129,8 +140,6 @@ async def test_after_a_long_diff_the_file_must_be_viewed_again(workspace: Format
 
 
 async def test_a_confined_formatter_cannot_write_the_workspace(workspace: FormattedWorkspace) -> None:
-    if await workspace.launcher.sandbox.backend("auto") is None:
-        pytest.skip("no sandbox works here")
     workspace.program(f"#!/bin/sh\necho x 2>/dev/null >{workspace.directory}/stray; tr a-z A-Z\n")
     assert "formatted" in await workspace.write("a.js", "one\n")
     assert not (workspace.directory / "stray").exists()

@@ -2,7 +2,8 @@
 
 A formatter reads the text from stdin and writes it to stdout, so it changes no file itself: the result is written like
 an edit, only if the file is still as the call left it, and can be undone. It runs under the supervisor and confined: it
-cannot write the workspace and has no network.
+cannot write the workspace and has no network. Without a sandbox only a configured formatter runs, because others can
+run code of the project that the agent has just written.
 
 A formatter that was found in the project is used only for a new file, or for one that was formatted before the edit:
 otherwise a small edit would become a large one.
@@ -53,9 +54,12 @@ class FormatterStep:
             formatter = await asyncio.to_thread(
                 choose_formatter, path, context.workspace, context.settings, context.environment
             )
-            if formatter is not None:
+            if formatter is not None and (formatter.is_configured or await self._is_confined(context)):
                 notes.append(await self._format(path, formatter, context))
         return "\n".join(note for note in notes if note)
+
+    async def _is_confined(self, context: ToolContext) -> bool:
+        return await self._launcher.sandbox.backend(context.settings.server.sandbox) is not None
 
     async def _format(self, path: Path, formatter: Formatter, context: ToolContext) -> str:
         data = await asyncio.to_thread(read_file, path)
