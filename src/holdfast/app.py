@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.config import Keyring, Redactor, SecretStore, Settings, TrustStore, load_config
+from holdfast.config.settings import MAX_AGENT_DEPTH
 from holdfast.events import Hub, prune_periodically
 from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
@@ -227,7 +228,7 @@ def _listen_tcp(listen: ListenOptions) -> list[Listener]:
 
 
 def _configured_limits(settings: Settings) -> EngineLimits:
-    return EngineLimits(unfinished_runs=settings.server.max_unfinished_runs, subagent_depth=settings.limits.agent_depth)
+    return EngineLimits(unfinished_runs=settings.server.max_unfinished_runs, subagent_depth=MAX_AGENT_DEPTH)
 
 
 def _demo_scripts() -> dict[str, ModelScript]:

@@ -135,6 +135,10 @@ class ApprovalSettings(Table, frozen=True):
         return self.deadline or (self.auto_deadline if mode == "auto" else 0.0)
 
 
+MAX_AGENT_DEPTH = 5
+"""The highest `limits.agent_depth`. Each level has less time to stop than the one above it."""
+
+
 class LimitSettings(Table, frozen=True):
     """Limits of one run, and of the time a model may stay silent."""
 
@@ -151,7 +155,10 @@ class LimitSettings(Table, frozen=True):
     first_token: Annotated[Duration, Meta(description="Maximum wait for a model's first token.")] = Duration(120)
     between_tokens: Annotated[Duration, Meta(description="Maximum pause within an answer.")] = Duration(90)
     tool_parallel: Annotated[Count, Meta(description="Tool calls of one step that run in parallel.")] = 5
-    agent_depth: Annotated[int, Meta(ge=0, description="How deep sub-agents may be nested; 0: no sub-agents.")] = 2
+    agent_depth: Annotated[
+        int,
+        Meta(ge=0, le=MAX_AGENT_DEPTH, description="How deep sub-agents may be nested, at most 5; 0: no sub-agents."),
+    ] = 2
 
 
 class ToolSettings(Table, frozen=True):
