@@ -119,7 +119,7 @@ class RandomSession:
                 ScriptedCall("echo", {"word": word}),
                 ScriptedCall("alone", {"word": "z"}),
                 ScriptedCall("broken", {"word": "tool"}),
-                ScriptedCall("nothere"),
+                ScriptedCall("functions.nothere<|channel|>"),
                 ScriptedCall("echo", raw="{half"),
                 ScriptedCall("subagent", {"word": "look"}),
             ]

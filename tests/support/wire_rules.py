@@ -57,10 +57,19 @@ def check_wire(wire: WireName, request: ModelRequest, asked: Target, *, ids: re.
                 check_anthropic(body, ids)
             case "gemini":
                 check_gemini(body["contents"])
+        check_names(body.get("messages") or body.get("input") or body["contents"])
         check_no_foreign_data(request, sent.decode(), asked)
     except AssertionError as error:
         error.add_note(f"{wire}: {json.dumps(body, indent=1, ensure_ascii=False)[:6000]}")
         raise
+
+
+def check_names(value: Any) -> None:
+    """The names of called tools have only characters that every provider accepts."""
+    if isinstance(value, dict):
+        assert _ID.fullmatch(value.get("name", "x")), f"not a name: {value['name']!r}"
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        check_names(inner)
 
 
 def check_no_foreign_data(request: ModelRequest, sent: str, asked: Target) -> None:

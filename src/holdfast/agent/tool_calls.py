@@ -275,7 +275,7 @@ class StepCalls:
             status=output.status,
             text=redact(self._with_notes(call, output.text)),
             files=output.files,
-            display=_redacted(output.display, redact),
+            display=_redacted(self._display(call, output), redact),
             duration=round(seconds, 3),
         )
         self._output_paths[call.id] = output.output_path
@@ -292,6 +292,11 @@ class StepCalls:
         prepared = self._prepare(call)
         notes = () if isinstance(prepared, ToolError) else prepared.notes
         return "\n".join([text, *(f"[note: {note}]" for note in notes)]) if notes else text
+
+    def _display(self, call: ToolCall, output: ToolOutput) -> dict[str, Any]:
+        """What clients show, with our name of the tool if the call has another one."""
+        own = self._tool_name(call.id)
+        return output.display if own == call.name else {**output.display, "tool": own}
 
     def _tool_name(self, call_id: str) -> str:
         """Our name of the tool that a call means, or the name in the call if it means none."""

@@ -183,7 +183,7 @@ def _call_block(block_id: str, run_id: str, call: ToolCall, sources: BlockSource
         id=block_id,
         run_id=run_id,
         call_id=call.id,
-        name=call.name,
+        name=_own_name(result) or call.name,
         state=state,
         title=main_argument(call.arguments),
         arguments=call.arguments,
@@ -195,6 +195,12 @@ def _call_block(block_id: str, run_id: str, call: ToolCall, sources: BlockSource
         ask_id=ask_id,
         child_session_id=call.child_session_id,
     )
+
+
+def _own_name(result: ToolResult | None) -> str:
+    """Our name of the tool, if the model called it by another one; empty otherwise."""
+    name = result.display.get("tool") if result else None
+    return name if isinstance(name, str) else ""
 
 
 def turn_end_block(run: Run, *, model: str) -> TurnEndBlock:

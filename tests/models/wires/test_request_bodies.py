@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -193,3 +194,22 @@ def test_call_and_its_result_have_the_same_unique_id(wire: str) -> None:
 )
 def test_strict_schemas_are_recognized(schema: dict[str, Any], strict: bool) -> None:
     assert is_strict_schema(schema) is strict
+
+
+@pytest.mark.promise("C6")
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("functions.bash<|channel|>json", "functions_bash__channel__json"),
+        ("", "unknown"),
+        ("x" * 90, "x" * 64),
+        ("a-b_C", "a-b_C"),
+    ],
+)
+def test_a_made_up_tool_name_is_sent_back_in_a_form_that_providers_accept(wire: Any, name: str, sent: str) -> None:
+    called = message(2, "assistant", ToolCall("call_1", name, {}))
+    answered = message(3, "tool", ToolResult("call_1", name, status="error", text="no such tool"))
+    found = body(wire, ModelRequest(messages=(message(1, "user", Text("go")), called, answered), tools=TOOLS))
+    items = found.get("messages") or found.get("input") or found["contents"]
+    assert set(re.findall(r'"name": "([^"]*)"', json.dumps(items))) == {sent}

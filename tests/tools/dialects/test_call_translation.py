@@ -123,5 +123,5 @@ async def test_a_whole_run_in_a_foreign_dialect(tmp_path: Path) -> None:
         read, edited = [part for m in messages for part in m.parts if isinstance(part, ToolResult)]
         assert (read.name, read.status) == ("Read", "ok")
         assert read.text == ("     1\tone\n[note: ignored unknown arguments: 'colour'; view has: path, offset, limit]")
-        assert (edited.name, edited.status) == ("Edit", "ok")
+        assert (edited.name, edited.status, edited.display["tool"]) == ("Edit", "ok", "edit")
         assert (harness.directory / "a.txt").read_text() == "two\n"

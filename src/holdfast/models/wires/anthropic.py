@@ -11,7 +11,14 @@ from holdfast.models.protocol import ModelDelta, ModelRequest, StopReason, Usage
 from holdfast.models.wires.json_values import JsonReader, compact_json, count_in, json_tree, object_in, text_in
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.request_cache import RequestCache, build_items
-from holdfast.models.wires.request_parts import MessageItems, Piece, call_arguments, result_pieces, user_pieces
+from holdfast.models.wires.request_parts import (
+    MessageItems,
+    Piece,
+    call_arguments,
+    call_name,
+    result_pieces,
+    user_pieces,
+)
 from holdfast.models.wires.stream_reader import PartKind, StreamedPart, StreamReader
 from holdfast.schema.base import repair_text
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
@@ -111,7 +118,7 @@ class _Messages(MessageItems):
                 case Reasoning(opaque=dict(opaque), wire=wire) if wire == self._target.origin:
                     blocks.append(_thinking_block(part.text, opaque))
                 case ToolCall():
-                    block = {"type": "tool_use", "id": self._ids[part.id], "name": part.name}
+                    block = {"type": "tool_use", "id": self._ids[part.id], "name": call_name(part)}
                     blocks.append({**block, "input": call_arguments(part)})
                 case _:
                     pass

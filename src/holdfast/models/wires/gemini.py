@@ -12,7 +12,14 @@ from holdfast.models.protocol import CallArguments, CallEnd, ModelDelta, ModelRe
 from holdfast.models.wires.json_values import JsonReader, arguments_json, count_in, object_in, text_in
 from holdfast.models.wires.protocol import Target
 from holdfast.models.wires.request_cache import RequestCache, build_items
-from holdfast.models.wires.request_parts import MessageItems, Piece, call_arguments, result_pieces, user_pieces
+from holdfast.models.wires.request_parts import (
+    MessageItems,
+    Piece,
+    call_arguments,
+    call_name,
+    result_pieces,
+    user_pieces,
+)
 from holdfast.models.wires.stream_reader import StreamedPart, StreamReader
 from holdfast.schema.base import repair_text
 from holdfast.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
@@ -102,7 +109,7 @@ class _Contents(MessageItems):
                 case Reasoning(opaque=dict(opaque), wire=wire) if wire == self._target.origin:
                     parts.append({"text": "", "thoughtSignature": opaque["signature"]})
                 case ToolCall():
-                    function = {**self._id(part.id), "name": part.name, "args": call_arguments(part)}
+                    function = {**self._id(part.id), "name": call_name(part), "args": call_arguments(part)}
                     call: dict[str, Any] = {"functionCall": function}
                     if part.opaque and part.wire == self._target.origin:
                         call["thoughtSignature"] = part.opaque["signature"]
@@ -120,7 +127,7 @@ class _Contents(MessageItems):
             if isinstance(part, ToolResult):
                 text, files = result_pieces(part, images=self._images)
                 content = {"output" if part.status == "ok" else "error": text}
-                response = {**self._id(part.call_id), "name": part.name, "response": content}
+                response = {**self._id(part.call_id), "name": call_name(part), "response": content}
                 parts += [{"functionResponse": response}, *(_part(file) for file in files)]
         return parts + [_part(piece) for piece in user_pieces(message.parts, images=self._images)]
 

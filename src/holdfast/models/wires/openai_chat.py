@@ -29,6 +29,7 @@ from holdfast.models.wires.request_parts import (
     MessageItems,
     Piece,
     call_arguments,
+    call_name,
     data_url,
     is_strict_schema,
     join_system,
@@ -188,7 +189,7 @@ class _Messages(MessageItems):
         return [item | self._reasoning(message, has_calls=bool(calls))]
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
-        function = {"name": call.name, "arguments": compact_json(call_arguments(call))}
+        function = {"name": call_name(call), "arguments": compact_json(call_arguments(call))}
         item: dict[str, Any] = {"id": self._ids[call.id], "type": "function", "function": function}
         if call.opaque and call.wire == self._target.origin:
             item["extra_content"] = call.opaque["extra_content"]

@@ -22,6 +22,7 @@ from holdfast.models.wires.request_parts import (
     MessageItems,
     Piece,
     call_arguments,
+    call_name,
     data_url,
     is_strict_schema,
     join_system,
@@ -94,7 +95,7 @@ class _InputItems(MessageItems):
                 case Reasoning(opaque=dict(opaque), wire=wire) if wire == self._target.origin:
                     items.append({"type": "reasoning", **opaque})
                 case ToolCall():
-                    call = {"type": "function_call", "call_id": self._ids[part.id], "name": part.name}
+                    call = {"type": "function_call", "call_id": self._ids[part.id], "name": call_name(part)}
                     items.append({**call, "arguments": compact_json(call_arguments(part))})
                 case _:
                     pass

@@ -90,6 +90,13 @@ def result_pieces(result: ToolResult, *, images: bool) -> tuple[str, list[File]]
     return text or ("(see the image)" if files else f"({result.status}, no output)"), files
 
 
+def call_name(part: ToolCall | ToolResult) -> str:
+    """The name of a called tool. Providers refuse a request with another kind of name, which models do make up."""
+    if _SAFE_ID.fullmatch(part.name):
+        return part.name
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", part.name)[:64] or "unknown"
+
+
 def call_arguments(call: ToolCall) -> dict[str, Any]:
     """A call's arguments. The beginning of malformed arguments is sent back to the model under a name of its own."""
     if call.malformed is None:
