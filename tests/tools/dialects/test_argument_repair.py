@@ -54,3 +54,14 @@ def test_valid_json_keeps_its_meaning(arguments: dict[str, object]) -> None:
 def test_a_refusal_names_the_place(text: str, place: str) -> None:
     with pytest.raises(ToolError, match=place):
         repair_arguments("t", text)
+
+
+def test_a_long_text_that_is_cut_off_is_refused_quickly() -> None:
+    """A search from each quote to the end would take minutes."""
+    with pytest.raises(ToolError, match="may be cut off"):
+        repair_arguments("write", '{"path": "a", "content": "' + 'say(\\"x\\") ' * 200_000)
+
+
+def test_python_with_escapes_that_python_does_not_have_is_refused_without_a_warning() -> None:
+    with pytest.raises(ToolError, match="not valid JSON"):
+        repair_arguments("t", r"{'a': '\d'}")

@@ -82,3 +82,7 @@ def test_an_endless_sequence_or_line_is_not_held_for_ever() -> None:
     assert passed > 0
     line = TerminalText()
     assert sum(len(line.feed("\r" + "x" * 20_000)) for _ in range(3)) > 20_000
+
+
+def test_many_backspaces_take_linear_time() -> None:
+    assert plain_text("a" * 200_000 + "\b" * 200_000 + "end\n") == "end\n"

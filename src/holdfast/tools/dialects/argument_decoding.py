@@ -17,6 +17,9 @@ import msgspec
 
 from holdfast.errors import ToolError
 
+_MAX_NAMES = 10
+_MAX_NAME = 60
+
 
 class DecodedArguments(NamedTuple):
     arguments: Any
@@ -43,14 +46,19 @@ def decode_arguments(tool: str, arguments: type[Any], given: Mapping[str, Any]) 
     except msgspec.ValidationError as error:
         fields = {field.name: field.required for field in msgspec.structs.fields(arguments)}
         known = ", ".join(f"{name} (required)" if required else name for name, required in fields.items())
-        ignored = f" Unknown: {', '.join(fitter.ignored)}." if fitter.ignored else ""
+        ignored = f" Unknown: {_listed(fitter.ignored)}." if fitter.ignored else ""
         message = f"invalid arguments for {tool!r}: {error}.{ignored} Parameters: {known or 'none'}."
         raise ToolError(message) from None
     notes = list(fitter.notes)
     if fitter.ignored:
         known = ", ".join(field_names(arguments)) or "no arguments"
-        notes.insert(0, f"ignored unknown arguments: {', '.join(fitter.ignored)}; {tool} has: {known}")
+        notes.insert(0, f"ignored unknown arguments: {_listed(fitter.ignored)}; {tool} has: {known}")
     return DecodedArguments(found, tuple(notes))
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names[:_MAX_NAMES]) + more
 
 
 class _Fitter:

@@ -18,10 +18,11 @@ import msgspec
 from holdfast.errors import ToolError
 
 _FENCE = re.compile(r"\A```[a-z]*\s*\n(?P<inside>.*)\n```\Z", re.DOTALL)
-_STRING_OR_COMMA = re.compile(r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|,(?=\s*[}\]])', re.DOTALL)
+_STRING_OR_COMMA = re.compile(r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z))|,(?=\s*[}\]])', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:(?P<known>[\"\\/bfnrt]|u[0-9a-fA-F]{4})|(?P<other>.))", re.DOTALL)
+_UNUSUAL_ESCAPE = re.compile(r"""\\(?:[^\\'"nrt]|\Z)""")
 _NEAR = 40
-_MAX_PYTHON = 100_000
+_MAX_PYTHON = 20_000
 """Characters of a text that is read as Python, which is slow."""
 
 
@@ -81,8 +82,8 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _read_python(text: str) -> Any:
-    if len(text) > _MAX_PYTHON:
-        raise ValueError("too long")
+    if len(text) > _MAX_PYTHON or _UNUSUAL_ESCAPE.search(text):
+        raise ValueError("too long, or with an escape that Python does not have")
     return ast.literal_eval(text)
 
 

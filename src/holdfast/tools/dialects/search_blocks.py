@@ -14,18 +14,28 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_BLOCK = re.compile(
-    r"^(?:<{5,9}|-{5,9}) ?SEARCH>?[^\n]*\n(?P<old>.*?)^={5,9}[^\n]*\n(?P<new>.*?)^(?:>{5,9}|\+{5,9}) ?REPLACE[^\n]*$",
-    re.DOTALL | re.MULTILINE,
-)
-_HEADER = re.compile(r"\A(?::start_line:.*\n|:end_line:.*\n|-{3,}\n)+")
+_START = re.compile(r"(?:<{5,9}|-{5,9}) ?SEARCH\b")
+_MIDDLE = re.compile(r"={5,9}\s*$")
+_END = re.compile(r"(?:>{5,9}|\+{5,9}) ?REPLACE\b")
+_HEADER = re.compile(r":(?:start|end)_line:|-{5,}\s*$")
 """Lines with which one agent starts the search part."""
 
 
 def parse_search_blocks(text: str) -> list[dict[str, Any]] | None:
-    """Return the edits of all blocks; None if there is no block."""
-    found = [
-        {"old_text": _HEADER.sub("", block["old"]), "new_text": block["new"]}
-        for block in _BLOCK.finditer(text.replace("\r\n", "\n"))
-    ]
-    return found or None
+    """Return the edits of all blocks; None if there is no complete block, or if one is not complete."""
+    edits: list[dict[str, Any]] = []
+    old: list[str] | None = None
+    new: list[str] | None = None
+    for line in text.replace("\r\n", "\n").splitlines(keepends=True):
+        if old is None:
+            old = [] if _START.match(line) else None
+        elif new is None and _MIDDLE.match(line):
+            new = []
+        elif new is None:
+            old += [] if _HEADER.match(line) and not any(row.strip() for row in old) else [line]
+        elif _END.match(line):
+            edits.append({"old_text": "".join(old), "new_text": "".join(new)})
+            old = new = None
+        else:
+            new.append(line)
+    return edits if edits and old is None else None

@@ -19,6 +19,8 @@ from holdfast.tools.text.text_folding import fold_text
 
 _MAX_COMPARED = 4_000
 """Lines to compare character by character; more would take too long."""
+_MAX_EQUAL = 100
+"""Places of the same weight to compare."""
 _MAX_SHOWN = 40
 _WIDTH = 200
 _NUMBERED = re.compile(r" *\d+\t")
@@ -230,10 +232,12 @@ def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
     best = max(totals)
     if not best:
         return _most_alike(lines, wanted)
-    equal = [at for at, total in enumerate(totals) if total == best][:_MAX_COMPARED]
-    return max(
-        equal, key=lambda at: sum(one.strip() == two.strip() for one, two in zip(lines[at:], wanted, strict=False))
-    )
+    equal = [at for at, total in enumerate(totals) if total == best][:_MAX_EQUAL]
+    return max(equal, key=lambda at: _count_equal(lines[at : at + count], wanted))
+
+
+def _count_equal(lines: Sequence[str], wanted: Sequence[str]) -> int:
+    return sum(one.strip() == two.strip() for one, two in zip(lines, wanted, strict=False))
 
 
 def _most_alike(lines: Sequence[str], wanted: Sequence[str]) -> int | None:

@@ -19,7 +19,6 @@ _OPEN_SEQUENCE = re.compile(
     r"(?:(?:\x1b\[|\x9b)[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*\x1b?|\x1b[ -/]*)\Z"
 )
 """A sequence whose end has not arrived."""
-_DELETED = re.compile(r"[^\b\n]\x08")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 _MAX_HELD = 8_192
@@ -53,10 +52,8 @@ class TerminalText:
         self._held = ""
         text = _OPEN_SEQUENCE.sub("", text) if final else self._hold_back(text)
         text = _SEQUENCE.sub("", text)
-        while "\b" in text:
-            text, count = _DELETED.subn("", text)
-            if not count:
-                break
+        if "\b" in text:
+            text = _without_deleted(text)
         text = _CONTROLS.sub("", text).replace("\r\n", "\n")
         return self._without_overwritten(text, final=final)
 
@@ -110,6 +107,17 @@ class TerminalText:
     def _note_column(self, text: str) -> None:
         end = text.rfind("\n")
         self._column = self._column + len(text) if end < 0 else len(text) - end - 1
+
+
+def _without_deleted(text: str) -> str:
+    """Let each backspace delete the character before it, but no line end."""
+    kept: list[str] = []
+    for character in text:
+        if character != "\b":
+            kept.append(character)
+        elif kept and kept[-1] not in "\r\n":
+            kept.pop()
+    return "".join(kept)
 
 
 def plain_text(text: str) -> str:

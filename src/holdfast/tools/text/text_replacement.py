@@ -25,6 +25,8 @@ from holdfast.tools.text.variant_merge import merge_variants
 
 _MAX_MATCHES = 100_000
 _MAX_MATCHES_SHOWN = 8
+_MAX_FOLDED = 2_000_000
+"""Characters of a text in which typographic variants are searched; more would take too long."""
 
 
 class ReplacedText(msgspec.Struct, frozen=True):
@@ -126,6 +128,8 @@ def _with_line_ends(region: str, usual: str, *, old: str, new: str) -> str:
 
 def _find_variants(unix: _UnixText, old: str) -> list[tuple[int, int]]:
     """Return the spans of the Unix text that equal the old text except for typographic variants."""
+    if len(unix.text) > _MAX_FOLDED:
+        return []
     folded, wanted = FoldedText(unix.text), fold_text(old)
     spans = []
     for at in islice(_positions(folded.text, wanted), _MAX_MATCHES) if wanted.strip() else ():
