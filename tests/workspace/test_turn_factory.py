@@ -585,3 +585,12 @@ async def test_formatters_run_only_in_a_trusted_directory(tmp_path: Path, truste
         assert (harness.directory / "a.js").read_text() == ("ONE\n" if trusted else "one\n")
         await harness.run("", session_id=run.session_id, kind="undo")
         assert not (harness.directory / "a.js").exists()
+
+
+async def test_a_report_about_very_many_files_is_short(tmp_path: Path) -> None:
+    script = saying((ScriptedCall("bash", {"command": "for i in $(seq 150); do echo x >$i.txt; done"}),), "done")
+    async with open_app_harness(tmp_path, script) as harness:
+        run = await harness.run("go", mode="auto")
+        undone = await _undo_confirmed(harness, run.session_id)
+        assert "Undone: 50 more files" in undone.text
+        assert list(harness.directory.iterdir()) == []

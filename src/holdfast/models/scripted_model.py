@@ -45,8 +45,8 @@ from holdfast.schema.usage import Usage
 _CHARACTERS_PER_TOKEN = 4
 _MAX_KEPT_REQUESTS = 1000
 _ORIGIN = "scripted"
-_REMINDER = "<reminder>"
-"""Begins a message that is not of the user."""
+_REMINDERS = re.compile(r"<reminder>\n.*?\n</reminder>\s*", re.DOTALL)
+"""What Holdfast tells beside a prompt, or without one. It is not a prompt."""
 
 
 class Barrier:
@@ -172,8 +172,8 @@ def _context(request: ModelRequest) -> _ScriptContext:
     since_prompt: list[Message] = []
     prompt = ""
     for message in reversed(request.messages):
-        text = text_of(message.parts)
-        if message.role == "user" and not text.startswith(_REMINDER):
+        text = _REMINDERS.sub("", text_of(message.parts))
+        if message.role == "user" and text:
             prompt = text
             break
         since_prompt.append(message)

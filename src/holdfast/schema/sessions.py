@@ -94,6 +94,7 @@ class FileChange(Value, frozen=True):
     path: str
     change: Literal["created", "modified", "deleted"]
     diff: str = ""
+    """Empty if nothing can be shown, or if very many files changed."""
     state: Literal["applied", "undone", "changed_since"] = "applied"
     """``changed_since``: the file was changed after the agent."""
     by_command: bool = False

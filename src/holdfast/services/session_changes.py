@@ -22,6 +22,8 @@ from holdfast.workspace.undo.undo_plan import NOT_COVERED, Restore, Settled, Ski
 from holdfast.workspace.undo.undo_runs import UndoRuns
 
 _MAX_PROMPT = 200
+_MAX_DIFFS = 300
+"""Files of a session or run that are listed with a diff. The others are listed without."""
 
 
 async def session_changes(shared: SharedParts, session_id: str, *, cursor: str) -> ChangesView:
@@ -42,7 +44,9 @@ async def session_changes(shared: SharedParts, session_id: str, *, cursor: str) 
     found = []
     for run_id in dict.fromkeys([*by_run, *notes]):
         run = await shared.store.run(run_id)
-        files = await asyncio.to_thread(_changes, shared, by_run.get(run_id, []), workspace, check_present=False)
+        files = items
+        if len(by_run) > 1 or run_id not in by_run:
+            files = await asyncio.to_thread(_changes, shared, by_run.get(run_id, []), workspace)
         prompt = next(iter(run.prompt.strip().splitlines()), "")[:_MAX_PROMPT]
         found.append((run.seq, RunChanges(run_id, run.created_at, shared.redact(prompt), files, notes.get(run_id, ()))))
     return ChangesView(items, cursor, runs=tuple(changes for _, changes in sorted(found, key=lambda pair: pair[0])))
@@ -77,20 +81,19 @@ def _undo_file(step: Step, workspace: Path) -> UndoFile:
             return UndoFile(name, "confirm" if step.why == "unconfirmed" else "skip", step.message)
 
 
-def _changes(
-    shared: SharedParts, snapshots: Iterable[FileSnapshot], workspace: Path, *, check_present: bool = True
-) -> tuple[FileChange, ...]:
+def _changes(shared: SharedParts, snapshots: Iterable[FileSnapshot], workspace: Path) -> tuple[FileChange, ...]:
     by_path: dict[str, list[FileSnapshot]] = {}
     for snapshot in snapshots:
         by_path.setdefault(snapshot.path, []).append(snapshot)
     changes = (
-        _change(shared, path, of_path, workspace, check_present=check_present) for path, of_path in by_path.items()
+        _change(shared, path, of_path, workspace, has_diff=number < _MAX_DIFFS)
+        for number, (path, of_path) in enumerate(by_path.items())
     )
     return tuple(change for change in changes if change is not None)
 
 
 def _change(
-    shared: SharedParts, path: str, snapshots: list[FileSnapshot], workspace: Path, *, check_present: bool
+    shared: SharedParts, path: str, snapshots: list[FileSnapshot], workspace: Path, *, has_diff: bool
 ) -> FileChange | None:
     """``None`` if the file is as it was before the first of the changes."""
     first, last = snapshots[0], snapshots[-1]
@@ -101,7 +104,7 @@ def _change(
         return None
     applied = any(snapshot.state == "applied" for snapshot in snapshots)
     state: Literal["applied", "undone", "changed_since"] = "applied" if applied else "undone"
-    if state == "applied" and check_present and not _is_present(path, after):
+    if state == "applied" and not _is_present(path, after):
         state = "changed_since"
     change: Literal["created", "modified", "deleted"] = "modified"
     if before.content is None:
@@ -110,7 +113,8 @@ def _change(
         change = "deleted"
     name = display_path(Path(path), workspace)
     by_command = any(snapshot.by == "command" for snapshot in snapshots)
-    return FileChange(name, change, shared.redact(_diff(shared, name, path, before, after)), state, by_command)
+    diff = shared.redact(_diff(shared, name, path, before, after)) if has_diff else ""
+    return FileChange(name, change, diff, state, by_command)
 
 
 def _is_present(path: str, expected: FileState) -> bool:

@@ -1,6 +1,10 @@
 """`holdfast changes`, `undo` and `redo`."""
 
-from tests.cli.cli_shell import CliShell
+import os
+import signal
+import time
+
+from tests.cli.cli_shell import CliShell, open_shell
 
 
 def test_changes_undo_and_redo(sh: CliShell) -> None:
@@ -32,3 +36,17 @@ def test_undo_asks_before_it_restores_what_changed_during_a_command(sh: CliShell
     assert not made.exists()
     sh.ok("redo")
     assert made.exists()
+
+
+def test_what_a_command_changed_before_the_server_was_killed_can_be_undone() -> None:
+    with open_shell() as sh:
+        kept = sh.work / "kept.txt"
+        kept.write_text("old\n")
+        active = sh.start("run", "--mode", "auto", "!bash echo new >kept.txt; sleep 1000")
+        while kept.read_text() != "new\n":
+            time.sleep(0.01)
+        os.kill(sh.server_pid(), signal.SIGKILL)
+        active.end()
+        assert "modified* kept.txt" in sh.ok("changes", "--names")
+        assert "Undone" in sh.ok("undo", "--force")
+        assert kept.read_text() == "old\n"

@@ -28,7 +28,7 @@ class BlobStore:
         name = content_hash(data)
         path = self._path(name)
         try:
-            if self._touch(path, size=len(data)):
+            if self._touch(path, size=len(data)) or self.shadow.touch(name):
                 return name
             self._make_directory(path.parent)
             write_atomic(path, data, mode=0o600)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import assert_never
+from typing import Any, TypeVar, assert_never
 
 from holdfast.errors import StoreDamaged, ToolError
 from holdfast.schema.base import Value
@@ -36,6 +36,11 @@ from holdfast.workspace.undo.undo_plan import (
     plan_redo,
     plan_undo,
 )
+
+T = TypeVar("T")
+
+_AT_ONCE = 16
+"""Files that are restored at the same time: most of the time is spent waiting for the disk."""
 
 
 class Restored(Value, frozen=True):
@@ -126,18 +131,23 @@ class FileRestorer:
         progress = True
         while progress:
             progress, skipped = False, []
-            for step in await plan():
-                done = await finish_before_cancel(self._step(step, session_id=session_id, run_id=run_id, state=state))
-                match done:
-                    case Restored():
-                        restored.append(done)
-                        progress = True
-                    case Settled():
-                        settled.append(done.path)
-                    case Skipped():
-                        skipped.append(done)
-                    case _:
-                        assert_never(done)
+            steps = await plan()
+            for first in range(0, len(steps), _AT_ONCE):
+                work = (
+                    finish_before_cancel(self._step(step, session_id=session_id, run_id=run_id, state=state))
+                    for step in steps[first : first + _AT_ONCE]
+                )
+                for done in await _all_of(work):
+                    match done:
+                        case Restored():
+                            restored.append(done)
+                            progress = True
+                        case Settled():
+                            settled.append(done.path)
+                        case Skipped():
+                            skipped.append(done)
+                        case _:
+                            assert_never(done)
             progress = progress and bool(skipped)
         partly = {file.path for file in restored if file.note}
         skipped = [file for file in skipped if file.path not in partly]
@@ -196,6 +206,15 @@ class FileRestorer:
         mode = step.mode if step.set_mode or old.content is None else old.mode
         diff = diff_states(self._blobs, step.path, old, FileState(step.to, None if step.to is None else mode))
         return Restored(step.path, self._redact(diff), step.stopped)
+
+
+async def _all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return all results. If some fail, the others are finished first."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in done if not isinstance(one, BaseException)]
 
 
 def _remove_empty_directories(path: Path, count: int) -> None:

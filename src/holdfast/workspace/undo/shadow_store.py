@@ -86,6 +86,13 @@ class ShadowStore:
                 "INSERT INTO contents VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET stored = excluded.stored", rows
             )
 
+    def touch(self, name: str) -> bool:
+        """Renew the time of a content. Returns whether it is stored."""
+        if self._sql is None and not self._path.exists():
+            return False
+        with self._transaction(durable=False) as sql:
+            return sql.execute("UPDATE contents SET stored = ? WHERE hash = ?", (time.time(), name)).rowcount > 0
+
     def get(self, name: str) -> bytes | None:
         """Return a content, or None if it is not stored. Raises `StoreDamaged` if its bytes do not match its hash."""
         if self._sql is None and not self._path.exists():

@@ -77,12 +77,29 @@ class UndoTurn:
         return await restorer.undo(session_id, run_id=self._run.id, runs=runs, confirmed=confirmed)
 
 
+_MAX_LINES = 100
+
+
 def describe_report(report: UndoReport, *, undo: bool) -> str:
     """Describe what was done, for the user and for the model."""
     if not report.runs:
         return "There is nothing to undo." if undo else "There is nothing to redo."
     done = "Undone" if undo else "Redone"
-    lines = [f"{done}: {file.path}" + (f" ({file.note})" if file.note else "") for file in report.restored]
-    lines += [f"Already {done.lower()}: {path}" for path in report.settled]
-    lines += [f"Not touched: {file.message}" for file in report.skipped]
+    lines = _shortened(
+        [f"{done}: {file.path}" + (f" ({file.note})" if file.note else "") for file in report.restored],
+        more=f"{done}: {{count:,}} more files",
+    )
+    lines += _shortened(
+        [f"Already {done.lower()}: {path}" for path in report.settled], more=f"Already {done.lower()}: {{count:,}} more"
+    )
+    lines += _shortened(
+        [f"Not touched: {file.message}" for file in report.skipped], more="Not touched: {count:,} more files"
+    )
     return "\n".join([*lines, report.note]) if lines else f"No file had to be changed. {report.note}"
+
+
+def _shortened(lines: list[str], *, more: str) -> list[str]:
+    """The model reads the report too, so it does not list thousands of files."""
+    if len(lines) <= _MAX_LINES:
+        return lines
+    return [*lines[:_MAX_LINES], more.format(count=len(lines) - _MAX_LINES)]
