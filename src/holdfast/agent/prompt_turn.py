@@ -236,7 +236,7 @@ class _ActiveTurn:
         tool_message = await calls.run()
         self._conversation.replace_last(calls.answer)
         self._conversation.append(tool_message)
-        self._new_calls = calls.calls
+        self._new_calls = calls.named_calls()
         denials = calls.denials()
         self._denied_last = denials[0] if denials else None
         self._unasked = self._unasked or next((one for one in denials if one.cause == "unasked"), None)

@@ -227,7 +227,8 @@ class EventPrinter:
         mark = style.good("✓") if result.status == "ok" else style.bad("✗")
         title = title_with_target(call, result) if call else ""
         outcome = outcome_of(result)
-        line = f"{mark} {result.name} {style.dim(title)}".rstrip() + (f"  {outcome}" if outcome else "")
+        name = result.display.get("tool") or result.name  # ours, if the model called it by another one
+        line = f"{mark} {name} {style.dim(title)}".rstrip() + (f"  {outcome}" if outcome else "")
         margin = "    " if indent else "  "
         output = output_lines(result) if self._verbose else []
         self._note_once(result.call_id, "\n".join([f"{margin}{line}", *(f"{margin}│ {each}" for each in output)]))

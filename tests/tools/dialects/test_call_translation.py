@@ -125,3 +125,21 @@ async def test_a_whole_run_in_a_foreign_dialect(tmp_path: Path) -> None:
         assert read.text == ("     1\tone\n[note: ignored unknown arguments: 'colour'; view has: path, offset, limit]")
         assert (edited.name, edited.status, edited.display["tool"]) == ("Edit", "ok", "edit")
         assert (harness.directory / "a.txt").read_text() == "two\n"
+
+
+async def test_a_file_that_a_command_with_a_foreign_name_changed_is_not_taken_for_a_change_of_the_user(
+    tmp_path: Path,
+) -> None:
+    script = saying(
+        (ScriptedCall("Read", {"file_path": "a.txt"}),),
+        (ScriptedCall("Bash", {"command": "echo two > a.txt", "description": "Write"}),),
+        (ScriptedCall("Read", {"file_path": "b.txt"}),),
+        "done",
+    )
+    async with open_app_harness(tmp_path, script) as harness:
+        (harness.directory / "a.txt").write_text("one\n")
+        (harness.directory / "b.txt").write_text("b\n")
+        run = await harness.run("go", mode="auto")
+        assert (run.state, run.text) == ("completed", "done")
+        assert (harness.directory / "a.txt").read_text() == "two\n"
+        assert "changed since you last read" not in repr(await harness.messages(run.session_id))
