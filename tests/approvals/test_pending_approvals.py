@@ -126,10 +126,38 @@ async def test_an_unknown_approval_is_not_found(server: ApprovalServer) -> None:
     assert refused.value.error_code == "approval_not_found"
 
 
+@pytest.mark.parametrize(
+    ("edited", "problem"),
+    [
+        ("bash: make *", ""),
+        ("write: ./log*", ""),
+        ("bash: rm *", "it is for another program"),
+        ("fetch: https://example.org/*", "it is for another tool"),
+        ("bash: make; rm", "approval rule"),
+        ("write: **", "it allows everything"),
+    ],
+)
+async def test_an_edited_rule_is_saved_if_it_is_for_the_same_tool_and_program(
+    server: ApprovalServer, edited: str, problem: str
+) -> None:
+    waiting = server.request("make")
+    (shown,) = await server.opened()
+    if problem:
+        with pytest.raises(BadRequest, match=f"was not offered, and {problem}"):
+            await server.approvals.answer(shown.id, "always", client="a", patterns=(edited,))
+        await server.approvals.answer(shown.id, "once", client="a")
+    else:
+        await server.approvals.answer(shown.id, "always", client="a", patterns=(edited,))
+        assert server.rules.saved == [(edited,)]
+    await waiting
+
+
 async def test_always_saves_exactly_the_offered_rules(server: ApprovalServer) -> None:
     waiting = server.request("make")
     (shown,) = await server.opened()
-    with pytest.raises(BadRequest, match=r"'bash: \*' was not offered; offered: 'bash: make', 'write: ./log'"):
+    with pytest.raises(
+        BadRequest, match=r"'bash: \*' was not offered, and it allows everything; offered: 'bash: make', "
+    ):
         await server.approvals.answer(shown.id, "always", client="a", patterns=("bash: *",))
     with pytest.raises(BadRequest, match="needs at least one pattern to save"):
         await server.approvals.answer(shown.id, "always", client="a", patterns=())

@@ -84,6 +84,7 @@ EVERY = [
     endpoints.approval("apr_1"),
     endpoints.question("qst_1"),
     endpoints.call_output("call_1"),
+    endpoints.job_output("job_1", last=100),
     endpoints.export("ses_1"),
     endpoints.export_markdown("ses_1"),
     endpoints.clients("wsp_1"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.client.transcript import Transcript
+from holdfast.client.transcript import StreamedText, Transcript
 from holdfast.schema.base import Unknown
 from holdfast.schema.events import Delta, Hello, MessageFinished, MessageUpdated, OpenPart, Reset, Snapshot
 from holdfast.schema.messages import Finish, Message, Part, Text, ToolResult
@@ -113,3 +113,13 @@ def test_a_reset_clears_the_transcript() -> None:
 
 def test_unknown_events_are_ignored() -> None:
     assert Transcript().apply(Unknown("something.new", b"{}"))
+
+
+def test_streamed_text_keeps_nothing_of_messages_that_have_ended() -> None:
+    streamed = StreamedText()
+    for number in range(100):
+        ended = message(Text("text"), message_id=f"msg_{number}")
+        assert streamed.apply(Delta(AT, "ses_1", ended.id, 0, 1, "text", 0, "text"))
+        assert streamed.apply(MessageFinished(AT, "ses_1", ended))
+    assert not streamed._open.message_ids()
+    assert not streamed.apply(delta("gap", 4))

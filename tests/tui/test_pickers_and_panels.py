@@ -7,10 +7,10 @@ import pytest
 from holdfast.testing import Call, calls, text
 from holdfast.tui.changes_screen import ChangesScreen
 from holdfast.tui.help_screen import HelpScreen
-from holdfast.tui.picker import Picker
+from holdfast.tui.picker import Picker, PickerRow
 from holdfast.tui.session_picker import SessionPicker
 from holdfast.tui.text_dialog import ConfirmDialog, TextDialog
-from tests.tui.ui_harness import open_ui
+from tests.tui.ui_harness import Ui, open_ui
 
 
 async def test_sessions_are_switched_renamed_archived_and_deleted(tmp_path: Path) -> None:
@@ -24,23 +24,31 @@ async def test_sessions_are_switched_renamed_archived_and_deleted(tmp_path: Path
         await ui.shows("Two.")
         await ui.idle()
         await ui.press("ctrl+s")
-        await ui.until(lambda: isinstance(ui.app.screen, SessionPicker) and len(ui.app.screen.rows) == 2)
+        await ui.until(lambda: len(shown_sessions(ui)) == 2)
         await ui.press("down", "enter")
         await ui.until(lambda: ui.app.link.session_id == first)
         await ui.shows("One.")
         await ui.press("ctrl+s")
-        await ui.until(lambda: isinstance(ui.app.screen, SessionPicker))
+        await ui.until(lambda: len(shown_sessions(ui)) == 2 and ui.app.screen.current.value == first)
         await ui.press("ctrl+e")
         await ui.until(lambda: isinstance(ui.app.screen, TextDialog))
         await ui.type(" renamed")
         await ui.press("enter")
-        await ui.shows("renamed")
+        await ui.until(lambda: any("renamed" in row.title for row in shown_sessions(ui)))
         await ui.press("ctrl+x")
-        await ui.shows("archived")
+        await ui.until(lambda: any("archived" in row.notes for row in shown_sessions(ui)))
+        await ui.press("ctrl+x")  # the undo of it
+        await ui.until(lambda: not any("archived" in row.notes for row in shown_sessions(ui)))
         await ui.press("ctrl+d")
         await ui.until(lambda: isinstance(ui.app.screen, ConfirmDialog))
         await ui.press("y")
         await ui.until(lambda: ui.app.link.session_id is None)
+
+
+def shown_sessions(ui: Ui) -> tuple[PickerRow, ...]:
+    """The rows of the list of sessions, once it takes keys."""
+    screen = ui.app.screen
+    return screen.rows if isinstance(screen, SessionPicker) and screen.is_mounted and screen.current else ()
 
 
 async def test_the_model_picker_sets_the_model_of_the_next_prompts(tmp_path: Path) -> None:
@@ -54,13 +62,13 @@ async def test_the_model_picker_sets_the_model_of_the_next_prompts(tmp_path: Pat
 
 async def test_help_lists_every_key_and_a_question_mark_opens_it(tmp_path: Path) -> None:
     async with open_ui(tmp_path) as ui:
-        await ui.press("question_mark")
+        await ui.press("?")
         await ui.until(lambda: isinstance(ui.app.screen, HelpScreen))
         await ui.shows("Cancel the active run")
         await ui.press("escape")
         await ui.until(lambda: ui.app.screen is ui.app.chat)
         await ui.type("why")
-        await ui.press("question_mark")
+        await ui.press("?")
         await ui.until(lambda: ui.draft == "why?")
 
 

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from textual.events import Key
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from holdfast.client.view_values import Block
@@ -27,23 +29,45 @@ class Ui:
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait until the condition holds. The test's time-out is the limit."""
-        while not holds():
-            await asyncio.sleep(0.01)
-            await self.pilot.pause()
+        try:
+            while not holds():
+                await asyncio.sleep(0.01)
+                assert self.app._exception is None, self.app._exception
+        except BaseException:
+            print(self.screen_text, *self.toasts, sep="\n")  # shown if the test fails
+            raise
+
+    def press_at_once(self, *keys: str) -> None:
+        """Press keys as a slow connection delivers them: all in one piece."""
+        assert self.app._driver is not None
+        for key in keys:
+            named = key if len(key) > 1 or key.isalnum() else _character_to_key(key)
+            character = key if len(key) == 1 else " " if key == "space" else None
+            event = Key(named, character)
+            event.set_sender(self.app)
+            self.app._driver.send_message(event)
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        """Press keys, each when the one before it was handled.
+
+        Textual's own `press` waits until the process uses no CPU, which takes a second where a server works beside it.
+        """
+        for key in keys:
+            self.press_at_once(key)
+            await self.settled()
+
+    async def settled(self) -> None:
+        """Everything that was in the queues of the widgets is handled, also what followed from it."""
+        for _ in range(3):
+            await self.pilot._wait_for_screen(timeout=50)
 
     async def type(self, text: str) -> None:
-        for character in text:
-            key = {" ": "space", "/": "slash", "!": "exclamation_mark", "@": "at", "\n": "ctrl+j"}.get(
-                character, character
-            )
-            await self.pilot.press(key)
+        self.press_at_once(*("space" if character == " " else character for character in text))
+        await self.settled()
 
     async def send(self, text: str, key: str = "enter") -> None:
         self.app.chat.composer.set_draft(text)
-        await self.pilot.press(key)
+        await self.press(key)
 
     @property
     def draft(self) -> str:

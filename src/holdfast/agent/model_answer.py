@@ -286,7 +286,7 @@ class ModelAnswer:
             wait=round(wait, 3),
         )
         await self._handle.commit([], [event], spent=self._spent_on_attempt(sink))
-        self._handle.progress("retry", f"in {wait:.0f} s: {error.error_code}")
+        self._handle.progress("retry", error.error_code, seconds=wait)
         await self._dependencies.pause(wait)
 
     def _spent_on_attempt(self, sink: AnswerSink) -> Spent | None:

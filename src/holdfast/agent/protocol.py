@@ -126,8 +126,11 @@ class TurnHandle(Protocol):
         """
         ...
 
-    def progress(self, phase: Phase, what: str = "", *, since: str | None = None) -> None:
-        """Set what the run is waiting for (`now` of the run, `run.progress`). `since` defaults to the current time."""
+    def progress(self, phase: Phase, what: str = "", *, since: str | None = None, seconds: float | None = None) -> None:
+        """Set what the run is waiting for (`now` of the run, `run.progress`).
+
+        `since` defaults to the current time. `seconds` says how long it waits, if that is known.
+        """
         ...
 
     def report(self, *, killed: Sequence[str] = (), left_running: Sequence[str] = ()) -> None:

@@ -22,6 +22,7 @@ from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.agent.unfinished_messages import CANCELLED
 from holdfast.errors import CommitRefused, HoldfastError, OutOfDescriptors, StoreError, ToolError
 from holdfast.files import is_out_of_descriptors
+from holdfast.schema.approvals import Approval
 from holdfast.schema.events import MessageCreated, MessageUpdated
 from holdfast.schema.messages import Message, ToolCall, ToolResult
 from holdfast.schema.runs import Now, Phase
@@ -241,13 +242,15 @@ class StepCalls:
             )
             if isinstance(permission, CallDenied):
                 self._denials.append(permission)
-                return ToolOutput(permission.text, status="denied", display=plan.display)
+                output = ToolOutput(permission.text, status="denied", display=plan.display)
+                return _with_approval(output, permission.approval)
             self._progress.set(call.id, "tool", what)
             self._started.add(call.id)
             output = await tool.run(arguments, context, replace(plan, read_only=permission.read_only))
             if context.after_edit is not None and (note := await context.after_edit.run(context)):
                 output = replace(output, text=f"{output.text}\n{note}")
-            return output if output.display or not plan.display else replace(output, display=plan.display)
+            shown = output if output.display or not plan.display else replace(output, display=plan.display)
+            return _with_approval(shown, permission.approval)
         except (HoldfastError, asyncio.CancelledError):
             raise
         except Exception as error:  # a bug in a tool must not end the run
@@ -321,6 +324,14 @@ class StepCalls:
     def _stopped_result(self, call: ToolCall) -> ToolResult:
         text = CANCELLED if call.id in self._started else NOT_RUN
         return ToolResult(call_id=call.id, name=call.name, status="cancelled", text=text)
+
+
+def _with_approval(output: ToolOutput, approval: Approval | None) -> ToolOutput:
+    """Say who approved or denied the call, so that every client can show it."""
+    if approval is None or approval.decision is None:
+        return output
+    by = (approval.answered_by or "").partition("/")[0]
+    return replace(output, display={**output.display, "approval": {"decision": approval.decision, "by": by}})
 
 
 async def _cancel_all(tasks: Sequence[asyncio.Task[None]]) -> None:

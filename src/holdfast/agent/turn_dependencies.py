@@ -17,6 +17,7 @@ from holdfast.agent.system_prompt import PromptContext
 from holdfast.config import StreamRedactor
 from holdfast.config.agent_types import AgentType
 from holdfast.models.protocol import Model
+from holdfast.schema.approvals import Approval
 from holdfast.schema.base import Value
 from holdfast.schema.messages import File, ToolCall, ToolSpec
 from holdfast.schema.runs import Mode, Phase
@@ -41,6 +42,8 @@ class CallPermitted(Value, frozen=True):
 
     read_only: bool = False
     """Whether it may run because it changes nothing. The tool makes sure that it does not."""
+    approval: Approval | None = None
+    """How it was approved, if someone was asked."""
 
 
 DenialCause = Literal["user", "rule", "plan", "unasked"]
@@ -54,6 +57,8 @@ class CallDenied(Value, frozen=True):
     cause: DenialCause = "user"
     why: str = ""
     """The reason for people."""
+    approval: Approval | None = None
+    """How it was denied, if someone was asked."""
 
 
 class Toolbox(Protocol):

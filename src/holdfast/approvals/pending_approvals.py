@@ -24,7 +24,9 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from holdfast.errors import BadRequest, Conflict, StoreConflict
+from holdfast.approvals.rule_patterns import CommandPattern
+from holdfast.approvals.rules import parse_rule
+from holdfast.errors import BadRequest, ConfigError, Conflict, StoreConflict
 from holdfast.ids import Clock, Ids, Sleep, rfc3339
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, QuestionItem, RuleScope
 from holdfast.schema.base import to_builtins
@@ -255,18 +257,39 @@ def _resolution(
 
 
 def _rules_to_save(approval: Approval, decision: ApprovalDecision, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The rules that "session" or "always" saves: the offered ones, or the chosen ones among them."""
+    """The rules that "session" or "always" saves: the offered ones, or the chosen ones, also edited."""
     if decision not in ("session", "always"):
         return ()
     if not approval.patterns:
         raise BadRequest(f"{approval.title!r} can only be allowed once; answer 'once' or 'deny'")
     chosen = approval.patterns if patterns is None else tuple(dict.fromkeys(patterns))
     offered = ", ".join(map(repr, approval.patterns))
-    if unknown := [pattern for pattern in chosen if pattern not in approval.patterns]:
-        raise BadRequest(f"the pattern {unknown[0]!r} was not offered; offered: {offered}")
+    for pattern in chosen:
+        if pattern not in approval.patterns and (problem := _problem_with_edited(pattern, approval.patterns)):
+            raise BadRequest(f"the pattern {pattern!r} was not offered, and {problem}; offered: {offered}")
     if not chosen:
         raise BadRequest(f"{decision!r} needs at least one pattern to save; offered: {offered}")
     return chosen
+
+
+def _problem_with_edited(pattern: str, offered: tuple[str, ...]) -> str:
+    """Why a rule that was edited cannot be saved; empty if it can.
+
+    It must be for the same tool, and for commands also for the same program, so that a slip cannot allow everything.
+    """
+    try:
+        rule = parse_rule(pattern)
+    except ConfigError as error:
+        return error.message
+    tool, _, body = rule.text.partition(":")
+    same_tool = [words for name, _, words in (text.partition(":") for text in offered) if name.strip() == tool]
+    if not same_tool:
+        return "it is for another tool"
+    if not body.strip("*?/.~ "):
+        return "it allows everything"
+    if isinstance(rule.pattern, CommandPattern) and body.split()[0] not in {words.split()[0] for words in same_tool}:
+        return "it is for another program"
+    return ""
 
 
 def _winner_or_conflict(found: _Asked, wanted: _Asked) -> _Asked:

@@ -45,7 +45,7 @@ def describe_activity(now: Now) -> str:
     if now.phase == "tool":
         return one_line(now.what) or "working"
     if now.phase == "retry":
-        return f"retry {now.what}"
+        return f"waiting to try again: {now.what}"
     text = _PHASES.get(now.phase, now.phase)
     return f"{text}: {one_line(now.what)}" if now.what and now.phase in ("approval", "question") else text
 

@@ -20,7 +20,7 @@ from holdfast.client.retry import LongPoll, Retry, StreamBroken
 from holdfast.client.server_address import ServerAddress
 from holdfast.client.stream_state import StreamState
 from holdfast.client.sync_http import CONNECT_SECONDS, peer_pid
-from holdfast.client.transcript import Transcript
+from holdfast.client.transcript import StreamedText, Transcript
 from holdfast.errors import ClientError, HoldfastError, NoAnswer, Unreachable
 from holdfast.schema.events import Event
 from holdfast.schema.messages import Message
@@ -78,7 +78,7 @@ class AsyncClient(BaseClient):
         session_id: str | None = None,
         viewing: str | None = None,
         after: str | None = None,
-        transcript: Transcript | None = None,
+        transcript: StreamedText | None = None,
         on_lost: OnLost | None = None,
         give_up_after: float | None = None,
         raise_when_full: bool = False,
@@ -86,7 +86,8 @@ class AsyncClient(BaseClient):
         """Iterate over the events after the cursor ``after``, or from now on.
 
         ``on_lost(error, seconds)`` is called when the connection is lost; the next attempt follows after ``seconds``. A
-        `Hello` follows when the stream is connected again. After ``give_up_after`` seconds without a connection, the
+        `Hello` follows when the stream is connected again. A long-lived client that keeps the messages itself passes a
+        `StreamedText`, whose size does not grow. After ``give_up_after`` seconds without a connection, the
         error is raised. With ``raise_when_full``, `TooMany` is raised while the server has no free stream: poll, then
         iterate again.
         """
@@ -147,6 +148,7 @@ class AsyncEventStream:
 
     @property
     def transcript(self) -> Transcript:
+        assert isinstance(self._state.transcript, Transcript), "this stream keeps no messages"
         return self._state.transcript
 
     def __aiter__(self) -> AsyncIterator[Event]:

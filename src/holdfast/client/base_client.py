@@ -13,7 +13,7 @@ from holdfast.client.endpoints import ApiCall
 from holdfast.client.retry import CallRetry, ReconnectRules, RetryBudget
 from holdfast.client.server_address import ServerAddress
 from holdfast.client.stream_state import StreamState
-from holdfast.client.transcript import Transcript
+from holdfast.client.transcript import StreamedText, Transcript
 from holdfast.errors import ConfigError
 from holdfast.ids import Ids
 
@@ -135,6 +135,7 @@ class BaseClient:
     answer_question = EndpointMethod(endpoints.answer_question)
     jobs = EndpointMethod(endpoints.jobs)
     job = EndpointMethod(endpoints.job)
+    job_output = EndpointMethod(endpoints.job_output)
     kill_job = EndpointMethod(endpoints.kill_job)
     call_output = EndpointMethod(endpoints.call_output)
     export = EndpointMethod(endpoints.export)
@@ -161,7 +162,7 @@ class BaseClient:
         )
 
     def _stream_state(
-        self, *, after: str | None, transcript: Transcript | None, give_up_after: float | None, raise_when_full: bool
+        self, *, after: str | None, transcript: StreamedText | None, give_up_after: float | None, raise_when_full: bool
     ) -> StreamState:
         rules = ReconnectRules(
             RetryBudget(give_up_after, clock=time.monotonic),

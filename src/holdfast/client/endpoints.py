@@ -376,6 +376,11 @@ def job(job_id: str) -> ApiCall[Job]:
     return api_call("GET", api_path("jobs", job_id), returns=Job)
 
 
+def job_output(job_id: str, *, last: int | None = None) -> ApiCall[str]:
+    """The output of a background job so far, or its last bytes."""
+    return ApiCall("GET", with_query(api_path("jobs", job_id, "output"), {"last": last}), _text)
+
+
 def kill_job(job_id: str) -> ApiCall[Job]:
     return api_call("POST", api_path("jobs", job_id, "kill"), returns=Job)
 

@@ -11,7 +11,7 @@ from collections import deque
 
 from holdfast.client.response_decoding import read_stream_event
 from holdfast.client.retry import ReconnectRules, Retry, StreamBroken
-from holdfast.client.transcript import Transcript
+from holdfast.client.transcript import StreamedText
 from holdfast.errors import HoldfastError, NotHoldfast, Unreachable
 from holdfast.schema.base import Unknown
 from holdfast.schema.events import Delta, Event, Hello
@@ -31,7 +31,7 @@ _LONGEST_WAIT = 5.0
 class StreamState:
     """One stream. Feed it the bytes of a connection and take the complete events."""
 
-    def __init__(self, *, after: str | None, transcript: Transcript, rules: ReconnectRules) -> None:
+    def __init__(self, *, after: str | None, transcript: StreamedText, rules: ReconnectRules) -> None:
         self.cursor = after
         """All events up to here were returned; ``None`` until the first connection names its start."""
         self.transcript = transcript

@@ -143,6 +143,7 @@ class SyncEventStream:
 
     @property
     def transcript(self) -> Transcript:
+        assert isinstance(self._state.transcript, Transcript)
         return self._state.transcript
 
     def __iter__(self) -> Iterator[Event]:

@@ -25,16 +25,14 @@ from holdfast.schema.events import (
 from holdfast.schema.messages import Message, Text
 
 
-class Transcript:
-    """The messages of one or more sessions, as of the last event."""
+class StreamedText:
+    """The text that is being streamed, without the messages: for clients that keep those themselves.
+
+    Its size does not grow with the number of messages.
+    """
 
     def __init__(self) -> None:
-        self.messages: dict[str, Message] = {}
         self._open = OpenTexts()
-
-    def load(self, messages: Iterable[Message]) -> None:
-        """Add messages as they were at the cursor from which the events continue."""
-        self.messages.update((message.id, message) for message in messages)
 
     def apply(self, event: Event) -> bool:
         """Returns False if the event continues text that is missing here. Reconnect then: a snapshot follows."""
@@ -44,20 +42,39 @@ class Transcript:
             case Snapshot():
                 self._open.replace(event)
             case MessageCreated() | MessageUpdated():
-                self._store(event.message)
+                self._open.close_stored(event.message)
             case MessageFinished():
-                self._store(event.message)
+                self._open.close_stored(event.message)
                 self._open.drop(event.message.id)
-            case SessionDeleted():
-                self._drop_session(event.session_id)
-            case Hello():
+            case Hello() | Reset():
                 self._open.clear()
-            case Reset():
-                self._open.clear()
-                self.messages.clear()
             case _:
                 pass
         return True
+
+
+class Transcript(StreamedText):
+    """The messages of one or more sessions, as of the last event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: dict[str, Message] = {}
+
+    def load(self, messages: Iterable[Message]) -> None:
+        """Add messages as they were at the cursor from which the events continue."""
+        self.messages.update((message.id, message) for message in messages)
+
+    def apply(self, event: Event) -> bool:
+        match event:
+            case MessageCreated() | MessageUpdated() | MessageFinished():
+                self.messages[event.message.id] = event.message
+            case SessionDeleted():
+                self._drop_session(event.session_id)
+            case Reset():
+                self.messages.clear()
+            case _:
+                pass
+        return super().apply(event)
 
     def open_parts(self, message_id: str) -> tuple[OpenPart, ...]:
         """The parts that are still being streamed."""
@@ -78,10 +95,6 @@ class Transcript:
     def output(self, call_id: str) -> str | None:
         """The output of a running call so far; ``None`` once its result is stored."""
         return self._open.output(call_id)
-
-    def _store(self, message: Message) -> None:
-        self.messages[message.id] = message
-        self._open.close_stored(message)
 
     def _drop_session(self, session_id: str) -> None:
         for message_id in [m.id for m in self.messages.values() if m.session_id == session_id]:

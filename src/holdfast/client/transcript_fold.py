@@ -11,6 +11,7 @@ from bisect import insort
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from holdfast.client.context_composition import ContextShare, context_shares
 from holdfast.client.message_blocks import message_blocks, queued_prompt, turn_end_block
 from holdfast.client.open_texts import OpenTexts
 from holdfast.client.view_values import ActiveTurn, Block, QueueState, SessionTranscript
@@ -36,6 +37,10 @@ class TranscriptEntry:
         self._message = message
         self._run_id = run_id
         self._blocks: tuple[Block, ...] | None = None
+
+    @property
+    def message(self) -> Message | None:
+        return self._message
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -78,6 +83,7 @@ class TranscriptFold:
         self._context_seq = -1
         self._messages_of_run: dict[str, list[str]] = {}
         self._changed: list[TranscriptEntry] = []
+        self._shares: tuple[int, tuple[ContextShare, ...]] | None = None
 
     # What is shown.
 
@@ -111,6 +117,15 @@ class TranscriptFold:
     @property
     def queued(self) -> int:
         return len(self._queue.run_ids)
+
+    @property
+    def context_shares(self) -> tuple[ContextShare, ...]:
+        """What the context consists of, as far as the messages are loaded."""
+        if self._shares is None or self._shares[0] != self.revision:
+            messages = (entry.message for entry in self.entries)
+            found = context_shares((m for m in messages if m is not None), total=self.context_tokens)
+            self._shares = (self.revision, found)
+        return self._shares[1]
 
     def take_changed(self) -> list[TranscriptEntry]:
         """The entries that changed since the last call, in the order of their changes."""

@@ -287,6 +287,9 @@ class TuiSettings(Table, frozen=True):
     notify: Annotated[
         NotifyBy, Meta(description="How to tell you of a question or an end while the terminal has no focus.")
     ] = "terminal"
+    plain: Annotated[
+        bool, Meta(description="For screen readers: words instead of symbols, no panel, no animation.")
+    ] = False
     keys: Annotated[dict[str, str], Meta(description='Keys by action, such as `cancel = "escape"`.')] = {}
 
 

@@ -198,8 +198,9 @@ class EngineState:
         self._clock = clock
         self._owner = owner
 
-    def now(self) -> str:
-        return rfc3339(self._clock())
+    def now(self, *, later: float = 0.0) -> str:
+        """The current time, or the time in ``later`` seconds."""
+        return rfc3339(self._clock() + later)
 
     def lane_loaded(self, session_id: str) -> None:
         """Call this when the lane has committed the intents that were left for it."""

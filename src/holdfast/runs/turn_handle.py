@@ -109,8 +109,9 @@ class EngineTurnHandle:
     async def start_subagent(self, request: RunRequest, *, title: str) -> Subagent:
         return await self._subagents.start(request, title=title)
 
-    def progress(self, phase: Phase, what: str = "", *, since: str | None = None) -> None:
-        self._active.set_progress(Now(phase, what, since or self.now()))
+    def progress(self, phase: Phase, what: str = "", *, since: str | None = None, seconds: float | None = None) -> None:
+        until = "" if seconds is None else self._engine_state.now(later=seconds)
+        self._active.set_progress(Now(phase, what, since or self.now(), until))
 
     def report(self, *, killed: Sequence[str] = (), left_running: Sequence[str] = ()) -> None:
         self._active.report(killed=killed, left_running=left_running)

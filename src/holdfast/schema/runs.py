@@ -114,6 +114,8 @@ class Now(Value, frozen=True, omit_defaults=True):
     phase: Phase
     what: str = ""
     since: str = ""
+    until: str = ""
+    """When the wait ends, if that is known: the time of the next attempt."""
 
 
 class Run(RunSettings, frozen=True, kw_only=True, omit_defaults=False):

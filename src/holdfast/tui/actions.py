@@ -11,7 +11,9 @@ from typing import Literal
 
 from holdfast.schema.base import Value
 
-Scope = Literal["everywhere", "composer", "transcript", "queue", "answer", "picker", "sessions", "changes"]
+Scope = Literal[
+    "everywhere", "composer", "transcript", "queue", "answer", "picker", "sessions", "models", "changes", "jobs"
+]
 """The focus in which an action's keys work."""
 
 SCOPE_TITLES: dict[Scope, str] = {
@@ -22,7 +24,9 @@ SCOPE_TITLES: dict[Scope, str] = {
     "answer": "When Holdfast asks you",
     "picker": "In a list that you filter",
     "sessions": "In the list of sessions",
+    "models": "In the list of models",
     "changes": "In the list of changes",
+    "jobs": "In the list of jobs",
 }
 
 
@@ -55,6 +59,7 @@ ACTIONS: tuple[UserAction, ...] = (
     UserAction("cycle_mode", "everywhere", "shift+tab", "Switch between ask, accept edits, plan and auto"),
     UserAction("changes", "everywhere", "ctrl+r", "Show the changed files, undo or redo", command="changes"),
     UserAction("details", "everywhere", "ctrl+b", "Show or hide the details", command="details"),
+    UserAction("jobs", "everywhere", "f2", "Show the background jobs and their output, or kill one", command="jobs"),
     UserAction("focus_transcript", "everywhere", "ctrl+t", "Move between the transcript and the prompt"),
     UserAction("focus_queue", "everywhere", "ctrl+l", "Edit the queued prompts", command="queue"),
     UserAction("suspend", "everywhere", "ctrl+z", "Suspend Holdfast; 'fg' continues"),
@@ -79,6 +84,8 @@ ACTIONS: tuple[UserAction, ...] = (
     UserAction("select_down", "transcript", "shift+down", "Extend the selection down"),
     UserAction("select_up", "transcript", "shift+up", "Extend the selection up"),
     UserAction("enter_subagent", "transcript", "right", "Show the sub-agent's own session"),
+    UserAction("leave_subagent", "transcript", "left", "Go back to the session that started the sub-agent"),
+    UserAction("open_target", "transcript", "o", "Open the first file place or link of the block", hint="open"),
     UserAction("follow_end", "transcript", "end,G", "Go to the end and follow it", hint="end"),
     UserAction("queue_edit", "queue", "e,enter", "Take the prompt back into the composer", hint="edit"),
     UserAction("queue_up", "queue", "K,shift+up", "Move it up", hint="up"),
@@ -97,8 +104,13 @@ ACTIONS: tuple[UserAction, ...] = (
     UserAction("session_archive", "sessions", "ctrl+x", "Archive it; again: restore it", hint="archive"),
     UserAction("session_delete", "sessions", "ctrl+d", "Delete it, after you confirm", hint="delete"),
     UserAction("session_content", "sessions", "ctrl+w", "Search in the content of sessions", hint="search content"),
+    UserAction("model_default", "models", "ctrl+d", "Use it for new sessions too", hint="default"),
+    UserAction("model_small", "models", "ctrl+t", "Use it for titles, summaries and pages", hint="small model"),
+    UserAction("model_effort", "models", "ctrl+e", "Choose how hard it thinks", hint="effort"),
+    UserAction("model_key", "models", "ctrl+k", "Add or replace the key of its provider", hint="key"),
     UserAction("undo", "changes", "u", "Undo the last run's changes", command="undo", hint="undo"),
     UserAction("redo", "changes", "r", "Redo what was undone", command="redo", hint="redo"),
+    UserAction("job_kill", "jobs", "x,delete", "Kill it with all its processes, after you confirm", hint="kill"),
 )
 
 COMMANDS: tuple[tuple[str, str], ...] = (
@@ -116,7 +128,6 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("trust", "Trust this directory, so that its configuration takes effect"),
     ("pause", "Pause the queue; the active run continues"),
     ("resume", "Resume the queue"),
-    ("jobs", "Show background jobs"),
     ("export", "Write this session to a Markdown file"),
     ("clear", "Start a new session"),
 )

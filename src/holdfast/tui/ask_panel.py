@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar, Literal
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
@@ -26,11 +27,20 @@ from holdfast.tui.status_words import seconds_until, span
 from holdfast.tui.terminal_signals import plain_text
 from holdfast.tui.transcript.diff_rows import diff_rows
 from holdfast.tui.transcript.palette import Palette
+from holdfast.tui.transcript.rows import rows_as_text
 
 GRACE_SECONDS = 0.5
 _LARGEST_BODY = 20_000
 
-_ASKS_FOR = {"bash": "Run this command?", "fetch": "Fetch this address?", "download": "Download this?"}
+_ASKS_FOR = {
+    "bash": "Run this command?",
+    "fetch": "Fetch this address?",
+    "download": "Download this?",
+    "edit": "Change this file?",
+    "multiedit": "Change this file?",
+    "write": "Write this file?",
+    "apply_patch": "Change these files?",
+}
 
 
 class AskPanel(Vertical, can_focus=True):
@@ -83,8 +93,9 @@ class AskPanel(Vertical, can_focus=True):
         self._answers: list[list[str]] = []
         self._chosen: set[int] = set()
         self._timer: Timer | None = None
-        self._drawn: dict[str, str | Text] = {}
         self._made: tuple[tuple[str, int, str], Text] | None = None
+        """The exact command or diff, for an approval, a width and a theme."""
+        self._drawn: dict[str, str | Text] = {}
 
     def compose(self) -> ComposeResult:
         yield Static("", id="ask-title", markup=False)
@@ -165,7 +176,7 @@ class AskPanel(Vertical, can_focus=True):
 
     def action_edit_rule(self) -> None:
         if self._armed and self._pattern:
-            self._write("rule", self._pattern[0], "the rule that 'always' saves")
+            self._write("rule", " ; ".join(self._pattern), "the rule that 'always' and 'this session' save")
 
     def _write(self, purpose: Literal["why", "rule", "text"], value: str, placeholder: str) -> None:
         self._purpose = purpose
@@ -194,7 +205,7 @@ class AskPanel(Vertical, can_focus=True):
         if purpose == "why":
             self._decide("deny", why=value.strip())
         elif purpose == "rule" and value.strip():
-            self._pattern = (value.strip(), *self._pattern[1:])
+            self._pattern = tuple(rule.strip() for rule in value.split(" ; ") if rule.strip())
             self._draw()
         elif purpose == "text":
             self._give([value])
@@ -246,9 +257,12 @@ class AskPanel(Vertical, can_focus=True):
         if self.ask is None or not self.is_mounted:
             return
         title, body, keys = self._approval() if self.ask.approval else self._question()
-        title += f"   1 of {self._waiting} waiting" * (self._waiting > 1)
-        keys = keys if self._armed else f"{keys}   (keys work after a pause)"
-        for name, shown in (("title", title), ("body", body), ("keys", keys), ("note", "\n".join(self._notes()))):
+        width = max(self.size.width - 2, 20)
+        count = f"1 of {self._waiting} waiting" if self._waiting > 1 else ""
+        title = f"{title}{' ' * max(width - cell_len(title) - cell_len(count), 3)}{count}".rstrip()
+        pause = () if self._armed else ("(keys work after a pause)",)
+        shown_keys = flow((*keys, *pause), width)
+        for name, shown in (("title", title), ("body", body), ("keys", shown_keys), ("note", "\n".join(self._notes()))):
             if self._drawn.get(name) != shown:
                 self._drawn[name] = shown
                 self.query_one(f"#ask-{name}", Static).update(shown)
@@ -257,34 +271,36 @@ class AskPanel(Vertical, can_focus=True):
         assert self.ask is not None
         subject = self.ask.approval or self.ask.question
         notes = []
-        if (approval := self.ask.approval) and approval.why and approval.why != approval.title:
-            notes.append(plain_text(approval.why))
+        approval = self.ask.approval
+        if approval and approval.why and plain_text(approval.why) != plain_text(approval.title):
+            notes.append(f"asked because: {plain_text(approval.why)}")
         if subject is not None and subject.deadline_at:
-            notes.append(f"counts as denied in {span(seconds_until(subject.deadline_at, time.time()))}")
+            left = span(seconds_until(subject.deadline_at, time.time()))
+            notes.append(f"{'counts as denied' if approval else 'is dismissed'} in {left}")
         if self._draft.strip():
             notes.append(f"your draft is kept: “{plain_text(self._draft, longest=60)}”")
         return notes
 
-    def _approval(self) -> tuple[str, Text, str]:
+    def _approval(self) -> tuple[str, Text, tuple[str, ...]]:
         assert self.ask is not None
         assert self.ask.approval is not None
         approval, app = self.ask.approval, self.app
         rule = f"{key_of(app, 'allow_always')} always: {plain_text(', '.join(self._pattern), longest=80)}"
         edit = f"({key_of(app, 'edit_rule')} edit)"
-        keys = [f"{key_of(app, 'allow_once')} once", f"{key_of(app, 'allow_session')} this session"]
-        keys += [f"{rule} {edit}"] if self._pattern else []
+        keys = [f"{key_of(app, 'allow_once')} once"]
+        keys += [f"{key_of(app, 'allow_session')} this session", f"{rule} {edit}"] if self._pattern else []
         keys.append(f"{key_of(app, 'deny')} no, and say why")
-        return _ASKS_FOR.get(approval.tool, f"Allow {approval.tool}?"), self._body(approval), "   ".join(keys)
+        title = _ASKS_FOR.get(approval.tool, f"Allow {plain_text(approval.tool)}?")
+        return title, self._approval_body(approval), tuple(keys)
 
-    def _body(self, approval: Approval) -> Text:
-        """Made once for each approval, width and theme."""
-        key = (approval.id, self.app.size.width, self.app.theme)
+    def _approval_body(self, approval: Approval) -> Text:
+        width = max((self.size.width or self.app.size.width) - 8, 20)
+        key = (approval.id, width, self.app.theme)
         if self._made is None or self._made[0] != key:
-            width = max((self.size.width or self.app.size.width) - 8, 20)
             self._made = (key, approval_body(approval, width=width, palette=Palette.of_app(self.app)))
         return self._made[1]
 
-    def _question(self) -> tuple[str, Text, str]:
+    def _question(self) -> tuple[str, Text, tuple[str, ...]]:
         assert self.ask is not None
         assert self.ask.question is not None
         question = self.ask.question
@@ -295,30 +311,37 @@ class AskPanel(Vertical, can_focus=True):
             mark = ("[x] " if index in self._chosen else "[ ] ") if item.kind == "multiple" else ""
             body.append(f"{index + 1}  {mark}{plain_text(option, longest=500)}\n")
         keys = {
-            "yes_no": "y yes   n no",
-            "single": "number chooses   o other",
-            "multiple": "number marks   enter sends   o other",
-            "text": "enter writes the answer",
+            "yes_no": ("y yes", "n no"),
+            "single": ("number chooses", "o other"),
+            "multiple": ("number marks", "enter sends", "o other"),
+            "text": ("enter writes the answer",),
         }[item.kind]
-        return plain_text(item.text, longest=2000) + number, body, f"{keys}   d dismiss"
+        return plain_text(item.text, longest=2000) + number, body, (*keys, "d dismiss")
 
 
 def options_of(item: QuestionItem) -> tuple[str, ...]:
     return ("yes", "no") if item.kind == "yes_no" and not item.options else item.options
 
 
+def flow(pieces: tuple[str, ...], width: int) -> str:
+    """Pieces side by side as far as they fit. A piece is not broken at the end of a line if it fits into one."""
+    lines = [""]
+    for piece in pieces:
+        joined = f"{lines[-1]}   {piece}" if lines[-1] else piece
+        if lines[-1] and cell_len(joined) > width:
+            lines.append(piece)
+        else:
+            lines[-1] = joined
+    return "\n".join(lines)
+
+
 def approval_body(approval: Approval, *, width: int, palette: Palette) -> Text:
-    """The exact command or diff, or the arguments as lines."""
+    """The exact command, the diff in one or two columns, or the arguments as lines."""
     diff = approval.display.get("diff")
     if isinstance(diff, str) and diff:
-        body = Text.assemble((visible(approval.title), "bold"), "\n")
-        rows = diff_rows(diff[:_LARGEST_BODY], width, palette, indent=("", palette.text))
-        for number in range(rows.height):
-            for text, style, _ in rows.row(number).segments:
-                body.append(text, style)
-            body.append("\n")
-        body.right_crop(1)
-        return body
+        rows = diff_rows(diff[:_LARGEST_BODY], width, palette, indent=("", palette.dim))
+        rest = "\n(the rest is not shown: it is too long)" if len(diff) > _LARGEST_BODY else ""
+        return Text.assemble((visible(approval.title), "bold"), "\n", rows_as_text(rows), rest)
     body = Text(visible(approval.title), style="bold")
     arguments: Any = approval.display.get("arguments")
     if isinstance(arguments, dict):

@@ -10,7 +10,7 @@ from textual.binding import Binding
 
 from holdfast.tui.actions import Scope, action_named, actions_in, shown_key
 
-_IMMEDIATE: frozenset[Scope] = frozenset({"everywhere", "composer", "sessions"})
+_IMMEDIATE: frozenset[Scope] = frozenset({"everywhere", "sessions", "models"})
 """Scopes whose keys work before the focused widget sees them as text."""
 
 

@@ -17,11 +17,13 @@ from textual.widgets.option_list import Option
 from holdfast.errors import HoldfastError
 from holdfast.schema.runs import Accepted
 from holdfast.schema.sessions import FileChange
-from holdfast.tui.ask_panel import visible
 from holdfast.tui.bindings import bindings_for, hints
 from holdfast.tui.details_panel import change_counts
 from holdfast.tui.session_controller import SessionController
 from holdfast.tui.terminal_signals import plain_text
+from holdfast.tui.transcript.diff_rows import diff_rows
+from holdfast.tui.transcript.palette import Palette
+from holdfast.tui.transcript.rows import rows_as_text
 from holdfast.tui.undo_confirmation import undo_after_question
 
 _STATES = {"applied": "", "undone": "undone", "changed_since": "changed since: undo leaves it alone"}
@@ -71,7 +73,16 @@ class ChangesScreen(Screen[None]):
 
     @on(OptionList.OptionHighlighted, "#files")
     def _chosen(self, event: OptionList.OptionHighlighted) -> None:
-        self.query_one("#diff", Static).update(draw_diff(self._changes[event.option_index]))
+        self._draw_diff(self._changes[event.option_index])
+
+    def on_resize(self) -> None:
+        index = self.query_one("#files", OptionList).highlighted
+        if index is not None and index < len(self._changes):
+            self.call_after_refresh(self._draw_diff, self._changes[index])
+
+    def _draw_diff(self, change: FileChange) -> None:
+        width = max(self.query_one("#diff-scroll").size.width - 3, 20)
+        self.query_one("#diff", Static).update(draw_diff(change, width, Palette.of_app(self.app)))
 
     def action_undo(self) -> None:
         self._do(self._change(undo_after_question(self.app, self._controller)))
@@ -103,9 +114,8 @@ def _row(change: FileChange) -> str:
     return f"{plain_text(change.path)}  {change_counts(change.diff)}  {note}".rstrip()
 
 
-def draw_diff(change: FileChange) -> Text:
-    text = Text()
-    for line in change.diff.splitlines():
-        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-        text.append(visible(line) + "\n", style=style)
-    return text or Text("(no text to show)")
+def draw_diff(change: FileChange, width: int, palette: Palette) -> Text:
+    """In two columns if there is room."""
+    if not change.diff:
+        return Text("(no text to show)")
+    return rows_as_text(diff_rows(change.diff, width, palette, indent=("", palette.dim)))

@@ -18,21 +18,25 @@ from textual.widgets import Input, Static
 from holdfast.client.open_texts import OpenTexts
 from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.client.view_values import Block, OpenAsk, QueueState
+from holdfast.errors import HoldfastError
 from holdfast.schema.sessions import FileChange
 from holdfast.tui.actions import slash_commands
 from holdfast.tui.ask_panel import AskPanel
-from holdfast.tui.bindings import bindings_for, hints
+from holdfast.tui.bindings import bindings_for, hints, key_of
 from holdfast.tui.composer import Composer
 from holdfast.tui.details_panel import DetailFacts, DetailsPanel
+from holdfast.tui.exclusive_work import run_newest
 from holdfast.tui.queue_list import QueueList
 from holdfast.tui.session_transcript import SessionTranscriptView
 from holdfast.tui.start_text import StartFacts, draw_start
 from holdfast.tui.status_line import StatusFacts, StatusLine
 from holdfast.tui.status_words import activity, money
+from holdfast.tui.transcript.glyphs import SYMBOLS, WORDS
 from holdfast.tui.tui_host import ChatHost
 
 _WIDE = 120
 _TYPING_SECONDS = 0.5
+_JOB_TAIL_BYTES = 2048
 
 
 class ChatLayout(ChatHost):
@@ -48,6 +52,8 @@ class ChatLayout(ChatHost):
     ChatLayout #search:focus { border: none; }
     ChatLayout.-searching #search { display: block; }
     ChatLayout.-asking #composer { display: none; }
+    ChatLayout.-plain #rule { display: none; }
+    ChatLayout.-plain TranscriptView { scrollbar-size-vertical: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("everywhere")]
     AUTO_FOCUS = "#prompt"
@@ -58,6 +64,8 @@ class ChatLayout(ChatHost):
         self.sending: tuple[str, ...] = ()
         self.changes: tuple[FileChange, ...] = ()
         self.wants_details: bool | None = None
+        self.job_lines: dict[str, str] = {}
+        """The last line of the output of each running job, while the details are shown."""
         self.edited_at = 0.0
         self.mounted = asyncio.Event()
         """All widgets exist."""
@@ -72,7 +80,7 @@ class ChatLayout(ChatHost):
                 yield Static("─" * 400, id="rule", markup=False)
                 yield QueueList()
                 yield AskPanel()
-                yield Composer(find_files=self._find_files, commands=slash_commands)
+                yield Composer(find_files=self._find_files, commands=self._commands)
             yield DetailsPanel()
         yield StatusLine()
 
@@ -99,6 +107,9 @@ class ChatLayout(ChatHost):
         asks = self.tui.link.fold.asks
         return tuple(a for a in asks if (s := a.approval or a.question) and s.root_session_id == session_id)
 
+    def _commands(self) -> tuple[tuple[str, str], ...]:
+        return (*slash_commands(), *self.tui.link.custom_commands)
+
     async def _find_files(self, query: str) -> tuple[str, ...]:
         return await self.tui.controller.find_files(query)
 
@@ -107,6 +118,12 @@ class ChatLayout(ChatHost):
         return () if fold is None else tuple(block for entry in fold.entries for block in entry.blocks)
 
     # Drawing.
+
+    def use_plain(self, plain: bool) -> None:  # noqa: FBT001 - a setting
+        self.set_class(plain, "-plain")
+        self.view.use_glyphs(WORDS if plain else SYMBOLS)
+        self.composer.use_words(plain)
+        self.draw_all()
 
     @property
     def is_drawn(self) -> bool:
@@ -126,7 +143,8 @@ class ChatLayout(ChatHost):
         """Show the session of the link, or the start text if there is none."""
         fold = self.tui.controller.transcript
         self.view.show_fold(fold or self._no_session)
-        is_empty = (fold is None or not fold.entries) and not self.sending
+        is_loading = fold is None and self.tui.link.session_id is not None
+        is_empty = (fold is None or not fold.entries) and not self.sending and not is_loading
         self.set_class(is_empty, "-empty")
         if is_empty:
             link = self.tui.link
@@ -172,7 +190,7 @@ class ChatLayout(ChatHost):
 
     def draw_details(self) -> None:
         panel = self.query_one(DetailsPanel)
-        wide = self.size.width >= _WIDE
+        wide = self.size.width >= _WIDE and not self.tui.plain
         shown = wide if self.wants_details is None else self.wants_details
         panel.set_class(shown, "-shown")
         panel.set_class(not wide, "-overlay")
@@ -198,6 +216,9 @@ class ChatLayout(ChatHost):
             todos=fold.todos if fold else (),
             changes=self.changes,
             jobs=link.fold.jobs,
+            job_lines=self.job_lines,
+            jobs_key=key_of(self.app, "jobs"),
+            shares=fold.context_shares if fold else (),
             others=max(session.clients - 1, 0) if session else 0,
             untrusted=link.config.untrusted if link.config else (),
         )
@@ -215,12 +236,25 @@ class ChatLayout(ChatHost):
                 activity=activity(active, now=time.time(), cancelling=self.cancelling) or self._waiting_elsewhere(),
                 problem=self.tui.link_words(),
                 hints=self._hints(),
+                plain=self.tui.plain,
             )
         )
         if active is None:
             self.cancelling = False
         if self.details_shown and link.fold.jobs:
             self.draw_details()
+            run_newest(self, self._load_job_lines, group="jobs")
+
+    async def _load_job_lines(self) -> None:
+        client, found = self.tui.link.client, dict[str, str]()
+        for job in self.tui.link.fold.jobs:
+            if job.state == "running" and client is not None and self.tui.link.is_live:
+                try:
+                    output = await client.job_output(job.id, last=_JOB_TAIL_BYTES)
+                except HoldfastError:
+                    continue  # it has ended, or the server is gone; the next draw tells
+                found[job.id] = output.rstrip().rpartition("\n")[2]
+        self.job_lines = found
 
     def _headline(self) -> str:
         controller, fold = self.tui.controller, self.tui.controller.transcript

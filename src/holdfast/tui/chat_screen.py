@@ -19,10 +19,10 @@ from holdfast.tui.composer import Composer
 from holdfast.tui.composer_text import read_typed
 from holdfast.tui.external_editor import edit_text
 from holdfast.tui.queue_list import QueueList
-from holdfast.tui.session_controller import read_attachment
+from holdfast.tui.session_controller import read_attachment, read_mentioned_lines
 from holdfast.tui.session_transcript import SessionTranscriptView
 from holdfast.tui.slash_commands import run_command
-from holdfast.tui.status_words import MODE_WORDS
+from holdfast.tui.status_words import MODE_WORDS, receipt_words
 from holdfast.tui.terminal_signals import plain_text
 
 _LEAVE_SECONDS = 2.0
@@ -54,6 +54,7 @@ class ChatScreen(ChatLayout):
         self.notify(plain_text(text, longest=400), severity="warning" if warning else "information", markup=False)
 
     def tell_error(self, error: HoldfastError) -> None:
+        self.tui.link.note_error(error)
         self.notify(plain_text(error.message, longest=600), severity="error", markup=False)
 
     # Sending.
@@ -65,10 +66,8 @@ class ChatScreen(ChatLayout):
             self._resume_if_held()
             return
         if typed.kind == "command" and run_command(self, typed.text, typed.arguments):
-            self.composer.clear()
             self._remember(event.text)
             return
-        self.composer.clear()
         self.keep_draft()  # before the first prompt's session takes the place of the new one
         self._start_sending(event, shell=typed.text if typed.kind == "shell" else None)
 
@@ -90,7 +89,9 @@ class ChatScreen(ChatLayout):
                 await controller.run_shell(shell)
             else:
                 text = event.text.strip()
-                accepted = await controller.send(text, attachments=event.attachments, delivery=event.delivery)
+                mentioned = await asyncio.to_thread(read_mentioned_lines, text, Path(self.tui.options.directory))
+                attachments = (*event.attachments, *mentioned)
+                accepted = await controller.send(text, attachments=attachments, delivery=event.delivery)
                 if event.delivery == "steer" and accepted.decision == "queued":
                     self.tell("It cannot join the active run, so it is queued.")
         except HoldfastError as error:
@@ -154,7 +155,10 @@ class ChatScreen(ChatLayout):
 
     @on(Composer.WantsEditor)
     def _edit_externally(self) -> None:
-        edited = edit_text(self.tui, self.composer.draft)
+        self.run_worker(self._edit(), group="editor", exclusive=True)
+
+    async def _edit(self) -> None:
+        edited = await edit_text(self.tui, self.composer.draft)
         if edited is not None:
             self.composer.set_draft(edited)
 
@@ -190,7 +194,11 @@ class ChatScreen(ChatLayout):
     async def _cancel(self, *, drops: bool) -> None:
         receipt = await self.tui.controller.cancel()
         self.cancelling = False
-        if receipt is not None and drops:
+        if receipt is None:
+            return
+        if words := receipt_words(receipt):
+            self.tell(words, warning=not receipt.durable or any(run.left_running for run in receipt.runs))
+        if drops:
             self._put_back(receipt)
 
     def _put_back(self, receipt: Receipt) -> None:
@@ -322,6 +330,13 @@ class ChatScreen(ChatLayout):
     def _open_subagent(self, event: SessionTranscriptView.SubagentChosen) -> None:
         self.tui.show_session(event.session_id)
 
+    @on(SessionTranscriptView.ParentWanted)
+    def _open_parent(self) -> None:
+        link = self.tui.link
+        session = link.fold.session(link.session_id) if link.session_id else None
+        if session is not None and session.parent_id is not None:
+            self.tui.show_session(session.parent_id)
+
     # Everything else that has a key.
 
     def action_cycle_mode(self) -> None:
@@ -361,6 +376,9 @@ class ChatScreen(ChatLayout):
 
     def action_models(self) -> None:
         run_command(self, "model", "")
+
+    def action_jobs(self) -> None:
+        run_command(self, "jobs", "")
 
     def action_changes(self) -> None:
         run_command(self, "changes", "")

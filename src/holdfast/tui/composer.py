@@ -48,7 +48,7 @@ class Composer(Vertical):
     """
 
     class Sent(Message):
-        """The person sent the draft. The composer keeps it until `accepted` is called."""
+        """The person sent the draft. It has left the composer."""
 
         def __init__(self, text: str, attachments: tuple[File, ...], delivery: Literal["queue", "steer"]) -> None:
             super().__init__()
@@ -81,6 +81,7 @@ class Composer(Vertical):
         self._completion: Completion | None = None
         self._choices: tuple[str, ...] = ()
         self._walking = False
+        self._words = False
 
     def compose(self) -> ComposeResult:
         yield OptionList(id="completions")
@@ -124,12 +125,12 @@ class Composer(Vertical):
         """The sent draft was taken over: it is history now."""
         self.history.add(text)
 
-    @on(PromptArea.Key)
-    def _key(self, event: PromptArea.Key) -> None:
+    @on(PromptArea.Used)
+    def _key_used(self, event: PromptArea.Used) -> None:
         event.stop()
         match event.name:
             case "send" | "steer":
-                self._send("steer" if event.name == "steer" else "queue")
+                self._send(event.sent, "steer" if event.name == "steer" else "queue")
             case "complete":
                 self._complete()
             case "completion_up":
@@ -148,9 +149,11 @@ class Composer(Vertical):
             case "help":
                 self.post_message(self.WantsHelp())
 
-    def _send(self, delivery: Literal["queue", "steer"]) -> None:
+    def _send(self, text: str, delivery: Literal["queue", "steer"]) -> None:
+        attachments, self.attachments = self.attachments, ()
+        self._show_attachments()
         self._close_completions()
-        self.post_message(self.Sent(self.draft, self.attachments, delivery))
+        self.post_message(self.Sent(text, attachments, delivery))
 
     def _walk(self, prompt: str | None) -> None:
         if prompt is not None:
@@ -165,7 +168,7 @@ class Composer(Vertical):
         else:
             self.history.edited()
             self._find_completions(self.area.before_cursor)
-        self.query_one("#mark", Static).update("!" if self.draft.startswith("!") else "›")
+        self._show_mark()
         self.post_message(self.Edited())
 
     @on(PromptArea.Pasted)
@@ -179,6 +182,16 @@ class Composer(Vertical):
             self.attach(File(f"pasted-{number}.txt", "text/plain", text=event.text))
         else:
             self.area.insert(event.text.replace("\r\n", "\n").replace("\r", "\n"), maintain_selection_offset=False)
+
+    def use_words(self, words: bool) -> None:  # noqa: FBT001 - a setting
+        """Say what the field is with words instead of a sign."""
+        self._words = words
+        self.query_one("#mark").styles.width = 9 if words else 3
+        self._show_mark()
+
+    def _show_mark(self) -> None:
+        sign, word = ("!", "Command:") if self.draft.startswith("!") else ("›", "Prompt:")
+        self.query_one("#mark", Static).update(word if self._words else sign)
 
     def _show_attachments(self) -> None:
         self.set_class(bool(self.attachments), "-attached")

@@ -9,6 +9,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from holdfast.client.context_composition import ContextShare
 from holdfast.schema.base import Value
 from holdfast.schema.sessions import FileChange, Job, Session, Todo
 from holdfast.tui.picker import shorten
@@ -30,6 +31,11 @@ class DetailFacts(Value, frozen=True):
     todos: tuple[Todo, ...] = ()
     changes: tuple[FileChange, ...] = ()
     jobs: tuple[Job, ...] = ()
+    job_lines: dict[str, str] = {}
+    """The last line of the output of running jobs."""
+    jobs_key: str = ""
+    """The key that shows the jobs."""
+    shares: tuple[ContextShare, ...] = ()
     servers: tuple[tuple[str, str], ...] = ()
     """MCP and language servers with their state."""
     others: int = 0
@@ -78,6 +84,10 @@ def draw_details(facts: DetailFacts, width: int, *, now: float) -> Content:
     add(shorten(facts.model or "no model", width), (f" · {facts.effort}" if facts.effort else "", "$text-muted"))
     if facts.context_window:
         add(*_context(facts))
+    elif facts.context_tokens:
+        add((f"context {tokens(facts.context_tokens)} tokens", "$text-muted"))
+    for share in facts.shares:
+        add((f"  {shorten(share.name, width - 10):<24}{tokens(share.tokens):>6}", "$text-muted"))
     if facts.todos:
         done = sum(todo.status == "completed" for todo in facts.todos)
         add("")
@@ -93,10 +103,12 @@ def draw_details(facts: DetailFacts, width: int, *, now: float) -> Content:
     running = [job for job in facts.jobs if job.state == "running"]
     if running:
         add("")
-        add(("jobs", "bold"))
+        add(("jobs", "bold"), (f"  {facts.jobs_key} shows or kills them" if facts.jobs_key else "", "$text-muted"))
         for job in running:
             since = span(seconds_since(job.started_at, now))
             add(("● ", "$success"), shorten(plain_text(job.command), width - 10), (f"  {since}", "$text-muted"))
+            if line := facts.job_lines.get(job.id):
+                add(("  │ ", "$text-muted"), (shorten(plain_text(line), width - 4), "$text-muted"))
     if facts.servers:
         add("")
         for name, state in facts.servers:

@@ -28,7 +28,7 @@ class Look(Value, frozen=True):
     """What the first frame needs before the server has answered."""
 
     theme: str = ""
-    reduced_motion: bool = False
+    plain: bool = False
 
 
 class LocalFiles:

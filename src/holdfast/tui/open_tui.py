@@ -42,6 +42,7 @@ def open_tui(*, prompt: str = "", session_id: str | None = None, resume: bool = 
                 background=answer.background,
                 typed=answer.typed,
                 colours=count_colours(env),
+                plain=env.get("HOLDFAST_PLAIN", "") not in ("", "0"),
                 reduced_motion=env.get("HOLDFAST_REDUCED_MOTION", "") not in ("", "0"),
             ),
             env=env,

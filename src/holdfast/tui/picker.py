@@ -53,6 +53,7 @@ class Picker(ModalScreen[str | None]):
     }
     Picker #empty { color: $text-muted; height: auto; }
     Picker #hint { color: $text-muted; height: auto; }
+    Picker.-plain > Vertical { border: none; }
     Picker.-narrow > Vertical { width: 100%; max-height: 100%; margin-top: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -86,6 +87,7 @@ class Picker(ModalScreen[str | None]):
     def on_mount(self) -> None:
         self.query_one("#rows", OptionList).can_focus = False
         self.query_one("#filter", Input).focus()
+        self.set_class(bool(getattr(self.app, "plain", False)), "-plain")
         self.show_rows(self.rows)
 
     @property
@@ -94,14 +96,17 @@ class Picker(ModalScreen[str | None]):
 
     @property
     def current(self) -> PickerRow | None:
-        index = self.query_one("#rows", OptionList).highlighted
+        """The highlighted row; ``None`` also before the list is drawn and after it was closed."""
+        index = next((options.highlighted for options in self.query("#rows").results(OptionList)), None)
         return self._shown[index] if index is not None and index < len(self._shown) else None
 
     def set_hint(self, text: str) -> None:
         self.query_one("#hint", Static).update(text)
 
     def show_rows(self, rows: Sequence[PickerRow]) -> None:
-        """Replace the rows; the chosen row stays chosen."""
+        """Replace the rows; the chosen row stays chosen. Does nothing when the list was closed meanwhile."""
+        if not self.query("#empty"):
+            return
         current = self.current
         self._chosen = current.value if current else self._chosen
         self.rows = tuple(rows)

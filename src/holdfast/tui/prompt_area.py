@@ -1,4 +1,8 @@
-"""The text field of the composer: a text area in which Enter sends and up and down walk through the history."""
+"""The text field of the composer: a text area in which Enter sends and up and down walk through the history.
+
+Its keys are handled in the order in which they were typed, also when many arrive at once over a slow connection. They
+are therefore no bindings of the app, which are checked before the text that was typed earlier has arrived here.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,29 @@ from typing import ClassVar
 
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
-from textual.events import Paste
+from textual.events import Key, Paste
 from textual.message import Message
 from textual.widgets import TextArea
 
-from holdfast.tui.bindings import bindings_for
+from holdfast.tui.actions import actions_in
+from holdfast.tui.bindings import keys_of
 
 
 class PromptArea(TextArea):
     """Posts what happens; the composer decides."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings_for("composer"),
-        Binding("question_mark", "help_if_empty", show=False, priority=True),
         Binding("ctrl+w,alt+backspace", "delete_word_left", show=False),
     ]
 
-    class Key(Message):
+    class Used(Message):
         """A key of the composer was pressed, by the name of its action."""
 
-        def __init__(self, name: str) -> None:
+        def __init__(self, name: str, *, sent: str = "") -> None:
             super().__init__()
             self.name = name
+            self.sent = sent
+            """The text at the time of the key, which has left the field."""
 
     class Pasted(Message):
         """Text was pasted. The composer inserts or attaches it."""
@@ -62,14 +67,41 @@ class PromptArea(TextArea):
         event.stop()
         self.post_message(self.Pasted(event.text))
 
+    async def _on_key(self, event: Key) -> None:
+        name = self._action_of(event)
+        if name is None:
+            return
+        try:
+            getattr(self, f"action_{name}")()
+        except SkipAction:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _action_of(self, event: Key) -> str | None:
+        if event.character == "?" and not self.text:
+            return "ask_for_help"
+        for action in actions_in("composer"):
+            if not set(keys_of(self.app, action.name).split(",")).isdisjoint(event.aliases):
+                return action.name
+        return None
+
+    def _take_text(self) -> str:
+        text = self.text
+        self.set_text("")
+        return text
+
     def action_send(self) -> None:
-        self.post_message(self.Key("complete" if self.completing else "send"))
+        if self.completing:
+            self.post_message(self.Used("complete"))
+        else:
+            self.post_message(self.Used("send", sent=self._take_text()))
 
     def action_steer(self) -> None:
         if self.completing:
-            self.post_message(self.Key("complete"))
+            self.post_message(self.Used("complete"))
         elif self.can_steer:
-            self.post_message(self.Key("steer"))
+            self.post_message(self.Used("steer", sent=self._take_text()))
         else:
             raise SkipAction
 
@@ -77,35 +109,33 @@ class PromptArea(TextArea):
         self.insert("\n", maintain_selection_offset=False)
 
     def action_edit_externally(self) -> None:
-        self.post_message(self.Key("edit_externally"))
+        self.post_message(self.Used("edit_externally"))
 
     def action_drop_attachment(self) -> None:
-        self.post_message(self.Key("drop_attachment"))
+        self.post_message(self.Used("drop_attachment"))
 
     def action_history_older(self) -> None:
-        self.post_message(self.Key("history_older"))
+        self.post_message(self.Used("history_older"))
 
     def action_history_newer(self) -> None:
-        self.post_message(self.Key("history_newer"))
+        self.post_message(self.Used("history_newer"))
 
-    def action_help_if_empty(self) -> None:
+    def action_ask_for_help(self) -> None:
         """A question mark is the help key only where it cannot be meant as text."""
-        if self.text:
-            raise SkipAction
-        self.post_message(self.Key("help"))
+        self.post_message(self.Used("help"))
 
     def action_cursor_up(self, select: bool = False) -> None:  # noqa: FBT001, FBT002 - Textual's signature
         if self.completing:
-            self.post_message(self.Key("completion_up"))
+            self.post_message(self.Used("completion_up"))
         elif self.cursor_at_first_line and self.navigator.is_first_wrapped_line(self.cursor_location) and not select:
-            self.post_message(self.Key("history_older"))
+            self.post_message(self.Used("history_older"))
         else:
             super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:  # noqa: FBT001, FBT002 - Textual's signature
         if self.completing:
-            self.post_message(self.Key("completion_down"))
+            self.post_message(self.Used("completion_down"))
         elif self.cursor_at_last_line and self.navigator.is_last_wrapped_line(self.cursor_location) and not select:
-            self.post_message(self.Key("history_newer"))
+            self.post_message(self.Used("history_newer"))
         else:
             super().action_cursor_down(select)

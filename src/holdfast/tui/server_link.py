@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Literal, Protocol
 
 from msgspec.structs import replace
@@ -16,12 +17,13 @@ from msgspec.structs import replace
 from holdfast.client.async_client import AsyncClient
 from holdfast.client.client_environment import shell_variables, with_shell, with_shell_models
 from holdfast.client.local_server import open_async_client
+from holdfast.client.transcript import StreamedText
 from holdfast.client.view_fold import SessionSnapshot, ViewFold
 from holdfast.client.view_values import StreamConnection
-from holdfast.errors import Gone, HoldfastError, NotFound, ServerStopping
+from holdfast.errors import Gone, HoldfastError, NotFound, ServerStopping, StoreDamaged, StoreUnwritable
 from holdfast.schema.api.response_bodies import ConfigView, ModelsView
-from holdfast.schema.events import ConfigChanged, Event, Hello
-from holdfast.schema.runs import RunRequest
+from holdfast.schema.events import ConfigChanged, Event, Hello, MessageCreated, RunAccepted
+from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import WorkspaceView
 
 _logger = logging.getLogger(__name__)
@@ -60,13 +62,18 @@ class ServerLink:
         self.workspace: WorkspaceView | None = None
         self.models: ModelsView | None = None
         self.config: ConfigView | None = None
+        self.custom_commands: tuple[tuple[str, str], ...] = ()
+        """Names and descriptions of commands that the server knows. They are completed, and sent as they are typed."""
+        self.read_only = ""
+        """Why the server cannot store anything at the moment; empty if it can."""
         self.session_id: str | None = None
         self.problem: LinkProblem = ""
         self.problem_text = ""
         self._server_pid = 0
         self._ready = asyncio.Event()
         self._wake = asyncio.Event()
-        self._follow: asyncio.Task[None] | None = None
+        self._older_runs: str | None = None
+        """Runs before this one are not loaded; ``None`` if all are."""
         self._switch = asyncio.Event()
 
     @property
@@ -115,6 +122,12 @@ class ServerLink:
         finally:
             if self.client is not None:
                 await self.client.aclose()
+
+    def note_error(self, error: HoldfastError) -> None:
+        """Keep in mind that nothing can be stored, until something is stored again."""
+        if isinstance(error, StoreUnwritable | StoreDamaged):
+            self.read_only = error.message
+            self._listener.link_changed()
 
     async def reload_settings(self) -> None:
         """Read the models and the configuration again."""
@@ -197,6 +210,7 @@ class ServerLink:
             client.messages(session_id, before="end", limit=_MESSAGES_PER_PAGE),
             client.runs(session_id, limit=_RUNS_PER_PAGE),
         )
+        self._older_runs = runs.next
         self.fold.open_session(
             SessionSnapshot(
                 session=session,
@@ -214,7 +228,11 @@ class ServerLink:
         assert client is not None
         while session_id is not None and (fold := self.fold.transcript(session_id)) and fold.older is not None:
             page = await client.messages(session_id, before=fold.older, limit=_MESSAGES_PER_PAGE)
-            self.fold.load_older(session_id, page.items, (), older=page.next)
+            runs: tuple[Run, ...] = ()
+            if self._older_runs is not None:  # at least as many as the page of messages belongs to
+                more = await client.runs(session_id, limit=_RUNS_PER_PAGE, before=self._older_runs)
+                runs, self._older_runs = more.items, more.next
+            self.fold.load_older(session_id, page.items, runs, older=page.next)
             self._listener.view_changed(frozenset({"blocks"}), None)
 
     async def _follow_events(self, cursor: str) -> None:
@@ -228,24 +246,43 @@ class ServerLink:
             was_lost = True
             state = self.fold.connection
             if state.state != "lost":
-                self.fold.set_connection(replace(state, state="lost", since="", detail=str(error)))
+                since = datetime.now(UTC).isoformat()
+                self.fold.set_connection(replace(state, state="lost", since=since, detail=str(error)))
                 self._listener.link_changed()
 
         async with client.events(
-            workspace_id=workspace.id, viewing=self.session_id, after=cursor, on_lost=lost
+            workspace_id=workspace.id,
+            viewing=self.session_id,
+            after=cursor,
+            transcript=StreamedText(),  # the fold keeps the messages that are shown
+            on_lost=lost,
         ) as events:
             async for event in events:
                 aspects = self.fold.apply(event)
+                if self.read_only and isinstance(event, RunAccepted | MessageCreated):
+                    self.read_only = ""
                 if "reset" in aspects:
                     return
                 if isinstance(event, Hello):
                     self._listener.link_changed()
+                    await self._read_progress(client)
                     if was_lost:
                         was_lost = False
                         await self._check_restart(client)
                 elif isinstance(event, ConfigChanged):
                     await self.reload_settings()
                 self._listener.view_changed(frozenset(aspects), event)
+
+    async def _read_progress(self, client: AsyncClient) -> None:
+        """Read what the active run is doing: a report between the load and this connection was not received."""
+        fold = self.fold.transcript(self.session_id) if self.session_id else None
+        active = fold.active if fold else None
+        if fold is None or active is None:
+            return
+        run = await client.get_run(active.run_id)
+        if run.now is not None:
+            fold.set_progress(run.id, run.now)
+            self._listener.view_changed(frozenset({"active"}), None)
 
     async def _check_restart(self, client: AsyncClient) -> None:
         """A server that started again opens a workspace, and continues its queues, when a client asks for it."""

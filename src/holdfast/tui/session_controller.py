@@ -19,6 +19,7 @@ from holdfast.schema.approvals import ApprovalDecision
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Accepted, Mode, Receipt, RunRequest
 from holdfast.schema.sessions import UndoPreview
+from holdfast.tui.composer_text import mentioned_files
 from holdfast.tui.server_link import ServerLink
 
 MODES: tuple[Mode, ...] = ("ask", "accept_edits", "plan", "auto")
@@ -212,6 +213,26 @@ class SessionController:
             self.link.show((await client.create_session(self.link.workspace.id)).id)
         assert self.link.session_id is not None
         return self.link.session_id
+
+
+def read_mentioned_lines(text: str, directory: Path) -> tuple[File, ...]:
+    """The lines that a prompt mentions as ``@file:10-20``, to attach them. Files that cannot be read are left out.
+
+    Blocks. Files that are mentioned without lines are read by the model, as far as it needs them.
+    """
+    found = []
+    for mention in mentioned_files(text):
+        if mention.first is None or mention.last is None:
+            continue
+        try:
+            data = read_limited(directory / Path(mention.path).expanduser(), limit=_LARGEST_ATTACHMENT)
+        except (OSError, ValueError):
+            continue
+        lines = data.decode("utf-8", "replace").splitlines(keepends=True)[max(mention.first, 1) - 1 : mention.last]
+        if lines:
+            name = f"{mention.path}:{mention.first}-{mention.last}"
+            found.append(File(name, "text/plain", text="".join(lines)))
+    return tuple(found)
 
 
 def read_attachment(path: Path) -> File:

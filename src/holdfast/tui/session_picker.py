@@ -30,8 +30,8 @@ class SessionPicker(Picker):
     def __init__(self, link: ServerLink) -> None:
         super().__init__(chosen=link.session_id or "")
         self._link = link
-        self._archived: dict[str, Session] = {}
-        """Archived from this list; the same key restores them."""
+        self._kept: set[str] = set()
+        """Archived from this list: they keep their place, and the same key restores them."""
         self._in_content = False
 
     def on_mount(self) -> None:
@@ -47,9 +47,8 @@ class SessionPicker(Picker):
 
     def _show(self) -> None:
         asking = {s.root_session_id for ask in self._link.fold.asks if (s := ask.approval or ask.question)}
-        known = {session.id: session for session in self._link.fold.sessions if not session.archived}
-        sessions = [*known.values(), *(s for s in self._archived.values() if s.id not in known)]
-        rows = [session_row(s, asks=s.id in asking, archived=s.id in self._archived) for s in sessions]
+        sessions = [s for s in self._link.fold.sessions if not s.archived or s.id in self._kept]
+        rows = [session_row(s, asks=s.id in asking) for s in sessions]
         if list(self.rows) != rows:
             self.show_rows(rows)
 
@@ -110,15 +109,13 @@ class SessionPicker(Picker):
 
     async def _change(self, session_id: str, *, title: str | None = None, archived: bool | None = None) -> None:
         client = await self._link.ready()
-        session = await client.change_session(session_id, title=title, archived=archived)
-        if archived is True:
-            self._archived[session_id] = session
-        elif archived is False:
-            self._archived.pop(session_id, None)
+        await client.change_session(session_id, title=title, archived=archived)
 
     def action_session_archive(self) -> None:
-        if (row := self.current) is not None:
-            self._call(self._change(row.value, archived=row.value not in self._archived))
+        session = self._link.fold.session(row.value) if (row := self.current) is not None else None
+        if session is not None:
+            self._kept.add(session.id)
+            self._call(self._change(session.id, archived=not session.archived))
 
     def action_session_fork(self) -> None:
         if (row := self.current) is not None:
@@ -141,12 +138,11 @@ class SessionPicker(Picker):
 
     async def _delete(self, session_id: str) -> None:
         await (await self._link.ready()).delete_session(session_id)
-        self._archived.pop(session_id, None)
 
 
-def session_row(session: Session, *, asks: bool, archived: bool) -> PickerRow:
+def session_row(session: Session, *, asks: bool) -> PickerRow:
     mark, style, state = " ", "", ""
-    if archived:
+    if session.archived:
         state = "archived"
     elif asks:
         mark, style, state = "?", "$warning", "asks you"

@@ -11,6 +11,8 @@ from textual.message import Message
 from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.client.view_values import Block
 from holdfast.tui.bindings import bindings_for
+from holdfast.tui.state import block_text
+from holdfast.tui.transcript.code_rows import TARGETS
 from holdfast.tui.transcript.transcript_widget import TranscriptView
 
 
@@ -21,6 +23,9 @@ class SessionTranscriptView(TranscriptView):
 
     class WantsSearch(Message):
         """Open the search field."""
+
+    class ParentWanted(Message):
+        """Show the session that started this sub-agent."""
 
     def __init__(self, fold: TranscriptFold, *, subagent: Callable[[str], Sequence[Block]]) -> None:
         super().__init__(fold, subagent=subagent, widget_id="transcript")
@@ -67,6 +72,15 @@ class SessionTranscriptView(TranscriptView):
 
     def action_enter_subagent(self) -> None:
         self.enter_subagent()
+
+    def action_leave_subagent(self) -> None:
+        self.post_message(self.ParentWanted())
+
+    def action_open_target(self) -> None:
+        block = self.cursor_block
+        found = TARGETS.search(block_text(block)) if block is not None else None
+        if found is not None:
+            self.post_message(self.TargetChosen(found[0]))
 
     def action_follow_end(self) -> None:
         self.scroll_to_end()

@@ -54,12 +54,12 @@ def _new(chat: ChatHost, _: str) -> None:
 
 
 def _model(chat: ChatHost, arguments: str) -> None:
-    from holdfast.tui.model_picker import pick_model
+    from holdfast.tui.model_picker import ModelPicker
 
     if arguments:
         chat.tui.use_model(arguments)
     else:
-        pick_model(chat.tui)
+        chat.tui.push_screen(ModelPicker(chat.tui))
 
 
 def _changes(chat: ChatHost, _: str) -> None:
@@ -154,8 +154,17 @@ def _mode(chat: ChatHost, arguments: str) -> None:
 
 
 def _effort(chat: ChatHost, arguments: str) -> None:
-    chat.tui.controller.effort = arguments or None
-    chat.draw_all()
+    from holdfast.tui.model_picker import EffortPicker, efforts_of
+
+    known, model = efforts_of(chat.tui), chat.tui.controller.model_name
+    if not known:
+        chat.tell(f"{model or 'this model'} has no levels of effort", warning=True)
+    elif not arguments:
+        chat.tui.push_screen(EffortPicker(chat.tui, known), chat.tui.use_effort)
+    elif arguments in known:
+        chat.tui.use_effort(arguments)
+    else:
+        chat.tell(f"{model} has no effort {arguments!r}; use one of {', '.join(known)}", warning=True)
 
 
 def _theme(chat: ChatHost, arguments: str) -> None:
@@ -186,9 +195,9 @@ def _resume(chat: ChatHost, _: str) -> None:
 
 
 def _jobs(chat: ChatHost, _: str) -> None:
-    from holdfast.tui.job_picker import pick_job
+    from holdfast.tui.jobs_screen import JobsScreen
 
-    pick_job(chat)
+    chat.tui.push_screen(JobsScreen(chat.tui.link))
 
 
 def _export(chat: ChatHost, arguments: str) -> None:

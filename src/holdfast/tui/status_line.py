@@ -22,6 +22,7 @@ class StatusFacts(Value, frozen=True):
     problem: str = ""
     """The state of the connection, if it is not live."""
     hints: str = ""
+    plain: bool = False
 
 
 class StatusLine(Static):
@@ -61,7 +62,8 @@ def draw_status(facts: StatusFacts, width: int) -> Content:
     room = width - _width(mode, middle, "") - 2
     while hints and cell_len(hints) > room:
         hints = hints.rpartition(" · ")[0]
-    left = shorten(" │ ".join(("", *middle)), width - cell_len(mode)) if middle else ""
+    between = ", " if facts.plain else " │ "
+    left = shorten(between.join(("", *middle)), width - cell_len(mode)) if middle else ""
     gap = " " * max(width - cell_len(mode) - cell_len(left) - cell_len(hints), 1 if hints else 0)
     label = f"{mode.upper() if facts.mode == 'auto' else mode}"
     return Content.assemble((label, style), (left, "$warning" if facts.problem else ""), gap, hints)

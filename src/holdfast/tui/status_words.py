@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.client.view_values import ActiveTurn
-from holdfast.schema.runs import Mode, Phase
+from holdfast.schema.runs import Mode, Phase, Receipt
 from holdfast.tui.terminal_signals import plain_text
 
 MODE_WORDS: dict[Mode, str] = {"ask": "ask", "accept_edits": "accept edits", "plan": "plan", "auto": "auto"}
@@ -67,7 +67,25 @@ def activity(active: ActiveTurn | None, *, now: float, cancelling: bool) -> str:
     since = span(seconds_since(active.now.since or active.started_at, now))
     if active.now.phase == "tool" and what:
         return f"{what}, {since}"
+    if active.now.phase == "retry" and active.now.until:
+        return f"{what or 'the model failed'}, trying again in {span(seconds_until(active.now.until, now) + 0.999)}"
+    if active.now.phase == "store" and what:
+        return f"the database cannot be written, {since}: {what}"
     return f"{words} ({what}), {since}" if what and active.now.phase in ("retry", "approval") else f"{words}, {since}"
+
+
+def receipt_words(receipt: Receipt) -> str:
+    """What a cancel stopped besides the model; empty if there is nothing to say."""
+    killed = [name for run in receipt.runs for name in run.killed]
+    left = [name for run in receipt.runs for name in run.left_running]
+    words = []
+    if killed:
+        words.append(f"{len(killed)} process{'es' if len(killed) != 1 else ''} stopped")
+    if left:
+        words.append(f"still running: {plain_text(', '.join(left))}")
+    if not receipt.durable:
+        words.append("the cancel could not be stored yet; the server keeps trying")
+    return "cancelled · " + " · ".join(words) if words else ""
 
 
 def tokens(count: int) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ from holdfast.tui.external_editor import editor_arguments, run_editor
 from holdfast.tui.local_files import LocalFiles, Look
 from holdfast.tui.server_link import ServerLink
 from holdfast.tui.session_controller import SessionController
+from holdfast.tui.status_words import seconds_since, span
 from holdfast.tui.terminal_driver import TerminalDriver
-from holdfast.tui.terminal_signals import NotifyBy, ProgressState, notification, set_progress, set_title
+from holdfast.tui.terminal_signals import NotifyBy, ProgressState, notification, plain_text, set_progress, set_title
 from holdfast.tui.themes import AUTOMATIC, DARK, LIGHT, theme_name
 from holdfast.tui.tui_host import TuiHost
 from holdfast.tui.tui_options import TuiOptions
@@ -43,6 +45,7 @@ from holdfast.tui.tui_options import TuiOptions
 _logger = logging.getLogger(__name__)
 
 _DRAW_SECONDS = 0.03
+_RESTART_TOLD_SECONDS = 15.0
 
 
 class TuiApp(TuiHost):
@@ -71,7 +74,8 @@ class TuiApp(TuiHost):
         self._drawing = False
         self._changed: set[str] = set()
         self._asked_for_setup = False
-        self._restarted = False
+        self._restart_told_until = 0.0
+        self._look = Look()
         self._progress: ProgressState = "none"
         self._title = ""
 
@@ -96,8 +100,8 @@ class TuiApp(TuiHost):
     async def on_mount(self) -> None:
         self.register_theme(DARK)
         self.register_theme(LIGHT)
-        look = await asyncio.to_thread(self.files.read_look)
-        self.use_theme(look.theme)
+        self._look = await asyncio.to_thread(self.files.read_look)
+        self.use_theme(self._look.theme)
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self.leave)
         self.app_resume_signal.subscribe(self, self._draw_again)
@@ -107,6 +111,7 @@ class TuiApp(TuiHost):
         self.link.session_id = self.options.session_id
         history = await asyncio.to_thread(self.files.read_history)
         await self.chat.mounted.wait()
+        self._use_plain(self.options.plain or self._look.plain)
         self.chat.composer.history = type(self.chat.composer.history)(history)
         if self.options.typed:
             self.chat.composer.set_draft(self.options.typed)
@@ -150,6 +155,7 @@ class TuiApp(TuiHost):
                 pass
 
     def server_restarted(self) -> None:
+        self._restart_told_until = time.monotonic() + _RESTART_TOLD_SECONDS
         self.chat.tell("connected again: the server has restarted", warning=True)
 
     def session_missing(self, session_id: str) -> None:
@@ -163,8 +169,13 @@ class TuiApp(TuiHost):
         if self.link.problem == "failed":
             return f"no server: {self.link.problem_text.splitlines()[0]}"
         if state == "lost":
-            return "connection lost, reconnecting"
-        return "connecting" if state == "connecting" else ""
+            since = span(seconds_since(self.link.fold.connection.since, time.time()))
+            return f"connection lost {since} ago, reconnecting"
+        if state == "connecting":
+            return "connecting"
+        if self.link.read_only:
+            return f"read-only, nothing can be stored: {plain_text(self.link.read_only)}"
+        return "the server has restarted" if time.monotonic() < self._restart_told_until else ""
 
     def _draw(self, aspects: set[str]) -> None:
         """Collect what changed and draw it soon, many changes at once."""
@@ -228,6 +239,24 @@ class TuiApp(TuiHost):
         self._notify_by = notify_by if notify_by in ("terminal", "bell", "off") else "terminal"
         if self.link.config is not None:
             self.use_theme(str(values.get("theme", "")))
+            plain = bool(values.get("plain"))
+            self._use_plain(self.options.plain or plain)
+            look = Look(theme=str(values.get("theme", "")), plain=plain)
+            if look != self._look:
+                self._look = look
+                self.run_worker(asyncio.to_thread(self.files.write_look, look), group="files")
+
+    def _use_plain(self, plain: bool) -> None:  # noqa: FBT001 - a setting
+        if plain == self.plain:
+            return
+        self.plain = plain
+        self.chat.use_plain(plain)
+        if plain:
+            self._stop_motion()
+
+    def _stop_motion(self) -> None:
+        self.animation_level = "none"
+        self.chat.composer.area.cursor_blink = False
 
     def use_theme(self, name: str, *, save: bool = False) -> None:
         """Apply a theme; ``auto`` follows the terminal. With ``save`` it is written to the configuration."""
@@ -241,14 +270,20 @@ class TuiApp(TuiHost):
             self.chat.do(self._save_theme(name))
 
     async def _save_theme(self, name: str) -> None:
-        await asyncio.to_thread(self.files.write_look, Look(theme=name))
         client = await self.link.ready()
         assert self.link.workspace is not None
         await client.change_config(self.link.workspace.id, {"tui.theme": name})
 
     def use_model(self, name: str) -> None:
+        if name != self.controller.model_name:
+            self.controller.effort = None  # the levels of another model may have other names
         self.controller.model = name
         self.chat.draw_all()
+
+    def use_effort(self, effort: str | None) -> None:
+        if effort is not None:
+            self.controller.effort = effort or None
+            self.chat.draw_all()
 
     async def trust_directory(self) -> None:
         client = await self.link.ready()
@@ -299,7 +334,7 @@ class TuiApp(TuiHost):
             self.write_to_terminal(notification(f"holdfast {what}", text, by=self._notify_by))
 
     def write_to_terminal(self, sequence: str) -> None:
-        if self._driver is not None and not self.is_headless:
+        if self._driver is not None and not self.is_headless and not self.lends_terminal:
             self._driver.write(sequence)
 
     def _tell_terminal(self) -> None:
@@ -322,7 +357,8 @@ class TuiApp(TuiHost):
             return
         path, _, line = target.partition(":")
         number = int(line.partition(":")[0]) if line.partition(":")[0].isdigit() else None
-        run_editor(self, editor_arguments(str(Path(self.options.directory) / path), number))
+        arguments = editor_arguments(str(Path(self.options.directory) / path), number)
+        self.run_worker(run_editor(self, arguments), group="editor", exclusive=True)
 
     def _draw_again(self, _: object) -> None:
         """The terminal was used by another program."""

@@ -64,6 +64,10 @@ class TuiHost(App[None]):
     files: LocalFiles
     link: ServerLink
     controller: SessionController
+    plain: bool = False
+    """For screen readers: words instead of symbols, and nothing beside the text."""
+    lends_terminal: bool = False
+    """Another program, such as an editor, has the terminal: nothing may be written to it."""
 
     @property
     def main(self) -> ChatHost:
@@ -76,6 +80,10 @@ class TuiHost(App[None]):
         raise NotImplementedError
 
     def use_model(self, name: str) -> None:
+        raise NotImplementedError
+
+    def use_effort(self, effort: str | None) -> None:
+        """Set the effort of the next prompts; an empty text leaves it to the provider, ``None`` changes nothing."""
         raise NotImplementedError
 
     def use_theme(self, name: str, *, save: bool = False) -> None:

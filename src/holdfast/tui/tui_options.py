@@ -22,6 +22,7 @@ class TuiOptions(Value, frozen=True, kw_only=True):
     colours: int = 1 << 24
     reduced_motion: bool = False
     plain: bool = False
+    """For screen readers, as ``tui.plain`` in the configuration."""
 
     @property
     def shown_directory(self) -> str:

@@ -86,14 +86,17 @@ class WorkspaceCallApprover:
         )
         if answered.decision in ("once", "session", "always"):
             await self._workspace.mask_files_of(plan.subject)
-            return CallPermitted()
+            return CallPermitted(approval=answered)
         if answered.state == "expired":
             why = f"nobody answered in time whether {shared.redact(plan.subject.title)!r} may run"
             return CallDenied(
-                "Denied: nobody answered in time. Go another way or say what you need.", cause="unasked", why=why
+                "Denied: nobody answered in time. Go another way or say what you need.",
+                cause="unasked",
+                why=why,
+                approval=answered,
             )
         feedback = f" The user said: {answered.feedback}" if answered.feedback else ""
-        return CallDenied(f"Denied by the user.{feedback}")
+        return CallDenied(f"Denied by the user.{feedback}", approval=answered)
 
     async def _rules(self) -> Rules:
         workspace = self._workspace

@@ -322,6 +322,11 @@ class JobsQuery(QueryParameters, frozen=True):
     running: bool = False
 
 
+class JobOutputQuery(QueryParameters, frozen=True):
+    last: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
+    """Only this many bytes from the end."""
+
+
 class ModelsQuery(QueryParameters, frozen=True):
     workspace: Id | None = None
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from holdfast.errors import BadRequest, Gone, NotFound, ServerStopping
 from holdfast.schema.api.request_bodies import (
     DiffQuery,
     EmptyBody,
     FilesQuery,
     GrantsQuery,
+    JobOutputQuery,
     JobsQuery,
     MemoryBody,
     MemoryEntryQuery,
@@ -20,6 +23,7 @@ from holdfast.schema.api.response_bodies import DiffView, FilesView, MemoryView,
 from holdfast.schema.approvals import Grant
 from holdfast.schema.sessions import Client, Job, WorkspaceView
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
+from holdfast.server.http.file_response import FileResponse
 from holdfast.server.http.responses import JsonResponse
 
 
@@ -106,6 +110,14 @@ async def get_job(request: ApiRequest[None, NoParameters]) -> Job:
     return await request.services.workspaces.job(request.path["job_id"])
 
 
+async def job_output(request: ApiRequest[None, JobOutputQuery]) -> FileResponse:
+    """Get the output of a background job so far, or the last bytes of it."""
+    job = await request.services.workspaces.job(request.path["job_id"])
+    last = request.query.last
+    range_header = request.headers.get(b"range") if last is None else b"bytes=-%d" % last
+    return await FileResponse.open(Path(job.output_path), range_header=range_header, redactor=request.parts.redactor())
+
+
 async def kill_job(request: ApiRequest[EmptyBody, NoParameters]) -> Job:
     """Kill a background job with all its processes."""
     return await request.services.workspaces.kill_job(request.path["job_id"])
@@ -160,5 +172,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint("GET", f"{_WORKSPACE}/jobs", list_jobs, query=JobsQuery, response=PageView[Job], errors=(NotFound,)),
     Endpoint("GET", "/v1/jobs/{job_id}", get_job, response=Job, errors=_UNKNOWN),
+    Endpoint(
+        *("GET", "/v1/jobs/{job_id}/output", job_output),
+        query=JobOutputQuery,
+        response=str,
+        media_type="text/plain",
+        other_responses={206: str},
+        errors=_UNKNOWN,
+    ),
     Endpoint("POST", "/v1/jobs/{job_id}/kill", kill_job, body=EmptyBody, response=Job, errors=_UNKNOWN),
 )

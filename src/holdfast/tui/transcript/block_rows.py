@@ -25,6 +25,7 @@ from holdfast.schema.usage import Usage
 from holdfast.tui.transcript.cells import clean, expand_tabs, shorten, width_of
 from holdfast.tui.transcript.code_rows import clean_lines, plain_rows, with_targets
 from holdfast.tui.transcript.diff_rows import diff_rows
+from holdfast.tui.transcript.glyphs import SYMBOLS, Glyphs
 from holdfast.tui.transcript.markdown_rows import MarkdownRows
 from holdfast.tui.transcript.output_rows import output_rows, visible_lines
 from holdfast.tui.transcript.palette import Palette
@@ -46,16 +47,6 @@ _PREVIEW_LINES = 3
 _COLUMNS_FROM = 60
 """From this width on, what calls came to and their times are columns."""
 
-_MARKS: Mapping[CallState, str] = {
-    "writing": "…",
-    "waiting": "?",
-    "running": "●",
-    "ok": "✓",
-    "error": "✗",
-    "denied": "✗",
-    "cancelled": "■",
-    "unknown": "?",
-}
 _STATE_WORDS: Mapping[CallState, str] = {
     "writing": "being written",
     "waiting": "waiting for you",
@@ -78,6 +69,7 @@ class DrawContext:
     """Whether the body of a block is shown."""
     subagent: Callable[[str], Sequence[Block]] = field(default=lambda _: ())
     """The blocks of a sub-agent's session."""
+    glyphs: Glyphs = SYMBOLS
 
 
 def draw_block(block: Block, context: DrawContext, previous: MarkdownRows | None = None) -> RowSource:
@@ -111,7 +103,7 @@ def new_markdown(context: DrawContext) -> MarkdownRows:
 
 def _draw_prompt(block: PromptBlock, context: DrawContext) -> RowSource:
     palette = context.palette
-    bar: StyledRun = (" ▌ ", palette.accent if not block.unsent else palette.dim)
+    bar: StyledRun = (context.glyphs.prompt, palette.accent if not block.unsent else palette.dim)
     style = palette.prompt if not block.unsent else palette.dim
     rows: list[Row] = []
     for line in clean_lines(block.text):
@@ -128,7 +120,7 @@ def _draw_thinking(block: ThinkingBlock, context: DrawContext) -> RowSource:
     palette = context.palette
     took = f" for {duration(block.duration_ms)}" if block.duration_ms is not None and block.duration_ms >= 100 else ""
     open_now = context.is_open(block)
-    mark = "▾" if open_now else "▸"
+    mark = context.glyphs.unfolded if open_now else context.glyphs.folded
     title = "thinking…" if block.open else f"thought{took}"
     head: StyledRun = (f" {mark} ", palette.dim)
     last = block.text.strip().rpartition("\n")[2] if not open_now else ""
@@ -149,13 +141,13 @@ def _draw_call(block: CallBlock, context: DrawContext, *, depth: int) -> RowSour
     indent = "   " + "  " * depth
     header = _call_header(block, context, indent)
     parts: list[RowSource] = [StaticRows((header,))]
-    bar: StyledRun = (f"{indent}  │ ", palette.dim)
+    bar: StyledRun = (f"{indent}  {context.glyphs.bar}", palette.dim)
     if block.child_session_id is not None and depth < 4:
         parts += _draw_subagent(block, context, depth)
     elif context.is_open(block):
         parts.append(_call_body(block, context, bar))
     else:
-        parts += _call_preview(block, context, bar, f"{indent}  └ ")
+        parts += _call_preview(block, context, bar, f"{indent}  {context.glyphs.end}")
     return JoinedRows(parts)
 
 
@@ -171,13 +163,15 @@ def _call_header(block: CallBlock, context: DrawContext, indent: str) -> Row:
         "running": palette.accent,
         "writing": palette.dim,
     }[block.state]
-    outcome = call_outcome(block)
+    outcome = call_outcome(block) if context.glyphs is SYMBOLS or block.state in ("ok", "error") else ""
     took = duration(block.duration_ms) if block.duration_ms is not None and block.duration_ms >= 100 else ""
     right = f"{outcome:<9} {took:>7}".rstrip() if context.width >= _COLUMNS_FROM else f"{outcome}  {took}".strip()
-    lead = [(indent, palette.text), (f"{_MARKS[block.state]} ", style)]
+    right = "  ".join(part for part in (answered_elsewhere(block), right) if part)
+    mark = context.glyphs.call[block.state]
+    lead = [(indent, palette.text), (f"{mark} ", style)]
     name = clean(block.name)
     reserved = max(width_of(right), 17 if context.width >= _COLUMNS_FROM else 0) + 2 if right else 0
-    room = context.width - 1 - width_of(indent) - 2 - width_of(name) - 2 - reserved
+    room = context.width - 1 - width_of(indent) - width_of(mark) - 1 - width_of(name) - 2 - reserved
     title = shorten(expand_tabs(clean(call_title(block))), max(room, 0)) if room > 3 else ""
     gap = max(min(room, 56) - width_of(title), 0) if right else 0
     runs: list[StyledRun] = [(name, palette.strong), ("  ", palette.text), *with_targets(title, palette.text, palette)]
@@ -223,6 +217,23 @@ def call_outcome(block: CallBlock) -> str:
     return f"{lines} lines" if lines > 1 and block.name in ("view", "grep", "glob", "ls") else ""
 
 
+_DECISIONS: Mapping[str, str] = {
+    "once": "allowed once",
+    "session": "allowed for the session",
+    "always": "allowed always",
+    "deny": "denied",
+}
+
+
+def answered_elsewhere(block: CallBlock) -> str:
+    """``allowed once, by phone``, if another kind of client than this one answered."""
+    approval = block.display.get("approval")
+    if not isinstance(approval, dict) or approval.get("by") in (None, "", "tui"):
+        return ""
+    by = str(approval["by"])
+    return f"{_DECISIONS.get(str(approval.get('decision')), 'answered')}, by {clean(by)}"
+
+
 def _number(file: Any, name: str) -> int:
     value = file.get(name, 0) if isinstance(file, dict) else 0
     return value if isinstance(value, int) else 0
@@ -254,9 +265,6 @@ def _call_body(block: CallBlock, context: DrawContext, bar: StyledRun) -> RowSou
     return JoinedRows(parts)
 
 
-_TODO_MARKS: Mapping[str, str] = {"completed": "✓", "in_progress": "●", "pending": "○"}
-
-
 def _todos(block: CallBlock) -> list[tuple[str, str]]:
     """The tasks of a call that changes the list of tasks, each with its status."""
     found = block.arguments.get("todos") if block.name == "todos" else None
@@ -269,7 +277,7 @@ def _draw_todos(todos: Sequence[tuple[str, str]], context: DrawContext, bar: Sty
     palette = context.palette
     rows: list[Row] = []
     for text, status in todos:
-        mark = (f"{_TODO_MARKS.get(status, '○')} ", palette.good if status == "completed" else palette.accent)
+        mark = (f"{context.glyphs.todo.get(status, '')} ", palette.good if status == "completed" else palette.accent)
         style = palette.dim if status == "completed" else palette.text
         rows += wrap_runs(
             [(expand_tabs(clean(text)), style)], context.width - 1, first=(bar, mark), following=(bar, ("  ", style))
@@ -310,33 +318,40 @@ def _draw_subagent(block: CallBlock, context: DrawContext, depth: int) -> list[R
     if not context.is_open(block):
         calls = [found for found in blocks if isinstance(found, CallBlock)]
         if block.state != "running":
-            note = f"{indent}  └ {len(calls)} {'call' if len(calls) == 1 else 'calls'}" if calls else ""
-            return [StaticRows((decoration((note, palette.dim)),))] if note else []
+            note = f"{indent}  {context.glyphs.end}{len(calls)} {'call' if len(calls) == 1 else 'calls'}"
+            return [StaticRows((decoration((note, palette.dim)),))] if calls else []
         blocks = list(calls[-_PREVIEW_LINES:])
     parts: list[RowSource] = []
     for found in blocks:
         if isinstance(found, CallBlock):
             parts.append(_draw_call(found, context, depth=depth + 1))
         else:
-            indent_text: StyledRun = (f"{indent}  │ ", palette.dim)
+            indent_text: StyledRun = (f"{indent}  {context.glyphs.bar}", palette.dim)
             parts.append(plain_rows(found.text.strip("\n"), context.width - 1, palette.dim, indent=indent_text))
     return parts
 
 
 def _draw_shell(block: ShellBlock, context: DrawContext) -> RowSource:
     palette = context.palette
-    lead: StyledRun = (" ! ", palette.accent)
-    bar: StyledRun = ("   │ ", palette.dim)
+    lead: StyledRun = (context.glyphs.command, palette.accent)
+    bar: StyledRun = (f"   {context.glyphs.bar}", palette.dim)
     rows: list[Row] = []
     for line in clean_lines(block.command):
-        rows += wrap_runs([(line, palette.prompt)], context.width - 1, first=(lead,), following=(("   ", palette.dim),))
+        rows += wrap_runs(
+            [(line, palette.prompt)],
+            context.width - 1,
+            first=(lead,),
+            following=((" " * width_of(lead[0]), palette.dim),),
+        )
     parts: list[RowSource] = [StaticRows(rows)]
     lines = visible_lines(block.output) if block.output else []
     if block.output:
         last = None if context.is_open(block) else 12
         parts.append(output_rows(block.output, context.width - 1, palette, indent=bar, last=last))
         if last is not None and len(lines) > last:
-            parts.append(StaticRows((decoration((f"   └ {len(lines) - last} more lines", palette.dim)),)))
+            parts.append(
+                StaticRows((decoration((f"   {context.glyphs.end}{len(lines) - last} more lines", palette.dim)),))
+            )
     if block.exit_code:
         parts.append(StaticRows((decoration((f"   exit {block.exit_code}", palette.bad)),)))
     return JoinedRows(parts)
@@ -344,7 +359,7 @@ def _draw_shell(block: ShellBlock, context: DrawContext) -> RowSource:
 
 def _draw_summary(block: SummaryBlock, context: DrawContext) -> RowSource:
     palette = context.palette
-    mark = "▾" if context.is_open(block) else "▸"
+    mark = context.glyphs.unfolded if context.is_open(block) else context.glyphs.folded
     rule = _draw_rule([(f"{mark} the conversation was compacted; the model sees a summary", palette.dim)], context)
     if not context.is_open(block):
         return rule
@@ -356,7 +371,10 @@ def _draw_summary(block: SummaryBlock, context: DrawContext) -> RowSource:
 def _draw_rule(runs: Sequence[StyledRun], context: DrawContext) -> RowSource:
     """A note between rules."""
     palette = context.palette
-    rows = wrap_runs(runs, context.width - 1, first=((" ── ", palette.dim),), following=(("    ", palette.dim),))
+    rule = context.glyphs.rule
+    rows = wrap_runs(
+        runs, context.width - 1, first=((rule, palette.dim),), following=((" " * width_of(rule), palette.dim),)
+    )
     return StaticRows(rows)
 
 

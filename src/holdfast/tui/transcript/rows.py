@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 
 from holdfast.tui.transcript.cells import break_line, width_of
 
@@ -148,6 +149,17 @@ def make_row(runs: Iterable[StyledRun], *, prefix: Iterable[StyledRun] = (), joi
         indent=sum(width_of(segment.text) for segment in decoration),
         joint=joint,
     )
+
+
+def rows_as_text(source: RowSource) -> Text:
+    """The rows as one text, for widgets that are not the transcript."""
+    text = Text(no_wrap=True)
+    for number in range(source.height):
+        for segment in source.row(number).segments:
+            text.append(segment.text, segment.style)
+        text.append("\n")
+    text.right_crop(1)
+    return text
 
 
 def decoration(*runs: StyledRun) -> Row:

@@ -20,6 +20,7 @@ from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.client.view_values import Block, CallBlock, PromptBlock, ShellBlock, SummaryBlock, ThinkingBlock
 from holdfast.tui.state import TranscriptState, block_text
 from holdfast.tui.transcript.block_rows import DrawContext
+from holdfast.tui.transcript.glyphs import SYMBOLS, Glyphs
 from holdfast.tui.transcript.layout import Anchor, DrawnBlock, TranscriptLayout
 from holdfast.tui.transcript.palette import Palette
 from holdfast.tui.transcript.rows import BLANK, Row, RowSource
@@ -87,6 +88,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._subagent = subagent
         self._fold = fold
         self._layout_width = 80
+        self._glyphs = SYMBOLS
         self._rows = TranscriptLayout(fold, self._draw_context(Palette.from_variables({}, name="", dark=True)))
         self._anchor = Anchor(0, 0)
         self._moving = False
@@ -131,7 +133,15 @@ class TranscriptView(ScrollView, can_focus=True):
             palette=palette,
             is_open=self._is_open,
             subagent=self._subagent,
+            glyphs=self._glyphs,
         )
+
+    def use_glyphs(self, glyphs: Glyphs) -> None:
+        """Draw with other signs."""
+        if glyphs is not self._glyphs:
+            self._glyphs = glyphs
+            self._rows.redraw_all(self._draw_context(self._rows.context.palette))
+            self.draw_now()
 
     def _is_open(self, block: Block) -> bool:
         return self.state.is_open(block)
