@@ -8,6 +8,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = "holdfast"
@@ -209,7 +210,7 @@ def _own_impurities(path: Path, source: Path) -> Iterator[str]:
 
 def imports_of(path: Path, source: Path) -> Iterator[Import]:
     """Every import in a file; of `from x import y`, `x.y` where that is a module of ours, else `x`."""
-    for node in ast.walk(_parse(path)):
+    for node in _imports_and_calls(path.read_text(encoding="utf-8")):
         match node:
             case ast.Import(names=names):
                 yield from (Import(alias.name, node.lineno) for alias in names)
@@ -251,4 +252,15 @@ def _module_file(name: str, source: Path) -> Path | None:
 
 
 def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return _parse_text(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _parse_text(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def _imports_and_calls(text: str) -> tuple[ast.AST, ...]:
+    kinds = (ast.Import, ast.ImportFrom, ast.Call)
+    return tuple(node for node in ast.walk(_parse_text(text)) if isinstance(node, kinds))
