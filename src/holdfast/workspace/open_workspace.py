@@ -196,6 +196,7 @@ class OpenWorkspace:
             new_id=shared.ids.new,
             now=shared.now,
             redact=shared.redact,
+            excluded=shared.locations.own_directories,
         )
         self.read_states: dict[str, tuple[tuple[int, int, int], str]] = {}
         """The hashes of files that sessions have read, with their inode, time and size, for `WorkspaceObserver`."""

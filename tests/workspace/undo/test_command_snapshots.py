@@ -180,6 +180,23 @@ async def test_an_ignored_file_that_the_session_has_read_is_covered(workspace: C
     assert workspace.text(".env") == "PORT=1\n"
 
 
+async def test_a_file_outside_that_the_session_has_read_is_covered_and_read_once(
+    workspace: CommandWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = workspace.directory.parent / "outside.txt"
+    outside.write_text("one\n")
+    os.utime(workspace.directory)
+    await workspace.session().view(str(outside))
+    monkeypatch.setattr("holdfast.workspace.undo.state_reader.SETTLE_NS", -(10**18))
+    await workspace.command("true")
+    monkeypatch.setattr("holdfast.workspace.undo.state_reader.read_state", lambda path: pytest.fail(f"reads {path}"))
+    await workspace.command("true")
+    monkeypatch.undo()
+    assert await workspace.command("echo two >../outside.txt") == (str(outside),)
+    await workspace.undo()
+    assert outside.read_text() == "one\n"
+
+
 async def test_a_tree_beyond_the_limit_covers_what_the_session_has_read_and_says_so(
     workspace: CommandWorkspace,
 ) -> None:

@@ -89,7 +89,7 @@ def test_an_unchanged_tree_is_not_looked_at_again(tmp_path: Path, monkeypatch: p
         (tmp_path / f"d{number}").mkdir()
         (tmp_path / f"d{number}/a").write_text("x")
         os.utime(tmp_path / f"d{number}", ns=(0, 0))
-    monkeypatch.setattr(tree_scan, "_SETTLE_NS", -(10**18))  # everything counts as settled
+    monkeypatch.setattr(tree_scan, "SETTLE_NS", -(10**18))  # everything counts as settled
     scanner.scan()
     visited: list[str] = []
     visit = scanner._scan_directory
@@ -152,3 +152,22 @@ def test_changes_of_a_file_are_joined() -> None:
         TreeChange("b", one, gone),
     ]
     assert compose_changes(changes) == {"a": TreeChange("a", one, gone)}
+
+
+def test_excluded_directories_are_left_out_and_links_to_directories_are_not_followed(tmp_path: Path) -> None:
+    root = tmp_path.resolve() / "work"
+    (root / "own/data").mkdir(parents=True)
+    (root / "d/e").mkdir(parents=True)
+    (root / "d/e/a").write_text("x")
+    (tmp_path / "outside/e").mkdir(parents=True)
+    (tmp_path / "outside/e/secret").write_text("x")
+    stored: dict[str, bytes] = {}
+    scanner = TreeScanner(root, LIMITS, store=stored.update, excluded=[root / "own/data", tmp_path / "elsewhere"])
+    scanner.scan()
+    (root / "own/data/shadow.db").write_text("x")
+    assert scanner.scan()[0] == []
+    (root / "d").rename(root / "moved")
+    (root / "d").symlink_to(tmp_path / "outside")
+    assert {change.path for change in scanner.scan()[0]} == {"d/e/a", "moved/e/a", "d"}
+    assert list(stored.values()) == [b"x"]
+    scanner.close()

@@ -29,7 +29,7 @@ from holdfast.tools.files.file_changes import diff_contents
 from holdfast.workspace.undo.blob_store import BlobStore
 from holdfast.workspace.undo.file_state import FileState, is_unstored, link_target
 from holdfast.workspace.undo.shadow_store import CommandMark
-from holdfast.workspace.undo.state_reader import read_state
+from holdfast.workspace.undo.state_reader import KnownFiles, read_state
 from holdfast.workspace.undo.tree_scan import TreeChange, TreeLimits, TreeScanner, TreeTooLarge, compose_changes
 
 _MAX_KNOWN = 500
@@ -75,7 +75,11 @@ class CommandSnapshots:
         new_id: Callable[[Prefix], str],
         now: Callable[[], str],
         redact: Callable[[str], str],
+        excluded: tuple[Path, ...] = (),
     ) -> None:
+        """``excluded`` are directories that are not covered."""
+        self._excluded = excluded
+        self._known = KnownFiles(blobs.shadow.put_contents)
         self._root = root
         self._store = store
         self._blobs = blobs
@@ -171,16 +175,9 @@ class CommandSnapshots:
 
     def _begin(self, mark: CommandMark, paths: Collection[str], limits: TreeLimits) -> _RunningCommand:
         tree = self._scan(limits)
-        known: dict[str, tuple[str | None, int | None]] = {}
-        for path in paths:
-            if len(known) >= _MAX_KNOWN:
-                break
-            relative = display_path(Path(path), self._root)
-            if tree is None or not tree.covers(relative):
-                state, data = read_state(Path(path))
-                if data is not None:
-                    self._shadow.put_contents({str(state.content): data})
-                known[path] = (state.content, state.mode)
+        uncovered = [path for path in paths if tree is None or not tree.covers(display_path(Path(path), self._root))]
+        states = self._known.read(uncovered[:_MAX_KNOWN])
+        known = {path: (state.content, state.mode) for path, state in states.items()}
         note = ""
         if tree is None:
             note = (
@@ -199,7 +196,7 @@ class CommandSnapshots:
             self._too_large_since = None
         tree = self._tree
         if tree is None or limits != self._limits:
-            tree = TreeScanner(self._root, limits, store=self._shadow.put_contents)
+            tree = TreeScanner(self._root, limits, store=self._shadow.put_contents, excluded=self._excluded)
             tree.load(self._shadow.read_tree(self._workspace_id)[0])
         self._tree, self._limits = None, limits  # the tree is incomplete if this raises
         try:
@@ -223,11 +220,9 @@ class CommandSnapshots:
                 self._scan(self._limits)
             found = self._shadow.read_changes(self._workspace_id, after=mark.version)
             changes = {str(self._root / path): change for path, change in compose_changes(found).items()}
-            for path, (content, mode) in mark.known.items():
-                before, (after, data) = FileState(content, mode), read_state(Path(path))
+            for path, after in self._known.read(mark.known).items():
+                before = FileState(*mark.known[path])
                 if before != after:
-                    if data is not None:
-                        self._shadow.put_contents({str(after.content): data})
                     changes[path] = TreeChange(path, before, after)
         except (HoldfastError, OSError) as error:
             _log.warning("no snapshot after call %s: %s", mark.call_id, error)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 _LINK_PREFIX = "link:"
 _UNSTORED_PREFIX = "unstored:"
+SETTLE_NS = 50_000_000
+"""What changed so recently may change again within one tick: a file system's clock may stand for some milliseconds."""
 UNREADABLE = "unreadable"
 """Used as the content of something that is not a readable file. No record has it."""
 

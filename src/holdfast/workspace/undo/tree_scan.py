@@ -23,14 +23,13 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.tools.files.file_access import MAX_FILE_BYTES, content_hash, link_hash
+from holdfast.tools.files.held_directory import open_without_links
 from holdfast.tools.search.ignore_rules import GIT_IGNORE_FILE, OWN_IGNORE_FILE, IgnoreRules
 from holdfast.workspace.undo.directory_watch import DirectoryWatch, open_watch
-from holdfast.workspace.undo.file_state import NO_FILE, FileState, is_unstored, unstored_content
+from holdfast.workspace.undo.file_state import NO_FILE, SETTLE_NS, FileState, is_unstored, unstored_content
 
 _FULL_SECONDS = 300.0
 """After this time everything is looked at, also if the kernel reports no change."""
-_SETTLE_NS = 50_000_000
-"""The clock of a file system may stand still for some milliseconds."""
 _BATCH_BYTES = 8 * 1024 * 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -96,8 +95,18 @@ class _Directory:
 class TreeScanner:
     """One tree. `scan` returns what changed since the last scan; `store` is called with new contents."""
 
-    def __init__(self, root: Path, limits: TreeLimits, *, store: Callable[[Mapping[str, bytes]], None]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        limits: TreeLimits,
+        *,
+        store: Callable[[Mapping[str, bytes]], None],
+        excluded: Iterable[Path] = (),
+    ) -> None:
+        """``excluded`` are directories that are left out, such as Holdfast's own."""
         self._root = str(root)
+        resolved = [path.resolve() for path in excluded]
+        self._excluded = frozenset(str(path.relative_to(root)) for path in resolved if path.is_relative_to(root))
         self._limits = limits
         self._store = store
         self._rules = IgnoreRules(root)
@@ -188,7 +197,7 @@ class TreeScanner:
             self.close()
             self._may_watch = False
         try:
-            descriptor = os.open(os.path.join(self._root, relative) if relative else self._root, _DIRECTORY)
+            descriptor = open_without_links(Path(self._root, relative), _DIRECTORY)
         except OSError as error:
             if error.errno in _GONE:
                 self._forget(relative, looking, deleted=True)
@@ -247,7 +256,11 @@ class TreeScanner:
             directory.rules = rules
         prefix = f"{relative}/" if relative else ""
         is_ignored = self._rules.entry_ignored
-        ignored = frozenset(name for name, is_dir in entries.items() if is_ignored(f"{prefix}{name}", is_dir=is_dir))
+        ignored = frozenset(
+            name
+            for name, is_dir in entries.items()
+            if is_ignored(f"{prefix}{name}", is_dir=is_dir) or f"{prefix}{name}" in self._excluded
+        )
         directories = frozenset(name for name, is_dir in entries.items() if is_dir and name not in ignored)
         files = [name for name, is_dir in entries.items() if not is_dir and name not in ignored]
         self._names += len(entries) - directory.names
@@ -387,7 +400,7 @@ class _Pass:
     """One look at a tree."""
 
     def __init__(self, limits: TreeLimits) -> None:
-        self.settled_before = time.time_ns() - _SETTLE_NS
+        self.settled_before = time.time_ns() - SETTLE_NS
         self.changes: list[TreeChange] = []
         self.files: dict[str, TreeFile | None] = {}
         self.contents: dict[str, bytes] = {}
