@@ -54,6 +54,7 @@ ADVICE = {
     "workspace_closing": "try again in a moment",
     "too_many": "wait until some runs have ended, or cancel some with 'holdfast cancel'",
     "too_large": "send less, or put the file into the directory so that the agent can read it",
+    "not_trusted": "'holdfast trust' trusts this directory",
     "job_not_found": "'holdfast jobs' shows the background jobs of this directory",
     "approval_not_found": "'holdfast approvals' shows the pending ones",
     "provider_not_found": "'holdfast models --all' shows the providers",

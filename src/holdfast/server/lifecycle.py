@@ -72,9 +72,9 @@ async def serve(
     try:
         for listener in tuple(listeners):
             await start(listener)
-        if ready is not None:
-            ready()
         with _stop_on_signals(services) if owns_process else nullcontext():
+            if ready is not None:
+                ready()  # a signal stops the server from now on
             await _work_until_stop(services, replace_lost_sockets(), linger=linger, idle_exit=idle_exit)
             if owns_process:
                 _exit_process_later()
