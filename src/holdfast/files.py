@@ -173,3 +173,20 @@ def _mode_of(path: Path) -> int:
         return stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
         return 0o600
+
+
+def find_program(name: str, search_path: str, *, outside: Path) -> str | None:
+    """Return the file that a program's name stands for, if it is not below a directory that the agent can write.
+
+    The search path of a person often has a directory of the workspace, such as ``.venv/bin``. What Holdfast starts
+    itself must not come from there. Relative entries are skipped for the same reason. Blocking.
+    """
+    root = os.path.realpath(outside)
+    for entry in search_path.split(os.pathsep):
+        path = os.path.join(entry, name)
+        if not os.path.isabs(entry) or not os.path.isfile(path) or not os.access(path, os.X_OK):
+            continue
+        places = (os.path.join(os.path.realpath(entry), name), os.path.realpath(path))
+        if not any(place.startswith(root.rstrip("/") + "/") for place in places):
+            return path
+    return None

@@ -1,5 +1,6 @@
 """The sandbox of the bash tool: git's programs stay as they are, usual commands work, escalation needs an approval."""
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -12,11 +13,13 @@ import pytest
 import pytest_asyncio
 
 from holdfast.errors import ToolError
+from holdfast.files import find_program
 from holdfast.tools.bash import BashArguments, BashTool
 from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.process.sandbox import CommandSandbox, probe_sandboxes
 from holdfast.tools.process.sandbox_limits import cache_directories
 from holdfast.tools.protocol import ToolContext, ToolOutput
+from holdfast.tools.search.ripgrep import find_ripgrep
 from tests.support.tool_contexts import Gate, ToolWorkspace, settings_of
 
 _AVAILABLE = probe_sandboxes()
@@ -84,6 +87,28 @@ async def test_a_change_that_was_undone_is_reported(bash: BashTool, workspace: T
     assert "[sandbox: commands may not change .holdfast" in output.text
     rejected = [path for path in (workspace.outputs / "rejected").rglob("*") if path.is_file()]
     assert [path.read_text() for path in rejected] == ["x = 1\n"]
+
+
+async def test_programs_of_the_workspace_do_not_confine_or_search(
+    bash: BashTool, workspace: ToolWorkspace, tmp_path: Path
+) -> None:
+    """A person's search path often has `.venv/bin`, which a confined command can write."""
+    planted, escaped = workspace.directory / ".venv" / "bin", tmp_path / "escaped"
+    planted.mkdir(parents=True)
+    script = f"'#!/bin/sh\\ntouch {escaped}'"
+    write = f"cd .venv/bin; for p in bwrap bash rg git; do printf {script} > $p; chmod +x $p; done"
+    assert (await call(bash, workspace.context(), write)).status == "ok"
+    context = workspace.context()
+    environment = {**context.environment, "PATH": f"{planted}:{context.environment['PATH']}"}
+    context = msgspec.structs.replace(context, environment=environment)
+    assert "hello" in (await call(bash, context, "echo hello")).text
+    person = BashTool(CommandLauncher(), is_persons=True)
+    assert "hello" in (await call(person, context, "echo hello")).text
+    await person.launcher.close()
+    assert await asyncio.to_thread(find_ripgrep, environment, workspace.directory) != str(planted / "rg")
+    git = await asyncio.to_thread(find_program, "git", environment["PATH"], outside=workspace.directory)
+    assert git != str(planted / "git")
+    assert not escaped.exists()
 
 
 async def test_what_a_job_changes_is_undone_before_the_next_command(

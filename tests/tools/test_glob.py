@@ -14,7 +14,7 @@ from tests.support.file_sessions import FileWorkspace
 @pytest.fixture(params=["ripgrep", "plain"])
 def workspace(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FileWorkspace:
     if request.param == "plain":
-        monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+        monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment, workspace: None)
     return FileWorkspace(tmp_path)
 
 

@@ -20,7 +20,7 @@ from tests.support.file_sessions import FileWorkspace
 @pytest.fixture(params=["ripgrep", "plain"])
 def workspace(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FileWorkspace:
     if request.param == "plain":
-        monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+        monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment, workspace: None)
     return FileWorkspace(tmp_path)
 
 
@@ -126,7 +126,7 @@ async def test_names_that_are_unusual(workspace: FileWorkspace) -> None:
 
 async def test_the_result_names_the_regex_dialect(workspace: FileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.put("a", "needle\n")
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment, workspace: None)
     output = await workspace.session().call(GrepTool(), pattern="needle")
     assert output.text.endswith("(Python's re syntax, because ripgrep is not installed)")
 
@@ -137,7 +137,7 @@ async def test_the_plain_search_imports_nothing_from_the_workspace(
     """Opening a directory never runs its code."""
     for name in ["re.py", "msgspec.py", "holdfast/__init__.py", "sitecustomize.py"]:
         workspace.put(name, f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment, workspace: None)
     workspace.put("a", "needle\n")
     assert await _grep(workspace, "needle", path="a") == ["a", "  1: needle"]
     assert not (tmp_path / "ran").exists()
@@ -191,7 +191,7 @@ async def test_a_search_that_takes_too_long_is_ended_and_says_so(tmp_path: Path)
 async def test_a_hopeless_expression_is_ended_with_the_plain_search_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment, workspace: None)
     monkeypatch.setattr(grep, "_TIMEOUT", 0.5)
     workspace = FileWorkspace(tmp_path)
     workspace.put("a", "a" * 60 + "\n")
@@ -201,12 +201,13 @@ async def test_a_hopeless_expression_is_ended_with_the_plain_search_too(
 
 def test_ripgrep_is_taken_from_the_path_else_from_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = _program(tmp_path / "rg", "")
-    assert find_ripgrep({"PATH": f"/nonexistent:{tmp_path}"}) == program
-    wheel = find_ripgrep({"PATH": ""})
+    assert find_ripgrep({"PATH": f"/nonexistent:{tmp_path}"}, tmp_path / "work") == program
+    wheel = find_ripgrep({"PATH": ""}, tmp_path / "work")
     assert wheel is not None
     assert Path(wheel).is_relative_to(sys.prefix)
     monkeypatch.chdir(tmp_path)
-    assert find_ripgrep({"PATH": "."}) == wheel, "a relative entry would run the workspace's own file"
+    assert find_ripgrep({"PATH": str(tmp_path)}, tmp_path) == wheel, "the agent can write the workspace"
+    assert find_ripgrep({"PATH": "."}, tmp_path / "work") == wheel, "it leads into the workspace"
 
 
 async def test_a_binary_file_with_matches_is_named_as_such(workspace: FileWorkspace) -> None:

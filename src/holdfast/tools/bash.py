@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from holdfast.config.redaction import MARK
 from holdfast.errors import ToolError
+from holdfast.files import find_program
 from holdfast.schema.approvals import Effect, Escalation, Subject
 from holdfast.schema.sessions import Job
 from holdfast.tasks import finish_despite_cancel
@@ -146,7 +147,9 @@ class BashTool:
         backend: SandboxBackend | None = None
         if not self._is_persons and escalation != "unconfined":
             backend = await self.launcher.sandbox.backend(context.settings.server.sandbox)
-        confined = ConfinedCommand(("bash", "-c", arguments.command))
+        path = environment.get("PATH", "")
+        program = await asyncio.to_thread(find_program, "bash", path, outside=context.workspace)
+        confined = ConfinedCommand((program or "bash", "-c", arguments.command))
         before: ProtectedState | None = None
         limits: SandboxLimits | None = None
         if backend is not None:

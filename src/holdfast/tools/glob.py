@@ -75,7 +75,7 @@ def split_pattern(arguments: GlobArguments) -> tuple[str, str]:
 
 async def _names(scope: SearchScope, context: ToolContext) -> tuple[Iterable[str], bool]:
     """Return all files in the scope, and whether the list is incomplete."""
-    command = await asyncio.to_thread(ripgrep_command, context.environment, scope.root)
+    command = await asyncio.to_thread(ripgrep_command, context.environment, scope.root, workspace=context.workspace)
     if command is None:
         return await run_in_thread(lambda stopped: _walk(scope, stopped)), False
     ran = await run_search(

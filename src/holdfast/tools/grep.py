@@ -63,7 +63,7 @@ class GrepTool:
 
     async def run(self, arguments: GrepArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         scope = await asyncio.to_thread(resolve_scope, arguments.path, context, plan)
-        ripgrep = await asyncio.to_thread(ripgrep_command, context.environment, scope.root)
+        ripgrep = await asyncio.to_thread(ripgrep_command, context.environment, scope.root, workspace=context.workspace)
         ran = await run_search(
             _plain_command(arguments, scope) if ripgrep is None else [*ripgrep, *_options(arguments, scope)],
             cwd=Path("/") if ripgrep is None else scope.root,

@@ -13,7 +13,7 @@ from holdfast.errors import BadRequest
 from holdfast.extend.instructions import read_instructions
 from holdfast.extend.memory import memory_files, read_memory_text
 from holdfast.extend.skills import read_skills
-from holdfast.files import repository_root
+from holdfast.files import find_program, repository_root
 from holdfast.ids import Clock
 from holdfast.locations import Locations
 from holdfast.tools.process.git_environment import neutral_git_environment
@@ -92,9 +92,12 @@ def git_branch(directory: Path) -> str | None:
 
 async def git_status(directory: Path) -> str | None:
     """Return the short status, limited in lines and time. Only for a trusted directory: git may run clean filters."""
+    git = await asyncio.to_thread(find_program, "git", os.environ.get("PATH", os.defpath), outside=directory)
+    if git is None:
+        return None
     try:
         process = await asyncio.create_subprocess_exec(
-            *("git", "status", "--short", "--ignore-submodules"),
+            *(git, "status", "--short", "--ignore-submodules"),
             cwd=directory,
             env=neutral_git_environment(os.environ),
             stdin=asyncio.subprocess.DEVNULL,

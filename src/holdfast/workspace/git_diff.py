@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from holdfast.errors import BadRequest
+from holdfast.files import find_program
 from holdfast.schema.base import Value
 from holdfast.tools.process.git_environment import neutral_git_environment
 
@@ -93,9 +94,12 @@ async def _text(directory: Path, *arguments: str) -> str:
 
 async def _git(directory: Path, *arguments: str) -> tuple[int | None, bytes]:
     """Run git and return its status and output. The status is None if the output was too long and git was stopped."""
+    git = await asyncio.to_thread(find_program, "git", os.environ.get("PATH", os.defpath), outside=directory)
+    if git is None:
+        raise BadRequest("git is not installed; install it")
     try:
         process = await asyncio.create_subprocess_exec(
-            "git",
+            git,
             *arguments,
             cwd=directory,
             env=neutral_git_environment(os.environ),

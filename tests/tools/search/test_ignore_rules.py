@@ -161,7 +161,7 @@ def _as_git_sees_it(root: Path) -> list[str]:
 
 
 def _as_ripgrep_sees_it(root: Path) -> list[str]:
-    command = ripgrep_command(os.environ, root)
+    command = ripgrep_command(os.environ, root, workspace=root)
     assert command is not None
     listed = subprocess.run(
         [*command, "--files", "--null", "--", "./"], cwd=root, capture_output=True, text=True, check=False

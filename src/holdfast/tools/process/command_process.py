@@ -377,7 +377,7 @@ async def _start_command(
 
 def _describe_tree(pid: int) -> tuple[str, ...]:
     names = [describe_process(process) for process in tree_below(pid) if process.alive]
-    return tuple(name for name in names if not name.partition(" ")[2].startswith("bwrap --"))
+    return tuple(name for name in names if "bwrap --ro-bind / / " not in name)
 
 
 def _kill_marked(supervisor: Process, variable: str) -> list[str]:

@@ -77,7 +77,7 @@ def processes_with_variable(variable: str) -> list[Process]:
 
 def process_environment(pid: int) -> str:
     """Return command line and environment of a process as `ps` shows them (macOS)."""
-    done = subprocess.run(["ps", "-wwEo", "command=", "-p", str(pid)], stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(["/bin/ps", "-wwEo", "command=", "-p", str(pid)], stdout=subprocess.PIPE, check=False)
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -132,7 +132,7 @@ def _read_stat(pid: int) -> Process | None:
 
 def _read_ps() -> list[Process]:
     columns = "pid=,ppid=,pgid=,stat=,lstart="
-    with subprocess.Popen(["ps", "-axo", columns], stdout=subprocess.PIPE, env={"LC_ALL": "C"}) as ps:
+    with subprocess.Popen(["/bin/ps", "-axo", columns], stdout=subprocess.PIPE, env={"LC_ALL": "C"}) as ps:
         output, _ = ps.communicate()
     table = []
     for line in output.decode("utf-8", "replace").splitlines():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -28,6 +27,8 @@ _PROBE_SECONDS = 5.0
 _MAX_RULESETS = 16
 _ROOT_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER")
 """What root keeps, to write files of other users in writable directories. With more, it could remount directories."""
+_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/opt/", "/nix/", "/gnu/", "/run/", "/snap/")
+"""Where the system has its programs."""
 _STARTERS = ("docker.sock", "podman", "containerd", "screen", "snapd.socket")
 """Sockets in ``/run`` of programs that start processes outside the sandbox on request."""
 _USER_STARTERS = ("bus", "systemd", "docker.sock", "podman", "tmux-{uid}")
@@ -155,7 +156,9 @@ def scopes_processes() -> bool:
 
     A user's commands then need no pid namespace, and the pids that they print are the real ones.
     """
-    return landlock.landlock_version() >= landlock.SCOPE_VERSION and not _is_setuid("bwrap")
+    found = _find_bubblewrap()
+    is_setuid = bool(found and os.stat(found).st_mode & stat.S_ISUID)
+    return landlock.landlock_version() >= landlock.SCOPE_VERSION and not is_setuid
 
 
 def _needs_own_pids() -> bool:
@@ -167,14 +170,18 @@ def _needs_own_pids() -> bool:
     return os.geteuid() == 0 or not scopes_processes()
 
 
-def _is_setuid(program: str) -> bool:
-    found = shutil.which(program)
-    return bool(found and os.stat(found).st_mode & stat.S_ISUID)
+def _find_bubblewrap() -> str | None:
+    """The program, if it is one of the system. One in a project or a home could be written by a command."""
+    for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(entry, "bwrap")
+        if os.path.isabs(path) and os.path.realpath(path).startswith(_SYSTEM) and os.access(path, os.X_OK):
+            return os.path.realpath(path)
+    return None
 
 
 def _bubblewrap(limits: SandboxLimits, *, own_pids: bool) -> list[str]:
     """The options in the order in which they are applied. Processes that outlive the command stay in its namespaces."""
-    argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    argv = [_find_bubblewrap() or "/usr/bin/bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     if own_pids:
         argv.append("--unshare-pid")
     if os.geteuid() == 0:
@@ -211,7 +218,7 @@ def _starter_sockets() -> list[str]:
 def _bubblewrap_problem() -> str:
     if sys.platform != "linux":
         return "requires Linux"
-    if not shutil.which("bwrap"):
+    if not _find_bubblewrap():
         return "not installed"
     results: list[str] = []
     thread = threading.Thread(target=lambda: results.append(_try_bubblewrap()))  # it confines itself

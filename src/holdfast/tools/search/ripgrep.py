@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.errors import ToolError
+from holdfast.files import find_program
 from holdfast.tools.files.file_transaction import TEMP_PREFIX
 from holdfast.tools.search.ignore_rules import ALWAYS_IGNORED, OWN_IGNORE_FILE
 
@@ -49,19 +50,19 @@ class SearchOutput(msgspec.Struct, frozen=True):
     """Which limit stopped the search."""
 
 
-def find_ripgrep(environment: Mapping[str, str]) -> str | None:
-    """Return the program's path, or None. Relative entries of PATH are skipped: they lead into the workspace."""
-    entries = [entry for entry in environment.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
-    return shutil.which("rg", path=os.pathsep.join(entries)) or shutil.which("rg", path=sysconfig.get_path("scripts"))
+def find_ripgrep(environment: Mapping[str, str], workspace: Path) -> str | None:
+    """Return the program's path, or None. A file of the workspace is not ripgrep, whatever its name is."""
+    found = find_program("rg", environment.get("PATH", ""), outside=workspace)
+    return found or shutil.which("rg", path=sysconfig.get_path("scripts"))
 
 
-def ripgrep_command(environment: Mapping[str, str], root: Path) -> list[str] | None:
+def ripgrep_command(environment: Mapping[str, str], root: Path, *, workspace: Path) -> list[str] | None:
     """Return program and flags for a search below the root, or None without ripgrep. Blocking.
 
     The root's ``.holdfastignore`` is passed, so that ignored trees are skipped. The caller applies `IgnoreRules` to the
     result, for ``.holdfastignore`` files further down and for rules above the searched directory.
     """
-    program = find_ripgrep(environment)
+    program = find_ripgrep(environment, workspace)
     if program is None:
         return None
     own = root / OWN_IGNORE_FILE
