@@ -55,6 +55,10 @@ PURE = (
     "agent/request_messages.py",
     "agent/message_builder.py",
     "client/view_fold.py",
+    "tools/dialects/call_translation.py",
+    "tools/dialects/argument_repair.py",
+    "tools/text/text_replacement.py",
+    "tools/text/terminal_text.py",
     "tui/state.py",
 )
 """Modules without I/O, clock or framework: what they decide follows from what they are given."""
@@ -63,7 +67,7 @@ _PURE_LIBRARIES = frozenset(
     {
         *{"__future__", "abc", "bisect", "collections", "copy", "dataclasses", "datetime", "difflib", "enum"},
         *{"functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "string", "textwrap"},
-        *{"types", "typing", "unicodedata", "msgspec"},
+        *{"types", "typing", "unicodedata", "msgspec", "ast", "codecs", "posixpath", "shlex"},
     }
 )
 ROLE_NAMES = frozenset({"__init__", "__main__", "protocol", "retry", "state"})
