@@ -75,9 +75,12 @@ class TuiApp(TuiHost):
         self._changed: set[str] = set()
         self._asked_for_setup = False
         self._restart_told_until = 0.0
-        self._look = Look()
+        self._look = self.files.read_look()
         self._progress: ProgressState = "none"
         self._title = ""
+        self.register_theme(DARK)
+        self.register_theme(LIGHT)
+        self.theme = self._theme_to_use(self._look.theme)  # before the first frame, so that it is drawn once
 
     @property
     def main(self) -> ChatScreen:
@@ -98,10 +101,6 @@ class TuiApp(TuiHost):
         return []
 
     async def on_mount(self) -> None:
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
-        self._look = await asyncio.to_thread(self.files.read_look)
-        self.use_theme(self._look.theme)
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self.leave)
         self.app_resume_signal.subscribe(self, self._draw_again)
@@ -260,14 +259,17 @@ class TuiApp(TuiHost):
 
     def use_theme(self, name: str, *, save: bool = False) -> None:
         """Apply a theme; ``auto`` follows the terminal. With ``save`` it is written to the configuration."""
-        available = frozenset(self.available_themes)
-        if name and name != AUTOMATIC and name not in available:
+        if name and name != AUTOMATIC and name not in self.available_themes:
             self.chat.tell(f"there is no theme {name!r}; /theme lists them", warning=True)
-        chosen = theme_name(name, background=self.options.background, colours=self.options.colours, available=available)
+        chosen = self._theme_to_use(name)
         if self.theme != chosen:
             self.theme = chosen
         if save:
             self.chat.do(self._save_theme(name))
+
+    def _theme_to_use(self, name: str) -> str:
+        available = frozenset(self.available_themes)
+        return theme_name(name, background=self.options.background, colours=self.options.colours, available=available)
 
     async def _save_theme(self, name: str) -> None:
         client = await self.link.ready()
