@@ -133,7 +133,7 @@ def running_home() -> Iterator[Home]:
             return text("A title")
         rate = int(str(messages[-1]["content"]).split()[-1].strip("'}]"))
         count = int(rate * SECONDS * 3)
-        size = 24
+        size = 8
         source = PARAGRAPH * (count * size // len(PARAGRAPH) + 1)
         deltas = tuple(source[start : start + size] for start in range(0, count * size, size))
         return Answer(pieces=(Say(deltas=deltas),), pace=1 / rate)

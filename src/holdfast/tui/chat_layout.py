@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from holdfast.client.open_texts import OpenTexts
@@ -35,6 +36,8 @@ from holdfast.tui.transcript.glyphs import SYMBOLS, WORDS
 from holdfast.tui.tui_host import ChatHost
 
 _WIDE = 120
+_PARTS = ("#transcript", "#prompt", "#ask-note", "#details-text", "#status")
+"""What has to exist before anything is drawn."""
 _TYPING_SECONDS = 0.5
 _JOB_TAIL_BYTES = 2048
 
@@ -69,6 +72,7 @@ class ChatLayout(ChatHost):
         self.edited_at = 0.0
         self.mounted = asyncio.Event()
         """All widgets exist."""
+        self._parts: tuple[Widget, ...] = ()
         self._no_session = TranscriptFold("", open_texts=OpenTexts())
 
     def compose(self) -> ComposeResult:
@@ -86,6 +90,7 @@ class ChatLayout(ChatHost):
 
     def on_mount(self) -> None:
         self.set_interval(1.0 if not self.tui.options.reduced_motion else 5.0, self.draw_status, name="status")
+        self._parts = tuple(self.query_one(name) for name in _PARTS)
         self.draw_all()
         self.mounted.set()
 
@@ -94,7 +99,7 @@ class ChatLayout(ChatHost):
 
     @property
     def view(self) -> SessionTranscriptView:
-        return self.query_one(SessionTranscriptView)
+        return cast("SessionTranscriptView", self._parts[0]) if self._parts else self.query_one(SessionTranscriptView)
 
     @property
     def ask_panel(self) -> AskPanel:
@@ -127,8 +132,11 @@ class ChatLayout(ChatHost):
 
     @property
     def is_drawn(self) -> bool:
-        """All widgets exist: not before the first frame, and not any more while the UI closes."""
-        return self.is_mounted and len(self.query("#transcript, #prompt, #ask-note, #details-text, #status")) == 5
+        """All widgets exist: not before the first frame, and not any more while the UI closes.
+
+        Asked for every delta, so it does not search the tree.
+        """
+        return bool(self._parts) and all(part.is_attached for part in self._parts)
 
     def draw_all(self) -> None:
         if not self.is_drawn:

@@ -28,6 +28,8 @@ from holdfast.tui.transcript.text_selection import TextPlace, TextSelection, sel
 
 _SHORTEST_PAUSE = 0.05
 """Seconds between two draws of text that is being written."""
+_LONGEST_PAUSE = 0.4
+"""However slow the machine is: what is drawn at once must not grow with each draw."""
 _KEPT_STRIPS = 1000
 """Rows that are kept as they were drawn."""
 _COST_FACTOR = 4.0
@@ -152,7 +154,7 @@ class TranscriptView(ScrollView, can_focus=True):
         """Draw what changed: soon, but not more often than is useful."""
         if self._pause is not None:
             return
-        due = self._last_draw + max(_SHORTEST_PAUSE, _COST_FACTOR * self._last_cost)
+        due = self._last_draw + min(max(_SHORTEST_PAUSE, _COST_FACTOR * self._last_cost), _LONGEST_PAUSE)
         wait = due - time.monotonic()
         if wait <= 0:
             self.draw_now()
