@@ -86,7 +86,9 @@ class Picker(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         self.query_one("#rows", OptionList).can_focus = False
-        self.query_one("#filter", Input).focus()
+        field = self.query_one("#filter", Input)
+        field.cursor_blink = self.app.animation_level != "none"
+        field.focus()
         self.set_class(bool(getattr(self.app, "plain", False)), "-plain")
         self.show_rows(self.rows)
 
