@@ -61,8 +61,15 @@ class DetailsPanel(VerticalScroll, can_focus=False):
     def show(self, facts: DetailFacts) -> None:
         if facts != self._facts or facts.jobs:
             self._facts = facts
-            width = max(self.size.width - 4, 30)
-            self.query_one("#details-text", Static).update(draw_details(facts, width, now=time.time()))
+            self._draw()
+
+    def on_resize(self) -> None:
+        """Before the first one the panel has no width."""
+        self._draw()
+
+    def _draw(self) -> None:
+        width = max(self.size.width - 4, 30)
+        self.query_one("#details-text", Static).update(draw_details(self._facts, width, now=time.time()))
 
 
 def draw_details(facts: DetailFacts, width: int, *, now: float) -> Content:
