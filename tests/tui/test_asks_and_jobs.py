@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from holdfast.testing import Answer, Call, TokenCounts, calls, text
 from holdfast.tui.jobs_screen import JobsScreen
@@ -24,21 +25,28 @@ async def test_several_approvals_are_counted_and_answered_one_by_one(tmp_path: P
         await ui.shows("Done.")
 
 
-async def test_the_rule_of_always_can_be_edited_before_it_is_saved(tmp_path: Path) -> None:
-    async with open_ui(tmp_path, calls(TOUCH), text("Done.")) as ui:
+async def test_the_rule_of_always_is_edited_and_saved_for_this_project_or_for_all(tmp_path: Path) -> None:
+    other = calls(Call("bash", {"command": "mkdir deep"}))
+    async with open_ui(tmp_path, calls(TOUCH), other, text("Done.")) as ui:
+        client, workspace = await ui.app.link.ready(), ui.app.link.workspace
+        assert workspace is not None
         await ui.send("make it")
         await ui.until(lambda: ui.app.chat.ask_panel.is_armed)
         await ui.shows("a always: bash: touch *")
         await ui.press("e")
         await ui.until(lambda: ui.app.chat.ask_panel.is_writing)
-        field = ui.app.chat.query_one("#ask-input")
-        field.value = "bash: touch ma*"  # type: ignore[attr-defined]
+        ui.app.chat.query_one("#ask-input", Input).value = "bash: touch ma*"
         await ui.press("enter")
         await ui.shows("a always: bash: touch ma*")
         await ui.press("a")
+        await ui.shows("Run this command?")
+        await ui.shows("bash: mkdir *")
+        assert [grant.rule for grant in (await client.grants(workspace.id)).items] == ["bash: touch ma*"]
+        await ui.until(lambda: ui.app.chat.ask_panel.is_armed)
+        await ui.press("A")
         await ui.shows("Done.")
-        config = (tmp_path / "home").rglob("*.toml")
-        assert any("bash: touch ma*" in file.read_text() for file in config)
+        config = await client.config(workspace.id)
+        assert "bash: mkdir *" in config.values["approvals"]["allow"]
 
 
 async def test_a_deadline_counts_down_in_the_approval(tmp_path: Path) -> None:

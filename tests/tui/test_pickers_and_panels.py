@@ -82,7 +82,7 @@ async def test_changes_show_diffs_and_undo_restores_the_file(tmp_path: Path) -> 
         assert (ui.server.work / "new.txt").exists()
         await ui.press("ctrl+r")
         await ui.until(lambda: isinstance(ui.app.screen, ChangesScreen))
-        await ui.shows("+hello")
+        await ui.shows("+ hello")
         await ui.press("u")
         await ui.until(lambda: not (ui.server.work / "new.txt").exists())
         await ui.shows("undone")

@@ -21,7 +21,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from holdfast.client.view_values import OpenAsk
-from holdfast.schema.approvals import Approval, ApprovalDecision, Question, QuestionItem
+from holdfast.schema.approvals import Approval, ApprovalDecision, Question, QuestionItem, RuleScope
 from holdfast.tui.bindings import bindings_for, key_of
 from holdfast.tui.status_words import seconds_until, span
 from holdfast.tui.terminal_signals import plain_text
@@ -61,12 +61,21 @@ class AskPanel(Vertical, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("answer")]
 
     class Decided(Message):
-        def __init__(self, approval: Approval, decision: ApprovalDecision, pattern: tuple[str, ...], why: str) -> None:
+        def __init__(
+            self,
+            approval: Approval,
+            decision: ApprovalDecision,
+            *,
+            pattern: tuple[str, ...],
+            scope: RuleScope,
+            feedback: str,
+        ) -> None:
             super().__init__()
             self.approval = approval
             self.decision = decision
             self.pattern = pattern
-            self.feedback = why
+            self.scope: RuleScope = scope
+            self.feedback = feedback
 
     class Answered(Message):
         def __init__(self, question: Question, answers: list[list[str]] | None) -> None:
@@ -156,10 +165,11 @@ class AskPanel(Vertical, can_focus=True):
 
     # Approvals.
 
-    def _decide(self, decision: ApprovalDecision, *, why: str = "") -> None:
+    def _decide(self, decision: ApprovalDecision, *, scope: RuleScope = "project", why: str = "") -> None:
         if self._armed and self.ask is not None and self.ask.approval is not None:
             pattern = self._pattern if decision in ("always", "session") else ()
-            self.post_message(self.Decided(self.ask.approval, decision, pattern, why))
+            decided = self.Decided(self.ask.approval, decision, pattern=pattern, scope=scope, feedback=why)
+            self.post_message(decided)
 
     def action_allow_once(self) -> None:
         self._decide("once")
@@ -169,6 +179,9 @@ class AskPanel(Vertical, can_focus=True):
 
     def action_allow_always(self) -> None:
         self._decide("always")
+
+    def action_allow_everywhere(self) -> None:
+        self._decide("always", scope="all")
 
     def action_deny(self) -> None:
         if self._armed and self.ask is not None and self.ask.approval is not None:
@@ -288,7 +301,9 @@ class AskPanel(Vertical, can_focus=True):
         rule = f"{key_of(app, 'allow_always')} always: {plain_text(', '.join(self._pattern), longest=80)}"
         edit = f"({key_of(app, 'edit_rule')} edit)"
         keys = [f"{key_of(app, 'allow_once')} once"]
-        keys += [f"{key_of(app, 'allow_session')} this session", f"{rule} {edit}"] if self._pattern else []
+        if self._pattern:
+            everywhere = f"{key_of(app, 'allow_everywhere')} always, in all projects"
+            keys += [f"{key_of(app, 'allow_session')} this session", f"{rule} {edit}", everywhere]
         keys.append(f"{key_of(app, 'deny')} no, and say why")
         title = _ASKS_FOR.get(approval.tool, f"Allow {plain_text(approval.tool)}?")
         return title, self._approval_body(approval), tuple(keys)

@@ -259,7 +259,11 @@ class ChatScreen(ChatLayout):
     async def _answer(self, event: AskPanel.Decided) -> None:
         try:
             await self.tui.controller.answer_approval(
-                event.approval.id, event.decision, pattern=event.pattern, feedback=event.feedback
+                event.approval.id,
+                event.decision,
+                pattern=event.pattern,
+                scope=event.scope,
+                feedback=event.feedback,
             )
         except Conflict:
             self.answered.discard(event.approval.id)  # another client was first; its answer is told by the event

@@ -15,7 +15,7 @@ from typing import Literal
 from holdfast.client.task_prompts import read_task_prompt
 from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.files import read_limited
-from holdfast.schema.approvals import ApprovalDecision
+from holdfast.schema.approvals import ApprovalDecision, RuleScope
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Accepted, Mode, Receipt, RunRequest
 from holdfast.schema.sessions import UndoPreview
@@ -138,10 +138,16 @@ class SessionController:
         await (await self.link.ready()).change_run(run_id, position=position)
 
     async def answer_approval(
-        self, approval_id: str, decision: ApprovalDecision, *, pattern: tuple[str, ...] = (), feedback: str = ""
+        self,
+        approval_id: str,
+        decision: ApprovalDecision,
+        *,
+        pattern: tuple[str, ...] = (),
+        scope: RuleScope = "project",
+        feedback: str = "",
     ) -> None:
         client = await self.link.ready()
-        await client.answer_approval(approval_id, decision, pattern=pattern, feedback=feedback)
+        await client.answer_approval(approval_id, decision, pattern=pattern, scope=scope, feedback=feedback)
 
     async def answer_question(self, question_id: str, answers: list[list[str]] | None) -> None:
         await (await self.link.ready()).answer_question(question_id, answers)
