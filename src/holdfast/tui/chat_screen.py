@@ -17,6 +17,7 @@ from holdfast.tui.ask_panel import AskPanel
 from holdfast.tui.chat_layout import ChatLayout
 from holdfast.tui.composer import Composer
 from holdfast.tui.composer_text import read_typed
+from holdfast.tui.exclusive_work import run_in_thread, run_newest
 from holdfast.tui.external_editor import edit_text
 from holdfast.tui.queue_list import QueueList
 from holdfast.tui.session_controller import read_attachment, read_mentioned_lines
@@ -111,7 +112,7 @@ class ChatScreen(ChatLayout):
     def _remember(self, text: str) -> None:
         if text.strip():
             self.composer.accepted(text)
-            self.run_worker(asyncio.to_thread(self.tui.files.add_to_history, text), group="files")
+            run_in_thread(self, self.tui.files.add_to_history, text)
 
     def _resume_if_held(self) -> None:
         fold = self.tui.controller.transcript
@@ -155,7 +156,7 @@ class ChatScreen(ChatLayout):
 
     @on(Composer.WantsEditor)
     def _edit_externally(self) -> None:
-        self.run_worker(self._edit(), group="editor", exclusive=True)
+        run_newest(self, self._edit, group="editor")
 
     async def _edit(self) -> None:
         edited = await edit_text(self.tui, self.composer.draft)

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from holdfast.schema.events import (
 )
 from holdfast.tui.actions import check_keys
 from holdfast.tui.chat_screen import ChatScreen
-from holdfast.tui.exclusive_work import run_newest
+from holdfast.tui.exclusive_work import run_in_thread, run_newest
 from holdfast.tui.external_editor import editor_arguments, run_editor
 from holdfast.tui.local_files import LocalFiles, Look
 from holdfast.tui.server_link import ServerLink
@@ -243,7 +244,7 @@ class TuiApp(TuiHost):
             look = Look(theme=str(values.get("theme", "")), plain=plain)
             if look != self._look:
                 self._look = look
-                self.run_worker(asyncio.to_thread(self.files.write_look, look), group="files")
+                run_in_thread(self, self.files.write_look, look)
 
     def _use_plain(self, plain: bool) -> None:  # noqa: FBT001 - a setting
         if plain == self.plain:
@@ -320,7 +321,7 @@ class TuiApp(TuiHost):
         run_newest(self, self.chat.load_draft, group="draft")
 
     def files_worker(self, session_id: str | None, draft: str) -> None:
-        self.run_worker(asyncio.to_thread(self.files.write_draft, session_id, draft), group="files")
+        run_in_thread(self, self.files.write_draft, session_id, draft)
 
     # The terminal around the UI.
 
@@ -360,11 +361,14 @@ class TuiApp(TuiHost):
         path, _, line = target.partition(":")
         number = int(line.partition(":")[0]) if line.partition(":")[0].isdigit() else None
         arguments = editor_arguments(str(Path(self.options.directory) / path), number)
-        self.run_worker(run_editor(self, arguments), group="editor", exclusive=True)
+        run_newest(self, partial(self._edit_file, arguments), group="editor")
 
     def _draw_again(self, _: object) -> None:
         """The terminal was used by another program."""
         self.refresh(layout=True)
+
+    async def _edit_file(self, arguments: list[str]) -> None:
+        await run_editor(self, arguments)
 
     def leave(self) -> None:
         if self.chat.is_drawn:
