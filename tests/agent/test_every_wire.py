@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.agent.request_messages import following_messages, request_messages
+from holdfast.agent.summary_text import MAX_LEVEL, plain_conversation
 from holdfast.models.protocol import ModelRequest
 from holdfast.schema.base import Unknown
 from holdfast.schema.messages import (
@@ -119,6 +120,16 @@ def test_a_step_only_adds_to_the_request_before_it(stored: list[Message], called
     whole = request_messages([*before, *step], images=True)
     assert whole == request_messages(before, images=True) + following_messages(step, images=True)
     check_every_wire(ModelRequest(messages=whole))
+
+
+@pytest.mark.promise("C6", "R12")
+@given(histories(), st.integers(0, MAX_LEVEL))
+def test_the_request_for_a_summary_of_any_history_is_valid_without_tools(stored: list[Message], level: int) -> None:
+    sent = request_messages([*stored, message(99, "user", Text("go on"))], images=True)
+    plain = plain_conversation(sent, level=level)
+    assert all(isinstance(part, Text) for one in plain for part in one.parts)
+    prompt = message(100, "user", Text("write the summary"))
+    check_every_wire(ModelRequest(system=("head",), messages=(*plain, prompt)))
 
 
 @pytest.mark.promise("C6")
