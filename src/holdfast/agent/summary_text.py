@@ -135,15 +135,16 @@ def earlier_prompts(messages: Sequence[Message], *, run_id: str) -> list[str]:
 
 def files_in_use(messages: Sequence[Message]) -> tuple[str, ...]:
     """Return the files that calls named, as they named them, the latest first."""
-    found: dict[str, None] = {}
-    for message in reversed(messages):
-        for part in reversed(message.parts):
-            if isinstance(part, ToolCall):
-                named = [part.arguments.get(name) for name in _PATHS]
-                patch = part.arguments.get("patch")
-                paths = [*named, *(_PATCHED_FILE.findall(patch) if isinstance(patch, str) else ())]
-                found |= dict.fromkeys(path.strip() for path in paths if isinstance(path, str) and path.strip())
-    return tuple(found)
+    calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
+    return tuple(dict.fromkeys(path for call in reversed(calls) for path in files_of_call(call)))
+
+
+def files_of_call(call: ToolCall) -> tuple[str, ...]:
+    """Return the files that a call names."""
+    named = [call.arguments.get(name) for name in _PATHS]
+    patch = call.arguments.get("patch")
+    paths = [*named, *(_PATCHED_FILE.findall(patch) if isinstance(patch, str) else ())]
+    return tuple(path.strip() for path in paths if isinstance(path, str) and path.strip())
 
 
 def complete_summary(answer: str, *, prompts: Sequence[str], earlier: Sequence[str] = (), todos: Sequence[Todo]) -> str:

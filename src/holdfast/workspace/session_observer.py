@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.agent.reminders import ChangedFile, Observations
+from holdfast.agent.summary_text import files_of_call
 from holdfast.agent.system_prompt import Instructions
 from holdfast.errors import ToolError
 from holdfast.extend.instructions import entered_instructions
@@ -19,6 +21,7 @@ _MAX_FILES = 8
 _MAX_WATCHED = 500
 """How many of the files that a session has read are looked at."""
 _MAX_CACHED = 5_000
+_LOOK_SECONDS = 2.0
 _COMMANDS = frozenset({"bash", "job_output", "job_kill", "agent"})
 """Calls during which the agent itself may change files without a file tool."""
 
@@ -35,22 +38,47 @@ class WorkspaceObserver:
         """The directories of files that the session read, in and outside the workspace."""
         self._entered_directories: set[str] = set()
         """Those and their parents, below the workspace's own directory."""
+        self._named_directories: set[str] = set()
+        """The directories of files that calls named."""
         self._instructions: tuple[Instructions, ...] = ()
+        """Of all entered directories. They are returned every time, because a compaction forgets what was told."""
+        self._looked_at = 0.0
+        self._ran_command = False
+        """Whether the agent ran a command since the files were looked at."""
 
     async def observe(self, *, calls: Sequence[ToolCall]) -> Observations:
-        """Return what happened. Files that changed while a command of the agent ran are not news during this turn."""
-        read = await self._workspace.shared.store.read_hashes(self._session_id)
-        ran = any(call.name in _COMMANDS for call in calls)
-        changed: tuple[ChangedFile, ...] = ()
-        instructions: tuple[Instructions, ...] = ()
-        if read:
-            changed, instructions = await asyncio.to_thread(self._look, read[:_MAX_WATCHED], ran_command=ran)
-        jobs = self._workspace.jobs.unseen_ends(self._session_id)
-        return Observations(ended_jobs=jobs, changed_files=changed, entered_instructions=instructions)
+        """Return what happened. Files that changed while a command of the agent ran are not news during this turn.
 
-    def _look(
-        self, read: Sequence[tuple[str, str]], *, ran_command: bool
-    ) -> tuple[tuple[ChangedFile, ...], tuple[Instructions, ...]]:
+        The files are looked at when a turn begins, when a directory is entered, and else at most every few seconds.
+        """
+        self._ran_command = self._ran_command or any(call.name in _COMMANDS for call in calls)
+        changed: tuple[ChangedFile, ...] = ()
+        entered = self._enters_directory(calls)
+        if not calls or entered or time.monotonic() - self._looked_at >= _LOOK_SECONDS:
+            changed = await self._look_at_files()
+        jobs = self._workspace.jobs.unseen_ends(self._session_id)
+        return Observations(ended_jobs=jobs, changed_files=changed, entered_instructions=self._instructions)
+
+    def _enters_directory(self, calls: Sequence[ToolCall]) -> bool:
+        """Return whether a call names a file in a directory that no call has named before."""
+        named = {
+            os.path.dirname(os.path.normpath(os.path.join(self._workspace.path, path)))
+            for call in calls
+            for path in files_of_call(call)
+        }
+        new = named - self._named_directories
+        self._named_directories |= new
+        return bool(new)
+
+    async def _look_at_files(self) -> tuple[ChangedFile, ...]:
+        self._looked_at = time.monotonic()
+        ran_command, self._ran_command = self._ran_command, False
+        read = await self._workspace.shared.store.read_hashes(self._session_id)
+        if not read:
+            return ()
+        return await asyncio.to_thread(self._look, read[:_MAX_WATCHED], ran_command=ran_command)
+
+    def _look(self, read: Sequence[tuple[str, str]], *, ran_command: bool) -> tuple[ChangedFile, ...]:
         changed: list[ChangedFile] = []
         for path, expected in read:
             state = self._state_of(path)
@@ -61,7 +89,8 @@ class WorkspaceObserver:
                 self._expected[path] = state
             else:
                 changed.append(ChangedFile(display_path(Path(path), self._workspace.path), state))
-        return tuple(changed), self._entered(path for path, _ in read)
+        self._read_instructions(path for path, _ in read)
+        return tuple(changed)
 
     def _state_of(self, path: str) -> str | None:
         """Return the hash of a file; None if it cannot be read. An unchanged file is not read again."""
@@ -84,11 +113,8 @@ class WorkspaceObserver:
             hashes[path] = cached
         return cached[1]
 
-    def _entered(self, files: Iterable[str]) -> tuple[Instructions, ...]:
-        """Return the instructions of all directories that the session entered. Each is read once in a turn.
-
-        They are returned every time, because a compaction forgets what was told.
-        """
+    def _read_instructions(self, files: Iterable[str]) -> None:
+        """Read the instructions of the directories that the session entered, each once in a turn."""
         new = {os.path.dirname(file) for file in files} - self._seen_directories
         if new:
             self._seen_directories |= new
@@ -101,7 +127,6 @@ class WorkspaceObserver:
                     directory = os.path.dirname(directory)
             found = entered_instructions(self._workspace.path, entered)
             self._instructions += tuple(Instructions(path, text) for path, text in found)
-        return self._instructions
 
     async def read_files(self, paths: Sequence[str], *, characters: int) -> tuple[File, ...]:
         known = dict(await self._workspace.shared.store.read_hashes(self._session_id))
