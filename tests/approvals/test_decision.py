@@ -70,6 +70,23 @@ def test_a_deny_rule_overrides_every_allow_rule_grant_and_mode(calls: Calls, mod
     assert calls.bash("rm x", mode=mode, rules=rules) == Deny("'rm x' is denied by the rule 'bash: rm *'", "bash: rm *")
 
 
+def test_auto_asks_only_what_the_readme_says(calls: Calls, tmp_path: Path) -> None:
+    for allowed in (
+        calls.file("write", "a.py", mode="auto"),
+        calls.bash("make && ./run.sh; python3 -c 'print(1)'", mode="auto"),
+        calls.bash("eval $x", mode="auto"),
+        calls.url("https://example.org/", mode="auto"),
+        calls.file("view", str(tmp_path / "outside"), effect="reads", mode="auto"),
+    ):
+        assert isinstance(allowed, Allow)
+    for asked in (
+        calls.file("write", str(tmp_path / "outside.txt"), mode="auto"),
+        calls.file("write", ".git/config", mode="auto"),
+        calls.bash("eval $x", mode="auto", rules=parse_rules(deny=("bash: rm *",))),
+    ):
+        assert isinstance(asked, Ask)  # and commands that leave the sandbox: test_escalation
+
+
 def test_a_grant_allows_a_call_that_would_be_asked_about(calls: Calls) -> None:
     assert calls.bash("make all") == Ask("make all", ("bash: make all",))
     assert calls.bash("make all", rules=parse_rules(grants=("bash: make all",))) == Allow("allowed by 'bash: make all'")
