@@ -179,7 +179,7 @@ def test_the_failure_of_another_run_does_not_end_this_one(sh: CliShell) -> None:
     sh.open("then-fail")
     done = running.end()
     assert (done.status, done.out) == (0, "mine\n")
-    assert sh("wait", failing["id"]).status == 6
+    assert sh("wait", failing["id"]).status == 1
 
 
 def test_a_run_after_a_failed_predecessor_does_not_wait_for_ever(sh: CliShell) -> None:
@@ -190,7 +190,7 @@ def test_a_run_after_a_failed_predecessor_does_not_wait_for_ever(sh: CliShell) -
     done = running.end()
     assert (done.status, done.out) == (1, "")
     assert f"holdfast resume {first['session_id']}" in done.err
-    assert sh("wait", failing["id"]).status == 6
+    assert sh("wait", failing["id"]).status == 1
     sh.ok("resume", first["session_id"])
 
 
