@@ -245,7 +245,7 @@ def test_a_call_on_several_files_needs_permission_for_each(workspace: Path, appr
 
 def test_a_run_that_cannot_ask_is_denied_with_the_reason(calls: Calls) -> None:
     verdict = calls.bash("make", interactive=False)
-    assert verdict == Deny("this needs approval, and this run cannot ask for it: make")
+    assert verdict == Deny("this needs approval, and this run cannot ask for it: make", unasked=True)
     assert isinstance(calls.bash("make", interactive=False, mode="auto"), Allow)
     assert isinstance(calls.bash("ls", interactive=False), Allow)
     assert isinstance(calls.bash("echo x > .git/config", interactive=False, mode="auto"), Deny)

@@ -106,7 +106,7 @@ def test_an_approval_is_answered_at_the_prompt(sh: CliShell) -> None:
         assert "bash: touch asked-for" in shown.plain
         assert not (sh.work / "asked-for").exists()
         shown.type("maybe\n")
-        shown.until("please answer with y, s, a or n")
+        shown.until("please answer with y, s, a, e or n")
         shown.type("y\n")
         shown.until("allowed once")
         assert shown.end() == 0
