@@ -31,6 +31,7 @@ def test_the_model_of_the_shell_counts_only_there(sh: CliShell) -> None:
     assert sh("run", "--model", "test/test-model", "!say mine", env=here).out == "mine\n"
     assert sh("models", "--json", env=here).json["large"] == "offline/demo"
     assert sh("models", "--json").json["large"] == "test/test-model"
+    assert "default model: offline/demo" in sh("doctor", env=here).out
     origin = sh.ok("config", "get", "models.large", "--origin", env=here)
     assert origin.split() == ["models.large", "offline/demo", "environment", "(HOLDFAST_MODEL)"]
     wrong = sh("run", "!say mine", env={"HOLDFAST_MODEL": "no/such"})

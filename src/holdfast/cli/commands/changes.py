@@ -98,11 +98,16 @@ def change_lines(found: tuple[FileChange, ...], screen: Screen, *, names_only: b
     return lines
 
 
+def _message_id(context: CommandContext, args: argparse.Namespace) -> str | None:
+    return context.full_id(args.to, "message") if args.to else None
+
+
 def undo(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         session_id = context.session_id(args.session)
-        confirmed = _confirmed_runs(context.client, session_id, to_message_id=args.to, force=args.force)
-        accepted = context.client.undo(session_id, to_message_id=args.to, confirmed_runs=confirmed)
+        message_id = _message_id(context, args)
+        confirmed = _confirmed_runs(context.client, session_id, to_message_id=message_id, force=args.force)
+        accepted = context.client.undo(session_id, to_message_id=message_id, confirmed_runs=confirmed)
         return wait_and_print(context.client, accepted, as_json=args.json)
 
 
@@ -127,5 +132,5 @@ def _confirmed_runs(client: SyncClient, session_id: str, *, to_message_id: str |
 
 def redo(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        accepted = context.client.redo(context.session_id(args.session), to_message_id=args.to)
+        accepted = context.client.redo(context.session_id(args.session), to_message_id=_message_id(context, args))
         return wait_and_print(context.client, accepted, as_json=args.json)

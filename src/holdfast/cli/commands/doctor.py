@@ -17,6 +17,7 @@ from holdfast.cli.command_context import CommandContext, unseen_keys
 from holdfast.cli.exit_status import Exit
 from holdfast.cli.formatting import byte_size, json_text
 from holdfast.cli.screen import Style, can_show, is_terminal, one_line
+from holdfast.client.client_environment import with_shell_models
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
 from holdfast.schema.api.response_bodies import ModelsView, SandboxView
@@ -86,7 +87,7 @@ def examine() -> Iterator[Finding]:
         with CommandContext() as context:
             yield from _server(context)
             yield from _check("configuration", lambda: _configuration(context))
-            yield from _check("models", lambda: _models(context.client.models(workspace_id=context.workspace.id)))
+            yield from _check("models", lambda: _models(_models_of_shell(context)))
             yield from _check("sandbox", lambda: _check_sandbox(context))
     except HoldfastError as error:
         yield Finding("server", "bad", error.message, "'holdfast logs' shows its log")
@@ -139,6 +140,10 @@ def _configuration(context: CommandContext) -> list[Finding]:
         for file in found.untrusted
     ]
     return findings
+
+
+def _models_of_shell(context: CommandContext) -> ModelsView:
+    return with_shell_models(context.client.models(workspace_id=context.workspace.id), os.environ)
 
 
 def _models(found: ModelsView) -> list[Finding]:

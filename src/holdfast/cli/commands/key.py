@@ -35,7 +35,7 @@ def configure(parser: Parser) -> None:
     forgotten = add("forget", "remove a provider's key")
     forgotten.set_defaults(run=forget)
     tried = add("test", "send a short request to the provider")
-    tried.add_argument("--model", metavar="MODEL", help="use this model of the provider")
+    tried.add_argument("--model", metavar="PROVIDER/MODEL", help="use this model of the provider")
     tried.set_defaults(run=test)
     for each in (listed, stored, forgotten, tried):
         add_json_argument(each)
@@ -105,7 +105,8 @@ def test(args: argparse.Namespace) -> int:
                     advice=f"then run 'holdfast key test {provider.id}' again",
                     status=Exit.CONFIGURATION,
                 )
-        tried = context.client.try_provider(args.provider, model=args.model)
+        model = args.model.removeprefix(f"{args.provider}/") if args.model else None
+        tried = context.client.try_provider(args.provider, model=model)
     if args.json:
         print(json_text(tried))
     elif tried.ok:

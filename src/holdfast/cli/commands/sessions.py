@@ -57,7 +57,12 @@ def configure(parser: Parser) -> None:
     found.set_defaults(run=search)
     forked = add("fork", "copy a session into a new one, up to a message")
     forked.add_argument(
-        "--message", type=identifier, metavar="ID", help="copy up to this message; everything by default"
+        "--to",
+        "--message",
+        dest="message",
+        type=identifier,
+        metavar="MESSAGE",
+        help="copy up to this message; everything by default",
     )
     forked.set_defaults(run=fork)
     for required in (renamed, deleted):
