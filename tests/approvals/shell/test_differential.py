@@ -30,7 +30,8 @@ _DRIVER = Path(__file__).parent.parent / "jail_driver.py"
 _SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 _FIXED_LINES = 100
 _STRESS_LINES = 10_000
-_STRESS_SECONDS = 1_800
+_STRESS_SECONDS = 7_200
+"""About five minutes are enough on an idle machine."""
 
 
 def _bubblewrap_works() -> bool:
@@ -208,7 +209,7 @@ def test_allowed_lines_change_nothing(jail: Jail, running: RunningJail) -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(_STRESS_SECONDS + 120)
+@pytest.mark.timeout(_STRESS_SECONDS + 600)
 def test_many_allowed_lines_change_nothing(jail: Jail, running: RunningJail, sh: str) -> None:
     seed = int(os.environ.get("HOLDFAST_TEST_SEED", "0")) or time.time_ns() % 1_000_000
     tried, executed = _execute_allowed(jail, running, seed=seed, count=_STRESS_LINES, seconds=_STRESS_SECONDS)
