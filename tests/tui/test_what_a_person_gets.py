@@ -55,6 +55,16 @@ async def test_without_a_model_the_setup_asks_for_a_key_that_is_never_shown_and_
             assert not any("sk-very" in toast for toast in ui.toasts)
 
 
+async def test_the_setup_does_not_take_the_keys_of_a_prompt_that_is_being_written(tmp_path: Path) -> None:
+    config = Locations.from_env({**os.environ, "HOLDFAST_HOME": str(tmp_path / "home")}).config_file
+    config.parent.mkdir(parents=True)
+    config.write_text("# no provider\n")
+    async with run_server(tmp_path) as server, open_ui(tmp_path, server=server, typed="half a sen") as ui:
+        await ui.until(lambda: any("no model is configured; /key" in toast for toast in ui.toasts))
+        await ui.type("tence")
+        await ui.until(lambda: ui.draft == "half a sentence")
+
+
 # Transcript.
 
 

@@ -75,6 +75,7 @@ class Picker(ModalScreen[str | None]):
         self.hint = hint
         self._chosen = chosen
         self._shown: list[PickerRow] = []
+        self._width = 0
 
     def compose(self) -> ComposeResult:
         with Vertical() as panel:
@@ -121,13 +122,15 @@ class Picker(ModalScreen[str | None]):
     def _refilter(self, *, keep: bool) -> None:
         options = self.query_one("#rows", OptionList)
         self._shown = self.filter_rows(self.query_text)
-        width = max(options.size.width or self.app.size.width - 8, 16)
+        self._width = options.size.width or self._width  # a hidden list has none
+        width = max(self._width or self.app.size.width - 8, 16)
         options.set_options([Option(draw_row(row, width)) for row in self._shown])
         values = [row.value for row in self._shown]
         options.highlighted = None
         if values:
             options.highlighted = values.index(self._chosen) if keep and self._chosen in values else 0
         self.query_one("#empty").display = not values
+        options.display = bool(values) or not self.query_text
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:

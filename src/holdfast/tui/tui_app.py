@@ -129,9 +129,16 @@ class TuiApp(TuiHost):
         if self.link.models is not None and not self._asked_for_setup and self.link.is_live:
             self._asked_for_setup = True
             if not self.controller.model_name:
-                from holdfast.tui.setup import start_setup
+                self._offer_setup()
 
-                start_setup(self)
+    def _offer_setup(self) -> None:
+        """Ask for a provider, unless something is being written: a list must not take its keys."""
+        if self.chat.composer.draft or self.chat.sending:
+            self.chat.tell("no model is configured; /key sets up a provider or the offline demo", warning=True)
+            return
+        from holdfast.tui.setup import start_setup
+
+        start_setup(self)
 
     def view_changed(self, aspects: frozenset[str], event: Event | None) -> None:
         self._draw(set(aspects))

@@ -44,6 +44,8 @@ from holdfast.tui.transcript.rows import (
 _PREVIEW_LINES = 3
 """Lines of output that a running or failed call shows when it is folded."""
 
+_NAME_AND_TITLE_CELLS = 60
+"""What calls came to stands in one column behind them, however long their names are."""
 _COLUMNS_FROM = 60
 """From this width on, what calls came to and their times are columns."""
 
@@ -173,7 +175,7 @@ def _call_header(block: CallBlock, context: DrawContext, indent: str) -> Row:
     reserved = max(width_of(right), 17 if context.width >= _COLUMNS_FROM else 0) + 2 if right else 0
     room = context.width - 1 - width_of(indent) - width_of(mark) - 1 - width_of(name) - 2 - reserved
     title = shorten(expand_tabs(clean(call_title(block))), max(room, 0)) if room > 3 else ""
-    gap = max(min(room, 56) - width_of(title), 0) if right else 0
+    gap = max(min(room, _NAME_AND_TITLE_CELLS - width_of(name)) - width_of(title), 0) if right else 0
     runs: list[StyledRun] = [(name, palette.strong), ("  ", palette.text), *with_targets(title, palette.text, palette)]
     row = make_row(runs, prefix=lead)
     if not right:
