@@ -47,6 +47,9 @@ class ChangesScreen(Screen[None]):
         super().__init__()
         self._controller = controller
         self._changes: tuple[FileChange, ...] = ()
+        self._reasons: dict[str, str] = {}
+        """Why undo would not restore a file, or not without a question."""
+        self._notes: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -62,7 +65,12 @@ class ChangesScreen(Screen[None]):
     async def load(self) -> None:
         client = await self._controller.link.ready()
         session_id = self._controller.link.session_id
-        self._changes = (await client.changes(session_id)).items if session_id else ()
+        if session_id:
+            found = await client.changes(session_id)
+            self._changes = found.items
+            self._notes = tuple(dict.fromkeys(note for run in found.runs for note in run.notes))
+            preview = await client.preview_undo(session_id)
+            self._reasons = {file.path: file.why for file in preview.files if file.action in ("skip", "confirm")}
         files = self.query_one("#files", OptionList)
         files.set_options([Option(Text(_row(change))) for change in self._changes])
         if self._changes:
@@ -82,7 +90,9 @@ class ChangesScreen(Screen[None]):
 
     def _draw_diff(self, change: FileChange) -> None:
         width = max(self.query_one("#diff-scroll").size.width - 3, 20)
-        self.query_one("#diff", Static).update(draw_diff(change, width, Palette.of_app(self.app)))
+        diff = draw_diff(change, width, Palette.of_app(self.app))
+        told = [plain_text(text) for text in (self._reasons.get(change.path, ""), *self._notes) if text]
+        self.query_one("#diff", Static).update(Text("\n\n").join([Text(text, style="dim") for text in told] + [diff]))
 
     def action_undo(self) -> None:
         self._do(self._change(undo_after_question(self.app, self._controller)))
