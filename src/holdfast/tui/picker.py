@@ -50,6 +50,7 @@ class Picker(ModalScreen[str | None]):
     Picker Input:focus { border: none; }
     Picker OptionList {
         border: none; height: auto; max-height: 20; padding: 0; background: $surface; scrollbar-size-vertical: 1;
+        text-wrap: nowrap; text-overflow: ellipsis;
     }
     Picker #empty { color: $text-muted; height: auto; }
     Picker #hint { color: $text-muted; height: auto; }
@@ -123,7 +124,7 @@ class Picker(ModalScreen[str | None]):
         options = self.query_one("#rows", OptionList)
         self._shown = self.filter_rows(self.query_text)
         self._width = options.size.width or self._width  # a hidden list has none
-        width = max(self._width or self.app.size.width - 8, 16)
+        width = max((self._width or self.app.size.width - 8) - options.show_vertical_scrollbar, 16)
         options.set_options([Option(draw_row(row, width)) for row in self._shown])
         values = [row.value for row in self._shown]
         options.highlighted = None
