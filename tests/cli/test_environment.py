@@ -47,10 +47,16 @@ def test_another_configuration_restarts_an_idle_server_and_is_refused_by_a_busy_
     refused = sh("run", "!say mine", env=there)
     assert (refused.status, len(refused.err.splitlines())) == (1, 2)
     assert f"HOLDFAST_CONFIG is {str(sh.work / 'extra.toml')!r} in this shell" in refused.err
+    assert "which the server does not use" in sh("config", env=there).err
+    assert "HOLDFAST_CONFIG" not in sh("config").err
     sh("cancel", busy)
     pid = sh.server_pid()
+    missing = sh("run", "!say mine", env={"HOLDFAST_CONFIG": "absent.toml"})
+    assert (missing.status, "'absent.toml', which is not a file" in missing.err) == (3, True)
+    assert sh.server_pid() == pid
     assert "offline demo" in sh.ok("run", "!say mine", env=there)
     assert sh.server_pid() != pid
+    assert "HOLDFAST_CONFIG" not in sh("config", env=there).err
     assert "offline demo" in sh.ok("run", "!say mine", env=there)
     sh.ok("stop")
     assert sh.ok("run", "!say mine") == "mine"

@@ -105,6 +105,13 @@ class CommandContext:
         """Restart the local server with the configuration that this shell names, if it is idle."""
         if address_from_env(os.environ) is not None:
             return False
+        named = os.environ.get("HOLDFAST_CONFIG", "")
+        if not os.path.isfile(named):
+            raise CommandError(
+                f"HOLDFAST_CONFIG names {named!r}, which is not a file",
+                advice="correct it or unset it; the server was left as it is",
+                status=Exit.CONFIGURATION,
+            )
         try:
             self.client.stop_server(if_idle=True)
         except Conflict:

@@ -67,7 +67,7 @@ def get(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         found = with_shell_settings(context.client.config(context.workspace.id), os.environ)
         json_schema = context.client.config_schema() if args.key else {}
-    for warning in found.warnings:
+    for warning in (*found.warnings, *unused_config(found, os.environ)):
         print(f"holdfast: {warning}", file=sys.stderr)
     if args.key:
         _print_setting(found, args, schema=json_schema)
@@ -94,6 +94,14 @@ def with_shell_settings(found: ConfigView, env: Mapping[str, str]) -> ConfigView
     origins = {f"models.{key}": f"environment ({name})" for name, key in _SHELL_SETTINGS.items() if key in given}
     models = {**found.values.get("models", {}), **given}
     return replace(found, values={**found.values, "models": models}, origins={**found.origins, **origins})
+
+
+def unused_config(found: ConfigView, env: Mapping[str, str]) -> list[str]:
+    """A warning if this shell names a file that the server does not read. The next prompt applies or refuses it."""
+    named = os.path.abspath(env["HOLDFAST_CONFIG"]) if env.get("HOLDFAST_CONFIG") else ""
+    if not named or named in found.files:
+        return []
+    return [f"HOLDFAST_CONFIG names {named!r}, which the server does not use; 'holdfast stop' lets it start anew"]
 
 
 def _print_setting(found: ConfigView, args: argparse.Namespace, *, schema: dict[str, Any]) -> None:
