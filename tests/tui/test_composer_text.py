@@ -12,6 +12,7 @@ from holdfast.tui.composer_text import (
     is_long_paste,
     mentioned_files,
     read_typed,
+    typeable,
 )
 
 
@@ -69,3 +70,7 @@ def test_the_history_keeps_the_draft() -> None:
 def test_a_long_paste_is_told_from_a_short_one() -> None:
     assert is_long_paste("line\n" * 20)
     assert not is_long_paste("a few words")
+
+
+def test_pasted_text_has_no_control_characters_but_lines_and_tabs() -> None:
+    assert typeable("a\r\nb\rc\td\x1b[2J\x07\x9b\x00 👩‍👧 שלום") == "a\nb\nc\td[2J 👩‍👧 שלום"

@@ -61,7 +61,8 @@ def test_a_session_with_an_approval_a_steer_a_queue_a_cancel_and_a_resize(shell:
     with terminal(shell) as ui:
         ui.send("make a file: !bash touch made" + ENTER)
         ui.until("Run this command?")
-        ui.until("say why\n")  # not any more: keys work after a pause
+        ui.until(lambda: b"after a pause" in ui.received)
+        ui.until(lambda: "say why" in ui.text and "after a pause" not in ui.text)
         assert not (shell.work / "made").exists()
         ui.send("y")
         ui.until("done:")
@@ -211,7 +212,9 @@ def test_an_interface_that_was_stopped_from_outside_goes_on(shell: CliShell) -> 
             ui.process.send_signal(signal.SIGSTOP)
             ui.until_stopped()
             ui.screen.reset()
+            before = len(ui.received)
             ui.process.send_signal(signal.SIGCONT)
+            ui.until(lambda: b"\x1b[?1049h" in ui.received[before:])  # noqa: B023 - used within the round
             ui.until("test-model")
             ui.send("\x1b[D\x1b[C" * 20 + "word.")  # many keys that are several bytes each
             ui.until("› " + "word." * count)
@@ -224,3 +227,46 @@ def test_an_interface_whose_window_is_closed_ends(shell: CliShell) -> None:
     with terminal(shell) as ui:
         ui.hang_up()
         ui.process.wait(50)
+
+
+def test_control_characters_in_output_and_file_names_are_shown_and_never_sent(shell: CliShell) -> None:
+    (shell.work / "evil\x1b]0;TITLE\x07\x1b[2J.txt").write_text("x")
+    (shell.work / "hostile.txt").write_bytes(
+        "\x1b]0;TITLE\x07\x1b[2J\x1b[?1049l\x1b[31mred\x1b[0m\x9b5n\x1bcreset\x00\x08\x0e\t tab\n"
+        "שלום \u202edetresrever\u202c 漢字漢字 e\u0301 the-last-line 👩‍👩‍👧‍👦\n".encode()
+    )
+    with terminal(shell) as ui:
+        ui.send("!cat hostile.txt; ls" + ENTER)
+        ui.until("the-last-line")
+        ui.until("evil")
+        ui.send("see @hostile")
+        ui.until("@hostile.txt")  # completed; a name with control characters is not offered
+        ui.send(ESCAPE + CTRL_C)
+        ui.until(lambda: "see @" not in ui.text)
+        ui.send("now @evil")
+        ui.until("› now @evil")
+        ui.send(CTRL_C)
+        ui.until(lambda: "@evil" not in ui.text)
+        for sequence in (b"\x1b]0;TITLE", b"\x1b[2J", b"\x1bc", b"\xc2\x9b", b"\x9b5n", "\u202e".encode(), b"\x0e"):
+            assert sequence not in ui.received, sequence
+        assert "red" in ui.text
+        ui.send(CTRL_Q)
+        assert ui.ended() == 0
+        assert ui.left_behind == []
+
+
+def test_a_huge_paste_and_a_storm_of_resizes_are_survived(shell: CliShell) -> None:
+    with terminal(shell) as ui:
+        ui.paste("a line of the paste\n" * 20_000)
+        ui.until("pasted-1.txt, 20001 lines")
+        ui.send("one more: !say it was read" + ENTER)
+        ui.until("\n it was read")
+        for step in range(60):
+            ui.resize(20 + step * 7 % 140, 5 + step * 3 % 40)
+        ui.resize(100, 30)
+        ui.until(lambda: "it was read" in ui.text and ui.text.splitlines()[-1].startswith(" ask"))
+        ui.send("still typing")
+        ui.until("› still typing")
+        ui.send(CTRL_C + CTRL_Q)
+        assert ui.ended() == 0
+        assert ui.left_behind == []

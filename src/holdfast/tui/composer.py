@@ -15,7 +15,7 @@ from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from holdfast.schema.messages import File
-from holdfast.tui.composer_text import Completion, PromptHistory, complete, completion_at, is_long_paste
+from holdfast.tui.composer_text import Completion, PromptHistory, complete, completion_at, is_long_paste, typeable
 from holdfast.tui.fuzzy_match import best_matches
 from holdfast.tui.prompt_area import PromptArea
 from holdfast.tui.terminal_signals import plain_text
@@ -181,7 +181,7 @@ class Composer(Vertical):
             number = 1 + sum(file.name.startswith("pasted-") for file in self.attachments)
             self.attach(File(f"pasted-{number}.txt", "text/plain", text=event.text))
         else:
-            self.area.insert(event.text.replace("\r\n", "\n").replace("\r", "\n"), maintain_selection_offset=False)
+            self.area.insert(typeable(event.text), maintain_selection_offset=False)
 
     def use_words(self, words: bool) -> None:  # noqa: FBT001 - a setting
         """Say what the field is with words instead of a sign."""
@@ -210,7 +210,8 @@ class Composer(Vertical):
             rows = [commands[index] for index, _ in hits]
         else:
             await asyncio.sleep(0.03)  # one request per pause in typing, not one per key
-            rows = [(path, "") for path in await self._find_files(completion.query)]
+            found = await self._find_files(completion.query)
+            rows = [(path, "") for path in found if path.isprintable()]  # others cannot be shown or typed
         self._open_completions(completion, rows[:_SHOWN_COMPLETIONS])
 
     def _open_completions(self, completion: Completion, rows: list[tuple[str, str]]) -> None:

@@ -143,3 +143,11 @@ class PromptHistory:
     def edited(self) -> None:
         """The shown text was changed: it is the draft now."""
         self._position = None
+
+
+def typeable(text: str) -> str:
+    """Pasted text as it could have been typed: one kind of line ends, no control characters but tabs."""
+    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")

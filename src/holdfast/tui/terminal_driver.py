@@ -1,14 +1,16 @@
-"""Textual's driver for Linux and macOS, with three faults of it closed.
+"""Textual's driver for Linux and macOS, with four faults of it closed.
 
 A process that was stopped from outside (``kill -STOP``) and goes on finds a terminal whose modes the shell has changed,
 and Textual would read its keys with two threads. A terminal that is gone would block the event loop at the next writes.
-Terminals that report the mouse in pixels would still do so after the end.
+Terminals that report the mouse in pixels would still do so after the end. A window that is made smaller and at once as
+large as before has lost what was drawn, but Textual sees the same size and draws nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from typing import IO, Any, cast
 
 from textual.drivers.linux_driver import LinuxDriver
@@ -24,7 +26,11 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
         # On the loop, not inside of a signal handler, which may interrupt a write and would wait for it for ever.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self._continued)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGCONT, self._continued)
+        take_size = signal.getsignal(signal.SIGWINCH)
+        if callable(take_size):
+            loop.add_signal_handler(signal.SIGWINCH, self._resized, take_size)
 
     def _continued(self) -> None:
         """The process goes on: after its own suspend, or after a stop that it could not prepare for."""
@@ -34,6 +40,10 @@ class TerminalDriver(LinuxDriver):
             self.suspend_application_mode()
             self._must_signal_resume = True
         self.resume_application_mode()
+
+    def _resized(self, take_size: Callable[[int, None], object]) -> None:
+        take_size(signal.SIGWINCH, None)
+        self._app.refresh(layout=True)
 
     def _disable_mouse_support(self) -> None:
         super()._disable_mouse_support()
