@@ -139,7 +139,7 @@ class DemoTour:
 def run_test(project: Path) -> tuple[bool, str]:
     """Whether the sample's test passes, and the last line of its output."""
     done = subprocess.run(
-        [sys.executable, "test_slug.py"], cwd=project, capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-B", "test_slug.py"], cwd=project, capture_output=True, text=True, check=False, timeout=30
     )
     lines = (done.stdout + done.stderr).strip().splitlines()
     return done.returncode == 0, lines[-1] if lines else ""
@@ -157,7 +157,7 @@ def temporary_home() -> Iterator[Path]:
 @contextmanager
 def running_server(home: Path, interrupts: Interrupts) -> Iterator[SyncClient]:
     """A server process on a private socket. It has ended when this context ends."""
-    server = OwnServer(home, env=os.environ, options=("--idle-exit",))
+    server = OwnServer(home, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, options=("--idle-exit",))
     try:
         with interrupts.allowed():
             server.start()
