@@ -147,7 +147,7 @@ async def test_an_edited_rule_is_saved_if_it_is_for_the_same_tool_and_program(
             await server.approvals.answer(shown.id, "always", client="a", patterns=(edited,))
         await server.approvals.answer(shown.id, "once", client="a")
     else:
-        await server.approvals.answer(shown.id, "always", client="a", patterns=(edited,))
+        await server.approvals.answer(shown.id, "always", client="a", patterns=(edited,), scope="all")
         assert server.rules.saved == [(edited,)]
     await waiting
 

@@ -7,7 +7,7 @@ from textual.widgets import Input
 
 from holdfast.testing import Answer, Call, TokenCounts, calls, text
 from holdfast.tui.jobs_screen import JobsScreen
-from holdfast.tui.model_picker import ModelPicker
+from holdfast.tui.model_picker import EffortPicker, ModelPicker
 from holdfast.tui.text_dialog import ConfirmDialog, TextDialog
 from tests.tui.ui_harness import Ui, open_ui
 
@@ -146,7 +146,7 @@ async def test_the_effort_is_chosen_from_the_levels_that_the_model_has(
         await ui.send("/effort extreme")
         await ui.until(lambda: any("has no effort 'extreme'; use one of low, high" in toast for toast in ui.toasts))
         await ui.send("/effort")
-        await ui.shows("as the provider decides")
+        await ui.until(lambda: isinstance(ui.app.screen, EffortPicker) and ui.app.screen.current is not None)
         await ui.press("down", "down", "enter")
         await ui.until(lambda: ui.app.controller.effort == "high")
 
