@@ -197,7 +197,7 @@ def test_files_override_the_common_proxy_and_certificate_variables(locations: Lo
     [
         ("[limits]\nmax_step = 3", ":2: limits.max_step: unknown key 'max_step'; did you mean 'max_steps'?"),
         ("[limit]\nmax_steps = 3", ":1: limit: unknown key 'limit'; did you mean 'limits'?"),
-        ("[tui]\nzzz = 3", ":2: tui.zzz: unknown key 'zzz'; known here: theme, notify, keys"),
+        ("[tui]\nzzz = 3", ":2: tui.zzz: unknown key 'zzz'; known here: theme, notify, plain, keys"),
         ("[limits]\nmax_steps = 'x'", ":2: limits.max_steps: expected a whole number, got text"),
         ("[limits]\nmax_steps = 0", ":2: limits.max_steps: expected at least 1, got 0"),
         ("[limits]\nmax_steps = 1.5", ":2: limits.max_steps: expected a whole number, got a number"),

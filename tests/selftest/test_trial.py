@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.client.async_client import AsyncClient
 from holdfast.client.own_server import OwnServer
-from holdfast.client.sync_client import SyncClient
 from holdfast.selftest.check_context import CheckContext
 from holdfast.selftest.check_result import CheckResult, CheckSkipped
 from holdfast.selftest.check_table import CHECKS, Check
@@ -67,18 +67,18 @@ async def test_a_check_reports_a_server_that_breaks_its_promise(name: str) -> No
 
 
 async def test_on_a_running_server_only_the_checks_run_that_leave_it_alone(tmp_path: Path) -> None:
-    server = OwnServer(tmp_path, env={"PATH": sys.exec_prefix, **isolated_environment(tmp_path)})
+    env = {"PATH": "/usr/bin:/bin", **isolated_environment(tmp_path)}
+    server = await asyncio.to_thread(OwnServer, tmp_path, env=env)
     await asyncio.to_thread(server.start)
     try:
         found = checks("durable-accept", "cancel-races", "exact-text")
         result = await trial(found).run_on(server.address, token=None)
-        with SyncClient(server.address) as client:
-            workspaces = client.workspaces().items
-            left = [session for workspace in workspaces for session in client.sessions(workspace.id).items]
+        async with AsyncClient(server.address) as client:
+            pages = [await client.sessions(workspace.id) for workspace in (await client.workspaces()).items]
     finally:
         await asyncio.to_thread(server.stop)
     assert states(result) == {"durable-accept": "skipped", "cancel-races": "held", "exact-text": "held"}, result.checks
-    assert left == []
+    assert [page.items for page in pages] == [()]
 
 
 async def test_one_broken_or_impossible_check_does_not_end_the_trial() -> None:

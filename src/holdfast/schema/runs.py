@@ -164,10 +164,11 @@ class Outcome(Value, frozen=True, omit_defaults=True):
     state: EndState
     reason: EndReason
     text: str = ""
-    output: Any = None
     message_id: str | None = None
     error: RunError | None = None
     left_running: tuple[str, ...] = ()
+    output: Any = None
+    """With a schema: the text as JSON."""
 
 
 class GoOn(Value, frozen=True):

@@ -109,8 +109,8 @@ class CheckContext:
     @asynccontextmanager
     async def other_server(self, directory: Path, *, command: Sequence[str] = SERVE) -> AsyncIterator[AsyncClient]:
         """Another server for one check, with the same provider. Yields its client."""
-        server = OwnServer(directory, env=self.server.env, command=command)
-        server.locations.prepare()
+        server = await asyncio.to_thread(OwnServer, directory, env=self.server.env, command=command)
+        await asyncio.to_thread(server.locations.prepare)
         server.locations.config_file.write_text(provider_config(self.provider.port, key=self.secret))
         try:
             await asyncio.to_thread(server.start)

@@ -60,7 +60,7 @@ class Trial:
         server = await asyncio.to_thread(OwnServer, home, env=env, command=command)
         try:
             async with CheckProvider() as provider:
-                server.locations.prepare()
+                await asyncio.to_thread(server.locations.prepare)
                 server.locations.config_file.write_text(provider_config(provider.port, key=self._secret))
                 await asyncio.to_thread(server.start)
                 return await self._run_checks(
