@@ -7,6 +7,7 @@ import pytest
 from holdfast.client.view_values import CallBlock, TurnEndBlock
 from holdfast.testing import Answer, Call, Gate, Say, calls, text
 from holdfast.tui.ask_panel import AskPanel
+from holdfast.tui.picker import Picker
 from holdfast.tui.queue_list import QueueList
 from tests.tui.ui_harness import Ui, open_ui
 
@@ -102,6 +103,15 @@ async def test_a_queued_prompt_can_be_moved_edited_and_removed(tmp_path: Path) -
         await ui.until(lambda: ui.draft == "beta")
         await ui.send("")
         ui.server.provider.open("gate")
+
+
+async def test_a_command_that_is_typed_faster_than_its_completions_is_run(tmp_path: Path) -> None:
+    async with open_ui(tmp_path) as ui:
+        await ui.type("/them")
+        await ui.until(lambda: ui.app.chat.composer.area.completing)
+        ui.press_at_once("e", "enter")
+        await ui.until(lambda: isinstance(ui.app.screen, Picker) and ui.app.screen.heading == "themes")
+        assert ui.draft == ""
 
 
 async def test_an_approval_takes_the_composers_place_and_a_key_allows_it(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ async def test_undo_asks_about_files_that_changed_while_a_command_ran(tmp_path: 
         await ui.press("ctrl+r")
         await ui.until(lambda: isinstance(ui.app.screen, ChangesScreen))
         await ui.shows("by a command")
-        await ui.shows("undo it with a confirmation")
+        await ui.shows("confirmation")
         await ui.press("u")
         await ui.shows("Restore them too?")
         assert (ui.server.work / "new.txt").exists()

@@ -3,13 +3,13 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from textual.events import Key
 from textual.keys import _character_to_key
-from textual.pilot import Pilot
+from textual.pilot import Pilot, WaitForScreenTimeout
 
 from holdfast.client.view_values import Block
 from holdfast.locations import Locations
@@ -57,9 +57,14 @@ class Ui:
             await self.settled()
 
     async def settled(self) -> None:
-        """Everything that was in the queues of the widgets is handled, also what followed from it."""
+        """Everything that was in the queues of the widgets is handled, also what followed from it.
+
+        The wait is bounded, because a widget that is removed meanwhile never handles its queue. What a test asserts is
+        waited for with `until`.
+        """
         for _ in range(3):
-            await self.pilot._wait_for_screen(timeout=50)
+            with suppress(WaitForScreenTimeout):
+                await self.pilot._wait_for_screen(timeout=1)
 
     async def type(self, text: str) -> None:
         self.press_at_once(*("space" if character == " " else character for character in text))

@@ -92,6 +92,7 @@ class Composer(Vertical):
 
     def on_mount(self) -> None:
         self.query_one("#completions", OptionList).can_focus = False
+        self.area.is_command = self._is_command
 
     @property
     def area(self) -> PromptArea:
@@ -100,6 +101,9 @@ class Composer(Vertical):
     @property
     def draft(self) -> str:
         return self.area.text
+
+    def _is_command(self, text: str) -> bool:
+        return text.startswith("/") and any(text[1:] == name for name, _ in self._commands())
 
     def set_placeholder(self, text: str) -> None:
         self.area.placeholder = text

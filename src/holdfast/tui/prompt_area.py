@@ -6,6 +6,7 @@ are therefore no bindings of the app, which are checked before the text that was
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.actions import SkipAction
@@ -46,6 +47,8 @@ class PromptArea(TextArea):
         self.completing = False
         """A list of completions is open: up, down and tab belong to it."""
         self.can_steer = False
+        self.is_command: Callable[[str], bool] = lambda text: False
+        """Whether a text is the whole name of a command: enter sends it, although completions may still be open."""
 
     def on_mount(self) -> None:
         self.cursor_blink = self.app.animation_level != "none"
@@ -92,7 +95,7 @@ class PromptArea(TextArea):
         return text
 
     def action_send(self) -> None:
-        if self.completing:
+        if self.completing and not self.is_command(self.text):
             self.post_message(self.Used("complete"))
         else:
             self.post_message(self.Used("send", sent=self._take_text()))
