@@ -105,6 +105,19 @@ async def test_a_queued_prompt_can_be_moved_edited_and_removed(tmp_path: Path) -
         ui.server.provider.open("gate")
 
 
+async def test_prompts_that_are_sent_at_once_are_queued_in_their_order_in_one_session(tmp_path: Path) -> None:
+    names = [f"prompt {number}" for number in range(8)]
+    async with open_ui(tmp_path, HELD) as ui:
+        for name in names:
+            ui.app.chat.send_prompt(name)
+        await ui.until(lambda: prompts(ui) == names[1:])
+        workspace = ui.app.link.workspace
+        assert workspace is not None
+        client = await ui.app.link.ready()
+        assert len((await client.sessions(workspace.id)).items) == 1
+        ui.server.provider.open("gate")
+
+
 async def test_a_command_that_is_typed_faster_than_its_completions_is_run(tmp_path: Path) -> None:
     async with open_ui(tmp_path) as ui:
         await ui.type("/them")
@@ -112,6 +125,7 @@ async def test_a_command_that_is_typed_faster_than_its_completions_is_run(tmp_pa
         ui.press_at_once("e", "enter")
         await ui.until(lambda: isinstance(ui.app.screen, Picker) and ui.app.screen.heading == "themes")
         assert ui.draft == ""
+        await ui.until(lambda: ui.app.screen.current is not None)  # type: ignore[attr-defined]
 
 
 async def test_an_approval_takes_the_composers_place_and_a_key_allows_it(tmp_path: Path) -> None:

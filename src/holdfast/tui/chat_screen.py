@@ -36,6 +36,7 @@ class ChatScreen(ChatLayout):
         self.answered: set[str] = set()
         """Approvals and questions that were answered here."""
         self._interrupted_at = 0.0
+        self._send_order = asyncio.Lock()
         self._saving: asyncio.Task[None] | None = None
         self._unsaved: dict[str | None, str] = {}
         """Drafts by session, as they were last edited."""
@@ -84,6 +85,11 @@ class ChatScreen(ChatLayout):
         self.run_worker(self._send(event, shell=shell), group="calls")
 
     async def _send(self, event: Composer.Sent, *, shell: str | None) -> None:
+        """Send one after the other: prompts are accepted in the order in which they were written."""
+        async with self._send_order:
+            await self._send_next(event, shell=shell)
+
+    async def _send_next(self, event: Composer.Sent, *, shell: str | None) -> None:
         controller, began_in = self.tui.controller, self.tui.link.session_id
         try:
             if shell is not None:

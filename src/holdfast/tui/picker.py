@@ -87,6 +87,8 @@ class Picker(ModalScreen[str | None]):
             yield Static(self.hint, id="hint", markup=False)
 
     def on_mount(self) -> None:
+        if not self.query("#rows"):
+            return  # the interface is closing
         self.query_one("#rows", OptionList).can_focus = False
         field = self.query_one("#filter", Input)
         field.cursor_blink = self.app.animation_level != "none"
