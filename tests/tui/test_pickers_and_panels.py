@@ -163,3 +163,16 @@ async def test_a_project_that_is_not_trusted_says_what_is_not_loaded(tmp_path: P
         await ui.shows("not trusted")
         await ui.send("/trust")
         await ui.until(lambda: ui.app.controller.mode == "plan")
+
+
+async def test_the_chosen_row_stays_chosen_when_the_window_changes(tmp_path: Path) -> None:
+    async with open_ui(tmp_path) as ui:
+        await ui.send("/theme")
+        await ui.until(lambda: isinstance(ui.app.screen, Picker) and ui.app.screen.current is not None)
+        picker = ui.app.screen
+        assert isinstance(picker, Picker)
+        await ui.press("down", "down")
+        chosen = picker.current
+        await ui.pilot.resize_terminal(70, 24)
+        await ui.until(lambda: 0 < picker._width < 70)
+        assert picker.current == chosen

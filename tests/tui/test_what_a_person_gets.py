@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.css.query import NoMatches
+from textual.worker import WorkerFailed
 
 from holdfast.client.view_values import CallBlock, PromptBlock
 from holdfast.errors import StoreUnwritable
@@ -15,7 +17,7 @@ from holdfast.testing import Answer, Call, Gate, Say, calls, text
 from holdfast.tui.picker import Picker
 from holdfast.tui.session_picker import SessionPicker
 from holdfast.tui.text_dialog import TextDialog
-from holdfast.tui.tui_app import TuiApp, farewell
+from holdfast.tui.tui_app import TuiApp, farewell, is_missing_widget
 from holdfast.tui.tui_options import TuiOptions
 from tests.support.running_server import answering, run_server
 from tests.tui.ui_harness import Ui, open_ui
@@ -375,3 +377,11 @@ async def test_leaving_says_how_to_come_back_and_whether_work_goes_on(tmp_path: 
         await ui.press("escape")
         await ui.idle()
         assert "goes on" not in farewell(ui.app)
+
+
+async def test_work_that_ends_while_the_interface_closes_is_no_failure(tmp_path: Path) -> None:
+    async with open_ui(tmp_path) as ui:
+        app = ui.app
+    app._handle_exception(WorkerFailed(NoMatches("no composer any more")))
+    assert app.failure is None
+    assert not is_missing_widget(ValueError("a real failure"))

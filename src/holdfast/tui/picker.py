@@ -113,10 +113,13 @@ class Picker(ModalScreen[str | None]):
         """Replace the rows; the chosen row stays chosen. Does nothing when the list was closed meanwhile."""
         if not self.query("#empty"):
             return
-        current = self.current
-        self._chosen = current.value if current else self._chosen
+        self._remember_choice()
         self.rows = tuple(rows)
         self._refilter(keep=True)
+
+    def _remember_choice(self) -> None:
+        current = self.current
+        self._chosen = current.value if current else self._chosen
 
     def filter_rows(self, query: str) -> list[PickerRow]:
         hits = best_matches(query, (f"{row.title} {row.searched}" for row in self.rows))
@@ -167,7 +170,13 @@ class Picker(ModalScreen[str | None]):
 
     def on_resize(self, event: Resize) -> None:
         self.set_class(event.size.width < 60 or event.size.height < 20, "-narrow")
-        self.call_after_refresh(self._refilter, keep=True)
+        self.call_after_refresh(self._redraw)
+
+    def _redraw(self) -> None:
+        """Draw the rows for the new width. The list may have been closed meanwhile."""
+        if self.query("#rows"):
+            self._remember_choice()
+            self._refilter(keep=True)
 
 
 def draw_row(row: PickerRow, width: int) -> Content:

@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from textual.app import SystemCommand
+from textual.app import ScreenStackError, SystemCommand
 from textual.color import Color
+from textual.css.query import NoMatches
 from textual.events import AppBlur, AppFocus
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
@@ -392,6 +394,8 @@ class TuiApp(TuiHost):
             self.files.write_draft(session_id, text)
 
     def _handle_exception(self, error: Exception) -> None:
+        if not self._running and is_missing_widget(error):
+            return  # work that ended while the UI closed wanted to show something
         _logger.error("the terminal UI failed", exc_info=error)
         self.failure = error
         super()._handle_exception(error)
@@ -399,6 +403,12 @@ class TuiApp(TuiHost):
     def _print_error_renderables(self) -> None:
         """The traceback is in the log; the user gets one line after the terminal is restored."""
         self._exit_renderables.clear()
+
+
+def is_missing_widget(error: BaseException) -> bool:
+    """Whether the error is that a screen or a widget does not exist, in a worker or elsewhere."""
+    cause = error.error if isinstance(error, WorkerFailed) else error
+    return isinstance(cause, NoMatches | ScreenStackError)
 
 
 def farewell(app: TuiApp) -> str:
