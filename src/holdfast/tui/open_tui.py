@@ -85,4 +85,4 @@ def _log_to_file(locations: Locations) -> None:
         os.replace(path, path.with_suffix(".log.1"))
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.getLogger("holdfast").addHandler(handler)
+    logging.getLogger().addHandler(handler)  # also what libraries report: on the terminal it would stand in the screen
