@@ -6,6 +6,7 @@ from pathlib import Path
 from holdfast.cli.command_table import all_commands
 from holdfast.cli.exit_status import ADVICE, Exit
 from holdfast.cli.run_result import VERSION, ResultUsage, RunResult
+from holdfast.config.provider_catalogue import PROVIDERS
 
 _ROOT = Path(__file__).parents[2]
 _CLI = (_ROOT / "docs" / "cli.md").read_text("utf-8")
@@ -36,6 +37,18 @@ def test_the_readme_names_every_command() -> None:
 
 def test_the_links_of_the_readme_exist() -> None:
     assert [target for target in re.findall(r"\]\(([^)]+)\)", _README) if not (_ROOT / target).exists()] == []
+
+
+def test_every_model_of_a_built_in_provider_that_is_named_to_users_exists() -> None:
+    sources = [*(_ROOT / "src" / "holdfast" / "cli").rglob("*.py"), _ROOT / "README.md", *(_ROOT / "docs").glob("*.md")]
+    named = {
+        (provider, model.rstrip("."))
+        for source in sources
+        for provider, model in re.findall(r"\b([a-z]+)/([a-z0-9][a-z0-9.:-]+)", source.read_text("utf-8"))
+        if provider in PROVIDERS and not PROVIDERS[provider].any_model
+    }
+    assert ("anthropic", "claude-sonnet-4-5") in named
+    assert {pair for pair in named if pair[1] not in {model.id for model in PROVIDERS[pair[0]].models}} == set()
 
 
 def test_every_command_named_in_an_advice_exists() -> None:

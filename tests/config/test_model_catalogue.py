@@ -138,6 +138,8 @@ def test_an_invalid_model_name_is_refused(name: str) -> None:
 def test_the_error_for_a_provider_without_key_says_how_to_set_it() -> None:
     with pytest.raises(NoModel, match="'openai' has no key; set OPENAI_API_KEY or run 'holdfast key set openai'"):
         catalogue("", KEY).resolve("openai/gpt-6-sol")
+    with pytest.raises(NoModel, match="'openai' has no key"):
+        catalogue("", KEY).resolve("openai/not-in-the-catalogue")
     with pytest.raises(NoModel, match=r"'azure' has no address; set AZURE_OPENAI_ENDPOINT or providers\.azure"):
         catalogue("", {"AZURE_OPENAI_API_KEY": "x"}).resolve("azure/my-deployment")
 

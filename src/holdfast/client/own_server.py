@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,7 +53,7 @@ class OwnServer:
             return ""
         return self._printed.read_text(errors="replace")[-_MOST_OUTPUT:].strip()
 
-    def start(self, *, pause: Callable[[float], None] = time.sleep) -> None:
+    def start(self) -> None:
         """Start the process and wait until it responds. Blocks."""
         with self._printed.open("ab") as output:
             self._process = subprocess.Popen(
@@ -68,7 +68,7 @@ class OwnServer:
         while self._server.probe() is None:
             if self._process.poll() is not None or time.monotonic() > until:
                 raise StartFailed(f"the server could not start:\n{self.printed()}")
-            pause(_POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def kill(self) -> None:
         """End the process at once, as ``kill -9`` does. Blocks."""

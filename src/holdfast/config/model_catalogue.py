@@ -112,11 +112,11 @@ class Catalogue:
         provider_id, slash, model_id = name.partition("/")
         if slash and model_id and self._exists(provider_id):
             provider = self._provider(provider_id)
+            if provider.missing:
+                raise NoModel(f"model {name!r} cannot be used: {provider.missing}", detail={"model": name})
             model = self._models(provider_id).get(model_id)
             if model is None and not self._passes_any(provider_id):
                 raise self._unknown(name)
-            if provider.missing:
-                raise NoModel(f"model {name!r} cannot be used: {provider.missing}", detail={"model": name})
             return self._resolve(provider, model or CatalogueModel(model_id))
         found = [model for model in self.models() if model.model == name and model.provider != "offline"]
         if len(found) == 1:

@@ -68,8 +68,6 @@ class CheckContext:
         self.beginning = beginning
         """The cursor before the first event of the trial."""
         self.counts: dict[str, int] = {}
-        self.accepted: list[str] = []
-        """Ids of the runs that were accepted, by all clients of this check."""
         self._server = server
         self._token = token
         self._name = name
@@ -151,7 +149,6 @@ class CheckContext:
 
     async def start(self, client: AsyncClient, session_id: str, request: RunRequest) -> Accepted:
         accepted = await client.start_run(session_id, request)
-        self.accepted.append(accepted.run.id)
         self.count("prompts")
         return accepted
 

@@ -14,9 +14,9 @@ from textual.screen import Screen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from holdfast.errors import HoldfastError
 from holdfast.schema.runs import Accepted
 from holdfast.schema.sessions import FileChange
+from holdfast.tui.background_calls import call_in_background
 from holdfast.tui.bindings import bindings_for, hints
 from holdfast.tui.details_panel import change_counts
 from holdfast.tui.session_controller import SessionController
@@ -60,7 +60,7 @@ class ChangesScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.query_one("#changes-hint", Static).update(f"changes · {hints(self.app, 'undo', 'redo')} · esc closes")
-        self._do(self.load())
+        call_in_background(self, self.load())
 
     async def load(self) -> None:
         client = await self._controller.link.ready()
@@ -95,10 +95,10 @@ class ChangesScreen(Screen[None]):
         self.query_one("#diff", Static).update(Text("\n\n").join([Text(text, style="dim") for text in told] + [diff]))
 
     def action_undo(self) -> None:
-        self._do(self._change(undo_after_question(self.app, self._controller)))
+        call_in_background(self, self._change(undo_after_question(self.app, self._controller)))
 
     def action_redo(self) -> None:
-        self._do(self._change(self._controller.redo()))
+        call_in_background(self, self._change(self._controller.redo()))
 
     async def _change(self, work: Awaitable[Accepted]) -> None:
         accepted = await work
@@ -107,15 +107,6 @@ class ChangesScreen(Screen[None]):
         text = run.error.message if run.error else run.text or run.state
         self.notify(plain_text(text, longest=600), markup=False)
         await self.load()
-
-    def _do(self, work: Awaitable[object]) -> None:
-        async def call() -> None:
-            try:
-                await work
-            except HoldfastError as error:
-                self.notify(plain_text(error.message, longest=600), severity="error", markup=False)
-
-        self.run_worker(call(), group="calls")
 
 
 def _row(change: FileChange) -> str:

@@ -14,6 +14,7 @@ from holdfast.errors import CallerError, Conflict, HoldfastError
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.runs import Receipt
 from holdfast.tui.ask_panel import AskPanel
+from holdfast.tui.background_calls import call_in_background, show_error
 from holdfast.tui.chat_layout import ChatLayout
 from holdfast.tui.composer import Composer
 from holdfast.tui.composer_text import read_typed
@@ -43,21 +44,14 @@ class ChatScreen(ChatLayout):
 
     def do(self, work: Awaitable[object]) -> None:
         """Call the server in the background; an error is shown."""
-
-        async def call() -> None:
-            try:
-                await work
-            except HoldfastError as error:
-                self.tell_error(error)
-
-        self.run_worker(call(), group="calls", exit_on_error=True)
+        call_in_background(self, work, on_error=self.tell_error)
 
     def tell(self, text: str, *, warning: bool = False) -> None:
         self.notify(plain_text(text, longest=400), severity="warning" if warning else "information", markup=False)
 
     def tell_error(self, error: HoldfastError) -> None:
         self.tui.link.note_error(error)
-        self.notify(plain_text(error.message, longest=600), severity="error", markup=False)
+        show_error(self, error)
 
     # Sending.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
 from typing import ClassVar
 
 from textual import on
@@ -17,6 +16,7 @@ from textual.widgets.option_list import Option
 
 from holdfast.errors import HoldfastError
 from holdfast.schema.sessions import Job
+from holdfast.tui.background_calls import call_in_background
 from holdfast.tui.bindings import bindings_for, hints
 from holdfast.tui.exclusive_work import run_newest
 from holdfast.tui.server_link import ServerLink
@@ -111,7 +111,7 @@ class JobsScreen(Screen[None]):
 
         def confirmed(yes: bool | None) -> None:  # noqa: FBT001 - the result of the dialog
             if yes:
-                self._do(self._kill(job))
+                call_in_background(self, self._kill(job))
 
         question = f"Kill “{plain_text(job.command, longest=80)}” with all its processes?"
         self.app.push_screen(ConfirmDialog(question), confirmed)
@@ -119,15 +119,6 @@ class JobsScreen(Screen[None]):
     async def _kill(self, job: Job) -> None:
         ended = await (await self._link.ready()).kill_job(job.id)
         self.notify(plain_text(f"{ended.command}: {ended.state}", longest=200), markup=False)
-
-    def _do(self, work: Awaitable[object]) -> None:
-        async def call() -> None:
-            try:
-                await work
-            except HoldfastError as error:
-                self.notify(plain_text(error.message, longest=600), severity="error", markup=False)
-
-        self.run_worker(call(), group="calls")
 
 
 def job_row(job: Job, *, now: float) -> Content:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from holdfast.errors import HoldfastError
 from holdfast.schema.api.response_bodies import ModelsView, ModelView
+from holdfast.tui.background_calls import call_in_background
 from holdfast.tui.bindings import bindings_for, hints
 from holdfast.tui.picker import Picker, PickerRow
 from holdfast.tui.status_words import tokens
-from holdfast.tui.terminal_signals import plain_text
 from holdfast.tui.tui_host import TuiHost
 
 _KEY = "key:"
@@ -96,16 +94,7 @@ class ModelPicker(Picker):
             self.notify(done, markup=False)
             self._show()
 
-        self._call(save())
-
-    def _call(self, work: Awaitable[object]) -> None:
-        async def call() -> None:
-            try:
-                await work
-            except HoldfastError as error:
-                self.notify(plain_text(error.message, longest=600), severity="error", markup=False)
-
-        self.run_worker(call(), group="calls")
+        call_in_background(self, save())
 
 
 class EffortPicker(Picker):

@@ -11,6 +11,7 @@ from textual.binding import BindingType
 
 from holdfast.errors import HoldfastError
 from holdfast.schema.sessions import Session
+from holdfast.tui.background_calls import call_in_background
 from holdfast.tui.bindings import bindings_for, hints
 from holdfast.tui.exclusive_work import run_newest
 from holdfast.tui.picker import Picker, PickerRow
@@ -90,11 +91,10 @@ class SessionPicker(Picker):
         async def call() -> None:
             try:
                 await work
-            except HoldfastError as error:
-                self.notify(error.message, severity="error", markup=False)
-            self._refresh()
+            finally:
+                self._refresh()
 
-        self.run_worker(call(), group="calls")
+        call_in_background(self, call())
 
     def action_session_rename(self) -> None:
         row = self.current

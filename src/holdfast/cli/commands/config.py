@@ -26,7 +26,7 @@ def configure(parser: Parser) -> None:
             ("holdfast config", "all settings that differ from the defaults"),
             ("holdfast config get limits.max_steps", "one value"),
             ("holdfast config get limits --origin", "some values, and where each comes from"),
-            ("holdfast config set models.large openai/gpt-5", "write to your settings file; comments are kept"),
+            ("holdfast config set models.large openai/gpt-6-sol", "write to your settings file; comments are kept"),
             ("holdfast config set approvals.allow '[\"bash: pytest *\"]'", "a list"),
             ("holdfast config set models.large --unset", "return to the default"),
         ),
