@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from holdfast.schema import events as ev
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.base import Unknown, encode, to_builtins
+from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.messages import Message, Text
 from holdfast.schema.runs import Now, Queue, Run
 from holdfast.schema.sessions import Client, Job, Session, Todo
@@ -32,6 +33,7 @@ _MADE: dict[Any, Any] = {
     ),
     Job: Job(id="j", workspace_id="w", session_id="s", run_id="r", command="c"),
     Now: Now("tool"),
+    ExtensionStatus: ExtensionStatus("mcp", "docs", "ready"),
     Client: Client("c"),
     tuple[Todo, ...]: (Todo("a"),),
     tuple[ev.OpenPart, ...]: (ev.OpenPart(part=0, attempt=1, of="text", text="a"),),

@@ -102,6 +102,7 @@ class BaseClient:
     trust = EndpointMethod(endpoints.trust)
     diff = EndpointMethod(endpoints.diff)
     memory = EndpointMethod(endpoints.memory)
+    extensions = EndpointMethod(endpoints.extensions)
     remember = EndpointMethod(endpoints.remember)
     forget = EndpointMethod(endpoints.forget)
     create_session = EndpointMethod(endpoints.create_session)

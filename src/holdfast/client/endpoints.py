@@ -35,6 +35,7 @@ from holdfast.schema.api.response_bodies import (
 )
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, RuleScope
 from holdfast.schema.base import Value, encode
+from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import (
@@ -188,6 +189,13 @@ def remember(workspace_id: str, text: str, *, scope: str | None = None) -> ApiCa
 def forget(workspace_id: str, number: int, *, scope: str | None = None) -> ApiCall[MemoryView]:
     query = {"number": number, "scope": scope}
     return api_call("DELETE", api_path("workspaces", workspace_id, "memory"), {}, returns=MemoryView, query=query)
+
+
+def extensions(workspace_id: str, *, wait: float = 0.0) -> ApiCall[PageView[ExtensionStatus]]:
+    """The extensions with their states. ``wait`` seconds for those that are starting."""
+    target = api_path("workspaces", workspace_id, "extensions")
+    query = {"wait": f"{wait:g}"} if wait else {}
+    return api_call("GET", target, returns=PageView[ExtensionStatus], query=query, wait=wait)
 
 
 def create_session(workspace_id: str, *, title: str | None = None) -> ApiCall[Session]:

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.base import TaggedReader, Unknown, Value
+from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.messages import Message, read_message
 from holdfast.schema.runs import Now, Queue, Run
 from holdfast.schema.sessions import Client, Job, Session, Todo
@@ -123,9 +124,7 @@ class ConfigChanged(Value, frozen=True, tag_field="kind", tag="config.changed"):
 class ExtensionChanged(Value, frozen=True, tag_field="kind", tag="extension.changed"):
     at: str
     workspace_id: str
-    name: str
-    state: str
-    detail: str = ""
+    extension: ExtensionStatus
 
 
 KnownDurable: TypeAlias = (

@@ -8,6 +8,7 @@ from holdfast.config import SecretStore
 from holdfast.runs import Engine
 from holdfast.services.approval_service import ApprovalService
 from holdfast.services.event_service import EventService
+from holdfast.services.extension_service import ExtensionService
 from holdfast.services.idempotency import IdempotencyKeys
 from holdfast.services.memory_service import MemoryService
 from holdfast.services.presence import Presence
@@ -31,6 +32,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     events: EventService
     settings: SettingService
     memory: MemoryService
+    extensions: ExtensionService
     server: ServerService
 
 
@@ -59,6 +61,7 @@ def make_services(
         events=EventService(store, hub, presence, state=state, max_streams=max_streams),
         settings=SettingService(shared, workspaces, secrets),
         memory=MemoryService(shared),
+        extensions=ExtensionService(workspaces, hub),
         server=ServerService(
             shared,
             engine,

@@ -40,6 +40,7 @@ from holdfast.config.env_files import (
 )
 from holdfast.errors import BadRequest, Conflict, HoldfastError, NotFound
 from holdfast.events import Hub
+from holdfast.extend.extension_provider import ExtensionProvider
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
@@ -47,7 +48,8 @@ from holdfast.models.protocol import Model
 from holdfast.models.stall_timeout import StallLimits
 from holdfast.schema.approvals import Subject
 from holdfast.schema.client_variables import OWN_VARIABLES, SHELL_VARIABLES
-from holdfast.schema.events import JobFinished, JobStarted
+from holdfast.schema.events import ExtensionChanged, JobFinished, JobStarted
+from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.sessions import Job, Workspace
 from holdfast.store import Batch, Store
 from holdfast.store.writes import PutJob
@@ -200,6 +202,8 @@ class OpenWorkspace:
         )
         self.read_states: dict[str, tuple[tuple[int, int, int], str]] = {}
         """The hashes of files that sessions have read, with their inode, time and size, for `WorkspaceObserver`."""
+        self.extensions: list[ExtensionProvider] = []
+        self._extension_change = asyncio.Event()
         self._cached: _CachedSetup | None = None
         self._masks: _CachedMasks | None = None
         self._env_files = _EnvFiles(self.path)
@@ -308,6 +312,27 @@ class OpenWorkspace:
             self.path, self.shared.locations, trusted=setup.trusted, clock=self.shared.clock
         )
 
+    async def refresh_extensions(self) -> None:
+        """Let the extensions follow the configuration, the files and the trust of the directory."""
+        if self.extensions:
+            setup = await self.setup()
+            for provider in self.extensions:
+                await provider.refresh(setup.config, trusted=setup.trusted)
+
+    def extension_statuses(self) -> list[ExtensionStatus]:
+        return [status for provider in self.extensions for status in provider.statuses()]
+
+    async def announce_extension(self, status: ExtensionStatus) -> None:
+        """Tell the clients the new state of an extension. Providers call this after each change."""
+        changed, self._extension_change = self._extension_change, asyncio.Event()
+        changed.set()
+        status = replace(status, detail=self.redactor.redact(status.detail))
+        event = ExtensionChanged(at=self.shared.now(), workspace_id=self.workspace.id, extension=status)
+        await self.shared.store.commit(Batch(events=(event,)))
+
+    async def next_extension_change(self) -> None:
+        await self._extension_change.wait()
+
     @property
     def is_busy(self) -> bool:
         """Whether a background job or a title request keeps the workspace loaded (`W2`)."""
@@ -316,6 +341,7 @@ class OpenWorkspace:
     async def close(self) -> tuple[str, ...]:
         """End its jobs and background tasks. Returns the names of processes that could not be killed."""
         await self.titles.close()
+        await asyncio.gather(*(provider.close() for provider in self.extensions))
         left = await self.jobs.close()
         await self.command_snapshots.close()
         await self.tools.close()

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.commands.doctor import _sandbox
+from holdfast.cli.commands.doctor import _extension, _sandbox
 from holdfast.client.server_address import ServerAddress
 from holdfast.client.sync_client import SyncClient
 from holdfast.schema.api.response_bodies import SandboxView
+from holdfast.schema.extensions import ExtensionStatus
 from holdfast.tools.process.sandbox import probe_sandboxes
 from tests.cli.cli_shell import CliShell, open_shell
 
@@ -66,3 +67,9 @@ def test_doctor_finds_a_broken_configuration() -> None:
         assert done.status == 1
         assert "max_stepz" in done.out
         sh.locations.config_file.write_text("")
+
+
+def test_doctor_tells_what_is_wrong_with_an_extension_and_where_it_is_configured() -> None:
+    failed = _extension(ExtensionStatus("mcp", "docs", "failed", "it exited with status 3", "/home/me/config.toml:4"))
+    assert failed == ("extensions", "hint", "mcp docs: failed, it exited with status 3", "see /home/me/config.toml:4")
+    assert _extension(ExtensionStatus("mcp", "docs", "ready")) == ("extensions", "good", "mcp docs: ready", "")

@@ -21,8 +21,11 @@ from holdfast.client.client_environment import with_shell_models
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
 from holdfast.schema.api.response_bodies import ModelsView, SandboxView
+from holdfast.schema.extensions import ExtensionStatus
 
 _MIN_FREE = 200 << 20
+_EXTENSION_SECONDS = 10.0
+"""How long to wait for extensions that are starting."""
 _PROGRAMS = (
     ("bash", "needed to run the agent's commands", True),
     ("git", "needed for branches, diffs and history", False),
@@ -89,6 +92,7 @@ def examine() -> Iterator[Finding]:
             yield from _check("configuration", lambda: _configuration(context))
             yield from _check("models", lambda: _models(_models_of_shell(context)))
             yield from _check("sandbox", lambda: _check_sandbox(context))
+            yield from _check("extensions", lambda: _extensions(context))
     except HoldfastError as error:
         yield Finding("server", "bad", error.message, "'holdfast logs' shows its log")
     yield from _tools()
@@ -209,6 +213,19 @@ def _sandbox(found: SandboxView, server: dict[str, Any]) -> list[Finding]:
         what = f"{name} does not prevent: {', '.join(found.not_covered)}"
         findings.append(Finding("sandbox", "hint", what, f"bubblewrap would ({found.bubblewrap})"))
     return findings
+
+
+def _extensions(context: CommandContext) -> list[Finding]:
+    found = context.client.extensions(context.workspace.id, wait=_EXTENSION_SECONDS).items
+    return [_extension(status) for status in found]
+
+
+def _extension(status: ExtensionStatus) -> Finding:
+    what = f"{status.kind} {status.name}: {status.state.replace('_', ' ')}"
+    if status.detail:
+        what += f", {status.detail}"
+    is_good = status.state in ("ready", "disabled")
+    return Finding("extensions", "good" if is_good else "hint", what, f"see {status.source}" if status.source else "")
 
 
 def _describe_limits(mode: str, server: dict[str, Any]) -> str:

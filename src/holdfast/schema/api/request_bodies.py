@@ -285,6 +285,10 @@ class RunQuery(QueryParameters, frozen=True):
     wait: Annotated[float, Meta(ge=0, le=600, description="Seconds to wait for the end of the run.")] = 0.0
 
 
+class ExtensionsQuery(QueryParameters, frozen=True):
+    wait: Annotated[float, Meta(ge=0, le=600, description="Seconds to wait for extensions that are starting.")] = 0.0
+
+
 class ExportQuery(QueryParameters, frozen=True):
     format: Literal["json", "markdown"] = "json"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.errors import BadRequest, Gone, NotFound, ServerStopping
+from holdfast.errors import BadRequest, ConfigError, Gone, NotFound, ServerStopping
 from holdfast.schema.api.request_bodies import (
     DiffQuery,
     EmptyBody,
+    ExtensionsQuery,
     FilesQuery,
     GrantsQuery,
     JobOutputQuery,
@@ -21,6 +22,7 @@ from holdfast.schema.api.request_bodies import (
 )
 from holdfast.schema.api.response_bodies import DiffView, FilesView, MemoryView, PageView
 from holdfast.schema.approvals import Grant
+from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.sessions import Client, Job, WorkspaceView
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 from holdfast.server.http.file_response import FileResponse
@@ -100,6 +102,12 @@ async def forget(request: ApiRequest[EmptyBody, MemoryEntryQuery]) -> MemoryView
     return await request.services.memory.remove(request.path["workspace_id"], query.number, scope=query.scope)
 
 
+async def list_extensions(request: ApiRequest[None, ExtensionsQuery]) -> PageView[ExtensionStatus]:
+    """List the extensions with their states; starts those that are configured and not running."""
+    workspace_id = request.path["workspace_id"]
+    return await request.services.extensions.list_statuses(workspace_id, wait=request.query.wait)
+
+
 async def list_jobs(request: ApiRequest[None, JobsQuery]) -> PageView[Job]:
     """List background jobs, newest first."""
     return await request.services.workspaces.jobs(request.path["workspace_id"], running=request.query.running)
@@ -169,6 +177,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body=EmptyBody,
         response=MemoryView,
         errors=(NotFound, BadRequest),
+    ),
+    Endpoint(
+        *("GET", f"{_WORKSPACE}/extensions", list_extensions),
+        query=ExtensionsQuery,
+        response=PageView[ExtensionStatus],
+        errors=(NotFound, BadRequest, ConfigError),
     ),
     Endpoint("GET", f"{_WORKSPACE}/jobs", list_jobs, query=JobsQuery, response=PageView[Job], errors=(NotFound,)),
     Endpoint("GET", "/v1/jobs/{job_id}", get_job, response=Job, errors=_UNKNOWN),
