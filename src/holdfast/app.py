@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.approvals.pending_approvals import PendingApprovals
-from holdfast.config import Keyring, Redactor, SecretStore, Settings, TrustStore, load_config
+from holdfast.config import Keyring, PolicyFile, Redactor, SecretStore, Settings, TrustStore, load_config
 from holdfast.config.settings import MAX_AGENT_DEPTH
 from holdfast.events import Hub, prune_periodically
 from holdfast.ids import Clock, Ids, build_id
@@ -69,10 +69,16 @@ async def open_app(
     scripts: Mapping[str, ModelScript] | None = None,
     engine_limits: EngineLimits | None = None,
     build: str = "",
+    policy_file: PolicyFile | None = None,
 ) -> AsyncIterator[App]:
-    """Open everything except the sockets. Runs that a crash left are ended before this yields (`W6`)."""
+    """Open everything except the sockets. Runs that a crash left are ended before this yields (`W6`).
+
+    ``policy_file`` is for tests. It is an argument, so that nothing that a user can set leads around the policy.
+    """
     await asyncio.to_thread(locations.prepare)
-    settings = (await asyncio.to_thread(load_config, locations, env=env)).settings
+    policy_file = policy_file or PolicyFile()
+    policy = await asyncio.to_thread(policy_file.read)
+    settings = (await asyncio.to_thread(load_config, locations, env=env, policy=policy)).settings
     async with AsyncExitStack() as closing:
         store = await open_store(locations.database)
         closing.push_async_callback(store.close)
@@ -99,6 +105,7 @@ async def open_app(
             keyring=keyring,
             models=models,
             trust=TrustStore(locations.trust_file),
+            policy_file=policy_file,
             blobs=BlobStore(locations.snapshots_dir),
             launcher=launcher,
             person_launcher=person_launcher,

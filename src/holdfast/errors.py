@@ -8,6 +8,7 @@
     │   ├── ConfigError       400    config_invalid
     │   ├── Unauthorized      401    unauthorized
     │   ├── Forbidden         403    forbidden
+    │   ├── PolicyDenied      403    policy_denied: the administrator's policy does not allow it
     │   ├── NotFound          404    not_found (session_not_found, run_not_found, …)
     │   ├── MethodNotAllowed  405    method_not_allowed
     │   ├── RequestTimeout    408    too_slow: the request did not arrive in time
@@ -84,6 +85,12 @@ class Unauthorized(CallerError):
 
 class Forbidden(CallerError):
     code, status = "forbidden", 403
+
+
+class PolicyDenied(CallerError):
+    """The managed policy does not allow it. The message names the policy."""
+
+    code, status = "policy_denied", 403
 
 
 class NotFound(CallerError):

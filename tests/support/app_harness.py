@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.app import App, open_app
+from holdfast.config import PolicyFile
 from holdfast.locations import Locations
 from holdfast.models.model_script import ModelScript, RuleCondition, ScriptAction, ScriptedText, ScriptRule
 from holdfast.runs import EngineLimits
@@ -76,6 +77,7 @@ async def open_app_harness(
     env: Mapping[str, str] | None = None,
     config: str = "",
     limits: EngineLimits = LONG_LIMITS,
+    policy_file: PolicyFile | None = None,
 ) -> AsyncIterator[AppHarness]:
     """Open a server with one untrusted workspace. Its model ``offline/demo`` follows the script."""
     home, work = directory / "home", directory / "work"
@@ -86,6 +88,6 @@ async def open_app_harness(
     if config:
         await asyncio.to_thread(locations.prepare)
         locations.config_file.write_text(config)
-    async with open_app(locations, environment, scripts=scripts, engine_limits=limits) as app:
+    async with open_app(locations, environment, scripts=scripts, engine_limits=limits, policy_file=policy_file) as app:
         view, _ = await app.services.workspaces.open(str(work))
         yield AppHarness(app, work, view.id)

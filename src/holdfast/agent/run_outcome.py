@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.answer_schema import CheckedAnswer
 from holdfast.agent.turn_dependencies import CallDenied
-from holdfast.errors import CommitRefused, HoldfastError, ModelError, NoModel, StoreError, ToolError
+from holdfast.errors import CommitRefused, HoldfastError, ModelError, NoModel, PolicyDenied, StoreError, ToolError
 from holdfast.schema.base import repair_text
 from holdfast.schema.runs import EndReason, Outcome, RunError
 
@@ -69,6 +69,8 @@ def _reason_of(error: BaseException) -> EndReason:
             return "store"
         case NoModel():
             return "no_model"
+        case PolicyDenied():
+            return "denied"
         case ToolError():
             return "tool"
         case _:

@@ -42,6 +42,8 @@ _EXIT_BY_REASON: dict[EndReason, Exit] = {
 ADVICE = {
     "no_model": "'holdfast models' lists the available models; '--model offline/demo' needs no key",
     "config_invalid": "correct the value and try again",
+    "policy_denied": "the administrator of this machine decides about it; 'holdfast doctor' shows the policy",
+    "policy_invalid": "the administrator of this machine must correct the policy",
     "invalid_request": "'holdfast COMMAND --help' shows the expected arguments",
     "unauthorized": "set HOLDFAST_TOKEN to the server's token; 'holdfast serve' prints the file that contains it",
     "session_not_found": "'holdfast sessions' shows the sessions of this directory",

@@ -8,6 +8,8 @@ The contract:
   of the user's rules.
 - A key is a `Secret` from the moment it is read: no repr, message or log shows it. `Keyring` is the only place that
   fetches keys, and its `redactor` removes them from everything that leaves the server.
+- The administrator's policy is the highest layer. It comes from a fixed path, and a policy that cannot be read or
+  trusted lets nothing run.
 - Files are written atomically, and changes by several processes are serialised.
 
 This package does not know HTTP (`models/` discovers local models), sessions, runs, or the meaning of approval rules.
@@ -16,6 +18,7 @@ imported here, because few commands need them.
 """
 
 from holdfast.config.config_layers import Config, load_config, plain_values, project_files
+from holdfast.config.managed_policy import Policy, PolicyFile
 from holdfast.config.model_catalogue import ActiveProvider, Catalogue, ResolvedModel, search_key
 from holdfast.config.redaction import Redactor, StreamRedactor
 from holdfast.config.secrets import Keyring, SecretStore, secret_variables
@@ -28,6 +31,8 @@ __all__ = [
     "Catalogue",
     "Config",
     "Keyring",
+    "Policy",
+    "PolicyFile",
     "Redactor",
     "ResolvedModel",
     "Secret",

@@ -2,8 +2,8 @@
 
 The layers, each overriding those before it: defaults, proxy and certificate variables of the environment, the user's
 ``config.toml``, the file that ``HOLDFAST_CONFIG`` names, the project's files from the repository's root down to the
-workspace (if trusted), ``HOLDFAST_…`` variables, flags. Tables merge; scalars and lists replace. A project's
-``approvals.deny`` only adds rules.
+workspace (if trusted), ``HOLDFAST_…`` variables, flags, the managed policy. Tables merge; scalars and lists replace.
+``approvals.deny`` of a project or of the policy only adds rules.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.config.config_files import problem_with, read_text
+from holdfast.config.managed_policy import NO_POLICY, Policy, clamped_mode, policy_layer_data, setting_paths
 from holdfast.config.secrets import key_sources
 from holdfast.config.setting_types import Leaf
 from holdfast.config.setting_validation import SettingProblem, check_project, check_settings, decode
@@ -25,8 +26,8 @@ from holdfast.errors import ConfigError
 from holdfast.files import repository_root
 from holdfast.locations import Locations
 
-LayerKind = Literal["default", "user", "extra", "project", "environment", "flag"]
-_FILE_KINDS: frozenset[LayerKind] = frozenset({"user", "extra", "project"})
+LayerKind = Literal["default", "user", "extra", "project", "environment", "flag", "policy"]
+_FILE_KINDS: frozenset[LayerKind] = frozenset({"user", "extra", "project", "policy"})
 
 _MAX_PROBLEMS = 20
 _OWN_VARIABLES: Mapping[str, KeyPath] = {
@@ -59,19 +60,30 @@ class Origin(msgspec.Struct, frozen=True):
 class Layer:
     """One source's values before they are decoded. They may contain a key, so a layer is not stored or shown."""
 
-    __slots__ = ("data", "kind", "lines", "source")
+    __slots__ = ("_inside", "data", "kind", "lines", "source")
 
-    def __init__(self, kind: LayerKind, source: str, data: dict[str, Any], *, text: str = "") -> None:
+    def __init__(
+        self,
+        kind: LayerKind,
+        source: str,
+        data: dict[str, Any],
+        *,
+        text: str = "",
+        lines: KeyLines | None = None,
+        inside: KeyPath = (),
+    ) -> None:
+        """``inside``: the table of the file in which the settings are."""
         self.kind = kind
         self.source = source
         self.data = data
-        self.lines = KeyLines(text)
+        self.lines = lines or KeyLines(text)
+        self._inside = inside
 
     def __repr__(self) -> str:
         return f"Layer({self.kind!r}, {self.source!r})"
 
     def origin(self, path: KeyPath) -> Origin:
-        return Origin(self.kind, self.source, self.lines.of(path))
+        return Origin(self.kind, self.source, self.lines.of((*self._inside, *path)))
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -84,6 +96,8 @@ class Config(msgspec.Struct, frozen=True):
     untrusted: tuple[Path, ...] = ()
     """Project files that were not read because their directory is not trusted."""
     warnings: tuple[str, ...] = ()
+    policy: Policy = NO_POLICY
+    """The managed policy. It is part of `settings` already, except what runs choose."""
 
 
 def load_config(
@@ -93,6 +107,7 @@ def load_config(
     workspace: Path | None = None,
     trusted: Callable[[Path], bool] = lambda directory: False,
     flags: Mapping[str, Any] | None = None,
+    policy: Policy = NO_POLICY,
 ) -> Config:
     """Read and join all layers. Blocks: call it in a thread, or before the loop runs.
 
@@ -107,11 +122,11 @@ def load_config(
         *_own_variables(env),
         *_flag_layers(flags or {}),
     ]
-    return join([layer for layer in layers if layer], untrusted=untrusted)
+    return join([layer for layer in layers if layer], untrusted=untrusted, policy=policy)
 
 
-def join(layers: Sequence[Layer], *, untrusted: tuple[Path, ...] = ()) -> Config:
-    """Merge layers, lowest first, into typed settings."""
+def join(layers: Sequence[Layer], *, untrusted: tuple[Path, ...] = (), policy: Policy = NO_POLICY) -> Config:
+    """Merge layers, lowest first, into typed settings. The policy is over all of them."""
     settings = user = Settings()
     data: dict[str, Any] = {}
     origins: dict[KeyPath, Origin] = {}
@@ -123,9 +138,42 @@ def join(layers: Sequence[Layer], *, untrusted: tuple[Path, ...] = ()) -> Config
         _raise_problems(problems, layers)
         user = user if layer.kind == "project" else settings
         _record(origins, layer)
+    if policy:
+        layer = _policy_layer(policy, data, settings)
+        warnings += _overridden(layer, data, origins)
+        data = merge(_without_replaced_hooks(data, layer.data), layer.data)
+        settings, problems = decode(data)
+        layers = [*layers, layer]
+        _raise_problems(problems, layers)
+        _record(origins, layer)
     _raise_problems(check_settings(settings), layers)
     files = tuple(Path(layer.source) for layer in layers if layer.kind in _FILE_KINDS)
-    return Config(settings, origins, files, untrusted, tuple(warnings))
+    return Config(settings, origins, files, untrusted, tuple(warnings), policy)
+
+
+def _policy_layer(policy: Policy, below: dict[str, Any], settings: Settings) -> Layer:
+    """The policy as a layer. A mode that it does not allow is replaced by a stricter one."""
+    data = policy_layer_data(policy, below)
+    if (mode := clamped_mode(policy, settings.approvals.mode)) != settings.approvals.mode:
+        data = merge(data, {"approvals": {"mode": mode}})
+    return Layer("policy", policy.source, data, lines=policy.lines, inside=("settings",))
+
+
+def _overridden(layer: Layer, below: dict[str, Any], origins: Mapping[KeyPath, Origin]) -> list[str]:
+    """Say which values of other layers the policy overrides."""
+    return [
+        f"{origins[path].place}: {format_key(path)} is not used: the managed policy {layer.source} sets it"
+        for path in setting_paths(layer.data)
+        if path in origins and path != ("approvals", "deny")
+    ]
+
+
+def _without_replaced_hooks(data: dict[str, Any], policy: dict[str, Any]) -> dict[str, Any]:
+    """A hook of the policy keeps nothing of a hook with the same name."""
+    hooks = data.get("hooks")
+    if not isinstance(hooks, dict) or "hooks" not in policy:
+        return data
+    return {**data, "hooks": {name: hook for name, hook in hooks.items() if name not in policy["hooks"]}}
 
 
 def _check_layer(layer: Layer, *, user: Settings) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.config.managed_policy import NO_POLICY, Policy
 from holdfast.config.provider_catalogue import (
     PROVIDERS,
     SEARCH_VARIABLES,
@@ -21,9 +22,11 @@ from holdfast.config.provider_catalogue import (
 from holdfast.config.secrets import find_source
 from holdfast.config.setting_types import Headers, KeySource, Url
 from holdfast.config.settings import ModelSettings, PriceSettings, ProviderSettings, Settings, Wire
-from holdfast.errors import NoModel
+from holdfast.errors import NoModel, PolicyDenied
 
 _MAX_NAMED = 12
+_MODEL_FIELDS = frozenset({"model", "models"})
+"""Fields of a request body that choose the model."""
 
 
 class ActiveProvider(msgspec.Struct, frozen=True):
@@ -40,6 +43,8 @@ class ActiveProvider(msgspec.Struct, frozen=True):
     """What to do before it can be used; empty if nothing."""
     missing_variables: tuple[str, ...] = ()
     """Environment variables; any one of them would supply what is missing."""
+    refusal: str = ""
+    """Why the managed policy does not allow it; also in `missing`."""
 
     @property
     def active(self) -> bool:
@@ -82,16 +87,18 @@ class Catalogue:
         env: Mapping[str, str],
         stored: Collection[str] = (),
         discovered: Mapping[str, Sequence[CatalogueModel]] | None = None,
+        policy: Policy = NO_POLICY,
     ) -> None:
         """`stored`: names of providers with a stored key. `discovered`: the models that local servers list."""
         self._settings = settings
         self._env = env
         self._stored = frozenset(stored)
         self._discovered = discovered or {}
+        self._policy = policy
 
     def with_settings(self, settings: Settings) -> Catalogue:
         """The same keys and discovered models, with other settings."""
-        return Catalogue(settings, env=self._env, stored=self._stored, discovered=self._discovered)
+        return Catalogue(settings, env=self._env, stored=self._stored, discovered=self._discovered, policy=self._policy)
 
     def providers(self) -> tuple[ActiveProvider, ...]:
         """All enabled providers, active or not: configured ones first, then the built-in ones in their order."""
@@ -105,6 +112,7 @@ class Catalogue:
             for provider in self.providers()
             if provider.active
             for model in self._models(provider.id).values()
+            if self._refusal(provider, model.id) is None
         )
 
     def resolve(self, name: str) -> ResolvedModel:
@@ -112,6 +120,8 @@ class Catalogue:
         provider_id, slash, model_id = name.partition("/")
         if slash and model_id and self._exists(provider_id):
             provider = self._provider(provider_id)
+            if refusal := provider.refusal or self._refusal(provider, model_id):
+                raise PolicyDenied(refusal, detail={"model": name})
             if provider.missing:
                 raise NoModel(f"model {name!r} cannot be used: {provider.missing}", detail={"model": name})
             model = self._models(provider_id).get(model_id)
@@ -140,20 +150,34 @@ class Catalogue:
             return self.resolve(name)
         large = beside or self.large()
         builtin = PROVIDERS.get(large.provider)
-        if builtin and builtin.small and builtin.small in self._models(large.provider):
-            return self.resolve(f"{large.provider}/{builtin.small}")
+        small = f"{large.provider}/{builtin.small}" if builtin and builtin.small else ""
+        if builtin and builtin.small in self._models(large.provider) and self._policy.model_refusal(small) is None:
+            return self.resolve(small)
         return large
 
     def _choices(self) -> Iterator[ResolvedModel]:
         """Models to use when none is configured: of the user's providers, of built-in ones, of local servers."""
         active = [provider for provider in self.providers() if provider.active and provider.id != "offline"]
         for provider in sorted(active, key=lambda provider: provider.id in PROVIDERS and provider.local):
-            models = self._models(provider.id)
+            known = self._models(provider.id)
+            models = {name: model for name, model in known.items() if self._refusal(provider, name) is None}
             builtin = PROVIDERS.get(provider.id)
             if builtin and builtin.large and builtin.large in models:
                 yield self._resolve(provider, models[builtin.large])
-            elif models and (builtin is None or builtin.any_model):
+            elif models and (builtin is None or builtin.any_model or len(models) < len(known)):
                 yield self._resolve(provider, next(iter(models.values())))
+
+    def _refusal(self, provider: ActiveProvider, model: str) -> str | None:
+        """Why the policy does not allow a model. The scripted model reaches nothing and is always allowed."""
+        if provider.wire == "scripted":
+            return None
+        if self._policy.tables.allow.models is not None and _MODEL_FIELDS & self._body(provider.id, model).keys():
+            return self._policy.refusal(f"a 'body' of {provider.id}/{model} that names a model")
+        return self._policy.model_refusal(f"{provider.id}/{model}")
+
+    def _body(self, provider: str, model: str) -> dict[str, Any]:
+        own = self._configured(provider)
+        return {**own.body, **own.models[model].body} if model in own.models else own.body
 
     def _exists(self, name: str) -> bool:
         return (name in PROVIDERS or name in self._settings.providers) and self._configured(name).enabled
@@ -180,8 +204,13 @@ class Catalogue:
         elif not base_url and wire != "scripted":
             supply = (builtin.address_env,) if builtin and builtin.address_env else ()
             missing = f"{name!r} has no address; set {' or '.join((*supply, f'providers.{name}.base_url'))}"
+        refusal = ""
+        if wire != "scripted":
+            known_url = builtin.base_url if builtin else None
+            refusal = self._policy.provider_refusal(name, base_url=base_url, builtin_url=known_url) or ""
         title = own.name or (builtin.name if builtin else name)
-        return ActiveProvider(name, title, wire, base_url, source, local, missing, supply)
+        supply = () if refusal else supply
+        return ActiveProvider(name, title, wire, base_url, source, local, refusal or missing, supply, refusal)
 
     def _models(self, provider: str) -> dict[str, CatalogueModel]:
         builtin = PROVIDERS.get(provider)
@@ -194,7 +223,6 @@ class Catalogue:
 
     def _resolve(self, provider: ActiveProvider, model: CatalogueModel) -> ResolvedModel:
         own = self._configured(provider.id)
-        own_model = own.models.get(model.id)
         return ResolvedModel(
             name=f"{provider.id}/{model.id}",
             provider=provider.id,
@@ -204,7 +232,7 @@ class Catalogue:
             base_url=provider.base_url,
             key=provider.key,
             headers=Headers(own.headers.expand(self._env)),
-            body={**own.body, **own_model.body} if own_model else own.body,
+            body=self._body(provider.id, model.id),
             context_window=model.context_window,
             max_output=model.max_output,
             images=model.images,

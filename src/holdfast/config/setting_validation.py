@@ -54,8 +54,13 @@ class SettingField(msgspec.Struct, frozen=True):
 
 def decode(data: dict[str, Any]) -> tuple[Settings, list[SettingProblem]]:
     """Decode a whole document. Returns the settings and the problems; do not use the settings if there are problems."""
+    return decode_table(Settings, data)
+
+
+def decode_table(kind: type[T], data: dict[str, Any]) -> tuple[T, list[SettingProblem]]:
+    """Decode a document of this type, all of whose keys have a default."""
     problems: list[SettingProblem] = []
-    return _table(Settings, data, (), problems) or Settings(), problems
+    return _table(kind, data, (), problems) or kind(), problems
 
 
 @cache

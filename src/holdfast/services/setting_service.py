@@ -19,7 +19,8 @@ from holdfast.config import (
     plain_values,
 )
 from holdfast.config.config_edit import edit_config
-from holdfast.errors import BadRequest, ModelError, NoModel, NotFound
+from holdfast.config.config_layers import checked_key
+from holdfast.errors import BadRequest, ModelError, NoModel, NotFound, PolicyDenied
 from holdfast.models.discovery import discover_all
 from holdfast.models.http_transport import HttpTransport
 from holdfast.models.protocol import ModelRequest, Stop
@@ -50,7 +51,11 @@ class SettingService:
     async def config(self, workspace_id: str | None = None) -> Config:
         if workspace_id is not None:
             return (await (await self._workspaces.open_known(workspace_id)).setup()).config
-        return await asyncio.to_thread(load_config, self._shared.locations, env=self._shared.env)
+        return await asyncio.to_thread(self._users_config)
+
+    def _users_config(self) -> Config:
+        shared = self._shared
+        return load_config(shared.locations, env=shared.env, policy=shared.policy_file.read())
 
     async def config_view(self, workspace_id: str | None = None) -> ConfigView:
         """The settings in effect, each with its origin."""
@@ -61,9 +66,18 @@ class SettingService:
         if not changes:
             raise BadRequest("nothing to change; give at least one key", detail={"field": "changes"})
         check_depth(changes, name="changes")
+        await self._refuse_fixed(changes)
         await asyncio.to_thread(edit_config, self._shared.locations.config_file, changes)
         await self._workspaces.announce_config_change(tuple(changes), workspace_id=workspace_id)
         return await self.config_view(workspace_id)
+
+    async def _refuse_fixed(self, changes: Mapping[str, Any]) -> None:
+        """Refuse a change that would have no effect, because the policy sets the value. Deny rules only add up."""
+        policy = await asyncio.to_thread(self._shared.policy_file.read)
+        for key in changes:
+            path = checked_key(key)
+            if policy and policy.fixes(*path) and path != ("approvals", "deny"):
+                raise PolicyDenied(policy.refusal(f"changing {key}"), detail={"key": key})
 
     async def add_allowed_rules(self, rules: tuple[str, ...]) -> None:
         """Add approval rules to ``approvals.allow`` in the user's file."""
@@ -116,14 +130,14 @@ class SettingService:
         """The catalogue, with the models that local model servers offer now."""
         config = await self.config(workspace_id)
         stored = await self._shared.keyring.learn(config.settings)
-        known = Catalogue(config.settings, env=self._shared.env, stored=stored)
+        known = Catalogue(config.settings, env=self._shared.env, stored=stored, policy=config.policy)
         local = {one.id: one.base_url for one in known.providers() if one.local and one.base_url and one.active}
         transport = HttpTransport(network=config.settings.network)
         try:
             found = await discover_all(local, transport=transport)
         finally:
             await transport.aclose()
-        return Catalogue(config.settings, env=self._shared.env, stored=stored, discovered=found)
+        return Catalogue(config.settings, env=self._shared.env, stored=stored, discovered=found, policy=config.policy)
 
     async def _request_one_word(self, resolved: ResolvedModel) -> None:
         message = Message("msg_test", "ses_test", "run_test", "user", 1, "", (Text("Answer with the word: ok"),))
@@ -154,7 +168,7 @@ def _find_model(catalogue: Catalogue, provider: str, model: str | None) -> Resol
 def _default_model(catalogue: Catalogue, *, small: bool) -> str | None:
     try:
         return (catalogue.small() if small else catalogue.large()).name
-    except NoModel:
+    except (NoModel, PolicyDenied):
         return None
 
 
@@ -191,4 +205,6 @@ def _config_view(config: Config) -> ConfigView:
         files=tuple(str(path) for path in config.files),
         untrusted=tuple(str(path) for path in config.untrusted),
         warnings=config.warnings,
+        policy=config.policy.summary(),
+        policy_file=config.policy.source,
     )

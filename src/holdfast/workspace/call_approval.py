@@ -29,6 +29,8 @@ class WorkspaceCallApprover:
     async def permit(
         self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, on_wait: Callable[[], None]
     ) -> CallPermitted | CallDenied:
+        if refusal := self._setup.config.policy.escalation_refusal(plan.subject.escalation):
+            return CallDenied(f"Denied: {refusal}. Do not try to get around it; go another way.", "rule", refusal)
         decision = await self._workspace.approver.consider(
             plan.subject,
             mode=self._mode,
@@ -44,6 +46,8 @@ class WorkspaceCallApprover:
                 await self._workspace.mask_files_of(plan.subject)
                 return CallPermitted(read_only)
             case Deny(why):
+                if decision.rule is not None and decision.rule in self._setup.config.policy.deny_rules:
+                    why = f"{why} of the managed policy {self._setup.config.policy.source}"
                 text = f"Denied: {why}. Do not try to get around it; go another way or say what you need."
                 cause: DenialCause = "rule" if decision.rule else "unasked" if decision.unasked else "plan"
                 return CallDenied(text, cause, self._workspace.shared.redact(why))

@@ -23,6 +23,7 @@ from holdfast.config import (
     Catalogue,
     Config,
     Keyring,
+    PolicyFile,
     Redactor,
     ResolvedModel,
     Secret,
@@ -80,6 +81,7 @@ class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
     keyring: Keyring
     models: ModelFactory
     trust: TrustStore
+    policy_file: PolicyFile
     blobs: BlobStore
     launcher: CommandLauncher
     """Starts the agent's commands."""
@@ -281,7 +283,8 @@ class OpenWorkspace:
         """Identify the state of every file that the setup is read from."""
         locations, env = self.shared.locations, self.shared.env
         named = [Path(env["HOLDFAST_CONFIG"])] if env.get("HOLDFAST_CONFIG") else []
-        files = (locations.config_file, locations.secrets_file, locations.trust_file, *named, *project_files(self.path))
+        own = (locations.config_file, locations.secrets_file, locations.trust_file, self.shared.policy_file.path)
+        files = (*own, *named, *project_files(self.path))
         return (self.path.is_dir(), *(_file_stamp(file) for file in files))
 
     async def _read_setup(self) -> Setup:
@@ -289,14 +292,17 @@ class OpenWorkspace:
         stored = await self.shared.keyring.learn(config.settings)
         # Report an invalid rule now, not at the first call.
         parse_rules(deny=config.settings.approvals.deny, allow=config.settings.approvals.allow)
-        catalogue = Catalogue(config.settings, env=self.shared.env, stored=stored)
+        catalogue = Catalogue(config.settings, env=self.shared.env, stored=stored, policy=config.policy)
         return Setup(config=config, catalogue=catalogue, trusted=trusted)
 
     def _load_config(self) -> tuple[Config, bool]:
         if not self.path.is_dir():
             raise BadRequest(f"the directory {str(self.path)!r} does not exist", code="directory_not_found")
         trust = self.shared.trust.is_trusted
-        config = load_config(self.shared.locations, env=self.shared.env, workspace=self.path, trusted=trust)
+        policy = self.shared.policy_file.read()
+        config = load_config(
+            self.shared.locations, env=self.shared.env, workspace=self.path, trusted=trust, policy=policy
+        )
         return config, trust(self.path)
 
     async def recover_commands(self) -> None:

@@ -40,6 +40,8 @@ class WorkspaceTurns:
                 workspace.refuse_other_config(request.environment)
                 setup = (await workspace.setup()).of_shell(request.environment)
                 resolved = setup.model(request.model)
+                if request.mode is not None:
+                    setup.config.policy.check_mode(request.mode)
                 if request.effort and request.effort not in (*resolved.reasoning, OFF):
                     known = ", ".join((*resolved.reasoning, OFF))
                     raise BadRequest(f"{resolved.name!r} has no effort {request.effort!r}; known: {known}")
@@ -108,6 +110,7 @@ class _WorkspaceTurn:
         model = workspace.open_model(setup, resolved)
         small_model = workspace.open_model(setup, setup.catalogue.small(beside=resolved))
         mode = run.mode or settings.approvals.mode
+        setup.config.policy.check_mode(mode)
         root_session_id, depth = await self._ancestry()
         approver = WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id)
         return TurnDependencies(
@@ -189,11 +192,19 @@ async def _permit_none(tool: str, url: str) -> bool:
 
 
 def _limits(run: Run, setup: Setup, agent: AgentType | None) -> TurnLimits:
-    configured, own = setup.settings.limits, run.limits
+    configured, own, policy = setup.settings.limits, run.limits, setup.config.policy
+    steps = own.max_steps or (agent.max_steps if agent else None) or configured.max_steps
+    seconds = configured.max_time if own.max_seconds is None else own.max_seconds
+    cost = configured.max_cost if own.max_cost is None else own.max_cost
     return TurnLimits(
-        max_steps=own.max_steps or (agent.max_steps if agent else None) or configured.max_steps,
-        max_seconds=configured.max_time if own.max_seconds is None else own.max_seconds,
-        max_cost=configured.max_cost if own.max_cost is None else own.max_cost,
+        max_steps=min(steps, configured.max_steps) if policy.fixes("limits", "max_steps") else steps,
+        max_seconds=_smaller(seconds, configured.max_time) if policy.fixes("limits", "max_time") else seconds,
+        max_cost=_smaller(cost, configured.max_cost) if policy.fixes("limits", "max_cost") else cost,
         last_answer_seconds=configured.last_answer,
         tool_parallel=configured.tool_parallel,
     )
+
+
+def _smaller(one: float, other: float) -> float:
+    """The smaller limit; 0 is no limit."""
+    return min(one, other) if one and other else one or other

@@ -138,6 +138,9 @@ def _configuration(context: CommandContext) -> list[Finding]:
     found = context.client.config(context.workspace.id)
     files = ", ".join(found.files) or "no files"
     findings = [Finding("configuration", "good", f"read: {files}")]
+    if found.policy_file:
+        what = f"managed policy {found.policy_file}: {'; '.join(found.policy)}"
+        findings.append(Finding("configuration", "good", what))
     findings += [Finding("configuration", "hint", warning) for warning in found.warnings]
     findings += [
         Finding("configuration", "hint", f"ignored: {file}", "'holdfast trust' enables this directory's configuration")

@@ -197,6 +197,10 @@ class ConfigView(Value, frozen=True, kw_only=True):
     untrusted: tuple[str, ...] = ()
     """Project files that are ignored until their directory is trusted."""
     warnings: tuple[str, ...] = ()
+    policy_file: str = ""
+    """The managed policy, if there is one."""
+    policy: tuple[str, ...] = ()
+    """What the managed policy restricts, a line each."""
 
 
 class KeyView(Value, frozen=True):
