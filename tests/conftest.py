@@ -13,6 +13,7 @@ from tests.support.blocking import no_blocking_on_the_loop
 from tests.support.environment import isolated_environment, leaks_into_tests
 from tests.support.network import NetworkGuard
 from tests.support.signals import define_signals
+from tests.support.stress_plugin import StressPlugin
 
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, database=None, print_blob=True)
 hypothesis.settings.register_profile("random", deadline=None, derandomize=False, database=None, print_blob=True)
@@ -25,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     define_signals()
     config.stash[_guard] = guard = NetworkGuard()
     guard.install()
+    config.pluginmanager.register(StressPlugin(), "stress")
 
 
 @pytest.fixture(scope="session", autouse=True)

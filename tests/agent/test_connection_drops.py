@@ -6,7 +6,7 @@ The request is retried: the run has one end, the text is stored once, and each t
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from holdfast.testing import WIRES, Answer, Call, ReceivedRequest, Say, TestProv
 from holdfast.testing.provider_wires import events
 from tests.support.log_consistency import check_log_matches_tables
 from tests.support.real_turns import TurnHarness, open_turns
+from tests.support.stress import StressShare
 
 ANSWER = Answer(
     (
@@ -93,7 +94,7 @@ async def drop_after(harness: TurnHarness, responder: DroppingResponder, k: int)
     return bool(retries)
 
 
-async def drop_at(directory: Path, wire: WireName, places: list[int]) -> list[int]:
+async def drop_at(directory: Path, wire: WireName, places: Iterable[int]) -> list[int]:
     """Return the places where the request was retried."""
     retried = []
     async with dropping(directory, wire) as (harness, responder):
@@ -118,10 +119,8 @@ async def test_a_dropped_answer_is_requested_again_and_no_tool_runs_twice(tmp_pa
     assert size not in retried
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(3600)
+@pytest.mark.stress(weight=2.5)
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_answer_dropped_at_every_byte(tmp_path: Path, wire: Any) -> None:
-    size = size_of(wire)
-    retried = await drop_at(tmp_path, wire, list(range(size + 1)))
-    print(f"\n{wire}: cut after each of {size + 1} bytes, retried {len(retried)} times")
+async def test_an_answer_dropped_at_every_byte(tmp_path: Path, wire: Any, share: StressShare) -> None:
+    retried = await drop_at(tmp_path, wire, share.sample(range(size_of(wire) + 1), what="bytes"))
+    share.count("retries", len(retried))

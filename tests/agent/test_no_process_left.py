@@ -16,6 +16,7 @@ from tests.support.app_harness import AppHarness, open_app_harness
 from tests.support.eventful_run import check_record
 from tests.support.interruption import Interrupter, interrupt_turn
 from tests.support.log_consistency import check_log_matches_tables
+from tests.support.stress import StressShare
 
 
 class CutFactory:
@@ -100,8 +101,8 @@ async def cut(harness: AppHarness, factory: CutFactory, at: int | None) -> list[
 
 @pytest.mark.promise("C7", "R8")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.stress)])
-async def test_no_process_survives_a_cancel_at_any_await(tmp_path: Path, every: int) -> None:
+@pytest.mark.parametrize("at_least", [12, pytest.param(1, marks=pytest.mark.stress(weight=2))])
+async def test_no_process_survives_a_cancel_at_any_await(tmp_path: Path, at_least: int, share: StressShare) -> None:
     hanging = "sh -c 'sleep {prompt} & sleep {prompt}' & echo ready; sleep {prompt}"
     script = ModelScript(
         rules=(
@@ -116,7 +117,7 @@ async def test_no_process_survives_a_cancel_at_any_await(tmp_path: Path, every: 
         add_barriers(harness, factory)
         places = await cut(harness, factory, None)
         assert len(places) > 15
-        for at in range(1, len(places), every):
+        for at in share.sample(range(1, len(places)), what="awaits", at_least=at_least):
             try:
                 await cut(harness, factory, at)
             except BaseException as error:

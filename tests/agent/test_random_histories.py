@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +39,7 @@ from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
 from tests.support.interruption import InterruptedStore, InterruptedTurns, Interrupter
 from tests.support.log_consistency import check_log_matches_tables
 from tests.support.real_turns import turn_limits
+from tests.support.stress import StressShare
 from tests.support.vendor_models import VendorModel
 from tests.support.wire_rules import check_every_wire
 
@@ -225,12 +227,11 @@ async def test_a_session_with_a_random_history_takes_the_next_prompt(tmp_path: P
     assert await play(tmp_path, seed, count=7) > 0
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(1800)
-async def test_many_sessions_with_random_histories(tmp_path: Path) -> None:
-    checked = 0
-    for seed in range(1000, 1400):
+@pytest.mark.stress(weight=5)
+async def test_many_sessions_with_random_histories(tmp_path: Path, share: StressShare) -> None:
+    for seed in share.seeds():
         directory = tmp_path / str(seed)
         directory.mkdir()
-        checked += await play(directory, seed, count=10)
-    print(f"\n{checked} requests of 400 sessions are valid for every wire")
+        share.count("sessions")
+        share.count("requests, each valid for every wire", await play(directory, seed, count=10))
+        shutil.rmtree(directory)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from tests.support.eventful_run import check_record, check_results, eventful_mod
 from tests.support.interruption import InterruptedStore, InterruptedTurns, Interrupter
 from tests.support.log_consistency import check_log_matches_tables
 from tests.support.real_turns import turn_limits
+from tests.support.stress import StressShare
 from tests.support.wire_rules import check_every_wire
 
 Stop = Literal["cancel", "server", "time"]
@@ -143,13 +144,14 @@ async def check_next_prompt(test: StopTest, run: Run) -> None:
     check_every_wire(model.requests[-1])
 
 
-async def stop_at_each(directory: Path, stop: Stop, *, every: int, offset: int = 0) -> tuple[int, Counter[str]]:
+async def stop_at_each(directory: Path, stop: Stop, places: Callable[[int], Iterable[int]]) -> Counter[str]:
+    """Stop a run at some of its awaits. ``places`` chooses them when their number is known."""
     ends: Counter[str] = Counter()
     async with open_stop_test(directory) as opened:
         completed, interrupter = await opened.run(None)
         await check(opened, completed, stop, where=None)
         count = len(interrupter.points)
-        for at in range(offset, count, every):
+        for at in places(count):
             try:
                 run, interrupter = await opened.run(at, stop)
                 await check(opened, run, stop, where=interrupter.where)
@@ -163,31 +165,35 @@ async def stop_at_each(directory: Path, stop: Stop, *, every: int, offset: int =
                 raise
             ends[run.state] += 1
         await check_log_matches_tables(opened.harness.store)
-    return count, ends
+    return ends
+
+
+def every(step: int, *, offset: int = 0) -> Callable[[int], Iterable[int]]:
+    return lambda count: range(offset, count, step)
 
 
 @pytest.mark.promise("C5", "C6", "C7", "C8", "R7", "R8")
 @pytest.mark.parametrize("offset", range(3))
 async def test_a_cancel_at_any_await_leaves_complete_messages(tmp_path: Path, offset: int) -> None:
-    _, ends = await stop_at_each(tmp_path, "cancel", every=9, offset=offset * 3)
+    ends = await stop_at_each(tmp_path, "cancel", every(9, offset=offset * 3))
     assert ends["cancelled"] > 10 * ends["completed"]
 
 
 @pytest.mark.promise("R7", "R8", "W5")
 async def test_a_shutdown_at_any_await_leaves_complete_messages(tmp_path: Path) -> None:
-    _, ends = await stop_at_each(tmp_path, "server", every=11)
+    ends = await stop_at_each(tmp_path, "server", every(11))
     assert ends["interrupted"] > 10 * ends["completed"]
 
 
 @pytest.mark.promise("R7", "R12")
 async def test_a_time_limit_at_any_await_leaves_complete_messages(tmp_path: Path) -> None:
-    _, ends = await stop_at_each(tmp_path, "time", every=11, offset=5)
+    ends = await stop_at_each(tmp_path, "time", every(11, offset=5))
     assert ends["failed"] > 10 * ends["completed"]
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(900)
+@pytest.mark.stress(weight=2)
 @pytest.mark.parametrize("stop", ["cancel", "server", "time"])
-async def test_a_stop_at_every_await(tmp_path: Path, stop: Any) -> None:
-    count, ends = await stop_at_each(tmp_path, stop, every=1)
-    print(f"\n{stop} at each of {count} awaits: {dict(ends)}")
+async def test_a_stop_at_every_await(tmp_path: Path, stop: Any, share: StressShare) -> None:
+    ends = await stop_at_each(tmp_path, stop, lambda count: share.sample(range(count), what="awaits"))
+    for state, number in ends.items():
+        share.count(state, number)

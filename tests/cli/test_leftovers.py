@@ -3,12 +3,12 @@
 import fcntl
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.cli_shell import CliShell, open_shell, processes_of
+from tests.support.stress import StressShare
 
 
 def _loop(sh: CliShell, count: int) -> list[str]:
@@ -50,12 +50,11 @@ def test_ten_runs_in_a_shell_loop_leave_no_process_or_file() -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(600)
-def test_a_hundred_runs_in_a_shell_loop_leave_no_process_or_file() -> None:
-    with open_shell() as sh:
-        began = time.monotonic()
-        _check(sh, 100)
-        print(f"100 runs in {time.monotonic() - began:.1f} s, nothing left behind")
+def test_many_runs_in_a_shell_loop_leave_no_process_or_file(share: StressShare) -> None:
+    for _ in share.rounds():
+        with open_shell() as sh:
+            _check(sh, 50)
+        share.count("runs", 50)
 
 
 def test_concurrent_runs_share_one_server() -> None:

@@ -1,7 +1,6 @@
 """8. One reader that stops reading, among many of a long answer: the others get it all, and memory stays flat."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from tests.e2e.conftest import Join
 from tests.e2e.player import Player
 from tests.e2e.provider import Provider
 from tests.e2e.server import ServerProcess
+from tests.support.stress import StressShare
 
 _MOST_GROWTH = 32 << 20
 
@@ -23,26 +23,26 @@ async def test_a_stalled_reader_costs_the_others_nothing_and_catches_up(
     await _alternate(own_server, own_provider, join, readers=8, deltas=1_000, width=800)
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(900)
+@pytest.mark.stress(weight=2)
 @pytest.mark.promise("E4")
 async def test_one_stalled_reader_among_a_hundred(
-    own_server: ServerProcess, own_provider: Provider, join: Join
+    own_server: ServerProcess, own_provider: Provider, join: Join, share: StressShare
 ) -> None:
-    for line in await _alternate(own_server, own_provider, join, readers=100, deltas=10_000, width=100):
-        print(line)
+    deltas = min(10_000, max(1_000, int(share.seconds * 80)))
+    await _alternate(own_server, own_provider, join, readers=100, deltas=deltas, width=100)
+    share.count("readers", 100)
+    share.count("deltas for each, four times", deltas)
 
 
 async def _alternate(
     server: ServerProcess, provider: Provider, join: Join, *, readers: int, deltas: int, width: int
-) -> list[str]:
+) -> None:
     """Without a stalled reader, with one, without: what is compared was measured in one go."""
     pieces = tuple(f"{number:{width - 1}d} " for number in range(deltas))
     whole = "".join(pieces)
     prompt = provider.tell("long", Answer(pieces=(Gate("go"), Say(deltas=pieces))))
     players = [join(server, f"reader-{number}") for number in range(readers)]
     stalled = join(server, "stalled")
-    told: list[str] = []
     memory: list[int] = []
     for name in ("warm-up", "A", "B", "A"):
         session = await players[0].session()
@@ -50,31 +50,26 @@ async def _alternate(
             await anext(stalling)  # it is connected, and reads no further
             if name != "B":
                 await stalling.aclose()
-            seconds = await _round(players, session.id, prompt, whole, provider)
+            await _round(players, session.id, prompt, whole, provider)
             memory.append(server.memory())
             if name == "B":
                 deltas_read = await _catch_up(stalling, whole)
                 assert deltas_read < deltas, "it was not stalled"
-        told.append(f"{name}: {readers} readers, {deltas} deltas in {seconds:.2f} s, server {memory[-1] >> 20} MiB")
     assert max(memory[2:]) - memory[1] < _MOST_GROWTH
-    return told
 
 
-async def _round(players: list[Player], session_id: str, prompt: str, whole: str, provider: Provider) -> float:
-    """Everyone reads one answer to its end; the seconds it took."""
+async def _round(players: list[Player], session_id: str, prompt: str, whole: str, provider: Provider) -> None:
+    """Everyone reads one answer to its end."""
     cursor = (await players[0].client.session(session_id)).cursor
     reading = [asyncio.create_task(_read(player, session_id, cursor)) for player in players]
     asked = provider.count("long")
     run = (await players[0].prompt(session_id, prompt)).run
     await provider.wait_for("long", asked + 1)
-    began = time.monotonic()
     provider.open("go")
     texts = await asyncio.gather(*reading)
-    seconds = time.monotonic() - began
     provider.shut("go")
     assert set(texts) == {whole}
     assert (await players[0].client.get_run(run.id)).state == "completed"
-    return seconds
 
 
 async def _read(player: Player, session_id: str, cursor: str | None) -> str:

@@ -18,6 +18,7 @@ from holdfast.store import Batch, SqliteStore, open_store
 from holdfast.store.writes import PutMessage
 from tests.events.stream_readers import Reader
 from tests.store.batches import AT, a_message, new_session, new_workspace
+from tests.support.stress import StressShare
 
 READERS = 3
 
@@ -182,16 +183,18 @@ def test_reconstructed_text_is_exact(
     runner.run(_play(store, steps, max_recent))
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(1800)
-@settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=st.lists(_what, min_size=20, max_size=200), max_recent=st.sampled_from([1, 2, 3, 10, 2048]))
+@pytest.mark.stress(weight=2)
 def test_reconstructed_text_is_exact_in_long_runs(
-    ledger: tuple[asyncio.Runner, SqliteStore], steps: list[tuple[str, Any]], max_recent: int
+    ledger: tuple[asyncio.Runner, SqliteStore], share: StressShare
 ) -> None:
     runner, store = ledger
-    runner.run(_play(store, steps, max_recent))
-    print(f"played {len(steps)} steps; {store.last_number} events so far")
+    steps = st.lists(_what, min_size=20, max_size=200)
+
+    def play(example: tuple[list[tuple[str, Any]], int]) -> None:
+        runner.run(_play(store, *example))
+        share.count("steps", len(example[0]))
+
+    share.examples(st.tuples(steps, st.sampled_from([1, 2, 3, 10, 2048])), play)
 
 
 @given(pieces=st.lists(st.text(max_size=4), max_size=3000), data=st.data())

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from holdfast.approvals.shell.shell_parser import ShellParser
 from tests.approvals.bash_oracle import missed, run_in_bash
 from tests.approvals.shell_lines import shell_lines
+from tests.support.stress import StressShare
 
 _PARSER = ShellParser()
 
@@ -45,18 +46,12 @@ def test_the_parser_finds_every_command_and_file_that_bash_uses(line: str) -> No
     _agrees_with_bash(line)
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(900)
-def test_the_parser_finds_every_command_in_many_random_lines() -> None:
-    counts = {True: 0, False: 0}
-
-    @settings(max_examples=6_000, suppress_health_check=list(HealthCheck), database=None)
-    @given(shell_lines())
+@pytest.mark.stress(weight=3)
+def test_the_parser_finds_every_command_in_many_random_lines(share: StressShare) -> None:
     def agree(line: str) -> None:
-        counts[_agrees_with_bash(line)] += 1
+        share.count("clear lines compared with bash" if _agrees_with_bash(line) else "unclear lines")
 
-    agree()
-    print(f"clear lines compared with bash: {counts[True]}, unclear lines: {counts[False]}")
+    share.examples(shell_lines(), agree, each=500)
 
 
 def test_tree_sitter_is_imported_only_when_a_line_is_parsed() -> None:

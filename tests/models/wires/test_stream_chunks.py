@@ -15,6 +15,7 @@ from holdfast.models.protocol import ModelDelta, Stop
 from holdfast.schema.base import encode
 from tests.models.compatible_servers import COMPATIBLE_STREAMS
 from tests.models.support import WIRES, iterate, read, streams
+from tests.support.stress import StressShare
 
 STREAMS = [
     *((wire, name, stream.body) for wire in WIRES for name, stream in streams(wire).items() if stream.status == 200),
@@ -141,16 +142,13 @@ def test_json_that_breaks_parsers_raises_only_our_errors(wire: str, body: bytes)
 
 
 @pytest.mark.stress
-def test_many_damaged_streams_raise_only_our_errors() -> None:
-    chance = random.Random()
-    seed = chance.randrange(2**32)
-    chance.seed(seed)
-    rounds = 100_000
-    for _ in range(rounds):
+def test_many_damaged_streams_raise_only_our_errors(share: StressShare) -> None:
+    for seed in share.seeds():
+        chance = random.Random(seed)
+        share.count("streams")
         wire, _, body = chance.choice(STREAMS)
         damaged = bytearray(body)
         for _ in range(chance.randrange(1, 5)):
             at = chance.randrange(len(damaged) + 1)
             damaged[at : at + chance.choice((0, 0, 1, 20))] = chance.randbytes(chance.randrange(6))
         check(wire, bytes(damaged))
-    print(f"{rounds} damaged streams of {len(STREAMS)}, seed {seed}")

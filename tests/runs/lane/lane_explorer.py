@@ -88,6 +88,8 @@ class Found:
     accepted_commands: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     """Commands that were refused with the right error."""
+    complete: bool = True
+    """Whether every state that can be reached was reached."""
 
     def __str__(self) -> str:
         accepted_commands, refused = self.accepted_commands.total(), self.refused.total()
@@ -154,11 +156,12 @@ def explore(
     key: Key = reduced_state,
     visit: Callable[[Node], None] | None = None,
     rule: StopRule = stopped_before_commit,
+    over: Callable[[], bool] = lambda: False,
 ) -> Found:
-    """Explore until no command leads to a new state."""
+    """Explore until no command leads to a new state, or the time is over."""
     found = Found(states={key(Node(), limits)})
     todo = deque([Node()])
-    while todo:
+    while todo and not over():
         node = todo.popleft()
         if visit is not None:
             visit(node)
@@ -177,6 +180,7 @@ def explore(
                     todo.append(after)
             except BrokenPromiseError as error:
                 raise BrokenPromiseError(f"{error}, after {_describe((command, node.path))}") from None
+    found.complete = not todo
     return found
 
 

@@ -1,6 +1,6 @@
 """Databases of every released version are opened, and keep what they have.
 
-`old_databases` has one dump per version: a session with two runs of that version. Add one when a migration is added.
+When a migration is added, `python -m dev.record_database` adds the dump of the new version.
 """
 
 import sqlite3
@@ -15,9 +15,10 @@ from holdfast.schema.messages import text_of
 from holdfast.store import SqliteStore
 from holdfast.store.sqlite.migrations import MIGRATIONS
 from tests.store.batches import says
+from tests.store.sqlite.old_databases import DUMPS
 from tests.support.log_consistency import check_log_matches_tables
 
-DUMPS = Path(__file__).parent / "old_databases"
+VERSIONS = range(1, len(MIGRATIONS) + 1)
 
 
 def restore(version: int, path: Path) -> None:
@@ -25,12 +26,34 @@ def restore(version: int, path: Path) -> None:
         sql.executescript((DUMPS / f"version_{version}.sql").read_text())
 
 
-def test_there_is_a_dump_of_every_old_version() -> None:
-    assert {path.stem for path in DUMPS.iterdir()} == {f"version_{number}" for number in range(1, len(MIGRATIONS))}
+def columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """The columns of each table and index."""
+    with closing(sqlite3.connect(path)) as sql:
+        names = sql.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'search%'").fetchall()
+        return {name: sql.execute(f"PRAGMA {kind}_info({name!r})").fetchall() for kind, name in names}
+
+
+def test_there_is_a_dump_of_every_version() -> None:
+    found = {path.stem for path in DUMPS.glob("*.sql")}
+    assert found == {f"version_{number}" for number in VERSIONS}, "run python -m dev.record_database"
 
 
 @pytest.mark.promise("W10")
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_migrated_database_has_the_tables_of_a_new_one(
+    tmp_path: Path, open_sqlite: Callable[..., Awaitable[SqliteStore]], version: int
+) -> None:
+    """Fails if a released migration is edited."""
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    restore(version, old)
+    for path in (old, new):
+        await (await open_sqlite(path)).close()
+    assert columns(old) == columns(new)
+    assert "messages" in columns(new)
+
+
+@pytest.mark.promise("W10")
+@pytest.mark.parametrize("version", VERSIONS)
 async def test_an_old_database_keeps_its_messages_runs_and_events(
     tmp_path: Path, open_sqlite: Callable[..., Awaitable[SqliteStore]], version: int
 ) -> None:

@@ -15,6 +15,7 @@ from holdfast.tools.files import file_transaction, safe_rename
 from holdfast.tools.files.file_access import ABSENT, content_hash, read_file
 from holdfast.tools.files.file_transaction import FileConflict, FileWrite, lock_directories, write_files
 from holdfast.tools.files.held_directory import HeldDirectory
+from tests.support.stress import StressShare
 
 
 def _write(path: Path, old: bytes, new: bytes | None) -> FileWrite:
@@ -302,8 +303,20 @@ def test_a_content_that_cannot_be_restored_is_kept_and_named(tmp_path: Path, int
     assert kept in refused.value.message
 
 
-@pytest.mark.parametrize(("writers", "turns"), [(4, 12), pytest.param(8, 250, marks=pytest.mark.stress)])
-def test_writers_at_the_same_time_lose_no_line(tmp_path: Path, writers: int, turns: int) -> None:
+def test_writers_at_the_same_time_lose_no_line(tmp_path: Path) -> None:
+    _write_side_by_side(tmp_path, writers=4, turns=12)
+
+
+@pytest.mark.stress(weight=0.5)
+def test_many_writers_at_the_same_time_lose_no_line(tmp_path: Path, share: StressShare) -> None:
+    for number in share.rounds():
+        (tmp_path / str(number)).mkdir()
+        written, refused = _write_side_by_side(tmp_path / str(number), writers=8, turns=50)
+        share.count("lines written", written)
+        share.count("refused", refused)
+
+
+def _write_side_by_side(tmp_path: Path, *, writers: int, turns: int) -> tuple[int, int]:
     """Real threads, no barriers: each adds a line to what it read, and what was not refused is there once."""
     path = tmp_path / "a"
     path.write_bytes(b"")
@@ -325,10 +338,10 @@ def test_writers_at_the_same_time_lose_no_line(tmp_path: Path, writers: int, tur
 
     with ThreadPoolExecutor(writers) as pool:
         list(pool.map(write, range(writers)))
-    print(f"{len(written)} written, {len(refused)} refused")
     assert sorted(path.read_bytes().splitlines(keepends=True)) == sorted(written)
     assert len(written) + len(refused) == writers * turns
     assert list(_files(tmp_path)) == ["a"]
+    return len(written), len(refused)
 
 
 def test_a_directory_that_stays_locked_is_written_without_the_lock(

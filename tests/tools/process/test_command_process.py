@@ -20,6 +20,7 @@ from holdfast.errors import ToolError
 from holdfast.tools.process import command_process
 from holdfast.tools.process.command_process import KILL_SECONDS, NON_INTERACTIVE, CommandLauncher, command_environment
 from holdfast.tools.process.process_table import IS_LINUX, Process, find_process, tree_below
+from tests.support.stress import StressShare
 from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready
 from tests.support.tool_contexts import settings_of
 
@@ -359,13 +360,12 @@ async def test_the_exit_code_of_the_shortest_command_is_never_lost() -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(600)
 @pytest.mark.promise("C7")
-async def test_stubborn_commands_are_killed_many_times_side_by_side() -> None:
-    rounds, slowest, killed = 25, 0.0, 0
+async def test_stubborn_commands_are_killed_many_times_side_by_side(share: StressShare) -> None:
+    slowest = 0.0
     loop = asyncio.get_running_loop()
     async with open_launcher() as launcher:
-        for number in range(rounds):
+        for number in share.rounds():
             marks = [f"call_{number}_{name}" for name in STUBBORN_COMMANDS]
             every = [
                 await launcher.start(command(a.script, m))
@@ -379,9 +379,9 @@ async def test_stubborn_commands_are_killed_many_times_side_by_side() -> None:
                 assert result.left == ()
                 assert await still_there(found, mark) == []
                 running.stop_reading()
-                killed += len(found)
-    commands = rounds * len(STUBBORN_COMMANDS)
-    print(f"{rounds} rounds, {commands} commands, {killed} processes killed, slowest round {slowest:.2f} s")
+                share.count("processes killed", len(found))
+            share.count("commands", len(every))
+    share.note(f"slowest kill {slowest:.2f} s")
 
 
 @pytest.mark.promise("W8")

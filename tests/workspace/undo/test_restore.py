@@ -1,8 +1,10 @@
 """Undo and redo of real files restore only what the agent changed."""
 
+import asyncio
 import os
 import stat
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from holdfast.tools.apply_patch import ApplyPatchTool
 from holdfast.tools.files import file_transaction
 from holdfast.workspace.undo.undo_plan import NOT_COVERED
 from tests.support.file_sessions import FileSession, FileWorkspace, MemoryRecords
+from tests.support.stress import StressShare
 
 
 @pytest.fixture
@@ -326,14 +329,13 @@ async def test_undo_never_loses_an_edit_of_the_user(
     await History(FileWorkspace(tmp_path_factory.mktemp("history"))).play(steps)
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(600)
-@settings(max_examples=1_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=_STEPS)
-async def test_undo_never_loses_an_edit_of_the_user_in_a_thousand_histories(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
-) -> None:
-    await History(FileWorkspace(tmp_path_factory.mktemp("history"))).play(steps)
+@pytest.mark.stress(weight=2)
+def test_undo_never_loses_an_edit_of_the_user_in_many_histories(tmp_path: Path, share: StressShare) -> None:
+    def play(steps: list[tuple[str, str]]) -> None:
+        with tempfile.TemporaryDirectory(dir=tmp_path) as directory:
+            asyncio.run(History(FileWorkspace(Path(directory))).play(steps))
+
+    share.examples(_STEPS, play)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
