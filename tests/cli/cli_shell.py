@@ -74,6 +74,8 @@ def respond(received: ReceivedRequest) -> Answer:
             return Answer(pieces=(Refuse(),), finish="content_filter")
         case "cut":
             return text("cut off", finish="length")
+        case "halves":
+            return text("and here is the fir", finish="length") if step == 0 else text("st and the second half")
         case "retry":
             return Answer(status=429, headers={"Retry-After": "1"}) if _first_time(received) else text("at last")
     raise AssertionError(f"no such order: {order!r}")

@@ -23,7 +23,7 @@ from holdfast.schema.events import (
     Snapshot,
     TodoChanged,
 )
-from holdfast.schema.messages import Message, Notice, Shell, Text, ToolCall, ToolResult, text_of
+from holdfast.schema.messages import Finish, Message, Notice, Shell, Text, ToolCall, ToolResult, text_of
 from holdfast.schema.runs import Now, Run
 from holdfast.schema.sessions import Todo
 
@@ -75,6 +75,8 @@ class EventPrinter:
         self._calls: dict[str, ToolCall] = {}
         self._printed: set[str] = set()
         self._current_message: str | None = None
+        self._is_cut = False
+        """The current message reached the output limit: the text of the next one continues it."""
 
     def add_run(self, run_id: str) -> None:
         """Print this run too, because a steer has joined it."""
@@ -92,7 +94,9 @@ class EventPrinter:
             case MessageFinished():
                 self._print_message(event.message)
                 if self._current_message == event.message.id:
-                    self._screen.block()  # the next output starts below this message
+                    self._is_cut = is_cut_text(event.message)
+                    if not self._is_cut:
+                        self._screen.block()  # the next output starts below this message
             case RunProgress() if self._includes_run(event.run_id):
                 if event.now.phase != "retry":  # RunRetrying shows it with a countdown
                     self._screen.status(describe_activity(event.now))
@@ -212,8 +216,9 @@ class EventPrinter:
         if piece.replaces:
             self._screen.note("the request to the model was repeated; the following text replaces the text above")
         if piece.replaces or self._current_message != message_id:
-            self._screen.block()
-            self._current_message = message_id
+            if piece.replaces or not self._is_cut:
+                self._screen.block()
+            self._current_message, self._is_cut = message_id, False
         self._screen.text(piece.text)
 
     def _note_once(self, key: str, text: str) -> None:
@@ -232,6 +237,13 @@ class EventPrinter:
         margin = "    " if indent else "  "
         output = output_lines(result) if self._verbose else []
         self._note_once(result.call_id, "\n".join([f"{margin}{line}", *(f"{margin}│ {each}" for each in output)]))
+
+
+def is_cut_text(message: Message) -> bool:
+    """Whether the message is a text that reached the output limit, so that the agent goes on with it."""
+    finish = next((part for part in message.parts if isinstance(part, Finish)), None)
+    has_calls = any(isinstance(part, ToolCall) for part in message.parts)
+    return finish is not None and finish.reason == "max_tokens" and not has_calls
 
 
 class PrintedPiece(NamedTuple):

@@ -153,6 +153,10 @@ def test_a_retry_is_noted_and_its_text_is_printed_once(sh: CliShell) -> None:
     assert "rate_limit" in done.err
 
 
+def test_an_answer_that_goes_on_after_the_output_limit_is_printed_as_one_text(sh: CliShell) -> None:
+    assert sh.ok("run", "!halves") == "and here is the first and the second half"
+
+
 def test_a_traceback_is_printed_only_with_debug(sh: CliShell) -> None:
     done = sh("run", "--session", "ses_nobody", "hello")
     assert done.status == 1
