@@ -28,7 +28,9 @@ async def test_typing_works_and_a_prompt_is_answered(tmp_path: Path) -> None:
 
 async def test_keys_that_arrive_at_once_are_handled_in_their_order(tmp_path: Path) -> None:
     async with open_ui(tmp_path, text("One."), text("Two.")) as ui:
-        ui.press_at_once(*"why?", "ctrl+j", *"so", "enter", *"next")
+        ui.press_at_once(
+            *"wy?", "left", "left", "h", "end", "ctrl+j", *"os", "left", "backspace", "right", "o", "enter", *"next"
+        )
         await ui.until(lambda: ui.has_text("why?\nso"))
         await ui.until(lambda: ui.draft == "next")
 

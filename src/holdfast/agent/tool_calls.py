@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from holdfast.agent.model_answer import UsageGuard, calls_of
 from holdfast.agent.protocol import Spent, Subagent, TurnHandle, new_message
@@ -24,7 +25,7 @@ from holdfast.errors import CommitRefused, HoldfastError, OutOfDescriptors, Stor
 from holdfast.files import is_out_of_descriptors
 from holdfast.schema.approvals import Approval
 from holdfast.schema.events import MessageCreated, MessageUpdated
-from holdfast.schema.messages import Message, ToolCall, ToolResult
+from holdfast.schema.messages import Message, ToolCall, ToolResult, main_argument
 from holdfast.schema.runs import Now, Phase
 from holdfast.schema.usage import Usage
 from holdfast.store import CallOutput
@@ -297,9 +298,18 @@ class StepCalls:
         return "\n".join([text, *(f"[note: {note}]" for note in notes)]) if notes else text
 
     def _display(self, call: ToolCall, output: ToolOutput) -> dict[str, Any]:
-        """What clients show, with our name of the tool if the call has another one."""
-        own = self._tool_name(call.id)
-        return output.display if own == call.name else {**output.display, "tool": own}
+        """What clients show: with our name of the tool and its main argument, if the call is written otherwise."""
+        prepared = self._prepare(call)
+        if isinstance(prepared, ToolError):
+            return output.display
+        understood: dict[str, Any] = {}
+        if prepared.tool.name != call.name:
+            understood["tool"] = prepared.tool.name
+        arguments = prepared.arguments
+        title = main_argument(asdict(arguments) if isinstance(arguments, Struct) else arguments)
+        if title != main_argument(call.arguments):
+            understood["title"] = title
+        return {**output.display, **understood} if understood else output.display
 
     def _tool_name(self, call_id: str) -> str:
         """Our name of the tool that a call means, or the name in the call if it means none."""

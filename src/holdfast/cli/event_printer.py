@@ -23,11 +23,10 @@ from holdfast.schema.events import (
     Snapshot,
     TodoChanged,
 )
-from holdfast.schema.messages import Finish, Message, Notice, Shell, Text, ToolCall, ToolResult, text_of
+from holdfast.schema.messages import Finish, Message, Notice, Shell, Text, ToolCall, ToolResult, call_title, text_of
 from holdfast.schema.runs import Now, Run
 from holdfast.schema.sessions import Todo
 
-_MAIN_ARGUMENTS = ("command", "path", "pattern", "url", "query", "title", "job")
 _PHASES = {
     "starting": "starting",
     "first_token": "first token",
@@ -326,15 +325,11 @@ def output_lines(result: ToolResult) -> list[str]:
     return plain(shown.rstrip()).splitlines()
 
 
-def title_of(call: ToolCall) -> str:
-    """The main argument of a call."""
-    found = (call.arguments.get(name) for name in _MAIN_ARGUMENTS)
-    return next((one_line(value, most=100) for value in found if isinstance(value, str)), "")
-
-
 def title_with_target(call: ToolCall, result: ToolResult) -> str:
     """The title, with the real file if the argument led elsewhere, for example by a symbolic link."""
-    title, path, real = title_of(call), call.arguments.get("path"), _target_of(result)
+    title, path, real = one_line(call_title(call, result), most=100), call.arguments.get("path"), _target_of(result)
+    if not title and real is not None:
+        return one_line(real, most=100)
     if real is None or not isinstance(path, str) or real in title.split():
         return title
     named = os.path.normpath(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Protocol, assert_never
+from typing import Protocol, assert_never
 
 from holdfast.client.open_texts import OpenText
 from holdfast.client.view_values import (
@@ -35,11 +35,10 @@ from holdfast.schema.messages import (
     Text,
     ToolCall,
     ToolResult,
+    call_title,
     text_of,
 )
 from holdfast.schema.runs import END_STATES, Run
-
-_MAIN_ARGUMENTS = ("command", "path", "pattern", "url", "query", "title", "prompt", "job")
 
 
 class BlockSources(Protocol):
@@ -57,12 +56,6 @@ class BlockSources(Protocol):
     def runs(self) -> Mapping[str, Run]: ...
 
     def output(self, call_id: str) -> str | None: ...
-
-
-def main_argument(arguments: Mapping[str, Any]) -> str:
-    """The argument of a call that says most about it."""
-    found = (arguments.get(name) for name in _MAIN_ARGUMENTS)
-    return next((value for value in found if isinstance(value, str)), "")
 
 
 def message_blocks(message: Message, open_parts: Mapping[int, OpenText], sources: BlockSources) -> tuple[Block, ...]:
@@ -185,7 +178,7 @@ def _call_block(block_id: str, run_id: str, call: ToolCall, sources: BlockSource
         call_id=call.id,
         name=_own_name(result) or call.name,
         state=state,
-        title=main_argument(call.arguments),
+        title=call_title(call, result),
         arguments=call.arguments,
         written=call.malformed or "",
         output=result.text if result else sources.output(call.id) or "",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from holdfast.schema.base import TaggedReader, Unknown, Value, encode
 from holdfast.schema.usage import Usage
+
+_MAIN_ARGUMENTS = ("command", "path", "pattern", "url", "query", "title", "prompt", "job")
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -189,6 +192,18 @@ def _public(part: Part) -> Part:
     if isinstance(part, Summary) and part.files:
         return msgspec.structs.replace(part, files=())
     return part
+
+
+def main_argument(arguments: Mapping[str, Any]) -> str:
+    """The argument of a call that says most about it."""
+    found = (arguments.get(name) for name in _MAIN_ARGUMENTS)
+    return next((value for value in found if isinstance(value, str)), "")
+
+
+def call_title(call: ToolCall, result: ToolResult | None) -> str:
+    """The main argument of a call. The result has it if the call was written for another agent or was repaired."""
+    understood = result.display.get("title") if result else None
+    return understood if isinstance(understood, str) else main_argument(call.arguments)
 
 
 def text_of(parts: tuple[Part, ...]) -> str:

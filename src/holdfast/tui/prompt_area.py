@@ -71,15 +71,23 @@ class PromptArea(TextArea):
         self.post_message(self.Pasted(event.text))
 
     async def _on_key(self, event: Key) -> None:
+        if await self._handle(event):
+            event.stop()
+            event.prevent_default()
+
+    async def _handle(self, event: Key) -> bool:
         name = self._action_of(event)
-        if name is None:
-            return
-        try:
-            getattr(self, f"action_{name}")()
-        except SkipAction:
-            return
-        event.stop()
-        event.prevent_default()
+        if name is not None:
+            try:
+                getattr(self, f"action_{name}")()
+            except SkipAction:
+                return False
+            return True
+        # Textual would run these after the key has passed through all parents, and so after a letter typed later.
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if await self.app.run_action(binding.action, self):
+                return True
+        return False
 
     def _action_of(self, event: Key) -> str | None:
         if event.character == "?" and not self.text:
