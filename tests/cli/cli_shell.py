@@ -76,6 +76,8 @@ def respond(received: ReceivedRequest) -> Answer:
             return text("cut off", finish="length")
         case "halves":
             return text("and here is the fir", finish="length") if step == 0 else text("st and the second half")
+        case "corrected":
+            return text("first I think about it" if step == 0 else '{"a": 1}')
         case "retry":
             return Answer(status=429, headers={"Retry-After": "1"}) if _first_time(received) else text("at last")
     raise AssertionError(f"no such order: {order!r}")

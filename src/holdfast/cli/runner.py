@@ -201,7 +201,7 @@ class PromptRunner:
             screen=self._screen,
             interrupts=self._interrupts,
             prompter=ApprovalPrompt(client, self._screen) if run.interactive and options.request.interactive else None,
-            text=options.output == "text",
+            text=options.output == "text" and options.request.output_schema is None,
             verbose=options.verbose,
             on_event=self._print_event_line if options.output == "jsonl" else None,
         )
@@ -278,6 +278,8 @@ class PromptRunner:
 
     def _print_result(self, run: Run, status: int) -> None:
         if self._options.output == "text":
+            if self._options.request.output_schema is not None and run.state == "completed":
+                self._screen.line(run.text.strip())  # only the answer that matches; other texts were not printed
             return
         decision = self._accepted.decision if self._accepted else None
         result = make_result(run, exit_code=status, decision=decision, cancelled=self._cancelled)

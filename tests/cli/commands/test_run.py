@@ -119,6 +119,16 @@ def test_output_schema_decodes_the_answer(sh: CliShell, tmp_path: Path) -> None:
     assert sh(*words, "!say x").status == 2
 
 
+def test_output_schema_prints_only_an_answer_that_matches(sh: CliShell, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object"}')
+    words = ("run", "--output-schema", str(schema))
+    assert sh.ok(*words, "!corrected").strip() == '{"a": 1}'
+    bad = sh(*words, "!say no json")
+    assert (bad.status, bad.out) == (1, "")
+    assert "the answer does not match the schema" in bad.err
+
+
 def test_attached_files_are_sent(sh: CliShell, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("the notes say: attached")
     assert "the notes say: attached" in sh.ok("run", "--attach", str(tmp_path / "notes.txt"), "!echo")

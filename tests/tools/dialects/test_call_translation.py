@@ -124,6 +124,7 @@ async def test_a_whole_run_in_a_foreign_dialect(tmp_path: Path) -> None:
         assert (read.name, read.status) == ("Read", "ok")
         assert read.text == ("     1\tone\n[note: ignored unknown arguments: 'colour'; view has: path, offset, limit]")
         assert (edited.name, edited.status, edited.display["tool"]) == ("Edit", "ok", "edit")
+        assert (read.display["title"], edited.display["title"]) == ("a.txt", "a.txt")
         assert (harness.directory / "a.txt").read_text() == "two\n"
 
 

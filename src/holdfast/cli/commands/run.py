@@ -68,7 +68,7 @@ def configure(parser: Parser) -> None:
         help="text, one JSON object, or one JSON event per line",
     )
     output.add_argument("--json", dest="output", action="store_const", const="json", help="the same as --output json")
-    output.add_argument("--output-schema", metavar="FILE", help="JSON Schema that the answer must match")
+    output.add_argument("--output-schema", metavar="FILE", help="JSON Schema; only an answer that matches is printed")
     output.add_argument("--last-message", metavar="FILE", help="write the agent's last message to a file")
     output.add_argument("-q", "--quiet", action="store_true", help="print only errors to stderr")
     output.add_argument("-v", "--verbose", action="store_true", help="print the output of tools and the task list")
