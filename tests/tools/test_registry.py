@@ -16,7 +16,7 @@ from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
 from holdfast.tools.process.command_process import CommandLauncher
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.registry import BUILT_IN, OfferedTools, ToolRegistry
+from holdfast.tools.registry import BUILT_IN, OfferedTools, ToolRegistry, may_use
 from tests.support.tool_contexts import settings_of
 
 ALL = (
@@ -233,3 +233,11 @@ def test_the_list_of_built_in_tools_is_complete() -> None:
 
 async def test_a_registry_without_calls_can_be_closed() -> None:
     await ToolRegistry(CommandLauncher()).close()
+
+
+def test_patterns_with_a_mark_take_tools_away() -> None:
+    assert may_use("view", ("view", "gr*"))
+    assert not may_use("bash", ("view", "gr*"))
+    assert may_use("view", ("!bash",))
+    assert not may_use("bash", ("*", "!bash"))
+    assert not may_use("bash", ("bash", "!b*"))

@@ -212,7 +212,7 @@ def _instructions(files: tuple[Instructions, ...]) -> str:
 
 def _skills(skills: tuple[Skill, ...]) -> str:
     lines = [f"- {skill.name}: {skill.description} ({skill.path})" for skill in skills]
-    return "Skills: read the file of one when the task calls for it.\n" + "\n".join(lines)
+    return "Skills: load one with `skill`, or read its file, when the task calls for it.\n" + "\n".join(lines)
 
 
 def _gathered_facts(gathered: PromptContext) -> dict[str, str]:

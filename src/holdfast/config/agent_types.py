@@ -22,7 +22,7 @@ class AgentType(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     """It only reads: its run is in plan mode, so that only commands that change nothing run."""
     tools: tuple[str, ...] | None = None
-    """Patterns of the tools that it may use. None: all, or all that read."""
+    """Patterns of the tools that it may use, and with ``!`` of those that it may not. None: all, or all that read."""
     model: str | None = None
     """``provider/model``. None: the model of its parent."""
     max_steps: int | None = None
@@ -65,7 +65,7 @@ def _configured(name: str, agent: AgentSettings) -> AgentType:
         name=name,
         description=agent.description or "no description",
         instructions=agent.prompt,
-        read_only=agent.tools is None,
+        read_only=agent.read_only or agent.tools is None,
         tools=agent.tools,
         model=agent.model,
         max_steps=agent.max_steps,

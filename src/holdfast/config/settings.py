@@ -299,10 +299,14 @@ class AgentSettings(Table, frozen=True):
     description: Annotated[str, Meta(description="When to use it; the model reads this.")] = ""
     prompt: Annotated[str, Meta(description="Its own instructions.")] = ""
     tools: Annotated[
-        tuple[Text, ...] | None, Meta(description="The tools it may use; without it, the read-only ones.")
+        tuple[Text, ...] | None,
+        Meta(
+            description="The tools it may use, such as `view` or `!bash` for all but one; without it, those that read."
+        ),
     ] = None
     model: Annotated[Text | None, Meta(description="`provider/model`; without it, the model of the parent.")] = None
     max_steps: Annotated[Count | None, Meta(description="Maximum model requests of one of its runs.")] = None
+    read_only: Annotated[bool, Meta(description="It runs in plan mode, whatever its tools are.")] = False
 
 
 class NetworkSettings(Table, frozen=True):

@@ -196,7 +196,7 @@ def _reason_withheld(
 
 def _reason_withheld_from_subagent(tool: Tool[Any], agent: AgentType) -> str | None:
     if agent.tools is not None:
-        if any(fnmatchcase(tool.name, pattern) for pattern in agent.tools):
+        if may_use(tool.name, agent.tools):
             return None
         return f"the agent {agent.name!r} is configured without it"
     if tool.name == "ask":
@@ -204,6 +204,13 @@ def _reason_withheld_from_subagent(tool: Tool[Any], agent: AgentType) -> str | N
     if agent.read_only and tool.effect not in _EXPLORER_EFFECTS and tool.name not in _COMMAND_TOOLS:
         return "this sub-agent only reads"
     return None
+
+
+def may_use(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether patterns allow a tool: one must match it, and none with ``!`` before it."""
+    denied = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    allowed = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
+    return any(fnmatchcase(name, one) for one in allowed) and not any(fnmatchcase(name, one) for one in denied)
 
 
 def _parameters(tool: Tool[Any]) -> dict[str, Any]:

@@ -10,32 +10,37 @@ from pathlib import Path
 
 from holdfast.agent.system_prompt import Instructions, PromptContext, Skill, Surroundings
 from holdfast.errors import BadRequest
+from holdfast.extend.file_extensions import ExtensionFiles, FileExtensions
 from holdfast.extend.instructions import read_instructions
 from holdfast.extend.memory import memory_files, read_memory_text
-from holdfast.extend.skills import read_skills
 from holdfast.files import find_program, repository_root
 from holdfast.ids import Clock
 from holdfast.locations import Locations
 from holdfast.tools.process.git_environment import neutral_git_environment
 
-_PROJECT_SKILLS = Path(".holdfast") / "skills"
+_MAX_SKILLS = 64
+_MAX_DESCRIPTION = 400
+"""Characters of the description of a skill or agent that every session is told."""
 _MAX_STATUS_LINES = 20
 _GIT_SECONDS = 2.0
 
 
 class DirectoryContextGatherer:
-    """Gathers the context of one directory. Project skills and the git status are read only if it is trusted."""
+    """Gathers the context of one directory. Files of the project and the git status are read only if it is trusted."""
 
-    def __init__(self, directory: Path, locations: Locations, *, trusted: bool, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, locations: Locations, *, files: FileExtensions, trusted: bool, clock: Clock
+    ) -> None:
         self._directory = directory
         self._locations = locations
+        self._files = files
         self._trusted = trusted
         self._clock = clock
 
     async def gather(self) -> PromptContext:
         status_task = asyncio.create_task(self._git_status(), name="git status")
         try:
-            branch, instructions, skills = await asyncio.to_thread(self._read)
+            branch, instructions, files = await asyncio.to_thread(self._read)
         finally:
             status = await status_task
         return PromptContext(
@@ -47,22 +52,23 @@ class DirectoryContextGatherer:
                 git_status=status,
             ),
             tuple(Instructions(path, text) for path, text in instructions),
-            tuple(Skill(*skill) for skill in skills),
+            tuple(
+                Skill(skill.name, skill.description[:_MAX_DESCRIPTION], skill.path)
+                for skill in files.usable_skills[:_MAX_SKILLS]
+                if skill.model_may_use
+            ),
         )
 
     async def _git_status(self) -> str | None:
         return await git_status(self._directory) if self._trusted else None
 
-    def _read(self) -> tuple[str | None, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
-        folders = [self._locations.skills_dir]
-        if self._trusted:
-            folders.append(repository_root(self._directory) / _PROJECT_SKILLS)
+    def _read(self) -> tuple[str | None, tuple[tuple[str, str], ...], ExtensionFiles]:
         user_file = self._locations.instructions_file
         of_all, of_project = self._remembered()
         read = read_instructions(self._directory, user_file=user_file)
         of_user = tuple(file for file in read if file[0] == str(user_file))
         instructions = (*of_user, *of_all, *(file for file in read if file not in of_user), *of_project)
-        return git_branch(self._directory), instructions, read_skills(tuple(folders))
+        return git_branch(self._directory), instructions, self._files.read(trusted=self._trusted)
 
     def _remembered(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """Return the memory for all projects and for this one, as instruction files."""

@@ -42,6 +42,8 @@ from holdfast.config.env_files import (
 from holdfast.errors import BadRequest, Conflict, HoldfastError, NotFound
 from holdfast.events import Hub
 from holdfast.extend.extension_provider import ExtensionProvider
+from holdfast.extend.file_extensions import FileExtensions
+from holdfast.extend.source_folders import user_folders
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
@@ -204,7 +206,9 @@ class OpenWorkspace:
         )
         self.read_states: dict[str, tuple[tuple[int, int, int], str]] = {}
         """The hashes of files that sessions have read, with their inode, time and size, for `WorkspaceObserver`."""
-        self.extensions: list[ExtensionProvider] = []
+        self.files = FileExtensions(self.path, shared.locations, env=shared.env)
+        """The skills, commands and agents of the user and the project."""
+        self.extensions: list[ExtensionProvider] = [self.files]
         self._extension_change = asyncio.Event()
         self._cached: _CachedSetup | None = None
         self._masks: _CachedMasks | None = None
@@ -315,8 +319,17 @@ class OpenWorkspace:
 
     def context_gatherer(self, setup: Setup) -> DirectoryContextGatherer:
         return DirectoryContextGatherer(
-            self.path, self.shared.locations, trusted=setup.trusted, clock=self.shared.clock
+            self.path, self.shared.locations, files=self.files, trusted=setup.trusted, clock=self.shared.clock
         )
+
+    def offer_skills(self) -> None:
+        """Offer the `skill` tool if there are skills, and only then."""
+        if not any(skill.model_may_use for skill in self.files.found.usable_skills):
+            self.tools.remove(("skill",))
+        elif "skill" not in self.tools.names:
+            from holdfast.extend.skill_tool import SkillTool
+
+            self.tools.extend([SkillTool(self.files)])
 
     async def refresh_extensions(self) -> None:
         """Let the extensions follow the configuration, the files and the trust of the directory."""
@@ -356,7 +369,7 @@ class OpenWorkspace:
     def _paths(self) -> WorkspacePaths:
         locations = self.shared.locations
         own = tuple(str(path) for path in (locations.config_dir, locations.data_dir, locations.state_dir))
-        readable = (str(locations.skills_dir),)
+        readable = (str(locations.skills_dir), *(str(path) for path, _ in user_folders("skills", self.shared.env)))
         return WorkspacePaths(
             root=str(self.path),
             home=self.shared.env.get("HOME", "/"),

@@ -112,6 +112,8 @@ class _WorkspaceTurn:
         mode = run.mode or settings.approvals.mode
         setup.config.policy.check_mode(mode)
         root_session_id, depth = await self._ancestry()
+        await asyncio.to_thread(workspace.files.read, trusted=setup.trusted)
+        workspace.offer_skills()
         approver = WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id)
         return TurnDependencies(
             store=workspace.shared.store,

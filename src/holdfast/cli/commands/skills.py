@@ -1,0 +1,54 @@
+"""`holdfast skills`: the files that add something to the agent, and what is wrong with them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from holdfast.cli.argument_parser import Parser, add_json_argument
+from holdfast.cli.command_context import CommandContext
+from holdfast.cli.exit_status import Exit
+from holdfast.cli.formatting import json_text, table
+from holdfast.cli.screen import one_line, plain
+from holdfast.schema.extensions import ExtensionKind, ExtensionStatus
+
+_SHOWN = 90
+
+
+def configure(parser: Parser) -> None:
+    parser.explain(
+        "List the skills of this directory and your own: folders with a SKILL.md, which the agent loads when a task\n"
+        "calls for them. They are read from .holdfast/skills, .agents/skills, .claude/skills and .cursor/skills of\n"
+        "the project, from ~/.agents/skills and ~/.claude/skills, and from Holdfast's configuration directory.",
+        examples=(
+            ("holdfast skills", "what is there, and what is wrong with it"),
+            ("holdfast skills --json", "for a script"),
+        ),
+    )
+    _add(parser, "skill")
+
+
+def _add(parser: Parser, kind: ExtensionKind) -> None:
+    add_json_argument(parser)
+    parser.set_defaults(run=show, kind=kind)
+
+
+def show(args: argparse.Namespace) -> int:
+    with CommandContext() as context:
+        listed = context.client.extensions(context.workspace.id).items
+    found = [status for status in listed if status.kind == args.kind]
+    if args.json:
+        print(json_text(found))
+        return Exit.COMPLETED
+    if not found:
+        print(f"there are no {args.kind}s; docs/extensions.md says where they are read from")
+        return Exit.COMPLETED
+    print("\n".join(table([("NAME", "STATE", "WHAT", "FILE"), *map(_row, found)])))
+    return Exit.COMPLETED
+
+
+def _row(status: ExtensionStatus) -> tuple[str, str, str, str]:
+    home = os.path.expanduser("~")
+    source = status.source
+    shown = f"~{source[len(home) :]}" if source.startswith(f"{home}/") else source
+    return plain(status.name), status.state, one_line(status.detail, most=_SHOWN), plain(shown)

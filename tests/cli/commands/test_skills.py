@@ -1,0 +1,17 @@
+"""`holdfast skills`."""
+
+from tests.cli.cli_shell import CliShell
+
+
+def test_skills_are_listed_with_their_state(sh: CliShell) -> None:
+    assert "there are no skills" in sh.ok("skills")
+    for name, front_matter in (("good", "name: good\ndescription: Does good"), ("bad", "name: worse")):
+        path = sh.locations.skills_dir / name / "SKILL.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"---\n{front_matter}\n---\nbody\n")
+    output = sh.ok("skills")
+    assert "Does good" in output
+    assert "must be the name of its folder, 'bad'" in output
+    listed = sh("skills", "--json").json
+    assert [(item["name"], item["state"]) for item in listed] == [("bad", "failed"), ("good", "ready")]
+    assert "skill bad: failed" in sh.ok("doctor")
