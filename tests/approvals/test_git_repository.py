@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.approvals.git_repository import repository_at, why_git_may_run_programs
+from holdfast.approvals.git_repository import OVERRIDDEN, repository_at, why_git_may_run_programs
+from holdfast.tools.process.git_environment import neutral_git_environment
 
 
 def _git(directory: Path, *words: str) -> None:
@@ -38,8 +39,8 @@ def test_an_ordinary_repository_names_no_programs(repository: Path) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        *("core.fsmonitor", "core.worktree", "diff.x.textconv", "diff.x.command", "diff.external", "filter.x.clean"),
-        *("core.attributesFile", "include.path", "includeIf.gitdir:/.path", "core.sshCommand", "gpg.program"),
+        *("core.worktree", "diff.x.textconv", "diff.x.command", "diff.external", "filter.x.clean"),
+        *("core.attributesFile", "include.path", "includeIf.gitdir:/.path", "core.fsmonitor.x", "credential.x.helper"),
         *("extensions.worktreeConfig", "lfs.extension.x.clean", "pager.status", "submodule.x.ignore", "pretty.x"),
     ],
 )
@@ -48,6 +49,30 @@ def test_a_setting_that_is_not_known_to_be_harmless_is_named(repository: Path, k
     found = why_git_may_run_programs(str(repository))
     assert found is not None
     assert key.lower() in found.lower()
+
+
+def test_settings_that_the_environment_overrides_run_nothing(repository: Path) -> None:
+    environment = neutral_git_environment({"PATH": os.environ["PATH"], "HOME": str(repository.parent)})
+    count = int(environment["GIT_CONFIG_COUNT"])
+    assert {environment[f"GIT_CONFIG_KEY_{number}"].lower() for number in range(count)} >= OVERRIDDEN
+    program = repository.parent / "program"
+    program.write_text(f"#!/bin/sh\ntouch {repository.parent}/canary\n")
+    program.chmod(0o755)
+    hooks = repository.parent / "hooks"
+    hooks.mkdir()
+    for name in ("post-index-change", "post-checkout", "reference-transaction"):
+        (hooks / name).symlink_to(program)
+    for key in sorted(OVERRIDDEN):
+        value = {"core.hookspath": str(hooks), "diff.submodule": "log"}.get(key, str(program))
+        is_flag = key.partition(".")[2] in ("recurse", "submodulesummary", "autorefreshindex", "auto", "showsignature")
+        _git(repository, "config", key, "true" if is_flag else value)
+    assert why_git_may_run_programs(str(repository)) is None
+    (repository / "0").write_text("changed\n")
+    for words in (("status",), ("diff",), ("log", "-p", "-1"), ("show", "HEAD"), ("branch", "-a"), ("stash", "list")):
+        subprocess.run(["git", *words], cwd=repository, env=environment, check=True, capture_output=True, timeout=60)
+    assert not (repository.parent / "canary").exists()
+    _git(repository, "status")
+    assert (repository.parent / "canary").exists()  # so the settings do run the program elsewhere
 
 
 @pytest.mark.parametrize(

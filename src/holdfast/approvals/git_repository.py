@@ -2,7 +2,8 @@
 
 Git runs programs for filters, diff drivers and file system monitors, and it runs itself in submodules. A repository
 that came from elsewhere may name such programs. So `why_git_may_run_programs` accepts only settings that are known to
-be harmless, and no submodules. These functions read the file system; call them in a thread.
+be harmless, settings that the environment of such commands overrides, and no submodules. These functions read the file
+system; call them in a thread.
 """
 
 from __future__ import annotations
@@ -30,6 +31,15 @@ _HARMLESS: Final = re.compile(
     r"|log\.(?:date|decorate)|diff\.(?:renames|algorithm|colormoved|mnemonicprefix|noprefix)",
     re.IGNORECASE,
 )
+OVERRIDDEN: Final = frozenset(
+    {
+        *("core.fsmonitor", "core.hookspath", "core.pager", "core.editor", "core.sshcommand", "core.askpass"),
+        *("credential.helper", "gpg.program", "gpg.ssh.program", "gpg.x509.program", "log.showsignature"),
+        *("submodule.recurse", "status.submodulesummary", "diff.submodule", "diff.autorefreshindex"),
+        "maintenance.auto",
+    }
+)
+"""Settings of a repository that have no effect, because `tools.process.git_environment` sets them itself."""
 _INDEX_ENTRY: Final = 62
 _MODE_OFFSET: Final = 24
 _GITLINK: Final = 0o160000
@@ -85,7 +95,7 @@ def _first_unknown_setting(config: str) -> str | None:
             continue
         setting = _SETTING.fullmatch(text)
         key = f"{section}.{setting[1]}" if setting else text
-        if not setting or not _HARMLESS.fullmatch(key):
+        if not setting or (not _HARMLESS.fullmatch(key) and key.lower() not in OVERRIDDEN):
             return key
         if key.lower() == "core.bare" and setting[2] != "false":
             return key
