@@ -259,7 +259,9 @@ def test_git_that_reads_is_allowed_in_an_untrusted_directory_if_its_repository_n
     config.write_text('[core]\n\tbare = false\n[remote "origin"]\n\turl = https://example.org/x\n')
     verdict = calls.bash("git status", trusted=False, interactive=False, mode=mode)
     assert verdict == Allow("it changes nothing", read_only=True)
-    config.write_text("[core]\n\tfsmonitor = ./x\n")
+    config.write_text("[core]\n\tfsmonitor = ./x\n")  # commands that run without approval override it
+    assert calls.bash("git status", trusted=False, interactive=False, mode=mode) == verdict
+    config.write_text('[filter "x"]\n\tclean = ./x\n')
     assert isinstance(calls.bash("git status", trusted=False), Ask)
     assert isinstance(calls.bash("git status", trusted=False, rules=parse_rules(allow=("bash: git status *",))), Allow)
     assert isinstance(calls.bash("ls", trusted=False), Allow)
