@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from msgspec.structs import replace
 
 from holdfast.config.provider_catalogue import PROVIDERS
 from holdfast.errors import ToolError
@@ -415,3 +416,28 @@ def test_other_variables_are_passed_on() -> None:
 
 def test_the_users_pager_is_replaced() -> None:
     assert command_environment({"PAGER": "less"}, settings_of())["PAGER"] == "cat"
+
+
+def test_a_piped_command_reads_its_input_and_has_its_errors_apart(run: Run, tmp_path: Path) -> None:
+    async def check() -> None:
+        async with open_launcher() as launcher:
+            spec = command(
+                "echo oops >&2; while read line; do echo got $line; done; echo the end", "piped", directory=tmp_path
+            )
+            running = await launcher.start(replace(spec, piped=True))
+            assert running.input is not None
+            assert running.errors is not None
+            assert await running.errors.readline() == b"oops\n"
+            for line in (b"one", b"two"):
+                running.input.write(line + b"\n")
+                assert await running.output.readline() == b"got " + line + b"\n"
+            running.input.close()
+            assert await running.output.read() == b"the end\n"
+            await running.wait_tree_ended()
+            assert running.exit_code == 0
+            running.stop_reading()
+            waiting = await launcher.start(replace(spec, piped=True, mark=f"{spec.mark}-second"))
+            assert (await waiting.kill()).left == ()
+            waiting.stop_reading()
+
+    run(check())

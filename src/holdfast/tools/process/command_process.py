@@ -32,7 +32,7 @@ from holdfast.tools.process.process_table import (
     tree_below,
 )
 from holdfast.tools.process.sandbox import CommandSandbox
-from holdfast.tools.process.supervisor import KILL_MESSAGE, CommandRequest
+from holdfast.tools.process.supervisor import KILL_MESSAGE, PIPED_COMMAND, PLAIN_COMMAND, CommandRequest
 
 GRACE_SECONDS = 0.4
 """Time between SIGINT and SIGKILL."""
@@ -84,6 +84,8 @@ class CommandSpec(Value, frozen=True):
     mark: str
     ruleset: int | None = None
     """The descriptor of a Landlock ruleset that confines the command."""
+    piped: bool = False
+    """Whether stdin is a pipe, and stderr is separate from stdout: for programs that speak a protocol."""
 
 
 class KillResult(Value, frozen=True):
@@ -95,13 +97,19 @@ class KillResult(Value, frozen=True):
 
 
 class RunningCommand:
-    """A started command. `output` is everything its processes write to stdout and stderr, in order."""
+    """A started command.
+
+    `output` is everything its processes write to stdout and stderr, in order. A piped command has its stderr in
+    `errors`, and gets what is written to `input`.
+    """
 
     def __init__(
-        self, connection: _SupervisorConnection, *, output: _OutputPipe, supervisor: Process, mark: str
+        self, connection: _SupervisorConnection, *, pipes: _CommandPipes, supervisor: Process, mark: str
     ) -> None:
-        self.output = output.reader
-        self._pipe = output
+        self.output = pipes.output.reader
+        self.errors = pipes.errors.reader if pipes.errors else None
+        self.input = pipes.input
+        self._pipes = pipes
         self._connection = connection
         self._supervisor = supervisor
         self._mark = mark
@@ -142,8 +150,8 @@ class RunningCommand:
         return self.kill_result
 
     def stop_reading(self) -> None:
-        """Close the output pipe, also if a process outside the tree still holds its other end."""
-        self._pipe.close()
+        """Close the pipes, also if a process outside the tree still holds their other ends."""
+        self._pipes.close()
 
     async def _kill(self) -> None:
         if not self._tree_ended.is_set():
@@ -206,7 +214,7 @@ class CommandLauncher:
             raise ToolError(f"the command cannot be started: {error}") from None
         for seconds in (START_SECONDS, 5 * START_SECONDS):
             program = await self._running_program(restart=seconds > START_SECONDS)
-            handle = await _new_supervisor(program, ruleset=command.ruleset, seconds=seconds)
+            handle = await _new_supervisor(program, command, seconds=seconds)
             if handle is not None:
                 return await _start_command(*handle, request=request, mark=command.mark)
         raise ToolError("the command cannot be started: the supervisor program does not respond; try again")
@@ -284,6 +292,34 @@ class _OutputPipe:
         self._transport.close()
 
 
+class _CommandPipes:
+    """Our ends of a command's pipes."""
+
+    def __init__(
+        self, output: _OutputPipe, *, to_input: asyncio.StreamWriter | None = None, errors: _OutputPipe | None = None
+    ) -> None:
+        self.output = output
+        self.input = to_input
+        self.errors = errors
+
+    @classmethod
+    async def open(cls, output: int, to_input: int | None = None, errors: int | None = None) -> _CommandPipes:
+        if to_input is None or errors is None:
+            return cls(await _OutputPipe.open(output))
+        loop = asyncio.get_running_loop()
+        file = os.fdopen(to_input, "wb", buffering=0)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, file)
+        writer = asyncio.StreamWriter(transport, protocol, None, loop)
+        return cls(await _OutputPipe.open(output), to_input=writer, errors=await _OutputPipe.open(errors))
+
+    def close(self) -> None:
+        self.output.close()
+        if self.input is not None:
+            self.input.close()
+        if self.errors is not None:
+            self.errors.close()
+
+
 class _SupervisorConnection:
     """The socket to a supervisor. Each report is a line of fields separated by tabs."""
 
@@ -315,49 +351,57 @@ def _pack_request(command: CommandSpec) -> bytes:
     return request.pack()
 
 
-def _send_descriptors(program: _SupervisorProgram, ruleset: int | None) -> tuple[socket.socket | None, int]:
-    """Send one end of a new socket and of a new pipe; return the other ends. No socket if the program has ended."""
-    reading, writing = os.pipe()
+def _send_descriptors(program: _SupervisorProgram, command: CommandSpec) -> tuple[socket.socket | None, list[int]]:
+    """Send one end of a new socket and of new pipes; return the other ends. No socket if the program has ended.
+
+    The pipes are the output and, for a piped command, the input and the errors.
+    """
     ours, theirs = socket.socketpair()
+    pipes = [os.pipe(), os.pipe()[::-1], os.pipe()] if command.piped else [os.pipe()]
+    kept, sent = [ends[0] for ends in pipes], [ends[1] for ends in pipes]
+    ruleset = [] if command.ruleset is None else [command.ruleset]
+    kind = PIPED_COMMAND if command.piped else PLAIN_COMMAND
     try:
-        socket.send_fds(program.socket, [b"c"], [theirs.fileno(), writing, *([] if ruleset is None else [ruleset])])
+        socket.send_fds(program.socket, [kind], [theirs.fileno(), *sent, *ruleset])
     except OSError:
         ours.close()
-        return None, reading
+        return None, kept
     finally:
         theirs.close()
-        os.close(writing)
+        for descriptor in sent:
+            os.close(descriptor)
     ours.setblocking(False)
-    return ours, reading
+    return ours, kept
 
 
 async def _new_supervisor(
-    program: _SupervisorProgram, *, ruleset: int | None, seconds: float
-) -> tuple[_SupervisorConnection, _OutputPipe] | None:
+    program: _SupervisorProgram, command: CommandSpec, *, seconds: float
+) -> tuple[_SupervisorConnection, _CommandPipes] | None:
     """Return a supervisor that is ready to run a command; None if the program has ended or does not respond."""
-    control, descriptor = _send_descriptors(program, ruleset)
+    control, descriptors = _send_descriptors(program, command)
     if control is None:
-        os.close(descriptor)
+        for descriptor in descriptors:
+            os.close(descriptor)
         return None
     connection = _SupervisorConnection(*await asyncio.open_unix_connection(sock=control))
-    pipe = await _OutputPipe.open(descriptor)
+    pipes = await _CommandPipes.open(*descriptors)
     try:
         async with asyncio.timeout(seconds):
             if await connection.read_report() == ["ready"]:
-                return connection, pipe
+                return connection, pipes
     except TimeoutError:
         pass
     except BaseException:
         connection.close()
-        pipe.close()
+        pipes.close()
         raise
     connection.close()
-    pipe.close()
+    pipes.close()
     return None
 
 
 async def _start_command(
-    connection: _SupervisorConnection, pipe: _OutputPipe, *, request: bytes, mark: str
+    connection: _SupervisorConnection, pipes: _CommandPipes, *, request: bytes, mark: str
 ) -> RunningCommand:
     """Send the request. The command may have run from here on, so nothing is retried."""
     try:
@@ -365,13 +409,13 @@ async def _start_command(
         match await connection.read_report():
             case ["started", pid, parent, group, state, started]:
                 supervisor = Process(int(pid), int(parent), int(group), state, started)
-                return RunningCommand(connection, output=pipe, supervisor=supervisor, mark=mark)
+                return RunningCommand(connection, pipes=pipes, supervisor=supervisor, mark=mark)
             case ["failed", reason]:
                 raise ToolError(f"the command cannot be started: {reason}")
         raise ToolError("the command may have been started, but its supervisor ended unexpectedly")
     except BaseException:
         connection.close()
-        pipe.close()
+        pipes.close()
         raise
 
 

@@ -41,6 +41,11 @@ LENGTH = struct.Struct("!I")
 KILL_MESSAGE = b"k"
 """The server sends this to kill a command. Closing the socket has the same effect."""
 
+PLAIN_COMMAND = b"c"
+"""Announces a command with one output for stdout and stderr, and no input."""
+PIPED_COMMAND = b"p"
+"""Announces a command with pipes for stdin, stdout and stderr."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -75,6 +80,19 @@ class CommandRequest(NamedTuple):
         return cls(directory, argv, environment, float(grace), float(limit))
 
 
+class CommandStreams(NamedTuple):
+    """The descriptors that a command gets as its standard streams."""
+
+    output: int
+    input: int = subprocess.DEVNULL
+    errors: int = subprocess.STDOUT
+
+    def close(self) -> None:
+        for descriptor in self:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
 class ChildExitPipe:
     """A pipe that becomes readable when a child exits."""
 
@@ -104,19 +122,21 @@ class CommandSupervisor:
         self._command: subprocess.Popen[bytes] | None = None
         self._group = 0
 
-    def run(self, output: int, ruleset: int | None = None) -> int:
+    def run(self, streams: CommandStreams, ruleset: int | None = None) -> int:
         """Run until the command's tree has ended. Returns 0 if no process is left, else 1."""
         self._report("ready")
         request = _receive_request(self._control)
         if request is None:
             return 0
         try:
-            self._command = _launch(request, output) if ruleset is None else _launch_confined(request, output, ruleset)
+            self._command = (
+                _launch(request, streams) if ruleset is None else _launch_confined(request, streams, ruleset)
+            )
         except OSError as error:
             self._report("failed", f"{error.strerror or error}: {error.filename or request.argv[0]!r}")
             return 0
         finally:
-            os.close(output)
+            streams.close()
         self._group = 0 if IS_LINUX else self._command.pid
         self._report("started", *map(str, find_process(os.getpid()) or ()))
         self._poll.register(self._control.fileno(), select.POLLIN)
@@ -219,27 +239,27 @@ def _receive_exactly(control: socket.socket, size: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _launch(request: CommandRequest, output: int) -> subprocess.Popen[bytes]:
+def _launch(request: CommandRequest, streams: CommandStreams) -> subprocess.Popen[bytes]:
     """Start the command in its own session. The caller must keep the object, or subprocess reaps the command."""
     return subprocess.Popen(
         request.argv,
         cwd=request.directory,
         env=request.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
+        stdin=streams.input,
+        stdout=streams.output,
+        stderr=streams.errors,
         start_new_session=True,
     )
 
 
-def _launch_confined(request: CommandRequest, output: int, ruleset: int) -> subprocess.Popen[bytes]:
+def _launch_confined(request: CommandRequest, streams: CommandStreams, ruleset: int) -> subprocess.Popen[bytes]:
     """Start the command from a thread that has confined itself. The supervisor itself stays unconfined."""
     results: list[subprocess.Popen[bytes] | OSError] = []
 
     def launch() -> None:
         try:
             restrict_thread(ruleset)
-            results.append(_launch(request, output))
+            results.append(_launch(request, streams))
         except OSError as error:
             results.append(error)
 
@@ -298,21 +318,22 @@ class RootSupervisor:
 
     def _supervise(self) -> int:
         """Take one request of the server and run its command."""
-        descriptors: list[int] = []
+        kind, descriptors = b"", list[int]()
         while len(descriptors) < 2:
             try:
-                data, descriptors, _, _ = socket.recv_fds(self._server, 1, 3)
+                kind, descriptors, _, _ = socket.recv_fds(self._server, 1, 5)
             except OSError:
                 return 0
-            if not data:
+            if not kind:
                 return 0
         _prctl(_PR_SET_PDEATHSIG, 0)
         os.write(self._take, b"t")
         self._server.close()
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
+        count = 4 if kind == PIPED_COMMAND else 2
         with socket.socket(fileno=descriptors[0]) as control:
-            return CommandSupervisor(control).run(descriptors[1], *descriptors[2:])
+            return CommandSupervisor(control).run(CommandStreams(*descriptors[1:count]), *descriptors[count:])
 
     def _reap(self) -> None:
         self._exits.drain()
