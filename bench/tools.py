@@ -20,6 +20,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from support.process_stats import cpu_seconds
 
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from holdfast.tools.bash import BashArguments, BashTool
 from holdfast.tools.process.command_process import CommandLauncher
-from holdfast.tools.process.sandbox import CommandSandbox, probe_sandboxes
+from holdfast.tools.process.sandbox import CommandSandbox, SandboxBackend, probe_sandboxes
 from tests.support.stubborn_commands import STUBBORN_COMMANDS
 from tests.support.tool_contexts import ToolWorkspace
 
@@ -116,7 +117,8 @@ async def _tools() -> dict[str, BashTool]:
     """A tool without a sandbox, and one for each sandbox that works."""
     available = await asyncio.to_thread(probe_sandboxes)
     tools = {"tool": BashTool(CommandLauncher(), is_persons=True)}
-    for backend, problem in (("bubblewrap", available.bubblewrap), ("landlock", available.landlock)):
+    for backend in get_args(SandboxBackend):
+        problem = getattr(available, backend)
         if problem:
             print(f"no figures for {backend}: {problem}")
             continue

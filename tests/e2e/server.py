@@ -65,6 +65,7 @@ class ServerProcess(Server):
         self.locations.prepare()
         self.locations.config_file.write_text(CONFIG.format(port=self.provider_port))
         self._output = home / "output"
+        self.command = [sys.executable, "-m", "holdfast", "serve"]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -74,10 +75,9 @@ class ServerProcess(Server):
 
     def start(self) -> None:
         """Returns when it answers. Blocks."""
-        command = [sys.executable, "-m", "holdfast", "serve"]
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self.env
+                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self.env
             )
         until = time.monotonic() + _START_SECONDS
         with SyncClient(self.address, retry_seconds=0.0) as client:

@@ -1,22 +1,22 @@
 """10. A command of the agent attacks the server that runs it: its socket, its files, its processes, and git's programs.
 
-The server has its default settings, so it confines commands with what works here. Landlock is forced by a search path
-without bubblewrap. Without a sandbox only the server itself is protected.
+The server has its default settings, so it confines commands with what works here. The other sandboxes are forced: the
+better ones do not work in that server. Without a sandbox only the server itself is protected.
 """
 
 import asyncio
 import json
-import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from holdfast.schema.messages import ToolResult
 from holdfast.testing import Answer, Call, text
-from holdfast.tools.process.sandbox import probe_sandboxes
+from holdfast.tools.process.sandbox import SandboxBackend, probe_sandboxes
 from tests.e2e.conftest import Join
 from tests.e2e.player import Player
 from tests.e2e.provider import Provider
@@ -24,12 +24,12 @@ from tests.e2e.server import ServerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 _AVAILABLE = probe_sandboxes()
+BACKENDS: tuple[str, ...] = get_args(SandboxBackend)
 CONFINED = [
-    pytest.param("bubblewrap", marks=pytest.mark.skipif(bool(_AVAILABLE.bubblewrap), reason=_AVAILABLE.bubblewrap)),
-    pytest.param("landlock", marks=pytest.mark.skipif(bool(_AVAILABLE.landlock), reason=_AVAILABLE.landlock)),
+    pytest.param(backend, marks=pytest.mark.skipif(bool(problem), reason=problem or "works"))
+    for backend, problem in msgspec.structs.asdict(_AVAILABLE).items()
 ]
 _SECRET = "canary-of-another-session"
-_PROGRAMS = ("bash", "sh", "cat", "ls", "git", "python3", "env", "setsid", "seq", "echo", "true", "mkdir", "sleep")
 
 _ATTACK = r"""
 import json, os, socket, subprocess, sys, time
@@ -194,13 +194,12 @@ def hostile_server(request: pytest.FixtureRequest, tmp_path: Path, pycache: Path
     home.mkdir()
     outside.mkdir()
     server = ServerProcess(home, pycache=pycache)
-    if request.param == "landlock":
-        programs = tmp_path / "programs"
-        programs.mkdir()
-        for name in _PROGRAMS:
-            if found := shutil.which(name):
-                (programs / name).symlink_to(found)
-        server.env["PATH"] = str(programs)
+    better = () if request.param == "off" else BACKENDS[: BACKENDS.index(request.param)]
+    forced = "".join(f"sandbox._{name}_problem = lambda: 'not used'; " for name in better)
+    code = (
+        f"from holdfast.tools.process import sandbox; {forced}from holdfast.cli import main; raise SystemExit(main())"
+    )
+    server.command = [sys.executable, "-c", code, "serve"]
     if request.param == "off":
         config = server.locations.config_file
         config.write_text(config.read_text().replace("[server]", '[server]\nsandbox = "off"'))

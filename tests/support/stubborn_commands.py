@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,6 +86,21 @@ STUBBORN_COMMANDS: Mapping[str, StubbornCommand] = {
 def command(script: str, mark: str, *, directory: Path = Path("/")) -> CommandSpec:
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(directory)}
     return CommandSpec(("bash", "-c", script), directory, environment, unique(mark))
+
+
+def wait_until_dead(processes: list[Process]) -> None:
+    """Wait until the kernel reports the end of all processes."""
+    for process in processes:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        try:
+            now = find_process(process.pid)
+            if now and now.started == process.started:
+                assert select.select([descriptor], [], [], 10)[0], f"{process} did not end"
+        finally:
+            os.close(descriptor)
 
 
 def unique(mark: str) -> str:

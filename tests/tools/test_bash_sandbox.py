@@ -24,8 +24,8 @@ from tests.support.tool_contexts import Gate, ToolWorkspace, settings_of
 
 _AVAILABLE = probe_sandboxes()
 BACKENDS = [
-    pytest.param("bubblewrap", marks=pytest.mark.skipif(bool(_AVAILABLE.bubblewrap), reason=_AVAILABLE.bubblewrap)),
-    pytest.param("landlock", marks=pytest.mark.skipif(bool(_AVAILABLE.landlock), reason=_AVAILABLE.landlock)),
+    pytest.param(backend, marks=pytest.mark.skipif(bool(problem), reason=problem or "works"))
+    for backend, problem in msgspec.structs.asdict(_AVAILABLE).items()
 ]
 
 

@@ -79,6 +79,7 @@ class ServerService:
         found = await self._sandbox.availability()
         return SandboxView(
             backend=found.backend,
+            namespace=found.namespace,
             bubblewrap=found.bubblewrap,
             landlock=found.landlock,
             not_covered=found.not_covered,

@@ -147,16 +147,17 @@ class BashTool:
         backend: SandboxBackend | None = None
         if not self._is_persons and escalation != "unconfined":
             backend = await self.launcher.sandbox.backend(context.settings.server.sandbox)
-        path = environment.get("PATH", "")
-        program = await asyncio.to_thread(find_program, "bash", path, outside=context.workspace)
-        confined = ConfinedCommand((program or "bash", "-c", arguments.command))
-        before: ProtectedState | None = None
-        limits: SandboxLimits | None = None
         if backend is not None:
             environment["TMPDIR"] = str(context.temporary)
-            confined, before, limits = await asyncio.to_thread(
-                self._confine, confined.argv, context, protected, backend=backend, network=escalation == "network"
-            )
+        confined, before, limits = await asyncio.to_thread(
+            self._prepare,
+            arguments.command,
+            context,
+            protected,
+            search_path=environment.get("PATH", ""),
+            backend=backend,
+            network=escalation == "network",
+        )
 
         rejected = context.outputs / "rejected"
 
@@ -179,7 +180,7 @@ class BashTool:
             context.outputs / f"{context.call_id}.txt", redact_stream=context.redact_stream, emit=context.emit
         )
         command = CommandSpec(
-            confined.argv, context.workspace, environment, mark=context.call_id, ruleset=confined.ruleset
+            confined.argv, context.workspace, environment, mark=context.call_id, confinement=confined.confinement
         )
         if before is None:
             protected.unconfined_started()
@@ -195,15 +196,21 @@ class BashTool:
             captured.kill_after(arguments.timeout)
         return captured, limits, restore
 
-    def _confine(
+    def _prepare(
         self,
-        argv: tuple[str, ...],
+        command: str,
         context: ToolContext,
         protected: ProtectedFiles,
         *,
-        backend: SandboxBackend,
+        search_path: str,
+        backend: SandboxBackend | None,
         network: bool,
-    ) -> tuple[ConfinedCommand, ProtectedState, SandboxLimits]:
+    ) -> tuple[ConfinedCommand, ProtectedState | None, SandboxLimits | None]:
+        """Return what to start, the protected files as they are, and the limits. Blocking."""
+        program = find_program("bash", search_path, outside=context.workspace)
+        argv = (program or "bash", "-c", command)
+        if backend is None:
+            return ConfinedCommand(argv), None, None
         context.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
         limits = command_limits(context)
         limits = msgspec.structs.replace(limits, network=True) if network else limits

@@ -24,10 +24,11 @@ def test_doctor_checks_every_area(sh: CliShell) -> None:
 @pytest.mark.parametrize(
     ("settings", "found", "state", "words"),
     [
+        ({}, SandboxView(backend="namespace"), "good", "a mount namespace confines commands; they write the workspace"),
         ({}, SandboxView(backend="bubblewrap"), "good", "bubblewrap confines commands; they write the workspace, /x,"),
         ({}, SandboxView(backend="landlock", bubblewrap="not installed"), "good", "Landlock confines commands"),
         ({"sandbox": "off"}, SandboxView(backend="landlock"), "hint", "'off'; Landlock works"),
-        ({}, SandboxView(bubblewrap="not installed", landlock="no"), "hint", "not confined (bubblewrap: not installed"),
+        ({}, SandboxView(namespace="no", bubblewrap="no"), "hint", "not confined (namespaces: no; bubblewrap: no"),
         ({"sandbox": "read-only"}, SandboxView(bubblewrap="a", landlock="b"), "bad", "no command can run"),
         ({"sandbox": "read-only"}, SandboxView(backend="bubblewrap"), "good", "they write their temporary directory;"),
         ({"sandbox_network": "ask"}, SandboxView(backend="bubblewrap"), "good", "the network needs an approval"),
@@ -43,21 +44,28 @@ def test_doctor_tells_what_the_server_and_the_settings_make_of_the_sandbox(
 
 def test_doctor_names_what_landlock_does_not_cover() -> None:
     server = {"sandbox": "auto", "sandbox_network": "off", "sandbox_caches": True, "sandbox_writable": []}
-    found = SandboxView(backend="landlock", bubblewrap="not installed", not_covered=("chmod", "any network but TCP"))
+    found = SandboxView(
+        backend="landlock",
+        namespace="forbidden",
+        bubblewrap="not installed",
+        not_covered=("chmod", "any network but TCP"),
+    )
     _, second = _sandbox(found, server)
     assert second.what == "Landlock does not prevent: chmod, any network but TCP"
     assert "not installed" in second.advice
+    assert "forbidden" in second.advice
 
 
 def test_doctor_uses_the_probe_of_the_server(sh: CliShell) -> None:
     with SyncClient(ServerAddress(path=str(sh.locations.socket))) as client:
         found = client.sandbox()
     probed = probe_sandboxes()
-    assert (found.backend, found.bubblewrap, found.landlock) == (probed.backend, probed.bubblewrap, probed.landlock)
+    assert (found.backend, found.namespace) == (probed.backend, probed.namespace)
+    assert (found.bubblewrap, found.landlock) == (probed.bubblewrap, probed.landlock)
     assert found.not_covered == probed.not_covered
     shown = [finding["what"] for finding in sh("doctor", "--json").json if finding["area"] == "sandbox"]
-    name = {"bubblewrap": "bubblewrap confines", "landlock": "Landlock confines", None: "not confined"}[found.backend]
-    assert any(name in what for what in shown)
+    names = {"namespace": "a mount namespace", "bubblewrap": "bubblewrap", "landlock": "Landlock", None: "not confined"}
+    assert any(names[found.backend] in what for what in shown)
 
 
 def test_doctor_finds_a_broken_configuration() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -19,9 +18,9 @@ from holdfast.config.provider_catalogue import PROVIDERS
 from holdfast.errors import ToolError
 from holdfast.tools.process import command_process
 from holdfast.tools.process.command_process import KILL_SECONDS, NON_INTERACTIVE, CommandLauncher, command_environment
-from holdfast.tools.process.process_table import IS_LINUX, Process, find_process, tree_below
+from holdfast.tools.process.process_table import IS_LINUX, find_process, tree_below
 from tests.support.stress import StressShare
-from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready
+from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready, wait_until_dead
 from tests.support.tool_contexts import settings_of
 
 pytestmark = pytest.mark.skipif(not IS_LINUX, reason="only Linux has child subreapers")
@@ -46,21 +45,6 @@ async def open_launcher():
     finally:
         await launcher.close()
         assert {p.pid for p in await asyncio.to_thread(tree_below, os.getpid())} <= {p.pid for p in before}
-
-
-def wait_until_dead(processes: list[Process]) -> None:
-    """Wait until the kernel reports the end of all processes."""
-    for process in processes:
-        try:
-            descriptor = os.pidfd_open(process.pid)
-        except ProcessLookupError:
-            continue
-        try:
-            now = find_process(process.pid)
-            if now and now.started == process.started:
-                assert select.select([descriptor], [], [], 10)[0], f"{process} did not end"
-        finally:
-            os.close(descriptor)
 
 
 @pytest.mark.promise("C7")

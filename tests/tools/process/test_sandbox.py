@@ -4,23 +4,32 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from holdfast.errors import ToolError
 from holdfast.tools.process import landlock, sandbox
-from holdfast.tools.process.sandbox import CommandSandbox, SandboxAvailability, SandboxBackend, probe_sandboxes
+from holdfast.tools.process.mount_namespace import enter_namespace
+from holdfast.tools.process.sandbox import (
+    CommandSandbox,
+    Confinement,
+    SandboxAvailability,
+    SandboxBackend,
+    probe_sandboxes,
+)
 from holdfast.tools.process.sandbox_limits import sandbox_limits
 
 _AVAILABLE = probe_sandboxes()
 
 
 def _needs(backend: SandboxBackend) -> pytest.MarkDecorator:
-    problem = _AVAILABLE.bubblewrap if backend == "bubblewrap" else _AVAILABLE.landlock
+    problem = getattr(_AVAILABLE, backend)
     return pytest.mark.skipif(bool(problem), reason=f"this machine cannot confine with {backend}: {problem}")
 
 
-BOTH = [pytest.param(backend, marks=_needs(backend)) for backend in ("bubblewrap", "landlock")]
+BACKENDS: tuple[SandboxBackend, ...] = get_args(SandboxBackend)
+ALL = [pytest.param(backend, marks=_needs(backend)) for backend in BACKENDS]
 MODES = ("workspace-write", "read-only")
 
 
@@ -63,11 +72,18 @@ class ConfinedDirectory:
             text=True,
             check=False,
             timeout=30,
-            preexec_fn=(lambda: landlock.restrict_thread(confined.ruleset)) if confined.ruleset is not None else None,
+            preexec_fn=lambda: _confine_process(confined.confinement, self.workspace),
         )
 
 
-@pytest.fixture(params=BOTH)
+def _confine_process(confinement: Confinement, directory: Path) -> None:
+    if confinement.view is not None:
+        enter_namespace(confinement.view, directory=str(directory))
+    if confinement.ruleset is not None:
+        landlock.restrict_thread(confinement.ruleset)
+
+
+@pytest.fixture(params=ALL)
 def confined(request: pytest.FixtureRequest, tmp_path: Path) -> ConfinedDirectory:
     return ConfinedDirectory(tmp_path, request.param)
 
@@ -166,8 +182,8 @@ def test_hidden_directories_cannot_be_read_except_visible_parts(confined: Confin
 
 
 def test_a_workspace_that_contains_a_hidden_directory_can_be_written(tmp_path: Path) -> None:
-    for backend in ("bubblewrap", "landlock"):
-        if _AVAILABLE.bubblewrap and backend == "bubblewrap":
+    for backend in BACKENDS:
+        if getattr(_AVAILABLE, backend):
             continue
         directory = ConfinedDirectory(tmp_path / backend, backend)
         directory.hidden = directory.workspace / ".local" / "holdfast"
@@ -179,16 +195,18 @@ def test_a_workspace_that_contains_a_hidden_directory_can_be_written(tmp_path: P
         assert done.stdout == ""
 
 
-def test_bubblewrap_is_preferred_to_landlock() -> None:
-    assert SandboxAvailability().backend == "bubblewrap"
-    assert SandboxAvailability(bubblewrap="not installed").backend == "landlock"
-    assert SandboxAvailability(bubblewrap="not installed", landlock="no").backend is None
+def test_namespaces_are_preferred_to_bubblewrap_and_both_to_landlock() -> None:
+    assert SandboxAvailability().backend == "namespace"
+    assert SandboxAvailability(namespace="forbidden").backend == "bubblewrap"
+    assert SandboxAvailability(namespace="forbidden", bubblewrap="not installed").backend == "landlock"
+    assert SandboxAvailability(namespace="forbidden", bubblewrap="not installed", landlock="no").backend is None
 
 
 async def test_without_a_sandbox_a_command_that_must_be_confined_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "probe_sandboxes", lambda: SandboxAvailability("not installed", "no kernel support"))
+    nothing = SandboxAvailability("forbidden", "not installed", "no kernel support")
+    monkeypatch.setattr(sandbox, "probe_sandboxes", lambda: nothing)
     with pytest.raises(
-        ToolError, match=r"but no sandbox works on this machine .*not installed.*no kernel support.*'off'"
+        ToolError, match=r"but no sandbox works on this machine .*forbidden.*not installed.*no kernel support.*'off'"
     ):
         await CommandSandbox().backend("read-only")
     assert await CommandSandbox().backend("auto") is None
@@ -198,5 +216,7 @@ def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(landlock, "landlock_version", lambda: 1)
     assert probe_sandboxes() == SandboxAvailability(
-        "not installed", "the kernel has version 1, but version 3 (Linux 6.2) is required"
+        "requires Linux 6.12 with Landlock",
+        "not installed",
+        "the kernel has version 1, but version 3 (Linux 6.2) is required",
     )

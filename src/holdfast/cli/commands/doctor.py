@@ -200,21 +200,24 @@ def _check_sandbox(context: CommandContext) -> list[Finding]:
 
 def _sandbox(found: SandboxView, server: dict[str, Any]) -> list[Finding]:
     """What confines the agent's commands: what the server found when it tried, and the settings that it uses."""
-    mode, problems = server["sandbox"], f"bubblewrap: {found.bubblewrap}; Landlock: {found.landlock}"
+    mode = server["sandbox"]
+    problems = f"namespaces: {found.namespace}; bubblewrap: {found.bubblewrap}; Landlock: {found.landlock}"
     if found.backend is None:
-        advice = "install bubblewrap, or use Linux 6.2 or newer"
+        advice = "install bubblewrap, or use Linux 6.12 or newer"
         if mode in ("auto", "off"):
             return [Finding("sandbox", "hint", f"commands are not confined ({problems})", advice)]
         what = f"server.sandbox is {mode!r}, but no sandbox works ({problems}); no command can run"
         return [Finding("sandbox", "bad", what, f"{advice}, or 'holdfast config set server.sandbox auto'")]
-    name = {"bubblewrap": "bubblewrap", "landlock": "Landlock"}[found.backend]
+    names = {"namespace": "a mount namespace", "bubblewrap": "bubblewrap", "landlock": "Landlock"}
+    name = names[found.backend]
     if mode == "off":
         advice = "'holdfast config set server.sandbox auto' confines them"
         return [Finding("sandbox", "hint", f"commands are not confined: server.sandbox is 'off'; {name} works", advice)]
     findings = [Finding("sandbox", "good", f"{name} confines commands; {_describe_limits(mode, server)}")]
     if found.not_covered:
         what = f"{name} does not prevent: {', '.join(found.not_covered)}"
-        findings.append(Finding("sandbox", "hint", what, f"bubblewrap would ({found.bubblewrap})"))
+        advice = f"bubblewrap would ({found.bubblewrap}), and so would namespaces ({found.namespace})"
+        findings.append(Finding("sandbox", "hint", what, advice))
     return findings
 
 

@@ -57,8 +57,10 @@ class ServerView(Value, frozen=True, kw_only=True):
 class SandboxView(Value, frozen=True, kw_only=True):
     """What can confine the agent's commands on this machine. The setting `server.sandbox` says whether it does."""
 
-    backend: Literal["bubblewrap", "landlock"] | None = None
+    backend: Literal["namespace", "bubblewrap", "landlock"] | None = None
     """What is used; ``null`` if nothing works."""
+    namespace: str = ""
+    """Why namespaces of their own do not work; empty if they work."""
     bubblewrap: str = ""
     """Why bubblewrap does not work; empty if it works."""
     landlock: str = ""

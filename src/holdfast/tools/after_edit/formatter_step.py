@@ -102,7 +102,7 @@ class FormatterStep:
                 context.workspace,
                 environment,
                 mark=f"{context.call_id}-format",
-                ruleset=confined.ruleset,
+                confinement=confined.confinement,
             )
             running, cancelled = await finish_despite_cancel(CapturedCommand.start(self._launcher, command, capture))
             try:

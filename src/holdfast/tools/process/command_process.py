@@ -31,8 +31,8 @@ from holdfast.tools.process.process_table import (
     send_signal,
     tree_below,
 )
-from holdfast.tools.process.sandbox import CommandSandbox
-from holdfast.tools.process.supervisor import KILL_MESSAGE, PIPED_COMMAND, PLAIN_COMMAND, CommandRequest
+from holdfast.tools.process.sandbox import NOT_CONFINED, CommandSandbox, Confinement
+from holdfast.tools.process.supervisor import KILL_MESSAGE, CommandKind, CommandRequest
 
 GRACE_SECONDS = 0.4
 """Time between SIGINT and SIGKILL."""
@@ -82,8 +82,7 @@ class CommandSpec(Value, frozen=True):
     directory: Path
     environment: Mapping[str, str]
     mark: str
-    ruleset: int | None = None
-    """The descriptor of a Landlock ruleset that confines the command."""
+    confinement: Confinement = NOT_CONFINED
     piped: bool = False
     """Whether stdin is a pipe, and stderr is separate from stdout: for programs that speak a protocol."""
 
@@ -347,7 +346,14 @@ def _pack_request(command: CommandSpec) -> bytes:
     fields = [*command.argv, *environment, *environment.values(), str(command.directory)]
     if any("\0" in field for field in fields):
         raise ValueError("it contains a zero byte; remove it")
-    request = CommandRequest(str(command.directory), list(command.argv), environment, GRACE_SECONDS, SUPERVISOR_SECONDS)
+    request = CommandRequest(
+        str(command.directory),
+        list(command.argv),
+        environment,
+        GRACE_SECONDS,
+        SUPERVISOR_SECONDS,
+        command.confinement.view,
+    )
     return request.pack()
 
 
@@ -359,10 +365,10 @@ def _send_descriptors(program: _SupervisorProgram, command: CommandSpec) -> tupl
     ours, theirs = socket.socketpair()
     pipes = [os.pipe(), os.pipe()[::-1], os.pipe()] if command.piped else [os.pipe()]
     kept, sent = [ends[0] for ends in pipes], [ends[1] for ends in pipes]
-    ruleset = [] if command.ruleset is None else [command.ruleset]
-    kind = PIPED_COMMAND if command.piped else PLAIN_COMMAND
+    ruleset = [] if command.confinement.ruleset is None else [command.confinement.ruleset]
+    kind = CommandKind(piped=command.piped, in_namespace=command.confinement.view is not None)
     try:
-        socket.send_fds(program.socket, [kind], [theirs.fileno(), *sent, *ruleset])
+        socket.send_fds(program.socket, [kind.pack()], [theirs.fileno(), *sent, *ruleset])
     except OSError:
         ours.close()
         return None, kept

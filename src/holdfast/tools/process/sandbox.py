@@ -1,7 +1,7 @@
-"""Confinement of commands by bubblewrap if it works, otherwise by Landlock. What is allowed is in `sandbox_limits`.
+"""Confinement of commands by namespaces of their own, else by bubblewrap, else by Landlock: the first one that works.
 
-With the mode ``auto`` commands are confined where a sandbox works. With another mode a command that cannot be confined
-is not run.
+What is allowed is in `sandbox_limits`. With the mode ``auto`` commands are confined where a sandbox works. With another
+mode a command that cannot be confined is not run.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import holdfast
 from holdfast.config.settings import Sandbox
 from holdfast.errors import ToolError
 from holdfast.schema.base import Value
 from holdfast.tools.process import landlock
+from holdfast.tools.process.mount_namespace import NamespaceView
 from holdfast.tools.process.sandbox_limits import SandboxLimits
 
-SandboxBackend = Literal["bubblewrap", "landlock"]
+SandboxBackend = Literal["namespace", "bubblewrap", "landlock"]
 
 _PROBE_SECONDS = 5.0
+_PROBE = "enter_namespace(NamespaceView(network=False))"
 _MAX_RULESETS = 16
 _ROOT_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER")
 """What root keeps, to write files of other users in writable directories. With more, it could remount directories."""
@@ -36,16 +40,17 @@ _USER_STARTERS = ("bus", "systemd", "docker.sock", "podman", "tmux-{uid}")
 
 
 class SandboxAvailability(Value, frozen=True):
-    """Which sandboxes work on this machine, for `doctor`."""
+    """Which sandboxes work on this machine. Each field says why one does not work; it is empty if it works."""
 
+    namespace: str = ""
     bubblewrap: str = ""
-    """Why it does not work; empty if it works."""
     landlock: str = ""
-    """Why it does not work; empty if it works."""
 
     @property
     def backend(self) -> SandboxBackend | None:
         """The sandbox to use."""
+        if not self.namespace:
+            return "namespace"
         if not self.bubblewrap:
             return "bubblewrap"
         return None if self.landlock else "landlock"
@@ -56,24 +61,41 @@ class SandboxAvailability(Value, frozen=True):
         match self.backend:
             case "landlock":
                 return landlock.not_covered()
-            case "bubblewrap" | None:
+            case "namespace" | "bubblewrap" | None:
                 return ()
+
+
+class Confinement(NamedTuple):
+    """What a supervisor does to confine a command."""
+
+    ruleset: int | None = None
+    """The descriptor of a Landlock ruleset to apply before the start."""
+    view: NamespaceView | None = None
+    """What the command sees in namespaces of its own."""
+
+
+NOT_CONFINED = Confinement()
 
 
 class ConfinedCommand(NamedTuple):
     """What to start so that a command is confined."""
 
     argv: tuple[str, ...]
-    ruleset: int | None = None
-    """The descriptor of a Landlock ruleset to apply before the start."""
+    confinement: Confinement = NOT_CONFINED
+
+
+_ONLY: Mapping[SandboxBackend, SandboxAvailability] = {
+    "namespace": SandboxAvailability(),
+    "bubblewrap": SandboxAvailability(namespace="not used"),
+    "landlock": SandboxAvailability(namespace="not used", bubblewrap="not used"),
+}
 
 
 class CommandSandbox:
     """Confines commands. Probes the machine once, and keeps Landlock rulesets."""
 
     def __init__(self, *, backend: SandboxBackend | None = None) -> None:
-        self._available = SandboxAvailability("not used", "") if backend == "landlock" else None
-        self._available = SandboxAvailability() if backend == "bubblewrap" else self._available
+        self._available = _ONLY[backend] if backend else None
         self._probing = asyncio.Lock()
         self._scope: int | None = None
         self._rulesets: dict[SandboxLimits, tuple[int, tuple[object, ...]]] = {}
@@ -92,7 +114,7 @@ class CommandSandbox:
         if found.backend is None and mode != "auto":
             raise ToolError(
                 f"server.sandbox is {mode!r}, but no sandbox works on this machine"
-                f" (bubblewrap: {found.bubblewrap}; Landlock: {found.landlock});"
+                f" (namespaces: {found.namespace}; bubblewrap: {found.bubblewrap}; Landlock: {found.landlock});"
                 " install bubblewrap, or set server.sandbox to 'auto' or 'off'"
             )
         return found.backend
@@ -101,13 +123,15 @@ class CommandSandbox:
         self, argv: tuple[str, ...], limits: SandboxLimits, *, backend: SandboxBackend, directory: Path
     ) -> ConfinedCommand:
         """Return how to run a command confined. Blocking: call it in a thread."""
-        if backend == "bubblewrap":
-            scoped = scopes_processes()
-            options = _bubblewrap(limits, own_pids=_needs_own_pids())
-            if scoped and self._scope is None:
-                self._scope = landlock.make_scope_ruleset()
-            return ConfinedCommand((*options, "--chdir", str(directory), "--", *argv), self._scope)
-        return ConfinedCommand(argv, self._ruleset(limits))
+        match backend:
+            case "namespace":
+                return ConfinedCommand(argv, Confinement(self._scope_ruleset(), namespace_view(limits)))
+            case "bubblewrap":
+                scope = self._scope_ruleset() if scopes_processes() else None
+                options = _bubblewrap(limits, own_pids=_needs_own_pids())
+                return ConfinedCommand((*options, "--chdir", str(directory), "--", *argv), Confinement(scope))
+            case "landlock":
+                return ConfinedCommand(argv, Confinement(self._ruleset(limits)))
 
     def close(self) -> None:
         for ruleset, _ in self._rulesets.values():
@@ -116,6 +140,11 @@ class CommandSandbox:
         if self._scope is not None:
             os.close(self._scope)
             self._scope = None
+
+    def _scope_ruleset(self) -> int:
+        if self._scope is None:
+            self._scope = landlock.make_scope_ruleset()
+        return self._scope
 
     def _ruleset(self, limits: SandboxLimits) -> int:
         stamps = tuple(_stamp(path) for path in sorted(landlock.listed_directories(limits.hidden)))
@@ -147,8 +176,21 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 
 def probe_sandboxes() -> SandboxAvailability:
-    """Try both sandboxes. Blocking: call it in a thread."""
-    return SandboxAvailability(bubblewrap=_bubblewrap_problem(), landlock=_landlock_problem())
+    """Try all sandboxes. Blocking: call it in a thread."""
+    return SandboxAvailability(_namespace_problem(), _bubblewrap_problem(), _landlock_problem())
+
+
+def namespace_view(limits: SandboxLimits) -> NamespaceView:
+    """Return what a command sees in namespaces of its own. Blocking."""
+    return NamespaceView(
+        writable=limits.writable,
+        read_only=limits.read_only,
+        covered=tuple(map(os.path.realpath, _starter_sockets())),
+        hidden=limits.hidden,
+        visible=limits.visible,
+        private_writable=limits.private_writable,
+        network=limits.network,
+    )
 
 
 def scopes_processes() -> bool:
@@ -213,6 +255,27 @@ def _starter_sockets() -> list[str]:
     for directory in (f"/run/user/{uid}", "/tmp"):
         names += [f"{directory}/{name.format(uid=uid)}" for name in _USER_STARTERS]
     return [path for path in names if os.path.exists(path) and not os.path.islink(path)]
+
+
+def _namespace_problem() -> str:
+    if sys.platform != "linux":
+        return "requires Linux"
+    if landlock.landlock_version() < landlock.SCOPE_VERSION:
+        return "requires Linux 6.12 with Landlock"
+    root = str(Path(holdfast.__file__).parents[1])
+    code = f"import sys; sys.path.append({root!r}); from holdfast.tools.process.mount_namespace import *; {_PROBE}"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", code],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"cannot be tried: {error}"
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return f"forbidden on this machine: {lines[-1] if lines else done.returncode}" if done.returncode else ""
 
 
 def _bubblewrap_problem() -> str:

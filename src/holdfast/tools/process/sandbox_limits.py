@@ -89,30 +89,30 @@ def extra_directories(settings: tuple[str, ...]) -> tuple[Path, ...]:
 def cache_directories(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the caches of package managers. Those of installed programs are made if they are missing."""
     home = environment.get("HOME", "")
-    found: list[Path] = []
+    found: list[str] = []
     for variable, default, programs in _CACHES:
-        path = Path(environment.get(variable) or default.replace("~", home, 1))
-        if not home or not path.is_absolute() or Path(home).is_relative_to(path):
+        path = environment.get(variable) or default.replace("~", home, 1)
+        if not home or not os.path.isabs(path) or Path(home).is_relative_to(path):
             continue
-        directories = [path / part for part in _CARGO_DIRECTORIES] if variable == "CARGO_HOME" else [path]
-        files = [path / part for part in _CARGO_FILES] if variable == "CARGO_HOME" else []
-        if not all(directory.exists() for directory in directories) and _is_installed(programs, environment):
+        directories = [f"{path}/{part}" for part in _CARGO_DIRECTORIES] if variable == "CARGO_HOME" else [path]
+        files = [f"{path}/{part}" for part in _CARGO_FILES] if variable == "CARGO_HOME" else []
+        if not all(map(os.path.exists, directories)) and _is_installed(programs, environment):
             _make_missing(directories, files, home=Path(home))
         found += (*directories, *files)
-    return tuple(path for path in found if path.exists())
+    return tuple(Path(path) for path in found if os.path.exists(path))
 
 
 def _is_installed(programs: tuple[str, ...], environment: Mapping[str, str]) -> bool:
     return any(shutil.which(program, path=environment.get("PATH", "")) for program in programs)
 
 
-def _make_missing(directories: list[Path], files: list[Path], *, home: Path) -> None:
+def _make_missing(directories: list[str], files: list[str], *, home: Path) -> None:
     """Make caches in an existing home, because a confined program cannot. What cannot be made is left out."""
     with contextlib.suppress(OSError):
         for directory in directories if home.is_dir() else ():
-            directory.mkdir(parents=True, exist_ok=True)
+            Path(directory).mkdir(parents=True, exist_ok=True)
         for file in files if home.is_dir() else ():
-            file.touch()
+            Path(file).touch()
 
 
 def protected_paths(workspace: Path) -> tuple[Path, ...]:

@@ -1,10 +1,10 @@
 """The supervisor program, which starts commands and kills their process trees.
 
-It imports only the standard library, `process_table` and `landlock`, so that it starts fast. A server has one program
-for the agent's commands and one for a person's own. Its root supervisor forks a command supervisor in advance; that
-waits for a request and starts the command, confined by a Landlock ruleset if the request has one. A command supervisor
-is a child subreaper: every descendant of the command stays below it, in any session or process group, also after
-daemonizing. When it has no children left, the whole tree has ended. No other process is signalled.
+It imports only the standard library, `process_table`, `landlock` and `mount_namespace`, so that it starts fast. A
+server has one program for the agent's commands and one for a person's own. Its root supervisor forks a command
+supervisor in advance; that waits for a request and starts the command, confined as the request says. A command
+supervisor is a child subreaper: every descendant of the command stays below it, in any session or process group, also
+after daemonizing. When it has no children left, the whole tree has ended. No other process is signalled.
 
 If a command supervisor is killed, its processes become children of the root supervisor, which kills them. If the server
 dies, its sockets close, and all supervisors kill their processes and exit.
@@ -15,6 +15,7 @@ On systems other than Linux there are no subreapers: the command's process group
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import select
 import signal
@@ -23,9 +24,10 @@ import struct
 import subprocess
 import threading
 import time
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from holdfast.tools.process.landlock import restrict_thread
+from holdfast.tools.process.mount_namespace import NamespaceView, enter_namespace, prepare_namespaces
 from holdfast.tools.process.process_table import (
     IS_LINUX,
     Process,
@@ -41,18 +43,33 @@ LENGTH = struct.Struct("!I")
 KILL_MESSAGE = b"k"
 """The server sends this to kill a command. Closing the socket has the same effect."""
 
-PLAIN_COMMAND = b"c"
-"""Announces a command with one output for stdout and stderr, and no input."""
-PIPED_COMMAND = b"p"
-"""Announces a command with pipes for stdin, stdout and stderr."""
-
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _CAUGHT_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 """These are handled and not ignored, because the command would inherit an ignored signal."""
+_IGNORED_SIGNALS = ("SIGPIPE", "SIGXFSZ")
+"""Python ignores these; a command must not."""
+_MAX_PROBLEM = 4096
+_MAX_DESCRIPTORS = 5
+_HIGHEST_DESCRIPTOR = 1024
 _MAX_NAMES = 32
 _FREEZE_PASSES = 20
+
+
+class CommandKind(NamedTuple):
+    """Announces a command. It is one byte, which comes with the descriptors."""
+
+    piped: bool
+    """Whether it has pipes for stdin, stdout and stderr. Otherwise it has one output, and no input."""
+    in_namespace: bool
+
+    def pack(self) -> bytes:
+        return bytes([self.piped + 2 * self.in_namespace])
+
+    @classmethod
+    def unpack(cls, data: bytes) -> CommandKind:
+        return cls(bool(data[0] & 1), bool(data[0] & 2))
 
 
 class CommandRequest(NamedTuple):
@@ -65,19 +82,26 @@ class CommandRequest(NamedTuple):
     """Seconds between SIGINT and SIGKILL."""
     limit: float
     """Seconds after which a kill gives up and names the survivors."""
+    view: NamespaceView | None = None
+    """What the command sees in namespaces of its own. Needs a ruleset that restricts signals."""
 
     def pack(self) -> bytes:
         variables = [f"{name}={value}" for name, value in self.environment.items()]
-        fields = [self.directory, str(self.grace), str(self.limit), str(len(self.argv)), *self.argv, *variables]
+        view = self.view.pack() if self.view else []
+        counts = [str(len(view)), str(len(self.argv))]
+        fields = [self.directory, str(self.grace), str(self.limit), *counts, *view, *self.argv, *variables]
         body = b"\0".join(os.fsencode(field) for field in fields)
         return LENGTH.pack(len(body)) + body
 
     @classmethod
     def unpack(cls, body: bytes) -> CommandRequest:
-        directory, grace, limit, count, *rest = [os.fsdecode(field) for field in body.split(b"\0")]
-        argv, variables = rest[: int(count)], rest[int(count) :]
+        directory, grace, limit, paths, words, *rest = [os.fsdecode(field) for field in body.split(b"\0")]
+        view, rest = rest[: int(paths)], rest[int(paths) :]
+        argv, variables = rest[: int(words)], rest[int(words) :]
         environment = dict(variable.split("=", 1) for variable in variables)
-        return cls(directory, argv, environment, float(grace), float(limit))
+        return cls(
+            directory, argv, environment, float(grace), float(limit), NamespaceView.unpack(view) if view else None
+        )
 
 
 class CommandStreams(NamedTuple):
@@ -87,10 +111,19 @@ class CommandStreams(NamedTuple):
     input: int = subprocess.DEVNULL
     errors: int = subprocess.STDOUT
 
+    @property
+    def descriptors(self) -> list[int]:
+        return [descriptor for descriptor in self if descriptor >= 0]
+
     def close(self) -> None:
-        for descriptor in self:
-            if descriptor >= 0:
-                os.close(descriptor)
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+    def replace_standard(self) -> None:
+        """Make them the standard streams of the calling process."""
+        os.dup2(os.open(os.devnull, os.O_RDONLY) if self.input < 0 else self.input, 0)
+        os.dup2(self.output, 1)
+        os.dup2(self.output if self.errors < 0 else self.errors, 2)
 
 
 class ChildExitPipe:
@@ -114,12 +147,14 @@ class ChildExitPipe:
 class CommandSupervisor:
     """Starts one command, reaps its processes, and kills all of them on request."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, starter: ConfinedStarter | None = None) -> None:
         self._control = control
+        self._starter = starter
         self._exits = ChildExitPipe()
         self._poll = select.poll()
         self._poll.register(self._exits.read_end, select.POLLIN)
         self._command: subprocess.Popen[bytes] | None = None
+        self._pid = 0
         self._group = 0
 
     def run(self, streams: CommandStreams, ruleset: int | None = None) -> int:
@@ -129,15 +164,13 @@ class CommandSupervisor:
         if request is None:
             return 0
         try:
-            self._command = (
-                _launch(request, streams) if ruleset is None else _launch_confined(request, streams, ruleset)
-            )
+            self._pid = self._launch(request, streams, ruleset)
         except OSError as error:
             self._report("failed", f"{error.strerror or error}: {error.filename or request.argv[0]!r}")
             return 0
         finally:
             streams.close()
-        self._group = 0 if IS_LINUX else self._command.pid
+        self._group = 0 if IS_LINUX else self._pid
         self._report("started", *map(str, find_process(os.getpid()) or ()))
         self._poll.register(self._control.fileno(), select.POLLIN)
         while True:
@@ -147,6 +180,15 @@ class CommandSupervisor:
                 return 0
             if self._control.fileno() in ready:
                 return self._kill(request)
+
+    def _launch(self, request: CommandRequest, streams: CommandStreams, ruleset: int | None) -> int:
+        if request.view is not None:
+            starter = self._starter or ConfinedStarter()
+            return starter.start(request, streams, ruleset)
+        if self._starter:
+            self._starter.close()
+        self._command = _launch(request, streams) if ruleset is None else _launch_confined(request, streams, ruleset)
+        return self._command.pid
 
     def _kill(self, request: CommandRequest) -> int:
         self._poll.unregister(self._control.fileno())
@@ -209,7 +251,7 @@ class CommandSupervisor:
                 return bool(self._group) and any(process.alive for process in self._members())
             if pid == 0:
                 return True
-            if self._command and pid == self._command.pid:
+            if pid == self._pid:
                 self._report("exited", str(os.waitstatus_to_exitcode(status)))
 
     def _members(self) -> list[Process]:
@@ -272,6 +314,66 @@ def _launch_confined(request: CommandRequest, streams: CommandStreams, ruleset: 
     return results[0]
 
 
+class ConfinedStarter:
+    """A process that waits for a request and becomes its command, in namespaces of its own.
+
+    It is forked in advance if the command before had namespaces, to save the time. It ends with its supervisor.
+    """
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _become_command(theirs)
+        theirs.close()
+
+    def start(self, request: CommandRequest, streams: CommandStreams, ruleset: int | None) -> int:
+        """Start the command; return its pid. Raises the `OSError` of the process."""
+        descriptors = streams.descriptors if ruleset is None else [*streams.descriptors, ruleset]
+        with self._socket:
+            socket.send_fds(self._socket, [b"c"], descriptors)
+            self._socket.sendall(request.pack())
+            problem = self._socket.recv(_MAX_PROBLEM)  # nothing: the start of the command closed the socket
+        if ruleset is not None:
+            os.close(ruleset)
+        if problem:
+            os.waitpid(self._pid, 0)
+            number, text, name = problem.decode("utf-8", "replace").split("\0")
+            raise OSError(int(number), text, name)
+        return self._pid
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _become_command(connection: socket.socket) -> NoReturn:
+    """Wait for a request, confine the calling process, and replace it by the command."""
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        os.closerange(3, connection.fileno())
+        os.closerange(connection.fileno() + 1, _HIGHEST_DESCRIPTOR)
+        prepare_namespaces()
+        _, descriptors, _, _ = socket.recv_fds(connection, 1, _MAX_DESCRIPTORS)
+        request = _receive_request(connection)
+        if request is not None and request.view is not None:
+            enter_namespace(request.view, directory=request.directory)
+            *streams, ruleset = descriptors
+            restrict_thread(ruleset)
+            CommandStreams(*streams).replace_standard()
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
+            for name in _IGNORED_SIGNALS:
+                signal.signal(getattr(signal, name), signal.SIG_DFL)
+            os.execvpe(request.argv[0], request.argv, request.environment)
+    except OSError as error:
+        connection.sendall(f"{error.errno or 0}\0{error.strerror or error}\0{error.filename or ''}".encode())
+    except Exception as error:  # noqa: BLE001 - reported by the parent, because nothing else can
+        connection.sendall(f"0\0{type(error).__name__}: {error}\0".encode())
+    finally:
+        os._exit(1)
+
+
 class RootSupervisor:
     """Keeps one command supervisor waiting for the next request, and kills the processes of supervisors that died."""
 
@@ -280,6 +382,7 @@ class RootSupervisor:
         self._exits = ChildExitPipe()
         self._supervisors: set[int] = set()
         self._has_orphans = False
+        self._prepares_starter = False
         self._open = True
         self._taken, self._take = os.pipe()
         """A waiting supervisor that takes a request writes to this pipe."""
@@ -292,8 +395,10 @@ class RootSupervisor:
         self._add_supervisor()
         while self._open or self._supervisors:
             ready = {descriptor for descriptor, _ in poll.poll(20 if self._has_orphans else None)}
-            if self._taken in ready and os.read(self._taken, 1) and self._open:
-                self._add_supervisor()
+            if self._taken in ready:
+                self._prepares_starter = CommandKind.unpack(os.read(self._taken, 1)).in_namespace
+                if self._open:
+                    self._add_supervisor()
             self._reap()
             if self._has_orphans:
                 self._has_orphans = self._kill_orphans()
@@ -318,22 +423,23 @@ class RootSupervisor:
 
     def _supervise(self) -> int:
         """Take one request of the server and run its command."""
-        kind, descriptors = b"", list[int]()
+        starter = ConfinedStarter() if self._prepares_starter else None
+        data, descriptors = b"", list[int]()
         while len(descriptors) < 2:
             try:
-                kind, descriptors, _, _ = socket.recv_fds(self._server, 1, 5)
+                data, descriptors, _, _ = socket.recv_fds(self._server, 1, _MAX_DESCRIPTORS)
             except OSError:
                 return 0
-            if not kind:
+            if not data:
                 return 0
         _prctl(_PR_SET_PDEATHSIG, 0)
-        os.write(self._take, b"t")
+        os.write(self._take, data)
         self._server.close()
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        count = 4 if kind == PIPED_COMMAND else 2
+        count = 4 if CommandKind.unpack(data).piped else 2
         with socket.socket(fileno=descriptors[0]) as control:
-            return CommandSupervisor(control).run(CommandStreams(*descriptors[1:count]), *descriptors[count:])
+            return CommandSupervisor(control, starter).run(CommandStreams(*descriptors[1:count]), *descriptors[count:])
 
     def _reap(self) -> None:
         self._exits.drain()
@@ -364,5 +470,8 @@ def main(descriptor: int) -> None:
         signal.signal(getattr(signal, name), lambda *_: None)
     _prctl(_PR_SET_NAME, b"holdfast-superv")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    gc.disable()  # a collection would copy the memory that forked processes share; supervisors make no cycles
+    if IS_LINUX:
+        prepare_namespaces()
     with socket.socket(fileno=descriptor) as server:
         RootSupervisor(server).run()

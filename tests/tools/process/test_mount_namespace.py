@@ -1,0 +1,258 @@
+"""Commands in namespaces of their own: what they see, which rights they have, how they start and end."""
+
+import asyncio
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from holdfast.errors import ToolError
+from holdfast.tools.process import landlock
+from holdfast.tools.process.command_process import CommandLauncher, CommandSpec, RunningCommand
+from holdfast.tools.process.mount_namespace import NamespaceView, enter_namespace
+from holdfast.tools.process.process_table import Process, tree_below
+from holdfast.tools.process.sandbox import Confinement, probe_sandboxes
+from holdfast.tools.process.supervisor import CommandRequest
+from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready, wait_until_dead
+
+_PROBLEM = probe_sandboxes().namespace
+pytestmark = pytest.mark.skipif(bool(_PROBLEM), reason=_PROBLEM or "works")
+
+_NOBODY = 65534
+_PR_SET_DUMPABLE = 4
+
+
+@pytest.fixture
+def scope() -> Iterator[int]:
+    ruleset = landlock.make_scope_ruleset()
+    yield ruleset
+    os.close(ruleset)
+
+
+def run_confined(
+    script: str, view: NamespaceView, scope: int, *, directory: Path = Path("/"), user: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    def confine() -> None:
+        if user is not None:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        enter_namespace(view, directory=str(directory))
+        landlock.restrict_thread(scope)
+
+    return subprocess.run(
+        ["/bin/bash", "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        preexec_fn=confine,
+    )
+
+
+@pytest_asyncio.fixture
+async def launcher() -> AsyncIterator[CommandLauncher]:
+    found = CommandLauncher()
+    yield found
+    await found.close()
+
+
+async def start(launcher: CommandLauncher, spec: CommandSpec, scope: int, view: NamespaceView) -> RunningCommand:
+    return await launcher.start(msgspec.structs.replace(spec, confinement=Confinement(scope, view)))
+
+
+async def output_of(running: RunningCommand) -> str:
+    text = await running.output.read()
+    await running.wait_tree_ended()
+    running.stop_reading()
+    return text.decode()
+
+
+def test_a_request_with_a_view_is_unpacked_as_it_was() -> None:
+    view = NamespaceView(("/a b", "/ö\n"), ("/a b/c",), (), ("/h",), ("/h/v", "/h/1"), ("/h/2",), network=False)
+    for sent in (view, NamespaceView(), None):
+        request = CommandRequest("/d", ["bash", "-c", ""], {"A": "", "B": "x=y"}, 0.4, 1.0, sent)
+        assert CommandRequest.unpack(request.pack()[4:]) == request
+
+
+@pytest.mark.promise("C7")
+async def test_stubborn_commands_in_namespaces_can_be_killed(launcher: CommandLauncher, scope: int) -> None:
+    for name, stubborn in STUBBORN_COMMANDS.items():
+        running = await start(launcher, command(stubborn.script, mark := f"call_{name}"), scope, NamespaceView())
+        members = await until_ready(running, stubborn.ready)
+        result = await running.kill()
+        assert (result.left, bool(result.killed)) == ((), True), name
+        assert await still_there(members, mark) == []
+        running.stop_reading()
+
+
+async def test_confined_and_unconfined_commands_alternate(launcher: CommandLauncher, scope: int) -> None:
+    """The process that waits for a confined command is not used for an unconfined one, and does not stay."""
+    for _ in range(3):
+        spec = command("echo x > /dev/null; readlink /proc/self/ns/mnt; exit 3", "call_a")
+        confined = await start(launcher, spec, scope, NamespaceView())
+        plain = await launcher.start(spec)
+        mine = os.readlink("/proc/self/ns/mnt")
+        assert (await output_of(plain)).strip() == mine
+        assert (await output_of(confined)).strip() not in ("", mine)
+        assert plain.exit_code == confined.exit_code == 3
+
+
+async def test_a_confined_program_can_have_pipes(launcher: CommandLauncher, scope: int) -> None:
+    spec = msgspec.structs.replace(command("read x; echo $x >&2; echo out; exec cat", "call_a"), piped=True)
+    for _ in range(2):
+        running = await start(launcher, spec, scope, NamespaceView())
+        assert running.input is not None
+        assert running.errors is not None
+        running.input.write(b"first\nsecond\n")
+        running.input.close()
+        assert await running.errors.read() == b"first\n"
+        assert await output_of(running) == "out\nsecond\n"
+
+
+async def test_a_program_that_does_not_exist_is_reported(launcher: CommandLauncher, scope: int) -> None:
+    spec = msgspec.structs.replace(command("", "call_a"), argv=("/no/such/program",))
+    for _ in range(2):
+        with pytest.raises(ToolError, match="No such file or directory"):
+            await start(launcher, spec, scope, NamespaceView())
+
+
+async def test_without_a_ruleset_for_signals_nothing_is_started(launcher: CommandLauncher, tmp_path: Path) -> None:
+    spec = command(f"touch {tmp_path}/new", "call_a")
+    with pytest.raises(ToolError, match="cannot be started"):
+        await launcher.start(
+            msgspec.structs.replace(spec, confinement=Confinement(None, NamespaceView(writable=(str(tmp_path),))))
+        )
+    assert not (tmp_path / "new").exists()
+
+
+async def test_a_path_that_became_a_link_ends_the_start(launcher: CommandLauncher, scope: int, tmp_path: Path) -> None:
+    """A job of the same workspace could exchange a directory between the plan and the start."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "cache").symlink_to(tmp_path / "outside")
+    spec = command(f"touch {tmp_path}/outside/new", "call_a")
+    for field in ("writable", "read_only", "hidden", "visible", "private_writable"):
+        view = NamespaceView()._replace(**{field: (f"{tmp_path}/workspace/cache",)})
+        with pytest.raises(ToolError, match=r"symbolic links.*cache"):
+            await start(launcher, spec, scope, view)
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+async def test_a_waiting_process_ends_with_its_supervisors(launcher: CommandLauncher, scope: int) -> None:
+    await output_of(await start(launcher, command("true", "call_a"), scope, NamespaceView()))
+    await output_of(await start(launcher, command("true", "call_b"), scope, NamespaceView()))
+    assert launcher.pid is not None
+    waiting = await asyncio.to_thread(_wait_for_two_below, launcher.pid)
+    await launcher.close()
+    await asyncio.to_thread(wait_until_dead, waiting)
+
+
+def _wait_for_two_below(pid: int) -> list[Process]:
+    """A supervisor for the next command, and the process that will become it."""
+    while len(found := tree_below(pid)) < 2:
+        time.sleep(0.01)
+    return found
+
+
+def test_a_command_has_no_privileges_and_its_own_devices(scope: int) -> None:
+    script = (
+        "grep -E '^(CapPrm|CapEff|CapInh|CapAmb|NoNewPrivs)' /proc/self/status; ls /dev;"
+        " echo x > /dev/null && head -c 1 /dev/zero > /dev/shm/x && test -s /dev/shm/x && echo devices;"
+        " test -e /dev/pts/0 || echo no terminals; echo 1 > /proc/sys/kernel/printk || echo no controls"
+    )
+    lines = run_confined(script, NamespaceView(), scope).stdout.split("\n")
+    rights = {line.split()[0]: int(line.split()[1], 16) for line in lines[:5]}
+    allowed = 0b1011 if os.geteuid() == 0 else 0
+    assert rights == {"CapInh:": 0, "CapPrm:": allowed, "CapEff:": allowed, "CapAmb:": 0, "NoNewPrivs:": 1}
+    links = {"fd", "stdin", "stdout", "stderr", "ptmx", "pts", "shm"}
+    assert set(lines[5:-4]) <= {"null", "zero", "full", "random", "urandom", "tty"} | links
+    assert lines[-4:] == ["devices", "no terminals", "no controls", ""]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "umount {hidden}",
+        "umount -l {hidden}",
+        "mount --move {hidden} {workspace}",
+        "mount -o remount,rw {hidden}",
+        "mount --bind {parent} {workspace}",
+        "mount --rbind / {workspace}; W={workspace}",
+        "mount -t proc proc /proc",
+        "pivot_root . .",
+        "umount -l /",
+        "mount -o remount,bind,rw /; mount -o remount,bind,rw {parent}",
+        "umount {workspace}/config; mount -o remount,bind,rw {workspace}/config",
+    ],
+)
+def test_nested_namespaces_reveal_and_change_nothing(scope: int, tmp_path: Path, attack: str) -> None:
+    hidden, workspace = tmp_path / "hidden", tmp_path / "workspace"
+    for directory in (hidden, workspace):
+        directory.mkdir()
+    (hidden / "secret").write_text("precious")
+    (workspace / "config").write_text("good")
+    view = NamespaceView(writable=(str(workspace),), read_only=(f"{workspace}/config",), hidden=(str(hidden),))
+    line = attack.format(hidden=hidden, workspace=workspace, parent=tmp_path)
+    reads = f"cat {{,$W}}{hidden}/secret {workspace}/hidden/secret"
+    tries = f"{line}; {reads}; echo bad > {workspace}/config; mkdir {tmp_path}/new"
+    for options in ("-rm", "-rmpf", "-rmn"):
+        done = run_confined(f"unshare {options} bash -c '{tries}'; {tries}", view, scope, directory=workspace)
+        assert "precious" not in done.stdout
+        assert (workspace / "config").read_text() == "good"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["hidden", "workspace"]
+
+
+def test_a_workspace_among_the_devices_is_seen(scope: int) -> None:
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("there is no /dev/shm")
+    directory = Path(tempfile.mkdtemp(dir="/dev/shm", prefix="holdfast-test-"))
+    try:
+        for name in ("workspace", "hidden", "hidden/tmp"):
+            (directory / name).mkdir()
+        (directory / "hidden" / "secret").write_text("precious")
+        (directory / "workspace" / "config").write_text("good")
+        view = NamespaceView(
+            writable=(f"{directory}/workspace",),
+            read_only=(f"{directory}/workspace/config",),
+            hidden=(f"{directory}/hidden",),
+            private_writable=(f"{directory}/hidden/tmp",),
+        )
+        script = f"echo x > new; echo x > ../hidden/tmp/new; echo x > config; cat {directory}/hidden/secret"
+        done = run_confined(script, view, scope, directory=directory / "workspace")
+        assert done.stdout == ""
+        assert (directory / "workspace" / "config").read_text() == "good"
+        assert (directory / "workspace" / "new").exists()
+        assert (directory / "hidden" / "tmp" / "new").exists()
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_ordinary_user_is_confined_in_a_user_namespace(scope: int) -> None:
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-test-"))
+    try:
+        for name in ("workspace", "hidden", "other"):
+            (directory / name).mkdir()
+            os.chown(directory / name, _NOBODY, _NOBODY)
+        directory.chmod(0o755)
+        (directory / "hidden" / "secret").write_text("precious")
+        view = NamespaceView(writable=(f"{directory}/workspace",), hidden=(f"{directory}/hidden",), network=False)
+        script = "id -u; touch new; touch ../other/new; cat ../hidden/secret; cat /sys/class/net/*/operstate | wc -l"
+        done = run_confined(script, view, scope, directory=directory / "workspace", user=_NOBODY)
+        assert done.stdout.splitlines()[0] == str(_NOBODY)
+        assert "precious" not in done.stdout
+        assert list((directory / "other").iterdir()) == []
+        assert (directory / "workspace" / "new").stat().st_uid == _NOBODY
+    finally:
+        shutil.rmtree(directory)
