@@ -140,9 +140,15 @@ def running_home() -> Iterator[Home]:
 
     directory = Path(tempfile.mkdtemp(prefix="hf-bench-"))
     (directory / "work").mkdir()
+    dropped = ("NO_COLOR", "PYTHONDONTWRITEBYTECODE")  # an installed program is compiled once
     env = {
-        name: value for name, value in os.environ.items() if not name.endswith("_API_KEY") and name != "NO_COLOR"
-    } | {"HOME": str(directory), "HOLDFAST_HOME": str(directory / "h"), "TERM": "xterm-256color"}
+        name: value for name, value in os.environ.items() if not name.endswith("_API_KEY") and name not in dropped
+    } | {
+        "HOME": str(directory),
+        "HOLDFAST_HOME": str(directory / "h"),
+        "TERM": "xterm-256color",
+        "PYTHONPYCACHEPREFIX": str(directory / "bytecode"),
+    }
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -80,12 +80,14 @@ def _open(directory: str | None, *, prompt: str, rest: list[str], session_id: st
 
     Without a terminal, a prompt is sent by `holdfast run`, and without a prompt the commands are listed.
     """
-    from holdfast.cli.exit_status import CommandError
-
     if session_id is not None and resume:
+        from holdfast.cli.exit_status import CommandError
+
         message = "--session and --continue cannot be used together"
         raise CommandError(message, advice="use one of them", status=2)
     if rest:
+        from holdfast.cli.exit_status import CommandError
+
         message = f"unexpected {rest[0]!r} behind the prompt"
         raise CommandError(message, advice="options belong to 'run': holdfast run OPTIONS PROMPT", status=2)
     if not (screen.is_terminal(sys.stdin) and screen.is_terminal(sys.stdout)):
@@ -94,6 +96,8 @@ def _open(directory: str | None, *, prompt: str, rest: list[str], session_id: st
             return _run_command(["run", *session, "--", prompt], directory)
         if session_id is None and not resume:
             return _print_overview()
+        from holdfast.cli.exit_status import CommandError
+
         advice = "run it in a terminal, or use 'holdfast run --session ID PROMPT'"
         raise CommandError("the terminal UI needs a terminal for input and output", advice=advice, status=2)
     _import_msgspec()
@@ -102,15 +106,23 @@ def _open(directory: str | None, *, prompt: str, rest: list[str], session_id: st
 
 
 def _open_tui(prompt: str, *, session_id: str | None, resume: bool) -> int:
-    from holdfast.cli.command_context import CommandContext, is_complete_id
-    from holdfast.cli.command_context import directory as current_directory
+    from holdfast.cli.current_directory import current_directory
     from holdfast.tui import open_tui
 
     current_directory()
-    if (resume and prompt) or (session_id is not None and not is_complete_id(session_id, "session")):
-        with CommandContext() as context:
-            session_id, resume = context.session_id(session_id), False
+    if session_id is not None or (resume and prompt):
+        session_id, resume = _find_session(session_id), False
     return open_tui(prompt=prompt, session_id=session_id, resume=resume)
+
+
+def _find_session(name: str | None) -> str:
+    """The id of a session by its beginning, or of the last one of this directory."""
+    from holdfast.cli.command_context import CommandContext, is_complete_id
+
+    if name is not None and is_complete_id(name, "session"):
+        return name
+    with CommandContext() as context:
+        return context.session_id(name)
 
 
 def _check_encoding(args: list[str]) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Self
 
+from holdfast.cli.current_directory import current_directory
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.screen import Screen
 from holdfast.client.client_environment import with_shell, with_shell_models
@@ -40,7 +41,7 @@ class CommandContext:
     @property
     def workspace(self) -> WorkspaceView:
         if self._workspace is None:
-            self._workspace = self.client.open_workspace(directory())
+            self._workspace = self.client.open_workspace(current_directory())
         return self._workspace
 
     def last_session(self) -> Session | None:
@@ -55,7 +56,7 @@ class CommandContext:
         found = self.last_session()
         if found is None:
             raise CommandError(
-                f"the directory {directory()!r} has no session yet",
+                f"the directory {current_directory()!r} has no session yet",
                 advice="'holdfast run PROMPT' starts one; -C DIR selects another directory",
                 status=Exit.FAILED,
             )
@@ -145,20 +146,3 @@ def unseen_keys(models: ModelsView | None, env: Mapping[str, str]) -> list[str]:
     """API key variables that are set in ``env`` but not in the server's environment. Pure."""
     providers = models.providers if models else ()
     return [name for provider in providers for name in provider.missing_variables if env.get(name)]
-
-
-def directory() -> str:
-    try:
-        found = os.getcwd()
-        found.encode()
-    except UnicodeEncodeError:
-        raise CommandError(
-            f"the name of the current directory is not UTF-8: {ascii(os.getcwdb())[1:]}",
-            advice="rename it, or change to another directory",
-            status=Exit.USAGE,
-        ) from None
-    except FileNotFoundError:
-        raise CommandError(
-            "the current directory does not exist any more", advice="change to another directory", status=Exit.USAGE
-        ) from None
-    return found

@@ -6,38 +6,40 @@ What keys and messages do is in `ChatScreen`; the widgets hold no truth.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from typing import ClassVar, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
-from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
-from holdfast.client.open_texts import OpenTexts
-from holdfast.client.transcript_fold import TranscriptFold
-from holdfast.client.view_values import Block, OpenAsk, QueueState
 from holdfast.errors import HoldfastError
-from holdfast.schema.sessions import FileChange
 from holdfast.tui.actions import slash_commands
-from holdfast.tui.ask_panel import AskPanel
 from holdfast.tui.bindings import bindings_for, hints, key_of
 from holdfast.tui.composer import Composer
-from holdfast.tui.details_panel import DetailFacts, DetailsPanel
 from holdfast.tui.exclusive_work import run_newest
-from holdfast.tui.queue_list import QueueList
-from holdfast.tui.session_transcript import SessionTranscriptView
 from holdfast.tui.start_text import StartFacts, draw_start
 from holdfast.tui.status_line import StatusFacts, StatusLine
 from holdfast.tui.status_words import activity, money
-from holdfast.tui.transcript.glyphs import SYMBOLS, WORDS
 from holdfast.tui.tui_host import ChatHost
 
+if TYPE_CHECKING:  # the first frame is drawn before they are imported, see `chat_parts`
+    from holdfast.client.transcript_fold import TranscriptFold
+    from holdfast.client.view_values import Block, OpenAsk
+    from holdfast.schema.sessions import FileChange
+    from holdfast.tui.ask_panel import AskPanel
+    from holdfast.tui.chat_parts import ChatParts
+    from holdfast.tui.details_panel import DetailFacts
+    from holdfast.tui.queue_list import QueueList
+    from holdfast.tui.session_transcript import SessionTranscriptView
+
 _WIDE = 120
-_PARTS = ("#transcript", "#prompt", "#ask-note", "#details-text", "#status")
-"""What has to exist before anything is drawn."""
+_FIRST_KEY_SECONDS = 0.03
+"""After the first frame, before the rest is imported: what was typed meanwhile is shown at once."""
 _TYPING_SECONDS = 0.5
 _JOB_TAIL_BYTES = 2048
 
@@ -62,7 +64,7 @@ class ChatLayout(ChatHost):
     AUTO_FOCUS = "#prompt"
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(classes="-empty")
         self.cancelling = False
         self.sending: tuple[str, ...] = ()
         self.changes: tuple[FileChange, ...] = ()
@@ -72,38 +74,61 @@ class ChatLayout(ChatHost):
         self.edited_at = 0.0
         self.mounted = asyncio.Event()
         """All widgets exist."""
-        self._parts: tuple[Widget, ...] = ()
-        self._no_session = TranscriptFold("", open_texts=OpenTexts())
+        self._parts: ChatParts | None = None
 
     def compose(self) -> ComposeResult:
-        with Horizontal(id="main"):
-            with Vertical(id="left"):
-                yield Static("", id="start", markup=False)
-                yield SessionTranscriptView(self._no_session, subagent=self._subagent_blocks)
-                yield Input(id="search", placeholder="search · enter next · esc closes", select_on_focus=False)
-                yield Static("─" * 400, id="rule", markup=False)
-                yield QueueList()
-                yield AskPanel()
-                yield Composer(find_files=self._find_files, commands=self._commands)
-            yield DetailsPanel()
-        yield StatusLine()
+        """Only what the first frame shows."""
+        if self.tui.options.session_id is not None:
+            self.remove_class("-empty")
+        first = StartFacts(directory=self.tui.options.shown_directory)
+        with Horizontal(id="main"), Vertical(id="left"):
+            yield Static(draw_start(first, now=0.0, app=self.app), id="start", markup=False)
+            yield Static("─" * 400, id="rule", markup=False)
+            yield Composer(draft=self.tui.options.typed, find_files=self._find_files, commands=self._commands)
+        yield StatusLine(StatusFacts(problem="connecting", hints="? keys", plain=self.tui.plain))
 
     def on_mount(self) -> None:
+        self.call_after_refresh(self.run_worker, self._mount_rest, name="mount", group="mount")
+
+    async def _mount_rest(self) -> None:
+        """Import and mount the rest. The modules live until the end, so that the collector need not look at them."""
+        from holdfast.tui.chat_parts import mount_parts
+
+        await asyncio.sleep(_FIRST_KEY_SECONDS)
+        self._parts = await mount_parts(self)
         self.set_interval(1.0 if not self.tui.options.reduced_motion else 5.0, self.draw_status, name="status")
-        self._parts = tuple(self.query_one(name) for name in _PARTS)
         self.draw_all()
         self.mounted.set()
+        gc.freeze()
+        gc.enable()
 
     def on_resize(self, event: Resize) -> None:
         self.draw_all()
 
     @property
+    def parts(self) -> ChatParts:
+        assert self._parts is not None, "before `mounted`"
+        return self._parts
+
+    @property
     def view(self) -> SessionTranscriptView:
-        return cast("SessionTranscriptView", self._parts[0]) if self._parts else self.query_one(SessionTranscriptView)
+        return self.parts.view
+
+    @property
+    def queue_list(self) -> QueueList:
+        return self.parts.queue
 
     @property
     def ask_panel(self) -> AskPanel:
-        return self.query_one(AskPanel)
+        return self.parts.ask_panel
+
+    @cached_property
+    def no_session(self) -> TranscriptFold:
+        """What the transcript shows while there is no session."""
+        from holdfast.client.open_texts import OpenTexts
+        from holdfast.client.transcript_fold import TranscriptFold
+
+        return TranscriptFold("", open_texts=OpenTexts())
 
     @property
     def open_asks(self) -> tuple[OpenAsk, ...]:
@@ -118,13 +143,15 @@ class ChatLayout(ChatHost):
     async def _find_files(self, query: str) -> tuple[str, ...]:
         return await self.tui.controller.find_files(query)
 
-    def _subagent_blocks(self, session_id: str) -> tuple[Block, ...]:
+    def subagent_blocks(self, session_id: str) -> tuple[Block, ...]:
         fold = self.tui.link.fold.transcript(session_id)
         return () if fold is None else tuple(block for entry in fold.entries for block in entry.blocks)
 
     # Drawing.
 
     def use_plain(self, plain: bool) -> None:  # noqa: FBT001 - a setting
+        from holdfast.tui.transcript.glyphs import SYMBOLS, WORDS
+
         self.set_class(plain, "-plain")
         self.view.use_glyphs(WORDS if plain else SYMBOLS)
         self.composer.use_words(plain)
@@ -136,7 +163,7 @@ class ChatLayout(ChatHost):
 
         Asked for every delta, so it does not search the tree.
         """
-        return bool(self._parts) and all(part.is_attached for part in self._parts)
+        return self._parts is not None and self._parts.are_attached
 
     def draw_all(self) -> None:
         if not self.is_drawn:
@@ -150,7 +177,7 @@ class ChatLayout(ChatHost):
     def show_session(self) -> None:
         """Show the session of the link, or the start text if there is none."""
         fold = self.tui.controller.transcript
-        self.view.show_fold(fold or self._no_session)
+        self.view.show_fold(fold or self.no_session)
         is_loading = fold is None and self.tui.link.session_id is not None
         is_empty = (fold is None or not fold.entries) and not self.sending and not is_loading
         self.set_class(is_empty, "-empty")
@@ -174,8 +201,8 @@ class ChatLayout(ChatHost):
         self.view.session_changed()
 
     def draw_queue(self) -> None:
-        fold = self.tui.controller.transcript
-        self.query_one(QueueList).show(fold.queue if fold else QueueState(), sending=self.sending)
+        fold = self.tui.controller.transcript or self.no_session
+        self.queue_list.show(fold.queue, sending=self.sending)
         self.composer.area.can_steer = self.tui.controller.is_busy
         self.composer.set_placeholder(self._placeholder())
 
@@ -197,7 +224,7 @@ class ChatLayout(ChatHost):
             self.composer.area.focus()
 
     def draw_details(self) -> None:
-        panel = self.query_one(DetailsPanel)
+        panel = self.parts.details
         wide = self.size.width >= _WIDE and not self.tui.plain
         shown = wide if self.wants_details is None else self.wants_details
         panel.set_class(shown, "-shown")
@@ -207,9 +234,11 @@ class ChatLayout(ChatHost):
 
     @property
     def details_shown(self) -> bool:
-        return self.query_one(DetailsPanel).has_class("-shown")
+        return self.parts.details.has_class("-shown")
 
     def _detail_facts(self) -> DetailFacts:
+        from holdfast.tui.details_panel import DetailFacts
+
         link, controller = self.tui.link, self.tui.controller
         fold, session_id = controller.transcript, link.session_id
         session = link.fold.session(session_id) if session_id else None

@@ -6,27 +6,30 @@ import asyncio
 import time
 from collections.abc import Awaitable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual import on
-from textual.widgets import Input
 
 from holdfast.errors import CallerError, Conflict, HoldfastError
-from holdfast.schema.approvals import Approval, Question
-from holdfast.schema.runs import Receipt
-from holdfast.tui.ask_panel import AskPanel
 from holdfast.tui.background_calls import call_in_background, show_error
 from holdfast.tui.chat_layout import ChatLayout
 from holdfast.tui.composer import Composer
 from holdfast.tui.composer_text import read_typed
 from holdfast.tui.exclusive_work import run_in_thread, run_newest
-from holdfast.tui.external_editor import edit_text
-from holdfast.tui.queue_list import QueueList
-from holdfast.tui.session_controller import read_attachment, read_mentioned_lines
-from holdfast.tui.session_transcript import SessionTranscriptView
-from holdfast.tui.slash_commands import run_command
 from holdfast.tui.status_words import MODE_WORDS, receipt_words
 from holdfast.tui.terminal_signals import plain_text
 
+if TYPE_CHECKING:  # the first frame is drawn before they are imported, see `chat_parts`
+    from textual.widgets import Input
+
+    from holdfast.schema.approvals import Approval, Question
+    from holdfast.schema.runs import Receipt
+    from holdfast.tui.ask_panel import AskPanel
+    from holdfast.tui.queue_list import QueueList
+    from holdfast.tui.session_transcript import SessionTranscriptView
+
+_ALWAYS_POSSIBLE = frozenset({"leave", "suspend", "help"})
+"""What keys do before all widgets exist."""
 _LEAVE_SECONDS = 2.0
 _DRAFT_SECONDS = 0.3
 
@@ -41,6 +44,9 @@ class ChatScreen(ChatLayout):
         self._saving: asyncio.Task[None] | None = None
         self._unsaved: dict[str | None, str] = {}
         """Drafts by session, as they were last edited."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.mounted.is_set() or action in _ALWAYS_POSSIBLE
 
     def do(self, work: Awaitable[object]) -> None:
         """Call the server in the background; an error is shown."""
@@ -61,11 +67,16 @@ class ChatScreen(ChatLayout):
         if not typed.text and not event.attachments:
             self._resume_if_held()
             return
-        if typed.kind == "command" and run_command(self, typed.text, typed.arguments):
+        if typed.kind == "command" and self._run_command(typed.text, typed.arguments):
             self._remember(event.text)
             return
         self.keep_draft()  # before the first prompt's session takes the place of the new one
         self._start_sending(event, shell=typed.text if typed.kind == "shell" else None)
+
+    def _run_command(self, name: str, arguments: str = "") -> bool:
+        from holdfast.tui.slash_commands import run_command
+
+        return run_command(self, name, arguments)
 
     def send_prompt(self, text: str) -> None:
         """Send a prompt that was not typed here. The draft stays."""
@@ -74,8 +85,9 @@ class ChatScreen(ChatLayout):
     def _start_sending(self, event: Composer.Sent, *, shell: str | None) -> None:
         self._remember(event.text)
         self.sending = (*self.sending, event.text)
-        self.draw_queue()
-        self.view.scroll_to_end()
+        if self.is_drawn:
+            self.draw_queue()
+            self.view.scroll_to_end()
         self.run_worker(self._send(event, shell=shell), group="calls")
 
     async def _send(self, event: Composer.Sent, *, shell: str | None) -> None:
@@ -84,6 +96,9 @@ class ChatScreen(ChatLayout):
             await self._send_next(event, shell=shell)
 
     async def _send_next(self, event: Composer.Sent, *, shell: str | None) -> None:
+        from holdfast.tui.session_controller import read_mentioned_lines
+
+        await self.mounted.wait()
         controller, began_in = self.tui.controller, self.tui.link.session_id
         try:
             if shell is not None:
@@ -122,7 +137,8 @@ class ChatScreen(ChatLayout):
     @on(Composer.Edited)
     def _edited(self) -> None:
         self.edited_at = time.monotonic()
-        self.keep_draft()
+        if self.mounted.is_set():  # before, the session is not known; see `TuiApp`
+            self.keep_draft()
 
     def keep_draft(self) -> None:
         """Keep the draft as it is now: a message about an edit may arrive after the draft was sent."""
@@ -159,12 +175,16 @@ class ChatScreen(ChatLayout):
         run_newest(self, self._edit, group="editor")
 
     async def _edit(self) -> None:
+        from holdfast.tui.external_editor import edit_text
+
         edited = await edit_text(self.tui, self.composer.draft)
         if edited is not None:
             self.composer.set_draft(edited)
 
     @on(Composer.WantsFile)
     async def _attach_file(self, event: Composer.WantsFile) -> None:
+        from holdfast.tui.session_controller import read_attachment
+
         try:
             self.composer.attach(await asyncio.to_thread(read_attachment, Path(event.path)))
         except OSError as error:
@@ -179,7 +199,7 @@ class ChatScreen(ChatLayout):
             return
         elif self.ask_panel.is_writing:
             self.ask_panel.stop_writing()
-        elif self.query_one(QueueList).has_focus or (self.view.has_focus and not self.tui.controller.is_busy):
+        elif self.queue_list.has_focus or (self.view.has_focus and not self.tui.controller.is_busy):
             self.composer.area.focus()
         else:
             self._cancel_run()
@@ -209,15 +229,14 @@ class ChatScreen(ChatLayout):
     # The queue.
 
     def action_focus_queue(self) -> None:
-        queue = self.query_one(QueueList)
+        queue = self.queue_list
         if queue.has_focus or not queue.prompts:
             self.composer.area.focus()
         else:
             queue.focus()
         self.call_after_refresh(self.draw_queue)
 
-    @on(QueueList.Changed)
-    def _queue_changed(self, event: QueueList.Changed) -> None:
+    def on_queue_list_changed(self, event: QueueList.Changed) -> None:
         controller, prompt = self.tui.controller, event.prompt
         match event.action:
             case "pause":
@@ -247,13 +266,11 @@ class ChatScreen(ChatLayout):
 
     # Approvals and questions.
 
-    @on(AskPanel.TypedAhead)
-    def _typed_ahead(self, event: AskPanel.TypedAhead) -> None:
+    def on_ask_panel_typed_ahead(self, event: AskPanel.TypedAhead) -> None:
         self.composer.area.insert(event.text)
         self.draw_ask()
 
-    @on(AskPanel.Decided)
-    def _decided(self, event: AskPanel.Decided) -> None:
+    def on_ask_panel_decided(self, event: AskPanel.Decided) -> None:
         self.answered.add(event.approval.id)
         self.do(self._answer(event))
 
@@ -271,13 +288,14 @@ class ChatScreen(ChatLayout):
         except CallerError as error:
             self.tell_error(error)
 
-    @on(AskPanel.Answered)
-    def _question_answered(self, event: AskPanel.Answered) -> None:
+    def on_ask_panel_answered(self, event: AskPanel.Answered) -> None:
         self.answered.add(event.question.id)
         self.do(self.tui.controller.answer_question(event.question.id, event.answers))
 
     def tell_resolved(self, ask: Approval | Question) -> None:
         """Another client, a deadline or a cancel closed it."""
+        from holdfast.schema.approvals import Approval
+
         if ask.id in self.answered or ask.root_session_id != self.tui.link.session_id:
             return
         by = (ask.answered_by or "").partition("/")[0]
@@ -304,13 +322,11 @@ class ChatScreen(ChatLayout):
     def focus_input(self) -> None:
         (self.ask_panel if self.has_class("-asking") else self.composer.area).focus()
 
-    @on(SessionTranscriptView.WantsSearch)
-    def _open_search(self) -> None:
+    def on_session_transcript_view_wants_search(self) -> None:
         self.add_class("-searching")
-        self.query_one("#search", Input).focus()
+        self.parts.search.focus()
 
-    @on(Input.Submitted, "#search")
-    def _search(self, event: Input.Submitted) -> None:
+    def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         if event.value == self.view.state.search:
             self.view.next_match(1)
@@ -322,21 +338,17 @@ class ChatScreen(ChatLayout):
         self.view.search("")
         self.view.focus()
 
-    @on(SessionTranscriptView.TextCopied)
-    def _copied(self, event: SessionTranscriptView.TextCopied) -> None:
+    def on_transcript_view_text_copied(self, event: SessionTranscriptView.TextCopied) -> None:
         self.tui.copy_to_clipboard(event.text)
         self.tell(f"copied {len(event.text)} characters")
 
-    @on(SessionTranscriptView.TargetChosen)
-    def _open_target(self, event: SessionTranscriptView.TargetChosen) -> None:
+    def on_transcript_view_target_chosen(self, event: SessionTranscriptView.TargetChosen) -> None:
         self.tui.open_target(event.target)
 
-    @on(SessionTranscriptView.SubagentChosen)
-    def _open_subagent(self, event: SessionTranscriptView.SubagentChosen) -> None:
+    def on_transcript_view_subagent_chosen(self, event: SessionTranscriptView.SubagentChosen) -> None:
         self.tui.show_session(event.session_id)
 
-    @on(SessionTranscriptView.ParentWanted)
-    def _open_parent(self) -> None:
+    def on_session_transcript_view_parent_wanted(self) -> None:
         link = self.tui.link
         session = link.fold.session(link.session_id) if link.session_id else None
         if session is not None and session.parent_id is not None:
@@ -374,19 +386,19 @@ class ChatScreen(ChatLayout):
         self.tui.action_suspend_process()
 
     def action_sessions(self) -> None:
-        run_command(self, "sessions", "")
+        self._run_command("sessions")
 
     def action_new_session(self) -> None:
         self.tui.show_session(None)
 
     def action_models(self) -> None:
-        run_command(self, "model", "")
+        self._run_command("model")
 
     def action_jobs(self) -> None:
-        run_command(self, "jobs", "")
+        self._run_command("jobs")
 
     def action_changes(self) -> None:
-        run_command(self, "changes", "")
+        self._run_command("changes")
 
     def action_commands(self) -> None:
-        run_command(self, "commands", "")
+        self._run_command("commands")

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import OptionList, Static, TextArea
-from textual.widgets.option_list import Option
+from textual.widgets import Static, TextArea
 
-from holdfast.schema.messages import File
 from holdfast.tui.composer_text import Completion, PromptHistory, complete, completion_at, is_long_paste, typeable
 from holdfast.tui.fuzzy_match import best_matches
 from holdfast.tui.prompt_area import PromptArea
 from holdfast.tui.terminal_signals import plain_text
+
+if TYPE_CHECKING:
+    from textual.widgets import OptionList
+
+    from holdfast.schema.messages import File
 
 FindFiles = Callable[[str], Awaitable[tuple[str, ...]]]
 
@@ -36,8 +39,7 @@ class Composer(Vertical):
         display: none;
     }
     Composer.-completing #completions { display: block; }
-    Composer #attached { height: auto; color: $text-muted; padding: 0 1; display: none; }
-    Composer.-attached #attached { display: block; }
+    Composer #attached { height: auto; color: $text-muted; padding: 0 1; }
     Composer #field { height: auto; }
     Composer #mark { width: 3; height: 1; color: $primary; padding: 0 0 0 1; }
     Composer #prompt {
@@ -72,26 +74,30 @@ class Composer(Vertical):
             super().__init__()
             self.path = path
 
-    def __init__(self, *, find_files: FindFiles, commands: Callable[[], tuple[tuple[str, str], ...]]) -> None:
+    def __init__(
+        self, *, draft: str, find_files: FindFiles, commands: Callable[[], tuple[tuple[str, str], ...]]
+    ) -> None:
         super().__init__(id="composer")
+        self._first_draft = draft
         self.history = PromptHistory()
         self.attachments: tuple[File, ...] = ()
         self._find_files = find_files
         self._commands = commands
         self._completion: Completion | None = None
         self._choices: tuple[str, ...] = ()
+        self._list: OptionList | None = None
+        """The completions. Made when something is completed for the first time."""
+        self._attached: Static | None = None
+        """The line of attachments. Made with the first one."""
         self._walking = False
         self._words = False
 
     def compose(self) -> ComposeResult:
-        yield OptionList(id="completions")
-        yield Static("", id="attached", markup=False)
         with Horizontal(id="field"):
             yield Static("›", id="mark", markup=False)
-            yield PromptArea()
+            yield PromptArea(self._first_draft)
 
     def on_mount(self) -> None:
-        self.query_one("#completions", OptionList).can_focus = False
         self.area.is_command = self._is_command
 
     @property
@@ -183,6 +189,8 @@ class Composer(Vertical):
             self.post_message(self.WantsFile(path))
         elif is_long_paste(event.text):
             number = 1 + sum(file.name.startswith("pasted-") for file in self.attachments)
+            from holdfast.schema.messages import File
+
             self.attach(File(f"pasted-{number}.txt", "text/plain", text=event.text))
         else:
             self.area.insert(typeable(event.text), maintain_selection_offset=False)
@@ -198,9 +206,14 @@ class Composer(Vertical):
         self.query_one("#mark", Static).update(word if self._words else sign)
 
     def _show_attachments(self) -> None:
-        self.set_class(bool(self.attachments), "-attached")
+        if self._attached is None:
+            if not self.attachments:
+                return
+            self._attached = Static("", id="attached", markup=False)
+            self.mount(self._attached, before="#field")
         shown = (f"[{plain_text(file.name, longest=40)}{_size(file)}]" for file in self.attachments)
-        self.query_one("#attached", Static).update("attached  " + " ".join(shown))
+        self._attached.update("attached  " + " ".join(shown))
+        self._attached.display = bool(self.attachments)
 
     @work(exclusive=True, group="completions")
     async def _find_completions(self, before: str) -> None:
@@ -216,9 +229,9 @@ class Composer(Vertical):
             await asyncio.sleep(0.03)  # one request per pause in typing, not one per key
             found = await self._find_files(completion.query)
             rows = [(path, "") for path in found if path.isprintable()]  # others cannot be shown or typed
-        self._open_completions(completion, rows[:_SHOWN_COMPLETIONS])
+        await self._open_completions(completion, rows[:_SHOWN_COMPLETIONS])
 
-    def _open_completions(self, completion: Completion, rows: list[tuple[str, str]]) -> None:
+    async def _open_completions(self, completion: Completion, rows: list[tuple[str, str]]) -> None:
         self._completion, self._choices = completion, tuple(name for name, _ in rows)
         if not rows or (len(rows) == 1 and rows[0][0] == completion.query and completion.kind == "command"):
             self._close_completions()
@@ -226,11 +239,20 @@ class Composer(Vertical):
         sign = "/" if completion.kind == "command" else "@"
         width = max(len(name) for name, _ in rows) + 3
         shown = [Content.assemble(f"{sign}{name}".ljust(width), (does, "$text-muted")) for name, does in rows]
-        options = self.query_one("#completions", OptionList)
-        options.set_options([Option(row) for row in shown])
+        options = await self._completions()
+        options.set_options(shown)
         options.highlighted = 0
         self.area.completing = True
         self.add_class("-completing")
+
+    async def _completions(self) -> OptionList:
+        if self._list is None:
+            from textual.widgets import OptionList
+
+            self._list = OptionList(id="completions")
+            self._list.can_focus = False
+            await self.mount(self._list, before=0)
+        return self._list
 
     def _close_completions(self) -> None:
         self._choices = ()
@@ -244,18 +266,17 @@ class Composer(Vertical):
         return was_open
 
     def _move_completion(self, by: int) -> None:
-        options = self.query_one("#completions", OptionList)
-        if self._choices:
-            options.highlighted = ((options.highlighted or 0) + by) % len(self._choices)
+        if self._list is not None and self._choices:
+            self._list.highlighted = ((self._list.highlighted or 0) + by) % len(self._choices)
 
-    @on(OptionList.OptionSelected, "#completions")
-    def _completion_clicked(self, event: OptionList.OptionSelected) -> None:
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A completion was clicked."""
         event.stop()
         self._complete()
         self.area.focus()
 
     def _complete(self) -> None:
-        index = self.query_one("#completions", OptionList).highlighted
+        index = self._list.highlighted if self._list is not None else None
         if self._completion is None or index is None or index >= len(self._choices):
             self._close_completions()
             return

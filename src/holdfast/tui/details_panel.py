@@ -12,9 +12,9 @@ from textual.widgets import Static
 from holdfast.client.context_composition import ContextShare
 from holdfast.schema.base import Value
 from holdfast.schema.sessions import FileChange, Job, Session, Todo
-from holdfast.tui.picker import shorten
 from holdfast.tui.status_words import money, seconds_since, span, tokens
 from holdfast.tui.terminal_signals import plain_text
+from holdfast.tui.transcript.cells import cut
 
 _BAR_CELLS = 10
 _MARKS = {"completed": ("✓", "$success"), "in_progress": ("●", "$primary"), "pending": ("○", "$text-muted")}
@@ -79,8 +79,8 @@ def draw_details(facts: DetailFacts, width: int, *, now: float) -> Content:
         lines.append(Content.assemble(*parts))  # type: ignore[arg-type]
 
     session = facts.session
-    add((shorten(plain_text(session.title if session else "") or "new session", width), "bold"))
-    add((shorten(facts.directory, width), "$text-muted"))
+    add((cut(plain_text(session.title if session else "") or "new session", width), "bold"))
+    add((cut(facts.directory, width), "$text-muted"))
     if session is not None:
         count = f"{facts.runs} run{'s' if facts.runs != 1 else ''}"
         age = span(seconds_since(session.created_at, now))
@@ -88,34 +88,34 @@ def draw_details(facts: DetailFacts, width: int, *, now: float) -> Content:
         if facts.others:
             add((f"{facts.others} other client{'s' if facts.others != 1 else ''} here", "$text-muted"))
     add("")
-    add(shorten(facts.model or "no model", width), (f" · {facts.effort}" if facts.effort else "", "$text-muted"))
+    add(cut(facts.model or "no model", width), (f" · {facts.effort}" if facts.effort else "", "$text-muted"))
     if facts.context_window:
         add(*_context(facts))
     elif facts.context_tokens:
         add((f"context {tokens(facts.context_tokens)} tokens", "$text-muted"))
     for share in facts.shares:
-        add((f"  {shorten(share.name, width - 10):<24}{tokens(share.tokens):>6}", "$text-muted"))
+        add((f"  {cut(share.name, width - 10):<24}{tokens(share.tokens):>6}", "$text-muted"))
     if facts.todos:
         done = sum(todo.status == "completed" for todo in facts.todos)
         add("")
         add((f"todo {done}/{len(facts.todos)}", "bold"))
         for todo in facts.todos:
             mark, style = _MARKS[todo.status]
-            add((f"{mark} ", style), shorten(plain_text(todo.text), width - 2))
+            add((f"{mark} ", style), cut(plain_text(todo.text), width - 2))
     if facts.changes:
         add("")
         add((f"changed ({len(facts.changes)})", "bold"))
         for change in facts.changes[:12]:
-            add(shorten(plain_text(change.path), width - 12), ("  " + change_counts(change.diff), "$text-muted"))
+            add(cut(plain_text(change.path), width - 12), ("  " + change_counts(change.diff), "$text-muted"))
     running = [job for job in facts.jobs if job.state == "running"]
     if running:
         add("")
         add(("jobs", "bold"), (f"  {facts.jobs_key} shows or kills them" if facts.jobs_key else "", "$text-muted"))
         for job in running:
             since = span(seconds_since(job.started_at, now))
-            add(("● ", "$success"), shorten(plain_text(job.command), width - 10), (f"  {since}", "$text-muted"))
+            add(("● ", "$success"), cut(plain_text(job.command), width - 10), (f"  {since}", "$text-muted"))
             if line := facts.job_lines.get(job.id):
-                add(("  │ ", "$text-muted"), (shorten(plain_text(line), width - 4), "$text-muted"))
+                add(("  │ ", "$text-muted"), (cut(plain_text(line), width - 4), "$text-muted"))
     if facts.servers:
         add("")
         for name, state in facts.servers:

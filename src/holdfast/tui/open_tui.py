@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -21,6 +22,7 @@ def open_tui(*, prompt: str = "", session_id: str | None = None, resume: bool = 
 
     ``prompt`` is sent as if it had been typed.
     """
+    gc.disable()  # until the main screen is complete: imports leave no garbage, and looking for it takes long
     env = dict(os.environ)
     locations = Locations.from_env(env)
     locations.prepare()

@@ -19,6 +19,7 @@ from textual.widgets.option_list import Option
 from holdfast.schema.base import Value
 from holdfast.tui.fuzzy_match import best_matches
 from holdfast.tui.terminal_signals import plain_text
+from holdfast.tui.transcript.cells import cut
 
 _LONGEST_TITLE = 300
 
@@ -186,24 +187,12 @@ def draw_row(row: PickerRow, width: int) -> Content:
     while notes and cell_len(title) + sum(cell_len(note) + 2 for note in notes) + 3 > width and cell_len(title) > 12:
         if cell_len(title) > 30 or len(notes) == 1:
             room = max(width - 3 - sum(cell_len(note) + 2 for note in notes), 12)
-            title = shorten(title, room)
+            title = cut(title, room)
             if cell_len(title) + sum(cell_len(note) + 2 for note in notes) + 3 <= width:
                 break
         notes.pop(0)
-    title = shorten(title, max(width - 3 - sum(cell_len(note) + 2 for note in notes), 8))
+    title = cut(title, max(width - 3 - sum(cell_len(note) + 2 for note in notes), 8))
     gap = max(width - 2 - cell_len(title) - sum(cell_len(note) + 2 for note in notes), 0)
     parts: list[Any] = [(f"{row.mark or ' '} ", row.style or "$foreground"), title, " " * gap]
     parts += [(f"  {note}", "$text-muted") for note in notes]
     return Content.assemble(*parts)
-
-
-def shorten(text: str, width: int) -> str:
-    """Cut a text to a number of cells."""
-    if cell_len(text) <= width:
-        return text
-    kept = ""
-    for character in text:
-        if cell_len(kept + character) > width - 1:
-            break
-        kept += character
-    return kept + "…"

@@ -42,8 +42,15 @@ class PromptArea(TextArea):
             super().__init__()
             self.text = text
 
-    def __init__(self) -> None:
-        super().__init__("", id="prompt", soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False)
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            text,
+            id="prompt",
+            soft_wrap=True,
+            tab_behavior="focus",
+            highlight_cursor_line=False,
+            placeholder="what should be done?",
+        )
         self.completing = False
         """A list of completions is open: up, down and tab belong to it."""
         self.can_steer = False
@@ -52,6 +59,7 @@ class PromptArea(TextArea):
 
     def on_mount(self) -> None:
         self.cursor_blink = self.app.animation_level != "none"
+        self.move_cursor(self.document.end)
 
     @property
     def before_cursor(self) -> str:

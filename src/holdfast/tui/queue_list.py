@@ -13,8 +13,8 @@ from textual.widgets.option_list import Option
 
 from holdfast.client.view_values import QueuedPrompt, QueueState
 from holdfast.tui.bindings import bindings_for, hints, key_of
-from holdfast.tui.picker import shorten
 from holdfast.tui.terminal_signals import plain_text
+from holdfast.tui.transcript.cells import cut
 
 _PAUSE_WORDS = {
     "user": "",
@@ -81,9 +81,7 @@ class QueueList(OptionList):
         hint = f"   {self._hint(queue)}" if number == len(self.prompts) - 1 else ""
         if cell_len(hint) > room - min(cell_len(text), 16):
             hint = ""
-        return Content.assemble(
-            head, (place, "$text-muted"), shorten(text, room - cell_len(hint)), (hint, "$text-muted")
-        )
+        return Content.assemble(head, (place, "$text-muted"), cut(text, room - cell_len(hint)), (hint, "$text-muted"))
 
     def _hint(self, queue: QueueState) -> str:
         if self.has_focus:

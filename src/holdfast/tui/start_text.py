@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 from textual.content import Content
 
 from holdfast import __version__
 from holdfast.schema.base import Value
-from holdfast.schema.sessions import Session
 from holdfast.tui.bindings import key_of
 from holdfast.tui.status_words import seconds_since, span
 from holdfast.tui.terminal_signals import plain_text
+
+if TYPE_CHECKING:
+    from holdfast.schema.sessions import Session
 
 
 class StartFacts(Value, frozen=True):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.cells import cell_len
 from textual.content import Content
-from textual.widgets import Static
+from textual.widget import Widget
 
 from holdfast.schema.base import Value
-from holdfast.schema.runs import Mode
-from holdfast.tui.picker import shorten
 from holdfast.tui.status_words import MODE_WORDS
+from holdfast.tui.transcript.cells import cut
+
+if TYPE_CHECKING:
+    from holdfast.schema.runs import Mode
 
 
 class StatusFacts(Value, frozen=True):
@@ -25,28 +29,22 @@ class StatusFacts(Value, frozen=True):
     plain: bool = False
 
 
-class StatusLine(Static):
+class StatusLine(Widget):
     DEFAULT_CSS = """
     StatusLine { height: 1; padding: 0 1; color: $text-muted; background: $panel; }
     """
 
-    def __init__(self) -> None:
-        super().__init__("", id="status", markup=False)
-        self.facts = StatusFacts()
+    def __init__(self, facts: StatusFacts) -> None:
+        super().__init__(id="status")
+        self.facts = facts
 
     def show(self, facts: StatusFacts) -> None:
         if facts != self.facts:
             self.facts = facts
-            self._draw()
+            self.refresh()
 
-    def on_mount(self) -> None:
-        self._draw()
-
-    def on_resize(self) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
-        self.update(draw_status(self.facts, max(self.size.width - 2, 10)))
+    def render(self) -> Content:
+        return draw_status(self.facts, max(self.content_size.width, 10))
 
 
 def draw_status(facts: StatusFacts, width: int) -> Content:
@@ -63,7 +61,7 @@ def draw_status(facts: StatusFacts, width: int) -> Content:
     while hints and cell_len(hints) > room:
         hints = hints.rpartition(" · ")[0]
     between = ", " if facts.plain else " │ "
-    left = shorten(between.join(("", *middle)), width - cell_len(mode)) if middle else ""
+    left = cut(between.join(("", *middle)), width - cell_len(mode)) if middle else ""
     gap = " " * max(width - cell_len(mode) - cell_len(left) - cell_len(hints), 1 if hints else 0)
     label = f"{mode.upper() if facts.mode == 'auto' else mode}"
     return Content.assemble((label, style), (left, "$warning" if facts.problem else ""), gap, hints)

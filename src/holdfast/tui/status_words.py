@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from holdfast.client.view_values import ActiveTurn
-from holdfast.schema.runs import Mode, Phase, Receipt
 from holdfast.tui.terminal_signals import plain_text
+
+if TYPE_CHECKING:  # the first frame is drawn before they are imported
+    from holdfast.client.view_values import ActiveTurn
+    from holdfast.schema.runs import Mode, Phase, Receipt
 
 MODE_WORDS: dict[Mode, str] = {"ask": "ask", "accept_edits": "accept edits", "plan": "plan", "auto": "auto"}
 

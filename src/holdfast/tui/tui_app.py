@@ -8,9 +8,9 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.app import ScreenStackError, SystemCommand
 from textual.color import Color
@@ -21,29 +21,22 @@ from textual.worker import WorkerFailed
 
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
-from holdfast.schema.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    Event,
-    FileChanged,
-    QuestionAsked,
-    QuestionResolved,
-    RunFinished,
-    SessionDeleted,
-)
 from holdfast.tui.actions import check_keys
 from holdfast.tui.chat_screen import ChatScreen
+from holdfast.tui.composer import Composer
 from holdfast.tui.exclusive_work import run_in_thread, run_newest
-from holdfast.tui.external_editor import editor_arguments, run_editor
 from holdfast.tui.local_files import LocalFiles, Look
-from holdfast.tui.server_link import ServerLink
-from holdfast.tui.session_controller import SessionController
 from holdfast.tui.status_words import seconds_since, span
 from holdfast.tui.terminal_driver import TerminalDriver
 from holdfast.tui.terminal_signals import NotifyBy, ProgressState, notification, plain_text, set_progress, set_title
 from holdfast.tui.themes import AUTOMATIC, DARK, LIGHT, theme_name
 from holdfast.tui.tui_host import TuiHost
 from holdfast.tui.tui_options import TuiOptions
+
+if TYPE_CHECKING:
+    from holdfast.schema.events import Event
+    from holdfast.tui.event_notices import EventNotices
+    from holdfast.tui.server_link import ServerLink
 
 _logger = logging.getLogger(__name__)
 
@@ -66,8 +59,7 @@ class TuiApp(TuiHost):
         if options.reduced_motion or options.plain:
             self.animation_level = "none"
         self.files = LocalFiles(locations, options.directory)
-        self.link = ServerLink(env=env, directory=options.directory, listener=self)
-        self.controller = SessionController(self.link)
+        self.env = env
         self.chat = ChatScreen()
         self.configured_keys: dict[str, str] = {}
         self.failure: BaseException | None = None
@@ -85,9 +77,23 @@ class TuiApp(TuiHost):
         self.register_theme(LIGHT)
         self.theme = self._theme_to_use(self._look.theme)  # before the first frame, so that it is drawn once
 
+    @cached_property
+    def link(self) -> ServerLink:
+        from holdfast.tui.server_link import ServerLink
+
+        found = ServerLink(env=self.env, directory=self.options.directory, listener=self)
+        found.session_id = self.options.session_id
+        return found
+
     @property
     def main(self) -> ChatScreen:
         return self.chat
+
+    @cached_property
+    def _notices(self) -> EventNotices:
+        from holdfast.tui.event_notices import EventNotices
+
+        return EventNotices(self)
 
     def get_default_screen(self) -> Screen[Any]:
         return self.chat
@@ -110,13 +116,12 @@ class TuiApp(TuiHost):
         self.run_worker(self._start(), name="start", group="link")
 
     async def _start(self) -> None:
-        self.link.session_id = self.options.session_id
         history = await asyncio.to_thread(self.files.read_history)
         await self.chat.mounted.wait()
         self._use_plain(self.options.plain or self._look.plain)
         self.chat.composer.history = type(self.chat.composer.history)(history)
-        if self.options.typed:
-            self.chat.composer.set_draft(self.options.typed)
+        if self.chat.composer.draft:
+            self.chat.keep_draft()
         if not self.options.resume:  # the session is not known yet; its draft follows with it
             await self.chat.load_draft()
         if self.options.prompt:
@@ -127,7 +132,7 @@ class TuiApp(TuiHost):
 
     def link_changed(self) -> None:
         self._apply_config()
-        self._draw({"connection"})
+        self.draw_later({"connection"})
         if self.link.models is not None and not self._asked_for_setup and self.link.is_live:
             self._asked_for_setup = True
             if not self.controller.model_name:
@@ -143,25 +148,9 @@ class TuiApp(TuiHost):
         start_setup(self)
 
     def view_changed(self, aspects: frozenset[str], event: Event | None) -> None:
-        self._draw(set(aspects))
-        match event:
-            case ApprovalResolved():
-                self.chat.tell_resolved(event.approval)
-            case QuestionResolved():
-                self.chat.tell_resolved(event.question)
-            case ApprovalRequested():
-                self.notify_outside("needs your answer", event.approval.title)
-            case QuestionAsked():
-                self.notify_outside("has a question", event.question.items[0].text if event.question.items else "")
-            case RunFinished() if event.run.parent_run_id is None and event.run.kind == "prompt":
-                self.notify_outside(f"{event.run.state}", event.run.text or event.run.prompt)
-            case FileChanged():
-                self._draw({"changes"})
-            case SessionDeleted() if event.session_id == self.link.session_id:
-                self.chat.tell("this session was deleted", warning=True)
-                self.show_session(None)
-            case _:
-                pass
+        self.draw_later(set(aspects))
+        if event is not None:
+            self._notices.tell(event)
 
     def server_restarted(self) -> None:
         self._restart_told_until = time.monotonic() + _RESTART_TOLD_SECONDS
@@ -186,7 +175,7 @@ class TuiApp(TuiHost):
             return f"read-only, nothing can be stored: {plain_text(self.link.read_only)}"
         return "the server has restarted" if time.monotonic() < self._restart_told_until else ""
 
-    def _draw(self, aspects: set[str]) -> None:
+    def draw_later(self, aspects: set[str]) -> None:
         """Collect what changed and draw it soon, many changes at once."""
         if aspects == {"blocks"} and not self._changed:
             if self.chat.is_drawn:
@@ -367,6 +356,8 @@ class TuiApp(TuiHost):
         if target.startswith(("http://", "https://")):
             self.open_url(target)
             return
+        from holdfast.tui.external_editor import editor_arguments
+
         path, _, line = target.partition(":")
         number = int(line.partition(":")[0]) if line.partition(":")[0].isdigit() else None
         arguments = editor_arguments(str(Path(self.options.directory) / path), number)
@@ -377,10 +368,12 @@ class TuiApp(TuiHost):
         self.refresh(layout=True)
 
     async def _edit_file(self, arguments: list[str]) -> None:
+        from holdfast.tui.external_editor import run_editor
+
         await run_editor(self, arguments)
 
     def leave(self) -> None:
-        if self.chat.is_drawn:
+        if self.chat.query(Composer):
             self.chat.keep_draft()
         self.exit()
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import App
 from textual.screen import Screen
 
-from holdfast.client.view_values import OpenAsk
 from holdfast.tui.composer import Composer
 from holdfast.tui.local_files import LocalFiles
-from holdfast.tui.server_link import ServerLink
-from holdfast.tui.session_controller import SessionController
 from holdfast.tui.tui_options import TuiOptions
+
+if TYPE_CHECKING:
+    from holdfast.client.view_values import OpenAsk
+    from holdfast.tui.server_link import ServerLink
+    from holdfast.tui.session_controller import SessionController
 
 
 class ChatHost(Screen[None]):
@@ -62,12 +65,21 @@ class TuiHost(App[None]):
 
     options: TuiOptions
     files: LocalFiles
-    link: ServerLink
-    controller: SessionController
     plain: bool = False
     """For screen readers: words instead of symbols, and nothing beside the text."""
     lends_terminal: bool = False
     """Another program, such as an editor, has the terminal: nothing may be written to it."""
+
+    @cached_property
+    def link(self) -> ServerLink:
+        """Made when it is first used, not before the first frame: its modules take long to import."""
+        raise NotImplementedError
+
+    @cached_property
+    def controller(self) -> SessionController:
+        from holdfast.tui.session_controller import SessionController
+
+        return SessionController(self.link)
 
     @property
     def main(self) -> ChatHost:

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from holdfast.cli.argument_parser import Parser
-from holdfast.cli.command_context import directory
+from holdfast.cli.current_directory import current_directory
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.task_options import add_task_options, run_task
 from holdfast.client.task_prompts import read_task_prompt
@@ -37,7 +37,7 @@ def configure(parser: Parser) -> None:
 
 
 def init(args: argparse.Namespace) -> int:
-    exists = os.path.lexists(os.path.join(directory(), _FILE))
+    exists = os.path.lexists(os.path.join(current_directory(), _FILE))
     if exists and not args.update:
         raise CommandError(
             f"{_FILE} exists already", advice="'holdfast init --update' lets the agent improve it", status=Exit.USAGE

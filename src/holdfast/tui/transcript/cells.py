@@ -108,7 +108,11 @@ def _break_wide(text: str, width: int) -> list[tuple[int, int]]:
 
 def shorten(text: str, width: int) -> str:
     """The text on one line, cut at the width."""
-    line = " ".join(text.split())
+    return cut(" ".join(text.split()), width)
+
+
+def cut(line: str, width: int) -> str:
+    """A line, cut at the width."""
     if width_of(line) <= width:
         return line
     pieces = []

@@ -1,0 +1,45 @@
+"""What the user is told when something happens, on the screen or by the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.schema.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    FileChanged,
+    QuestionAsked,
+    QuestionResolved,
+    RunFinished,
+    SessionDeleted,
+)
+
+if TYPE_CHECKING:
+    from holdfast.tui.tui_app import TuiApp
+
+
+class EventNotices:
+    def __init__(self, app: TuiApp) -> None:
+        self._app = app
+
+    def tell(self, event: Event) -> None:
+        app = self._app
+        match event:
+            case ApprovalResolved():
+                app.chat.tell_resolved(event.approval)
+            case QuestionResolved():
+                app.chat.tell_resolved(event.question)
+            case ApprovalRequested():
+                app.notify_outside("needs your answer", event.approval.title)
+            case QuestionAsked():
+                app.notify_outside("has a question", event.question.items[0].text if event.question.items else "")
+            case RunFinished() if event.run.parent_run_id is None and event.run.kind == "prompt":
+                app.notify_outside(f"{event.run.state}", event.run.text or event.run.prompt)
+            case FileChanged():
+                app.draw_later({"changes"})
+            case SessionDeleted() if event.session_id == app.link.session_id:
+                app.chat.tell("this session was deleted", warning=True)
+                app.show_session(None)
+            case _:
+                pass
