@@ -38,6 +38,7 @@ EVERY = [
     endpoints.clean_up(),
     endpoints.sandbox(),
     endpoints.open_workspace("/work"),
+    endpoints.repository("wsp_1"),
     endpoints.diff("wsp_1", commit="HEAD~1"),
     endpoints.diff("wsp_1", branch=True, base="main"),
     endpoints.extensions("wsp_1"),

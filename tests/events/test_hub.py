@@ -388,7 +388,14 @@ async def test_only_the_latest_progress_and_presence_is_sent(store: SqliteStore,
     items = await pending(stream)
     assert seen(items) == ["hello", "run.progress", "client.attached"]
     assert msgspec.json.decode(items[1].body)["now"]["what"] == "c"
-    assert seen(await pending(hub.subscribe())) == ["hello"]
+
+
+async def test_a_new_stream_begins_with_the_progress_of_active_runs(store: SqliteStore, hub: Hub) -> None:
+    hub.report_progress("ses_1", "run_1", Now("tool", "bash"))
+    hub.publish(ClientAttached(at=AT, client=Client("cli_1")), key="cli_1", workspace_id="wsp_1")
+    stream = hub.subscribe()
+    assert seen(await pending(stream)) == ["hello", "run.progress"]
+    assert seen(await pending(stream)) == []
 
 
 async def test_all_subscribers_share_one_encoding(store: SqliteStore, hub: Hub) -> None:

@@ -110,13 +110,14 @@ async def open_ui(
     *answers: Answer,
     size: tuple[int, int] = (100, 30),
     server: RunningServer | None = None,
+    live: bool = True,
     **options: Any,
 ) -> AsyncIterator[Ui]:
-    """Run the UI; without ``server``, on a server of its own."""
+    """Run the UI; without ``server``, on a server of its own. With ``live``, wait until it is connected."""
     if server is None:
         async with (
             run_server(directory, answering(*answers)) as own,
-            open_ui(directory, size=size, server=own, **options) as ui,
+            open_ui(directory, size=size, server=own, live=live, **options) as ui,
         ):
             yield ui
         return
@@ -126,5 +127,6 @@ async def open_ui(
     app = TuiApp(TuiOptions(directory=str(server.work), **options), env=env, locations=locations)
     async with app.run_test(size=size) as pilot:
         ui = Ui(app, pilot, server)
-        await ui.until(lambda: app.link.is_live)
+        if live:
+            await ui.until(lambda: app.chat.mounted.is_set() and app.link.is_live)
         yield ui

@@ -101,6 +101,7 @@ class BaseClient:
     close_workspace = EndpointMethod(endpoints.close_workspace)
     trust = EndpointMethod(endpoints.trust)
     diff = EndpointMethod(endpoints.diff)
+    repository = EndpointMethod(endpoints.repository)
     memory = EndpointMethod(endpoints.memory)
     extensions = EndpointMethod(endpoints.extensions)
     remember = EndpointMethod(endpoints.remember)

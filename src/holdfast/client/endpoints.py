@@ -27,6 +27,7 @@ from holdfast.schema.api.response_bodies import (
     ModelsView,
     PageView,
     ProviderTestView,
+    RepositoryView,
     SandboxView,
     ServerView,
     SessionExport,
@@ -167,6 +168,11 @@ def workspaces() -> ApiCall[PageView[WorkspaceView]]:
 
 def workspace(workspace_id: str) -> ApiCall[WorkspaceView]:
     return api_call("GET", api_path("workspaces", workspace_id), returns=WorkspaceView)
+
+
+def repository(workspace_id: str) -> ApiCall[RepositoryView]:
+    """The branch, and how many files are changed."""
+    return api_call("GET", api_path("workspaces", workspace_id, "repository"), returns=RepositoryView, wait=30.0)
 
 
 def diff(

@@ -147,7 +147,8 @@ class Hub:
     def report_progress(self, session_id: str, run_id: str, now: Now) -> None:
         """Publish what a run is doing. Only the latest report is sent."""
         event = RunProgress(at=self.timestamp(), session_id=session_id, run_id=run_id, now=now)
-        self._set_notice(("progress", run_id), StreamItem("run.progress", encode(event)), session_id=session_id)
+        item = StreamItem("run.progress", encode(event))
+        self._set_notice(("progress", run_id), item, session_id=session_id, is_state=True)
 
     def publish(self, event: KnownLive, *, key: str, workspace_id: str | None = None) -> None:
         """Publish another live event, such as presence. Of one kind and key only the latest is sent."""
@@ -221,11 +222,17 @@ class Hub:
             self.live_state.drop_message(stored.id)
 
     def _set_notice(
-        self, key: tuple[str, str], item: StreamItem, *, session_id: str | None, workspace_id: str | None = None
+        self,
+        key: tuple[str, str],
+        item: StreamItem,
+        *,
+        session_id: str | None,
+        workspace_id: str | None = None,
+        is_state: bool = False,
     ) -> None:
         if session_id is not None and workspace_id is None:
             workspace_id = self._workspace_by_session.get(session_id)
-        self.live_state.set_notice(key, item, workspace_id=workspace_id, session_id=session_id)
+        self.live_state.set_notice(key, item, workspace_id=workspace_id, session_id=session_id, is_state=is_state)
         self._wake_for(workspace_id, session_id)
 
     def _remember_workspace(self, session_id: str, workspace_id: str | None) -> None:

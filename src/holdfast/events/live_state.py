@@ -235,6 +235,8 @@ class LiveNotice(msgspec.Struct, frozen=True):
     workspace_id: str | None
     session_id: str | None
     item: StreamItem
+    is_state: bool
+    """It tells how something is, not that something happened: a new reader needs it."""
 
 
 class LiveState:
@@ -278,10 +280,16 @@ class LiveState:
         return message
 
     def set_notice(
-        self, key: tuple[str, str], item: StreamItem, *, workspace_id: str | None, session_id: str | None
+        self,
+        key: tuple[str, str],
+        item: StreamItem,
+        *,
+        workspace_id: str | None,
+        session_id: str | None,
+        is_state: bool,
     ) -> None:
         self.revision += 1
-        notice = LiveNotice(revision=self.revision, workspace_id=workspace_id, session_id=session_id, item=item)
+        notice = LiveNotice(self.revision, workspace_id, session_id, item, is_state)
         self._notices[key] = notice
         self._notices.move_to_end(key)
         if len(self._notices) > _MAX_NOTICES:

@@ -88,9 +88,11 @@ class Subscription:
         self._log_page: deque[tuple[int, StreamItem | None]] = deque()
         """Events read from the log while it is behind the recent events."""
         self._synced_at = source.live_state.revision
-        """Messages that were open at this revision are new to the reader: it gets snapshots of them."""
+        """Messages that were open at this revision are new to the reader: it gets snapshots of them.
+
+        So is the progress of runs that was reported before."""
         self._message_revision = 0
-        self._notice_revision = source.live_state.revision
+        self._notice_revision = 0
         self._scope_known = scope.session_id is None
         self._heartbeat_due = False
         self._closed = False
@@ -187,7 +189,7 @@ class Subscription:
         self._index = None
         self._source.live_state.forget(self)
         self._synced_at = self._source.live_state.revision
-        self._message_revision = 0
+        self._message_revision = self._notice_revision = 0
         body = encode(Reset(at=self._source.timestamp(), cursor=self.cursor, reason=reason))
         return StreamItem("reset", body, id=self.cursor)
 
@@ -241,7 +243,8 @@ class Subscription:
             self._message_revision = message.revision
         for notice in source.live_state.notices_since(self._notice_revision):
             self._notice_revision = notice.revision
-            if self.scope.contains(notice.workspace_id, notice.session_id):
+            is_new = notice.is_state or notice.revision > self._synced_at
+            if is_new and self.scope.contains(notice.workspace_id, notice.session_id):
                 return notice.item
         return None
 

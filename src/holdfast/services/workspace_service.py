@@ -10,7 +10,7 @@ from holdfast.errors import BadRequest, NotFound
 from holdfast.extend.instructions import find_instructions
 from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import DiffQuery
-from holdfast.schema.api.response_bodies import DiffView, PageView
+from holdfast.schema.api.response_bodies import DiffView, PageView, RepositoryView
 from holdfast.schema.approvals import Grant
 from holdfast.schema.events import ConfigChanged
 from holdfast.schema.sessions import Client, Job, Workspace, WorkspaceView
@@ -19,6 +19,7 @@ from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState
 from holdfast.store import Batch
 from holdfast.store.writes import PutWorkspace, RemoveGrants
+from holdfast.workspace.context_gatherer import changed_files, git_branch
 from holdfast.workspace.git_diff import branch_diff, commit_diff, work_tree_diff
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces
 
@@ -161,6 +162,15 @@ class WorkspaceService:
     async def find_files(self, workspace_id: str, query: str, *, limit: int) -> tuple[str, ...]:
         """Paths that match a few typed characters, best first."""
         return await (await self.open_known(workspace_id)).file_names.find(query, limit=limit)
+
+    async def repository(self, workspace_id: str) -> RepositoryView:
+        """The branch, and how many files are changed. Git may start programs of a directory, so it must be trusted."""
+        directory = Path((await self._shared.store.workspace(workspace_id)).path)
+        branch = await asyncio.to_thread(git_branch, directory)
+        if branch is None or not await asyncio.to_thread(self._shared.trust.is_trusted, directory):
+            return RepositoryView(branch)
+        changed = await changed_files(directory)
+        return RepositoryView(branch, None if changed is None else len(changed))
 
     async def diff(self, workspace_id: str, query: DiffQuery) -> DiffView:
         """The changes of the work tree, of a commit or of a branch."""

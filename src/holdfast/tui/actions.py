@@ -60,6 +60,18 @@ ACTIONS: tuple[UserAction, ...] = (
     UserAction("changes", "everywhere", "ctrl+r", "Show the changed files, undo or redo", command="changes"),
     UserAction("details", "everywhere", "ctrl+b", "Show or hide the details", command="details"),
     UserAction("jobs", "everywhere", "f2", "Show the background jobs and their output, or kill one", command="jobs"),
+    UserAction(
+        "extensions", "everywhere", "f3", "Show MCP and language servers, hooks and skills", command="extensions"
+    ),
+    UserAction(
+        "continue_run", "everywhere", "f6", "Continue the run that was cut off", command="continue", hint="continue"
+    ),
+    UserAction("retry", "everywhere", "f7", "Send its prompt again", command="retry", hint="send again"),
+    UserAction(
+        *("undo_and_retry", "everywhere", "f8", "Undo its changes and send its prompt again"),
+        command="undo-and-retry",
+        hint="undo and send again",
+    ),
     UserAction("focus_transcript", "everywhere", "ctrl+t", "Move between the transcript and the prompt"),
     UserAction("focus_queue", "everywhere", "ctrl+l", "Edit the queued prompts", command="queue"),
     UserAction("suspend", "everywhere", "ctrl+z", "Suspend Holdfast; 'fg' continues"),
@@ -118,6 +130,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("compact", "Replace the past messages by a summary: /compact keep the test commands"),
     ("accept", "Carry out the plan that a prompt in plan mode ended with; a note may follow"),
     ("review", "Review the uncommitted changes, or: /review commit HEAD, /review branch main"),
+    ("init", "Let the agent write or improve AGENTS.md: /init mention that we release on Fridays"),
     ("remember", "Remember something for this project: /remember the tests need a database"),
     ("rewind", "Go back to an earlier prompt"),
     ("fork", "Continue in a copy of this session"),

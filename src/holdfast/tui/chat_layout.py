@@ -57,6 +57,8 @@ class ChatLayout(ChatHost):
     ChatLayout #search:focus { border: none; }
     ChatLayout.-searching #search { display: block; }
     ChatLayout.-asking #composer { display: none; }
+    ChatLayout #cut-off { height: auto; padding: 0 1; color: $text-muted; display: none; }
+    ChatLayout.-cut-off #cut-off { display: block; }
     ChatLayout.-plain #rule { display: none; }
     ChatLayout.-plain TranscriptView { scrollbar-size-vertical: 0; }
     """
@@ -95,7 +97,7 @@ class ChatLayout(ChatHost):
         from holdfast.tui.chat_parts import mount_parts
 
         await asyncio.sleep(_FIRST_KEY_SECONDS)
-        self._parts = await mount_parts(self)
+        self._parts = await mount_parts(self, no_session=lambda: self.no_session, subagent=self._subagent_blocks)
         self.set_interval(1.0 if not self.tui.options.reduced_motion else 5.0, self.draw_status, name="status")
         self.draw_all()
         self.mounted.set()
@@ -143,7 +145,7 @@ class ChatLayout(ChatHost):
     async def _find_files(self, query: str) -> tuple[str, ...]:
         return await self.tui.controller.find_files(query)
 
-    def subagent_blocks(self, session_id: str) -> tuple[Block, ...]:
+    def _subagent_blocks(self, session_id: str) -> tuple[Block, ...]:
         fold = self.tui.link.fold.transcript(session_id)
         return () if fold is None else tuple(block for entry in fold.entries for block in entry.blocks)
 
@@ -191,6 +193,7 @@ class ChatLayout(ChatHost):
                 problem=link.problem_text,
                 last=last,
                 untrusted=link.config.untrusted if link.config else (),
+                repository=link.repository,
             )
             self.query_one("#start", Static).update(draw_start(facts, now=time.time(), app=self.app))
 
@@ -205,6 +208,16 @@ class ChatLayout(ChatHost):
         self.queue_list.show(fold.queue, sending=self.sending)
         self.composer.area.can_steer = self.tui.controller.is_busy
         self.composer.set_placeholder(self._placeholder())
+        self._offer_to_continue()
+
+    def _offer_to_continue(self) -> None:
+        """What can be done with a run that was interrupted, until something follows it."""
+        run = self.tui.controller.cut_off
+        is_interrupted = run is not None and run.state == "interrupted" and not self.sending
+        self.set_class(is_interrupted, "-cut-off")
+        if is_interrupted:
+            others = hints(self.app, "retry", "undo_and_retry")
+            self.parts.cut_off.update(f"interrupted   enter continue, telling the agent · {others}")
 
     def _placeholder(self) -> str:
         fold = self.tui.controller.transcript
@@ -258,6 +271,7 @@ class ChatLayout(ChatHost):
             shares=fold.context_shares if fold else (),
             others=max(session.clients - 1, 0) if session else 0,
             untrusted=link.config.untrusted if link.config else (),
+            extensions=link.extensions,
         )
 
     def draw_status(self) -> None:

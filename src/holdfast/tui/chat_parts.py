@@ -7,16 +7,19 @@ between which keys are handled.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from textual.screen import Screen
 from textual.widget import Widget
 
 if TYPE_CHECKING:
-    from textual.widgets import Input
+    from textual.widgets import Input, Static
 
+    from holdfast.client.transcript_fold import TranscriptFold
+    from holdfast.client.view_values import Block
     from holdfast.tui.ask_panel import AskPanel
-    from holdfast.tui.chat_layout import ChatLayout
     from holdfast.tui.details_panel import DetailsPanel
     from holdfast.tui.queue_list import QueueList
     from holdfast.tui.session_transcript import SessionTranscriptView
@@ -43,6 +46,7 @@ _PAUSE_SECONDS = 0.002
 class ChatParts(NamedTuple):
     view: SessionTranscriptView
     search: Input
+    cut_off: Static
     queue: QueueList
     ask_panel: AskPanel
     details: DetailsPanel
@@ -53,21 +57,24 @@ class ChatParts(NamedTuple):
         return all(part.is_attached for part in self)
 
 
-async def mount_parts(chat: ChatLayout) -> ChatParts:
-    """Import, make and mount the parts."""
+async def mount_parts(
+    screen: Screen[None], *, no_session: Callable[[], TranscriptFold], subagent: Callable[[str], Sequence[Block]]
+) -> ChatParts:
+    """Import, make and mount the parts. ``no_session`` is what the transcript shows first."""
     for name in _MODULES:
         import_module(name)
         await asyncio.sleep(_PAUSE_SECONDS)
-    parts = _make_parts(chat)
-    await _mount(parts.view, parent=chat.query_one("#left"), before="#rule")
-    await _mount(parts.search, parent=chat.query_one("#left"), before="#rule")
-    await _mount(parts.queue, parts.ask_panel, parent=chat.query_one("#left"), before="#composer")
-    await _mount(parts.details, parent=chat.query_one("#main"), before=None)
+    parts = _make_parts(no_session(), subagent)
+    main, left = screen.query_one("#main"), screen.query_one("#left")
+    await _mount(parts.view, parent=left, before="#rule")
+    await _mount(parts.search, parent=left, before="#rule")
+    await _mount(parts.cut_off, parts.queue, parts.ask_panel, parent=left, before="#composer")
+    await _mount(parts.details, parent=main, before=None)
     return parts
 
 
-def _make_parts(chat: ChatLayout) -> ChatParts:
-    from textual.widgets import Input
+def _make_parts(no_session: TranscriptFold, subagent: Callable[[str], Sequence[Block]]) -> ChatParts:
+    from textual.widgets import Input, Static
 
     from holdfast.tui.ask_panel import AskPanel
     from holdfast.tui.details_panel import DetailsPanel
@@ -75,8 +82,9 @@ def _make_parts(chat: ChatLayout) -> ChatParts:
     from holdfast.tui.session_transcript import SessionTranscriptView
 
     return ChatParts(
-        view=SessionTranscriptView(chat.no_session, subagent=chat.subagent_blocks),
+        view=SessionTranscriptView(no_session, subagent=subagent),
         search=Input(id="search", placeholder="search · enter next · esc closes", select_on_focus=False),
+        cut_off=Static("", id="cut-off", markup=False),
         queue=QueueList(),
         ask_panel=AskPanel(),
         details=DetailsPanel(),

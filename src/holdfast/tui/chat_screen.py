@@ -133,6 +133,8 @@ class ChatScreen(ChatLayout):
         fold = self.tui.controller.transcript
         if fold is not None and fold.queue.paused:
             self.do(self.tui.controller.resume())
+        elif self.has_class("-cut-off"):
+            self._run_command("continue")
 
     @on(Composer.Edited)
     def _edited(self) -> None:
@@ -293,7 +295,6 @@ class ChatScreen(ChatLayout):
         self.do(self.tui.controller.answer_question(event.question.id, event.answers))
 
     def tell_resolved(self, ask: Approval | Question) -> None:
-        """Another client, a deadline or a cancel closed it."""
         from holdfast.schema.approvals import Approval
 
         if ask.id in self.answered or ask.root_session_id != self.tui.link.session_id:
@@ -396,6 +397,18 @@ class ChatScreen(ChatLayout):
 
     def action_jobs(self) -> None:
         self._run_command("jobs")
+
+    def action_extensions(self) -> None:
+        self._run_command("extensions")
+
+    def action_continue_run(self) -> None:
+        self._run_command("continue")
+
+    def action_retry(self) -> None:
+        self._run_command("retry")
+
+    def action_undo_and_retry(self) -> None:
+        self._run_command("undo-and-retry")
 
     def action_changes(self) -> None:
         self._run_command("changes")

@@ -11,7 +11,9 @@ from textual.widgets import Static
 
 from holdfast.client.context_composition import ContextShare
 from holdfast.schema.base import Value
+from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.sessions import FileChange, Job, Session, Todo
+from holdfast.tui.extension_picker import KIND_WORDS, STATE_MARKS, STATE_WORDS
 from holdfast.tui.status_words import money, seconds_since, span, tokens
 from holdfast.tui.terminal_signals import plain_text
 from holdfast.tui.transcript.cells import cut
@@ -36,8 +38,8 @@ class DetailFacts(Value, frozen=True):
     jobs_key: str = ""
     """The key that shows the jobs."""
     shares: tuple[ContextShare, ...] = ()
-    servers: tuple[tuple[str, str], ...] = ()
-    """MCP and language servers with their state."""
+    extensions: tuple[ExtensionStatus, ...] = ()
+    """MCP and language servers are shown, of the others those that failed."""
     others: int = 0
     """Other clients that show this session."""
     untrusted: tuple[str, ...] = ()
@@ -116,10 +118,14 @@ def draw_details(facts: DetailFacts, width: int, *, now: float) -> Content:
             add(("● ", "$success"), cut(plain_text(job.command), width - 10), (f"  {since}", "$text-muted"))
             if line := facts.job_lines.get(job.id):
                 add(("  │ ", "$text-muted"), (cut(plain_text(line), width - 4), "$text-muted"))
-    if facts.servers:
+    shown = [s for s in facts.extensions if s.kind in ("mcp", "lsp") or s.state == "failed"]
+    if shown:
         add("")
-        for name, state in facts.servers:
-            add(("● " if state in ("ready", "connected", "running") else "◐ ", "$primary"), f"{name}  {state}")
+    for status in shown:
+        mark, style = STATE_MARKS[status.state]
+        words = "" if status.state == "ready" else f"  {STATE_WORDS[status.state]}"
+        name = cut(plain_text(status.name), width - 7 - len(words))
+        add((f"{KIND_WORDS[status.kind]:<5}", "$text-muted"), (f"{mark} ", style), name, (words, "$text-muted"))
     if facts.untrusted:
         add("")
         add(("not trusted", "$warning"), " · /trust loads the project's settings")

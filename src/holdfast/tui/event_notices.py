@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.schema.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -14,22 +12,20 @@ from holdfast.schema.events import (
     RunFinished,
     SessionDeleted,
 )
-
-if TYPE_CHECKING:
-    from holdfast.tui.tui_app import TuiApp
+from holdfast.tui.tui_host import TuiHost
 
 
 class EventNotices:
-    def __init__(self, app: TuiApp) -> None:
+    def __init__(self, app: TuiHost) -> None:
         self._app = app
 
     def tell(self, event: Event) -> None:
         app = self._app
         match event:
             case ApprovalResolved():
-                app.chat.tell_resolved(event.approval)
+                app.main.tell_resolved(event.approval)
             case QuestionResolved():
-                app.chat.tell_resolved(event.question)
+                app.main.tell_resolved(event.question)
             case ApprovalRequested():
                 app.notify_outside("needs your answer", event.approval.title)
             case QuestionAsked():
@@ -39,7 +35,7 @@ class EventNotices:
             case FileChanged():
                 app.draw_later({"changes"})
             case SessionDeleted() if event.session_id == app.link.session_id:
-                app.chat.tell("this session was deleted", warning=True)
+                app.main.tell("this session was deleted", warning=True)
                 app.show_session(None)
             case _:
                 pass

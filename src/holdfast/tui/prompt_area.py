@@ -17,6 +17,7 @@ from textual.widgets import TextArea
 
 from holdfast.tui.actions import actions_in
 from holdfast.tui.bindings import keys_of
+from holdfast.tui.pasted_escapes import with_escapes
 
 
 class PromptArea(TextArea):
@@ -76,7 +77,7 @@ class PromptArea(TextArea):
     def on_paste(self, event: Paste) -> None:
         event.prevent_default()
         event.stop()
-        self.post_message(self.Pasted(event.text))
+        self.post_message(self.Pasted(with_escapes(event.text)))
 
     async def _on_key(self, event: Key) -> None:
         if await self._handle(event):

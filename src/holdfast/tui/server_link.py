@@ -21,8 +21,9 @@ from holdfast.client.transcript import StreamedText
 from holdfast.client.view_fold import SessionSnapshot, ViewFold
 from holdfast.client.view_values import StreamConnection
 from holdfast.errors import Gone, HoldfastError, NotFound, ServerStopping, StoreDamaged, StoreUnwritable
-from holdfast.schema.api.response_bodies import ConfigView, ModelsView
-from holdfast.schema.events import ConfigChanged, Event, Hello, MessageCreated, RunAccepted
+from holdfast.schema.api.response_bodies import ConfigView, ModelsView, RepositoryView
+from holdfast.schema.events import ConfigChanged, Event, ExtensionChanged, Hello, MessageCreated, RunAccepted
+from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import WorkspaceView
 
@@ -64,6 +65,8 @@ class ServerLink:
         self.config: ConfigView | None = None
         self.custom_commands: tuple[tuple[str, str], ...] = ()
         """Names and descriptions of commands that the server knows. They are completed, and sent as they are typed."""
+        self.extensions: tuple[ExtensionStatus, ...] = ()
+        self.repository: RepositoryView | None = None
         self.read_only = ""
         """Why the server cannot store anything at the moment; empty if it can."""
         self.session_id: str | None = None
@@ -168,15 +171,16 @@ class ServerLink:
             cursor = await self._load()
             follow = asyncio.create_task(self._follow_events(cursor), name="tui:events")
             older = asyncio.create_task(self._load_older(), name="tui:older messages")
+            around = asyncio.create_task(self.load_surroundings(), name="tui:extensions and repository")
             switch = asyncio.create_task(self._switch.wait(), name="tui:switch")
             try:
                 done, _ = await asyncio.wait((follow, switch), return_when=asyncio.FIRST_COMPLETED)
                 if follow in done:
                     follow.result()
             finally:
-                for task in (follow, older, switch):
+                for task in (follow, older, around, switch):
                     task.cancel()
-                await asyncio.gather(follow, older, switch, return_exceptions=True)
+                await asyncio.gather(follow, older, around, switch, return_exceptions=True)
 
     async def _load(self) -> str:
         """Read everything that is shown. Returns the earliest of the cursors."""
@@ -222,6 +226,25 @@ class ServerLink:
             )
         )
 
+    async def load_surroundings(self) -> None:
+        """Load what is shown beside the session. Nothing waits for it, and what cannot be read is not shown."""
+        client, workspace = self.client, self.workspace
+        assert client is not None
+        assert workspace is not None
+        repository, extensions = await asyncio.gather(
+            client.repository(workspace.id), client.extensions(workspace.id), return_exceptions=True
+        )
+        if not isinstance(repository, BaseException):
+            self.repository = repository
+        if not isinstance(extensions, BaseException):
+            self.extensions = extensions.items
+        self._listener.link_changed()
+
+    def _note_extension(self, status: ExtensionStatus) -> None:
+        kept = [s for s in self.extensions if (s.kind, s.name) != (status.kind, status.name)]
+        self.extensions = (*kept, status)
+        self._listener.link_changed()
+
     async def _load_older(self) -> None:
         """Load the rest of a long session behind its end, page by page."""
         client, session_id = self.client, self.session_id
@@ -265,24 +288,15 @@ class ServerLink:
                     return
                 if isinstance(event, Hello):
                     self._listener.link_changed()
-                    await self._read_progress(client)
                     if was_lost:
                         was_lost = False
                         await self._check_restart(client)
                 elif isinstance(event, ConfigChanged):
                     await self.reload_settings()
+                    await self.load_surroundings()
+                elif isinstance(event, ExtensionChanged):
+                    self._note_extension(event.extension)
                 self._listener.view_changed(frozenset(aspects), event)
-
-    async def _read_progress(self, client: AsyncClient) -> None:
-        """Read what the active run is doing: a report between the load and this connection was not received."""
-        fold = self.fold.transcript(self.session_id) if self.session_id else None
-        active = fold.active if fold else None
-        if fold is None or active is None:
-            return
-        run = await client.get_run(active.run_id)
-        if run.now is not None:
-            fold.set_progress(run.id, run.now)
-            self._listener.view_changed(frozenset({"active"}), None)
 
     async def _check_restart(self, client: AsyncClient) -> None:
         """A server that started again opens a workspace, and continues its queues, when a client asks for it."""

@@ -12,7 +12,7 @@ import mimetypes
 from pathlib import Path
 from typing import Literal
 
-from holdfast.client.task_prompts import read_task_prompt
+from holdfast.client.task_prompts import INSTRUCTIONS_FILE, read_init_prompt, read_task_prompt
 from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.files import read_limited
 from holdfast.schema.approvals import ApprovalDecision, RuleScope
@@ -20,6 +20,7 @@ from holdfast.schema.messages import File
 from holdfast.schema.runs import Accepted, Mode, Receipt, RunRequest
 from holdfast.schema.sessions import UndoPreview
 from holdfast.tui.composer_text import mentioned_files
+from holdfast.tui.cut_off_run import CONTINUE, CutOffRun, cut_off_run
 from holdfast.tui.server_link import ServerLink
 
 MODES: tuple[Mode, ...] = ("ask", "accept_edits", "plan", "auto")
@@ -70,6 +71,26 @@ class SessionController:
     @property
     def is_busy(self) -> bool:
         return self.transcript is not None and self.transcript.active is not None
+
+    @property
+    def cut_off(self) -> CutOffRun | None:
+        """The last run, if it did not complete and nothing follows it."""
+        return cut_off_run(self.transcript)
+
+    async def continue_run(self) -> None:
+        """Continue a run that was cut off. The server has told the model what was cut."""
+        await self.send(CONTINUE)
+
+    async def send_again(self, run: CutOffRun) -> None:
+        await self.send(run.prompt, attachments=run.attachments)
+
+    async def init(self, wish: str) -> None:
+        """Let the agent write the instructions of this repository, or improve them."""
+        client = await self.link.ready()
+        assert self.link.workspace is not None
+        found = (await client.files(self.link.workspace.id, INSTRUCTIONS_FILE, limit=8)).items
+        prompt = await asyncio.to_thread(read_init_prompt, exists=INSTRUCTIONS_FILE in found, wish=wish)
+        await self.send(prompt, mode=None if self.mode in ("accept_edits", "auto") else "accept_edits")
 
     async def send(
         self,

@@ -109,6 +109,50 @@ def _review(chat: ChatHost, arguments: str) -> None:
     chat.do(review())
 
 
+def _init(chat: ChatHost, arguments: str) -> None:
+    chat.do(chat.tui.controller.init(arguments))
+
+
+def _continue(chat: ChatHost, _: str) -> None:
+    if chat.tui.controller.cut_off is None:
+        chat.tell("the last run was not cut off; write what should be done next")
+    else:
+        chat.do(chat.tui.controller.continue_run())
+
+
+def _retry(chat: ChatHost, _: str) -> None:
+    if (run := chat.tui.controller.cut_off) is None:
+        chat.tell("the last run was not cut off; up takes its prompt again")
+    else:
+        chat.do(chat.tui.controller.send_again(run))
+
+
+def _undo_and_retry(chat: ChatHost, _: str) -> None:
+    from holdfast.tui.undo_confirmation import undo_after_question
+
+    controller = chat.tui.controller
+    if (run := controller.cut_off) is None:
+        chat.tell("the last run was not cut off; /undo undoes its changes")
+        return
+
+    async def undo_and_retry() -> None:
+        accepted = await undo_after_question(chat.tui, controller, to_message_id=run.message_id)
+        client = await controller.link.ready()
+        done = await client.wait_run(accepted.run.id, seconds=60)
+        if done.state == "completed":
+            await controller.send_again(run)
+        else:
+            chat.tell(done.text or f"undo: {done.state}", warning=True)
+
+    chat.do(undo_and_retry())
+
+
+def _extensions(chat: ChatHost, _: str) -> None:
+    from holdfast.tui.extension_picker import ExtensionPicker
+
+    chat.tui.push_screen(ExtensionPicker(chat.tui.link))
+
+
 def _remember(chat: ChatHost, arguments: str) -> None:
     async def remember() -> None:
         await chat.tui.controller.remember(arguments)
@@ -241,5 +285,10 @@ _COMMANDS = {
     "resume": _resume,
     "jobs": _jobs,
     "export": _export,
+    "init": _init,
+    "continue": _continue,
+    "retry": _retry,
+    "undo-and-retry": _undo_and_retry,
+    "extensions": _extensions,
     "quit": _quit,
 }

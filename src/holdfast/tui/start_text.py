@@ -14,6 +14,7 @@ from holdfast.tui.status_words import seconds_since, span
 from holdfast.tui.terminal_signals import plain_text
 
 if TYPE_CHECKING:
+    from holdfast.schema.api.response_bodies import RepositoryView
     from holdfast.schema.sessions import Session
 
 
@@ -24,10 +25,12 @@ class StartFacts(Value, frozen=True):
     problem: str = ""
     last: Session | None = None
     untrusted: tuple[str, ...] = ()
+    repository: RepositoryView | None = None
 
 
 def draw_start(facts: StartFacts, *, now: float, app: App[Any]) -> Content:
-    head: list[str | tuple[str, str]] = [("holdfast", "bold $primary"), f" {__version__} · {facts.directory}"]
+    where = f"{facts.directory}{_repository(facts.repository)}"
+    head: list[str | tuple[str, str]] = [("holdfast", "bold $primary"), f" {__version__} · {where}"]
     if facts.model:
         head.append(f" · {facts.model}")
     lines = [Content.assemble(*head), Content("")]
@@ -42,6 +45,15 @@ def draw_start(facts: StartFacts, *, now: float, app: App[Any]) -> Content:
         files = ", ".join(plain_text(name, longest=60) for name in facts.untrusted[:3])
         lines += [Content(""), _row("not loaded", f"{files}: this directory is not trusted", "/trust loads it")]
     return Content("\n").join(lines)
+
+
+def _repository(found: RepositoryView | None) -> str:
+    """`` (main, 3 changed files)``."""
+    if found is None or found.branch is None:
+        return ""
+    count = found.changed_files
+    changed = f", {count} changed file{'s' if count != 1 else ''}" if count else ", no changes" if count == 0 else ""
+    return f" ({plain_text(found.branch, longest=60)}{changed})"
 
 
 def _row(name: str, text: str, keys: str) -> Content:

@@ -44,7 +44,7 @@ class StatusLine(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        return draw_status(self.facts, max(self.content_size.width, 10))
+        return draw_status(self.facts, max(self.content_size.width - 2, 10))
 
 
 def draw_status(facts: StatusFacts, width: int) -> Content:

@@ -1,19 +1,40 @@
-"""Textual's driver for Linux and macOS, with four faults of it closed.
+"""Textual's driver for Linux and macOS, with five faults of it closed.
 
 A process that was stopped from outside (``kill -STOP``) and goes on finds a terminal whose modes the shell has changed,
 and Textual would read its keys with two threads. A terminal that is gone would block the event loop at the next writes.
 Terminals that report the mouse in pixels would still do so after the end. A window that is made smaller and at once as
-large as before has lost what was drawn, but Textual sees the same size and draws nothing.
+large as before has lost what was drawn, but Textual sees the same size and draws nothing. An escape character in a
+paste would be read as a key.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import IO, Any, cast
 
+from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+
+from holdfast.tui.pasted_escapes import PastedEscapes
+
+
+class _TerminalParser(XTermParser):
+    """Textual's parser of what a terminal sends."""
+
+    def __init__(self, debug: bool = False) -> None:  # noqa: FBT001, FBT002 - as Textual calls it
+        super().__init__(debug)
+        self._escapes = PastedEscapes()
+
+    def feed(self, data: str) -> Iterable[Message]:
+        text = self._escapes.replace(data)
+        return super().feed(text) if text or not data else ()  # no data means the end
+
+
+setattr(linux_driver, "XTermParser", _TerminalParser)  # noqa: B010 - the driver offers no other way to replace it
 
 
 class TerminalDriver(LinuxDriver):

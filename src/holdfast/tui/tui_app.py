@@ -176,7 +176,6 @@ class TuiApp(TuiHost):
         return "the server has restarted" if time.monotonic() < self._restart_told_until else ""
 
     def draw_later(self, aspects: set[str]) -> None:
-        """Collect what changed and draw it soon, many changes at once."""
         if aspects == {"blocks"} and not self._changed:
             if self.chat.is_drawn:
                 self.chat.draw_blocks()  # the transcript collects its own changes
@@ -291,6 +290,7 @@ class TuiApp(TuiHost):
         assert self.link.workspace is not None
         await client.trust(self.link.workspace.id)
         await self.link.reload_settings()
+        await self.link.load_surroundings()
         self.chat.tell("this directory is trusted; its settings are loaded")
         self.chat.draw_all()
 
@@ -330,7 +330,6 @@ class TuiApp(TuiHost):
         self.is_watched = True
 
     def notify_outside(self, what: str, text: str) -> None:
-        """Tell a user who looks elsewhere."""
         if not self.is_watched:
             self.write_to_terminal(notification(f"holdfast {what}", text, by=self._notify_by))
 

@@ -15,6 +15,7 @@ from holdfast.tui.tui_options import TuiOptions
 
 if TYPE_CHECKING:
     from holdfast.client.view_values import OpenAsk
+    from holdfast.schema.approvals import Approval, Question
     from holdfast.tui.server_link import ServerLink
     from holdfast.tui.session_controller import SessionController
 
@@ -45,6 +46,10 @@ class ChatHost(Screen[None]):
         raise NotImplementedError
 
     def draw_status(self) -> None:
+        raise NotImplementedError
+
+    def tell_resolved(self, ask: Approval | Question) -> None:
+        """Another client, a deadline or a cancel closed it."""
         raise NotImplementedError
 
     def action_help(self) -> None:
@@ -83,6 +88,14 @@ class TuiHost(App[None]):
 
     @property
     def main(self) -> ChatHost:
+        raise NotImplementedError
+
+    def draw_later(self, aspects: set[str]) -> None:
+        """Draw what changed soon, many changes at once."""
+        raise NotImplementedError
+
+    def notify_outside(self, what: str, text: str) -> None:
+        """Tell a user who looks elsewhere."""
         raise NotImplementedError
 
     def link_words(self) -> str:

@@ -98,6 +98,15 @@ def git_branch(directory: Path) -> str | None:
 
 async def git_status(directory: Path) -> str | None:
     """Return the short status, limited in lines and time. Only for a trusted directory: git may run clean filters."""
+    lines = await changed_files(directory)
+    if lines is None:
+        return None
+    more = len(lines) - _MAX_STATUS_LINES
+    return "\n".join(lines[:_MAX_STATUS_LINES] + ([f"… and {more} more"] if more > 0 else []))
+
+
+async def changed_files(directory: Path) -> list[str] | None:
+    """Return the lines of git's short status. Only for a trusted directory."""
     git = await asyncio.to_thread(find_program, "git", os.environ.get("PATH", os.defpath), outside=directory)
     if git is None:
         return None
@@ -124,6 +133,4 @@ async def git_status(directory: Path) -> str | None:
             await process.wait()
     if process.returncode != 0:
         return None
-    lines = output.decode("utf-8", "replace").splitlines()
-    more = len(lines) - _MAX_STATUS_LINES
-    return "\n".join(lines[:_MAX_STATUS_LINES] + ([f"… and {more} more"] if more > 0 else []))
+    return output.decode("utf-8", "replace").splitlines()

@@ -9,14 +9,8 @@ from holdfast.cli.argument_parser import Parser
 from holdfast.cli.current_directory import current_directory
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.task_options import add_task_options, run_task
-from holdfast.client.task_prompts import read_task_prompt
-
-_FILE = "AGENTS.md"
-_WRITE = f"Write the file `{_FILE}` for this repository, in the current directory."
-_UPDATE = (
-    f"Improve the file `{_FILE}` in the current directory: correct what is not true any more, add what is missing, and"
-    " remove what does not help. Keep what the user wrote and is still right, in its words."
-)
+from holdfast.client.task_prompts import INSTRUCTIONS_FILE as _FILE
+from holdfast.client.task_prompts import read_init_prompt
 
 
 def configure(parser: Parser) -> None:
@@ -42,7 +36,4 @@ def init(args: argparse.Namespace) -> int:
         raise CommandError(
             f"{_FILE} exists already", advice="'holdfast init --update' lets the agent improve it", status=Exit.USAGE
         )
-    prompt = read_task_prompt("init").replace("{task}", _UPDATE if exists else _WRITE)
-    if args.wish:
-        prompt += f"\n\nThe user asks especially: {' '.join(args.wish)}"
-    return run_task(args, prompt, mode="accept_edits")
+    return run_task(args, read_init_prompt(exists=exists, wish=" ".join(args.wish)), mode="accept_edits")

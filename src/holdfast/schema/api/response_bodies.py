@@ -147,6 +147,15 @@ class MemoryView(Value, frozen=True):
     user_file: str = ""
 
 
+class RepositoryView(Value, frozen=True):
+    """The git repository of a directory."""
+
+    branch: str | None = None
+    """Null if the directory is in no repository."""
+    changed_files: int | None = None
+    """How many files differ from the last commit. Null if it is not known: only trusted directories are looked at."""
+
+
 class DiffView(Value, frozen=True):
     """Changes of the repository."""
 

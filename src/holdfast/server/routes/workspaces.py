@@ -20,7 +20,7 @@ from holdfast.schema.api.request_bodies import (
     RemoveGrantsQuery,
     TrustBody,
 )
-from holdfast.schema.api.response_bodies import DiffView, FilesView, MemoryView, PageView
+from holdfast.schema.api.response_bodies import DiffView, FilesView, MemoryView, PageView, RepositoryView
 from holdfast.schema.approvals import Grant
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.sessions import Client, Job, WorkspaceView
@@ -78,6 +78,11 @@ async def find_files(request: ApiRequest[None, FilesQuery]) -> FilesView:
     return FilesView(
         await request.services.workspaces.find_files(request.path["workspace_id"], query.q, limit=query.limit)
     )
+
+
+async def get_repository(request: ApiRequest[None, NoParameters]) -> RepositoryView:
+    """Get the branch of the repository, and how many files are changed (if the directory is trusted)."""
+    return await request.services.workspaces.repository(request.path["workspace_id"])
 
 
 async def get_diff(request: ApiRequest[None, DiffQuery]) -> DiffView:
@@ -158,6 +163,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=_UNKNOWN,
     ),
     Endpoint("GET", f"{_WORKSPACE}/files", find_files, query=FilesQuery, response=FilesView, errors=(NotFound,)),
+    Endpoint("GET", f"{_WORKSPACE}/repository", get_repository, response=RepositoryView, errors=(NotFound,)),
     Endpoint(
         *("GET", f"{_WORKSPACE}/diff", get_diff),
         query=DiffQuery,
