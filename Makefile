@@ -38,8 +38,8 @@ check: $(READY) ## format, lint, types, layers, unused dependencies, locks
 promises: $(READY) ## print the tests that prove each promise in docs/promises.md
 	@$(PY) -m dev.promises
 
-bench: $(READY) ## run the benchmarks under bench/ and print their results
-	@for program in $(wildcard bench/*.py); do echo "== $$program" && $(PY) $$program || exit 1; done
+bench: $(READY) ## run the benchmarks and write docs/performance.md; CHECK=1 compares with the recorded ratios; NAMES="server cli": only these
+	@$(PY) -m dev.bench $(if $(CHECK),--check) $(NAMES)
 
 eval: $(READY) ## run 20 small tasks with a model and check them: make eval MODEL=provider/model [COMPARE=old.json]
 	@$(PY) -m dev.eval --model "$(MODEL)" $(if $(COMPARE),--compare "$(COMPARE)") $(ARGS)

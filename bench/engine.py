@@ -17,6 +17,8 @@ import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from support.figures import show
+
 from holdfast.agent.protocol import Ending, TurnHandle
 from holdfast.events import Hub
 from holdfast.ids import Ids
@@ -120,11 +122,10 @@ class EngineBenchmark:
                 await asyncio.gather(*(self._client(accept, one, total // at_once, times[name]) for one in sessions))
                 rates[name].append(total / (time.perf_counter() - began))
         ours, bare = times["engine"], times["bare"]
-        print(
-            f"accept, {at_once:>2} at once: median {_ms(ours)}   p99 {_ms(ours, 0.99)}   bare {_ms(bare)}   "
-            f"ratio {statistics.median(ours) / statistics.median(bare):.2f}   "
-            f"whole runs {statistics.median(rates['engine']):.0f}/s, bare {statistics.median(rates['bare']):.0f}/s"
-        )
+        show(f"accept, {at_once} at once, p50", _ms(ours), "ms", base=_ms(bare))
+        show(f"accept, {at_once} at once, p99", _ms(ours, 0.99), "ms")
+        whole, bare_rate = statistics.median(rates["engine"]), statistics.median(rates["bare"])
+        show(f"whole runs, {at_once} at once", whole, "/s", base=bare_rate, more_is_better=True)
 
     async def _client(
         self, accept: Callable[[str], Awaitable[Awaitable[object]]], session_id: str, count: int, times: list[float]
@@ -144,12 +145,8 @@ class EngineBenchmark:
                 began = time.perf_counter()
                 await self.engine.wait_run(await self.accept(session_id), timeout=30)
                 times[messages].append(time.perf_counter() - began)
-        fresh = statistics.median(times[0])
         for messages, taken in times.items():
-            print(
-                f"a run after {messages:>4} messages: median {_ms(taken)}   "
-                f"ratio to a new session {statistics.median(taken) / fresh:.2f}"
-            )
+            show(f"a run after {messages} messages", _ms(taken), "ms", base=_ms(times[0]), base_name="new session")
 
     async def idle_sessions(self, count: int) -> None:
         """The Python memory that sessions keep after a run, when they are idle."""
@@ -166,19 +163,17 @@ class EngineBenchmark:
         lanes = sum(
             line.size_diff for line in after.filter_traces(ours).compare_to(before.filter_traces(ours), "filename")
         )
-        print(
-            f"{count} idle sessions: {lanes / count:.1f} bytes each in the engine, {grown / count:.0f} in total "
-            "(with the hub's bounded buffer of recent events and its map of sessions to workspaces)"
-        )
+        show(f"{count} idle sessions, each in the engine", lanes / count, "bytes")
+        show(f"{count} idle sessions, each with the hub", grown / count, "bytes")
 
     async def _run_in_new_sessions(self, count: int) -> None:
         for _ in range(count):
             await self.engine.wait_run(await self.accept(await self.session()), timeout=30)
 
 
-def _ms(times: list[float], share: float = 0.5) -> str:
+def _ms(times: list[float], share: float = 0.5) -> float:
     ordered = sorted(times)
-    return f"{ordered[min(int(len(ordered) * share), len(ordered) - 1)] * 1000:6.2f} ms"
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)] * 1000
 
 
 async def main(*, quick: bool) -> None:

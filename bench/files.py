@@ -21,6 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from support.figures import show
+
 from holdfast.store import open_store
 from holdfast.tools.edit import EditTool
 from holdfast.tools.grep import GrepTool
@@ -63,10 +65,8 @@ async def _compare(name: str, bare: Work, tool: Work, *, rounds: int) -> None:
         if number < 0:
             bares, tools = Timings(), Timings()
     (bare_wall, bare_cpu), (tool_wall, tool_cpu) = bares.medians(), tools.medians()
-    print(
-        f"{name:<6} wall {bare_wall * 1e3:8.2f} ms bare {tool_wall * 1e3:8.2f} ms tool  × {tool_wall / bare_wall:5.1f}"
-        f"    CPU {bare_cpu * 1e3:8.2f} ms bare {tool_cpu * 1e3:8.2f} ms tool  × {tool_cpu / max(bare_cpu, 1e-6):5.1f}"
-    )
+    show(f"{name}, wall", tool_wall * 1e3, "ms", base=bare_wall * 1e3)
+    show(f"{name}, CPU", tool_cpu * 1e3, "ms", base=max(bare_cpu, 1e-6) * 1e3)
 
 
 def _fill(workspace: FileWorkspace) -> None:
@@ -106,7 +106,7 @@ async def main(rounds: int) -> None:
 async def _measure(workspace: FileWorkspace, *, rounds: int) -> None:
     session = workspace.session()
     one, other = workspace.put("bare.py", workspace.text("package_0/module_0.py")), "package_0/module_0.py"
-    search = ripgrep_command(os.environ, workspace.directory)
+    search = ripgrep_command(os.environ, workspace.directory, workspace=workspace.directory)
     if search is None:
         sys.exit("ripgrep was not found; install the packages in lock/dev.txt, or put rg on the PATH")
     print(f"{_FILES} files of {_LINES} lines; medians of {rounds} rounds")

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 import httpx2
+from support.figures import show
 from support.stream_provider import HEADERS, TEXT_OF_EVENT, encode_events, provider_process, read_request
 
 from holdfast.config.settings import NetworkSettings
@@ -99,8 +100,7 @@ async def compare(port: int, kind: str, wire: WireName, rounds: int) -> None:
         ours = await cpu_per_delta(lambda: read_ours(url, wire), count)
         pairs.append((bare, ours))
     bare, ours = (statistics.median(values) for values in zip(*pairs, strict=True))
-    ratio = statistics.median(ours / bare for bare, ours in pairs)
-    print(f"  {kind}  {wire:18} bare {bare:7.1f} µs   ours {ours:7.1f} µs   ratio {ratio:.2f}")
+    show(f"CPU per delta, {kind}, {wire}", ours, "µs", base=bare, most_ratio=2)
 
 
 async def cancel_latency() -> None:
@@ -120,8 +120,7 @@ async def cancel_latency() -> None:
                 latencies.append((time.perf_counter() - began) * 1000)
                 await asyncio.gather(task, return_exceptions=True)
             await transport.aclose()
-        median, worst = statistics.median(latencies), max(latencies)
-        print(f"  cancel  {wire:18} median {median:6.2f} ms   worst {worst:6.2f} ms   (aim 50)")
+        show(f"cancel until the provider sees it, {wire}", statistics.median(latencies), "ms", most=50)
 
 
 async def _read(model: HttpModel, started: asyncio.Event) -> None:
@@ -144,12 +143,13 @@ def import_times() -> None:
 
     interpreter = run("pass")
     protocol = run("import holdfast.models.protocol") - interpreter
-    print(f"  import  the protocol alone                    {protocol:6.0f} ms")
+    show("import of the protocol", protocol, "ms")
     for wire in WIRES:
         alone = run(f"import {type(load_wire(wire)).__module__}") - interpreter
         modules = "import httpx2, holdfast.models.http_model; from holdfast.models.model_factory import load_wire"
         with_http = run(f"{modules}; load_wire({wire!r})") - interpreter
-        print(f"  import  {wire:18} alone {alone:6.0f} ms   with HTTP {with_http:6.0f} ms")
+        show(f"import of {wire}", alone, "ms")
+        show(f"import of {wire} with HTTP", with_http, "ms")
 
 
 async def measure(port: int) -> None:
@@ -161,7 +161,7 @@ async def measure(port: int) -> None:
 
 
 def main() -> None:
-    print("CPU per delta, import times, cancel (aim: ratio at most 2)")
+    print("CPU per delta, import times, cancel")
     with provider_process(answer) as port:
         asyncio.run(measure(port))
     import_times()

@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from support.figures import show
 from support.process_stats import cpu_seconds, resident_megabytes
 
 TOKEN = "a-token-for-the-bench"
@@ -341,6 +342,10 @@ class ServerBenchmark:
         self._provider = provider
         self._number = 0
 
+    def memory(self) -> tuple[float, float]:
+        relay_memory, our_memory = (resident_megabytes(subject.process.pid) for subject in self._subjects)
+        return relay_memory, our_memory
+
     def _id(self) -> str:
         self._number += 1
         return f"run_{self._number}"
@@ -430,12 +435,10 @@ class ServerBenchmark:
         return took
 
 
-def show(name: str, relay_value: float, ours_value: float, unit: str, aim: str) -> None:
-    ratio = ours_value / relay_value if relay_value else float("inf")
-    print(
-        f"  {name:34} relay {relay_value:9.2f} {unit:9} ours {ours_value:9.2f} {unit:9} ratio {ratio:5.2f}   {aim}",
-        flush=True,
-    )
+def compare_figures(name: str, found: tuple[float, float], unit: str, **aim: float) -> None:
+    """A figure of ours beside that of the relay."""
+    relay_value, ours_value = found
+    show(name, ours_value, unit, base=relay_value, base_name="relay", **aim)
 
 
 def stop(subject: Subject) -> None:
@@ -445,9 +448,11 @@ def stop(subject: Subject) -> None:
 
 async def _show_cancels(benchmark: ServerBenchmark, rounds: int) -> None:
     relay_found, found = await benchmark.both(benchmark.cancel, rounds)
-    disconnect = relay_found["disconnect"], found["disconnect"]
-    show("cancel until the provider sees it", *disconnect, "ms", "aim: at most 0.3 ms above the relay")
-    show("cancel until the end event", relay_found["end"], found["end"], "ms", "aim: at most 2 ms above the relay")
+    for name, key, above in (
+        ("cancel until the provider sees it", "disconnect", 0.3),
+        ("cancel until the end event", "end", 2),
+    ):
+        compare_figures(name, (relay_found[key], found[key]), "ms", most_above=above)
 
 
 async def measure_cancels(subjects: list[Subject], provider: int, rounds: int) -> None:
@@ -465,26 +470,25 @@ async def measure(subjects: list[Subject], provider: int, rounds: int) -> None:
         await wait_until_healthy(subject)
         await subject.prepare()
         await benchmark.accept(subject)
-    memory = [resident_megabytes(subject.process.pid) for subject in subjects]
-    show("memory, after the first sessions", *memory, "MB", "aim 2")
+    compare_figures("memory, after the first sessions", benchmark.memory(), "MB", most=38)
     relay_found, found = await benchmark.both(benchmark.accept, rounds)
-    show("accept p50", relay_found["accept"], found["accept"], "ms", "aim 3")
-    show("dispatch p50", relay_found["dispatch"], found["dispatch"], "ms", "aim: at most 5 ms above the relay")
+    compare_figures("accept p50", (relay_found["accept"], found["accept"]), "ms", most_above=1.5)
+    compare_figures("dispatch p50", (relay_found["dispatch"], found["dispatch"]), "ms", most_above=3)
     relay_found, found = await benchmark.both(benchmark.paced, rounds)
-    show("relay delay p50", relay_found["p50"], found["p50"], "ms", "aim 1.5")
-    show("relay delay p99", relay_found["p99"], found["p99"], "ms", "")
-    show("CPU per 1,000 deltas, paced", relay_found["cpu"], found["cpu"], "ms", "aim 1.5")
+    compare_figures("relay delay p50", (relay_found["p50"], found["p50"]), "ms", most_ratio=1.15)
+    compare_figures("relay delay p99", (relay_found["p99"], found["p99"]), "ms")
+    compare_figures("CPU per 1,000 deltas, paced", (relay_found["cpu"], found["cpu"]), "ms", most_ratio=1.2)
     relay_found, found = await benchmark.both(benchmark.burst, rounds)
-    show("CPU per 1,000 deltas, in a burst", relay_found["cpu"], found["cpu"], "ms", "aim 2.5")
-    show("deltas per second, in a burst", relay_found["rate"], found["rate"], "/s", "")
+    compare_figures("CPU per 1,000 deltas, in a burst", (relay_found["cpu"], found["cpu"]), "ms", most_ratio=1.1)
+    rates = relay_found["rate"], found["rate"]
+    show("deltas per second, in a burst", rates[1], "/s", base=rates[0], base_name="relay", more_is_better=True)
     await _show_cancels(benchmark, rounds)
     took = {count: [await benchmark.at_once(subject, count) for subject in subjects] for count in (1, 8, 32, 100)}
     for count, values in took.items():
-        show(f"{count} sessions at once", values[0], values[1], "s", "")
-    stretch = [took[100][index] / took[1][index] for index in (0, 1)]
-    show("stretch of 100 sessions", *stretch, "times", "aim 1.3")
-    memory = [resident_megabytes(subject.process.pid) for subject in subjects]
-    show("memory, at the end", *memory, "MB", "aim 2")
+        compare_figures(f"{count} sessions at once", (values[0], values[1]), "s")
+    stretch = took[100][0] / took[1][0], took[100][1] / took[1][1]
+    compare_figures("stretch of 100 sessions", stretch, "times", most=1.5)
+    compare_figures("memory, at the end", benchmark.memory(), "MB")
 
 
 def main() -> None:
@@ -536,8 +540,8 @@ async def _start_both(port: int, directory: Path, rounds: int) -> None:
             stop(subject)
     relay_time, our_time = (statistics.median(took for took, _ in found[name]) for name in ("relay", "ours"))
     relay_memory, our_memory = (statistics.median(held for _, held in found[name]) for name in ("relay", "ours"))
-    show("start to first health answer", relay_time * 1e3, our_time * 1e3, "ms", "aim 1.5")
-    show("memory, idle", relay_memory, our_memory, "MB", "aim 2")
+    compare_figures("start to first health answer", (relay_time * 1e3, our_time * 1e3), "ms", most_ratio=0.65)
+    compare_figures("memory, idle", (relay_memory, our_memory), "MB")
 
 
 if __name__ == "__main__":

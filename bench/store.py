@@ -25,6 +25,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from support.figures import show
+
 from holdfast.events import Hub, Subscription
 from holdfast.schema.base import encode
 from holdfast.schema.events import MessageCreated, RunAccepted
@@ -83,13 +85,12 @@ async def accepts(store: SqliteStore, *, at_once: int, each: int) -> list[float]
     return [taken for times in await asyncio.gather(*(one(n) for n in range(at_once))) for taken in times]
 
 
-def show(name: str, *, rate: float, bare_rate: float, times: list[float] | None = None) -> None:
-    line = f"{name:<34} {rate:10,.0f}/s   {rate / bare_rate:5.2f} x bare"
+def show_rate(name: str, *, rate: float, bare_rate: float, times: list[float] | None = None) -> None:
+    show(name, rate, "/s", base=bare_rate, more_is_better=True)
     if times is not None:
         ordered = sorted(times)
-        p50, p99 = (ordered[int(len(ordered) * share)] for share in (0.5, 0.99))
-        line += f"   p50 {p50 * 1e3:6.2f} ms   p99 {p99 * 1e3:6.2f} ms"
-    print(line)
+        for share in (0.5, 0.99):
+            show(f"{name}, p{share * 100:.0f}", ordered[int(len(ordered) * share)] * 1e3, "ms")
 
 
 async def bench_accepts(store: SqliteStore, directory: Path, *, rounds: int) -> None:
@@ -116,9 +117,9 @@ async def bench_accepts(store: SqliteStore, directory: Path, *, rounds: int) -> 
             taken = await accepts(store, at_once=at_once, each=each)
             add(name, len(taken), taken, time.perf_counter() - start)
     bare_rate = statistics.median(rates["bare"])
-    titles = {"bare": "bare insert and commit", "1": "accepts, 1 at once", "40": "accepts, 40 at once"}
+    titles = {"1": "accepts, 1 at once", "40": "accepts, 40 at once"}
     for name, title in titles.items():
-        show(title, rate=statistics.median(rates[name]), bare_rate=bare_rate, times=times[name])
+        show_rate(title, rate=statistics.median(rates[name]), bare_rate=bare_rate, times=times[name])
 
 
 async def drain(stream: Subscription, count: int) -> None:
@@ -168,9 +169,7 @@ async def bench_fan_out(store: SqliteStore, hub: Hub, *, rounds: int) -> None:
         ours.append(await fan_out(store, hub, events))
     count = events * SUBSCRIBERS
     bare_rate = count / statistics.median(bare)
-    print(f"\none event to {SUBSCRIBERS} subscribers (CPU, the commit included)")
-    show("bare queues", rate=bare_rate, bare_rate=bare_rate)
-    show("hub", rate=count / statistics.median(ours), bare_rate=bare_rate)
+    show_rate(f"one event to {SUBSCRIBERS} subscribers, CPU", rate=count / statistics.median(ours), bare_rate=bare_rate)
 
 
 def burst(hub: Hub, message_id: str, count: int) -> float:
@@ -223,11 +222,9 @@ async def bench_deltas(hub: Hub, *, rounds: int) -> None:
     hub.close_session("ses_0")
     each = statistics.median([await read_each(hub, f"msg_c{n}", 300) for n in range(rounds)])
     hub.close_session("ses_0")
-    print("\ndeltas (per delta, the engine's side)")
-    print(f"{'bare list append':<34} {bare * 1e6:8.2f} us")
-    print(f"{'hub, no subscriber':<34} {alone * 1e6:8.2f} us   {alone / bare:5.1f} x bare")
-    print(f"{f'hub, {SUBSCRIBERS} subscribers':<34} {watched * 1e6:8.2f} us   {watched / bare:5.1f} x bare")
-    print(f"{'read by one subscriber, unmerged':<34} {each * 1e6:8.2f} us")
+    show("a delta, no subscriber", alone * 1e6, "µs", base=bare * 1e6, base_name="list append")
+    show(f"a delta, {SUBSCRIBERS} subscribers", watched * 1e6, "µs", base=bare * 1e6, base_name="list append")
+    show("a delta read by one subscriber, unmerged", each * 1e6, "µs")
 
 
 async def main(rounds: int) -> None:

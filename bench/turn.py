@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from support.figures import show
 from support.process_stats import resident_megabytes
 from support.stream_provider import HEADERS, TEXT_OF_EVENT, encode_events, provider_process, read_request
 
@@ -141,8 +142,7 @@ async def cpu_per_delta(port: int, rounds: int) -> None:
                 assert await ours(app, workspace_id, wire) == BURST
                 pairs.append((between - began, time.process_time() - between))
             plain, full = (statistics.median(values) / BURST * 1e6 for values in zip(*pairs, strict=True))
-            ratio = statistics.median(full / plain for plain, full in pairs)
-            print(f"  burst   {wire:18} bare {plain:6.1f} µs   ours {full:6.1f} µs   ratio {ratio:.2f}   (aim 2)")
+            show(f"CPU per delta, {wire}", full, "µs", base=plain, most_ratio=2)
 
 
 class StepTimer:
@@ -188,7 +188,8 @@ async def between_steps(port: int, *, messages: int) -> None:
             timer.close()
             assert (run.state, run.steps) == ("completed", STEPS + 1), run
             cpu, wall = statistics.median(timer.cpu), statistics.median(timer.wall)
-            print(f"  step    {wire:18} {messages:5} messages   CPU {cpu:5.2f} ms   wall {wall:5.2f} ms   (aim 5)")
+            show(f"a step after {messages} messages, CPU, {wire}", cpu, "ms", most=5)
+            show(f"a step after {messages} messages, wall, {wire}", wall, "ms", most=5)
 
 
 async def _long_session(app: App, workspace_id: str, count: int) -> str:
@@ -233,7 +234,8 @@ def memory(port: int) -> None:
                 after = resident_megabytes(server.pid)
             finally:
                 server.terminate()
-        print(f"  memory  started {empty:.1f} MB   after the first answer {after:.1f} MB   (aim 60)")
+        show("memory, started", empty, "MB")
+        show("memory after the first answer", after, "MB", most=60)
 
 
 def _one_answer(path: str, work: str) -> None:

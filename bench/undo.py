@@ -19,6 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from support.figures import show
+
 from holdfast.workspace.undo.blob_store import BlobStore
 from holdfast.workspace.undo.command_snapshots import CommandSnapshots
 from holdfast.workspace.undo.tree_scan import TreeLimits
@@ -86,11 +88,14 @@ async def _measure(files: int, rounds: int) -> None:
             changed.append(await cover())
         size = sum(path.stat().st_size for path in (Path(base) / "snapshots").rglob("*") if path.is_file())
         one = statistics.median(bare) * 1e3
-        print(f"{files:>6,} files   bare walk     {one:7.2f} ms   min {min(bare) * 1e3:7.2f} ms")
+        most = 10 if files == 2_000 else None
         for name, times in (("unchanged", unchanged), ("one changed", changed)):
-            median, least = statistics.median(times) * 1e3, min(times) * 1e3
-            print(f"{files:>6,} files   {name:<12}  {median:7.2f} ms   min {least:7.2f} ms {median / one:5.1f}x")
-        print(f"{files:>6,} files   first look    {first * 1e3:7.2f} ms   stored {size / 1e6:.1f} MB")
+            median = statistics.median(times) * 1e3
+            show(
+                f"looks around a command, {files:,} files, {name}", median, "ms", base=one, base_name="walk", most=most
+            )
+        show(f"first look, {files:,} files", first * 1e3, "ms", base=one, base_name="walk")
+        show(f"stored, {files:,} files", size / 1e6, "MB")
         blobs.close()
 
 
