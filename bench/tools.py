@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from support.figures import show
 from support.process_stats import cpu_seconds
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -68,13 +69,22 @@ async def _compare(name: str, tools: dict[str, BashTool], works: dict[str, Work]
     medians = {kind: statistics.median(found.wall) for kind, found in timings.items()}
     best = {kind: min(found.wall) for kind, found in timings.items()}
     for kind, wall in medians.items():
-        ratio = f"{wall / medians['bare']:5.1f}x"
-        added = ""
-        if kind not in ("bare", "tool"):
-            more, least = wall - medians["tool"], best[kind] - best["tool"]
-            added = f"   sandbox {more * 1e3:+6.2f} ms, without other load {least * 1e3:+5.2f} ms"
-        cpu = statistics.fmean(timings[kind].cpu)
-        print(f"{name:<12} {kind:<10} wall {wall * 1e3:8.2f} ms {ratio}   cpu {cpu * 1e3:8.2f} ms{added}")
+        if kind == "bare":
+            continue
+        where = "unconfined" if kind == "tool" else kind
+        aims = {"wall": 9.0, "CPU": 8.0} if (name, kind) == ("bash true", "tool") else {}
+        cpu, bare_cpu = (statistics.fmean(timings[each].cpu) for each in (kind, "bare"))
+        show(f"{name}, {where}, wall", wall * 1e3, "ms", base=medians["bare"] * 1e3, most=aims.get("wall"))
+        show(f"{name}, {where}, CPU", cpu * 1e3, "ms", base=bare_cpu * 1e3, most=aims.get("CPU"))
+        if kind != "tool" and name == "bash true":
+            show(
+                f"{name}, {where}, best",
+                best[kind] * 1e3,
+                "ms",
+                base=best["tool"] * 1e3,
+                base_name="unconfined",
+                most_above=5,
+            )
 
 
 async def _bare(command: str, directory: Path) -> None:
@@ -110,7 +120,12 @@ async def _measure_cancels(bash: BashTool, workspace: ToolWorkspace, *, rounds: 
             took.append(time.perf_counter() - began)
             assert output.status == "cancelled"
             assert not output.left_running
-        print(f"cancel       {name:<16} median {statistics.median(took) * 1e3:7.1f} ms   max {max(took) * 1e3:7.1f} ms")
+        show(
+            f"cancelled command dead after, {name}",
+            statistics.median(took) * 1e3,
+            "ms",
+            most=5 if name == "plain" else None,
+        )
 
 
 async def _tools() -> dict[str, BashTool]:

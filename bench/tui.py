@@ -26,6 +26,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from support.figures import show
+
 AIMS = {
     "first_frame_ratio": 1.3,
     "first_key_ratio": 1.4,
@@ -223,11 +225,6 @@ def p95(values: list[float]) -> float:
 CASES = {"empty": bench_empty, "long": bench_long, "stream": bench_stream}
 
 
-def report(name: str, found: float, base: str) -> None:
-    verdict = "ok" if found <= AIMS[name] else "MISSED"
-    print(f"{name}: {found:.1f} (aim {AIMS[name]:g}; {base}): {verdict}")
-
-
 def in_process() -> None:
     results = {}
     for name in CASES:
@@ -235,9 +232,11 @@ def in_process() -> None:
         results[name] = json.loads(done.stdout.splitlines()[-1])
         title = "Textual's empty app" if name == "empty" else name
         print(f"{title}: " + ", ".join(f"{key} {value:.1f}" for key, value in results[name].items()))
-    empty = results["empty"]
-    for key in ("frame_p95_ms", "memory_mb"):
-        report(key, results["long"][key], f"empty app {empty[key]:.1f}")
+    for key, name, unit in (
+        ("frame_p95_ms", "scroll through 2,000 messages, frame p95", "ms"),
+        ("memory_mb", "memory at 2,000 messages", "MB"),
+    ):
+        show(name, results["long"][key], unit, base=results["empty"][key], base_name="empty app", most=AIMS[key])
 
 
 def on_a_terminal() -> None:
@@ -245,10 +244,11 @@ def on_a_terminal() -> None:
 
     with running_home() as home:
         ours, empty = measure_start(home)
-        for kind, found in (("holdfast", ours), ("Textual's empty app", empty)):
-            print(f"start, {kind}: first frame {found.frame_ms:.0f} ms, first typed character {found.key_ms:.0f} ms")
-        report("first_frame_ratio", ours.frame_ms / empty.frame_ms, "medians, in turn with the empty app")
-        report("first_key_ratio", ours.key_ms / empty.key_ms, "medians, in turn with the empty app")
+        for name, mine, its, aim in (
+            ("first frame", ours.frame_ms, empty.frame_ms, "first_frame_ratio"),
+            ("first typed character", ours.key_ms, empty.key_ms, "first_key_ratio"),
+        ):
+            show(name, mine, "ms", base=its, base_name="empty app", most_ratio=AIMS[aim])
         idle = measure_empty_keys(home)
         print(f"keys in Textual's empty app: p50 {idle.p50_ms:.1f} ms, p99 {idle.p99_ms:.1f} ms")
         for rate in (100, 200):
@@ -258,9 +258,10 @@ def on_a_terminal() -> None:
                 f"CPU {keys.cpu_percent:.1f} % ({keys.idle_percent:.1f} % without keys)"
             )
             if rate == 100:
-                report("cpu_percent", keys.idle_percent, "of one core, while 100 deltas/s stream")
+                show("CPU while 100 deltas/s stream", keys.idle_percent, "%", most=AIMS["cpu_percent"])
             else:
-                report("key_p99_ms", keys.p99_ms, f"while 200 deltas/s stream; empty app {idle.p99_ms:.1f}")
+                name = "key to screen, 200 deltas/s stream, p99"
+                show(name, keys.p99_ms, "ms", base=idle.p99_ms, base_name="empty app", most=AIMS["key_p99_ms"])
 
 
 def main() -> None:
