@@ -302,8 +302,8 @@ class RealTurns(ScriptedTurns):
         self._store = store
         self._tool_contexts = TestToolContexts(directory)
 
-    async def check(self, session: Session, request: RunRequest) -> None:
-        return None
+    async def prepare(self, session: Session, request: RunRequest) -> RunRequest:
+        return request
 
     def turn(self, run: Run, session: Session) -> Turn:
         dependencies = self.dependencies(run)

@@ -173,9 +173,10 @@ class ScriptedTurns:
 
         return remember
 
-    async def check(self, session: Session, request: RunRequest) -> None:
+    async def prepare(self, session: Session, request: RunRequest) -> RunRequest:
         if self.refusal is not None:
             raise self.refusal
+        return request
 
     def turn(self, run: Run, session: Session) -> ScriptedTurn:
         if self.broken is not None:

@@ -174,7 +174,10 @@ async def test_an_image_path_that_is_dropped_becomes_an_attachment(tmp_path: Pat
 
 async def test_a_slash_lists_commands_also_those_of_the_server(tmp_path: Path) -> None:
     async with open_ui(tmp_path, text("Done.")) as ui:
-        ui.app.link.custom_commands = (("deploy", "Deploy the shop"),)
+        command = ui.server.app.open_workspaces.shared.locations.config_dir / "commands/deploy.md"
+        command.parent.mkdir()
+        command.write_text("---\ndescription: Deploy the shop\n---\nDeploy it.\n")
+        await ui.app.link.reload_commands()
         await ui.type("/depl")
         await ui.shows("Deploy the shop")
         await ui.press("tab")

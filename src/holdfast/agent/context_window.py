@@ -49,7 +49,9 @@ def estimate_parts(parts: Iterable[Part]) -> int:
         match part:
             case Summary():
                 total += (len(part.text) + sum(len(file.text or "") for file in part.files)) / _CHARACTERS_PER_TOKEN
-            case Text(text) | Reasoning(text=text) | Context(changed=text):
+            case Text(text, expanded):
+                total += len(expanded or text) / _CHARACTERS_PER_TOKEN
+            case Reasoning(text=text) | Context(changed=text):
                 total += len(text) / _CHARACTERS_PER_TOKEN
             case ToolCall():
                 total += (len(part.name) + len(str(part.arguments))) / _CHARACTERS_PER_TOKEN

@@ -9,11 +9,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.agent import context_window, request_messages, system_prompt
+from holdfast.agent.prompt_expansion import PromptExpansion
 from holdfast.agent.protocol import Spent, TurnHandle, new_message
 from holdfast.agent.reminders import Reminder, RunLimits, due_reminder
 from holdfast.agent.turn_dependencies import TurnDependencies
 from holdfast.schema.events import KnownDurable, MessageFinished, MessageUpdated, SessionUpdated
-from holdfast.schema.messages import Context, Message, Notice, Part, text_of
+from holdfast.schema.messages import Context, Message, Notice, Part, sent_text_of
 from holdfast.schema.usage import Usage
 from holdfast.store.writes import AnyWrite, PutMessage, UpdateRun, UpdateSession
 
@@ -60,7 +61,7 @@ class Conversation:
 
     async def begin(self) -> None:
         """Read the messages, gather the context, and add what is new to the prompt."""
-        messages = await self._read()
+        messages = await self._expand_prompt(await self._read())
         gathered = await self._dependencies.context_gatherer.gather()
         self.system, known = system_prompt.known_context(messages)
         context: Context | None
@@ -177,8 +178,9 @@ class Conversation:
         """Add the stored prompts of the runs that joined, in their order."""
         for message in reversed(await self._unknown_messages()):
             if message.role == "user" and not message.unsent:
+                message = await self._expanded(message)
                 self.append(message)
-                self.prompts.append(text_of(message.parts))
+                self.prompts.append(sent_text_of(message.parts))
 
     async def _unknown_messages(self) -> list[Message]:
         """Return the stored messages after the last known one, the latest first."""
@@ -196,8 +198,23 @@ class Conversation:
     async def _read(self) -> list[Message]:
         run = self._handle.run
         messages = list(await self._dependencies.store.messages_since_summary(run.session_id))
-        self.prompts = [text_of(message.parts) for message in messages if _is_prompt_of(message, run.id)]
+        self.prompts = [sent_text_of(message.parts) for message in messages if _is_prompt_of(message, run.id)]
         return messages
+
+    async def _expand_prompt(self, messages: list[Message]) -> list[Message]:
+        """Expand the prompt of this run if it calls a command."""
+        run_id = self._handle.run.id
+        expanded = [await self._expanded(one) if _is_prompt_of(one, run_id) else one for one in messages]
+        self.prompts = [sent_text_of(message.parts) for message in expanded if _is_prompt_of(message, run_id)]
+        return expanded
+
+    async def _expanded(self, message: Message) -> Message:
+        expanded = await PromptExpansion(self._handle, self._dependencies).expand(message)
+        if expanded is None:
+            return message
+        self._writes.append(PutMessage(expanded))
+        self._events.append(MessageUpdated(at=self._handle.now(), session_id=message.session_id, message=expanded))
+        return expanded
 
     def _start_with(self, messages: list[Message]) -> None:
         self._last_seq = messages[-1].seq if messages else 0
@@ -224,7 +241,7 @@ class Conversation:
         session = self._handle.session
         if session.title:
             return
-        prompt = next((text_of(message.parts) for message in messages if message.role == "user"), "")
+        prompt = next((sent_text_of(message.parts) for message in messages if message.role == "user"), "")
         if title := first_words(prompt):
             at = self._handle.now()
             named = replace(session, title=title, busy=True, updated_at=at)

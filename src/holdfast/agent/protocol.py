@@ -179,8 +179,11 @@ class Turn(Protocol):
 class TurnFactory(Protocol):
     """Makes the turn for a run's kind and its session's workspace."""
 
-    async def check(self, session: Session, request: RunRequest) -> None:
-        """Refuse a request that cannot run (`NoModel`, `BadRequest`), before it is stored. Not called for known ids."""
+    async def prepare(self, session: Session, request: RunRequest) -> RunRequest:
+        """Return the request as it is stored, with the settings of the command that it calls.
+
+        Refuses one that cannot run (`NoModel`, `BadRequest`). Not called for known ids.
+        """
         ...
 
     def turn(self, run: Run, session: Session) -> Turn:

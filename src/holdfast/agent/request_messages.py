@@ -124,14 +124,16 @@ def _append(sent: list[Message], message: Message, parts: tuple[Part, ...]) -> N
 def _user_parts(parts: tuple[Part, ...], *, images: bool) -> tuple[Part, ...]:
     """Never empty for a prompt: an empty text is replaced."""
     sent: list[Part] = []
+    is_expanded = any(isinstance(part, Text) and part.expanded for part in parts)
     for part in parts:
         match part:
-            case Text(text):
-                sent.append(part if text.strip() else Text(EMPTY))
+            case Text(text, expanded):
+                sent.append(Text(expanded) if expanded else part if text.strip() else Text(EMPTY))
             case File():
                 sent.append(_file(part, images=images))
             case Shell():
-                sent.append(Text(_shell(part)))
+                if not is_expanded:  # the expanded text has its output
+                    sent.append(Text(_shell(part)))
             case Summary(text, files):
                 sent.append(Text(SUMMARY_HEAD + text))
                 if files:

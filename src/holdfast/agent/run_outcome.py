@@ -72,6 +72,6 @@ def _reason_of(error: BaseException) -> EndReason:
         case PolicyDenied():
             return "denied"
         case ToolError():
-            return "tool"
+            return "denied" if error.error_code == "denied" else "tool"
         case _:
             return "internal"

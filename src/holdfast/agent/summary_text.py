@@ -18,6 +18,7 @@ from holdfast.schema.messages import (
     Text,
     ToolCall,
     ToolResult,
+    sent_text_of,
     text_of,
 )
 from holdfast.schema.sessions import Todo
@@ -126,7 +127,7 @@ def earlier_prompts(messages: Sequence[Message], *, run_id: str) -> list[str]:
         if isinstance(part, Finish) and part.reason in _STOPPED
     }
     texts = [
-        text_of(message.parts).strip()
+        sent_text_of(message.parts).strip()
         for message in messages
         if message.role == "user" and not message.unsent and message.run_id != run_id and message.run_id not in stopped
     ]

@@ -19,6 +19,7 @@ from holdfast.config.agent_types import AgentType
 from holdfast.models.protocol import Model
 from holdfast.schema.approvals import Approval
 from holdfast.schema.base import Value
+from holdfast.schema.commands import ExpandedPrompt
 from holdfast.schema.messages import File, ToolCall, ToolSpec
 from holdfast.schema.runs import Mode, Phase
 from holdfast.store import Store
@@ -129,6 +130,18 @@ class SessionObserver(Protocol):
         ...
 
 
+class PromptExpander(Protocol):
+    """Knows the commands that a prompt may call as ``/name``."""
+
+    async def expand(self, prompt: str) -> ExpandedPrompt | None:
+        """Return what a prompt becomes; None if it calls no command. Raises a `HoldfastError` that ends the run."""
+        ...
+
+    def prepare(self, call: ToolCall) -> PreparedCall:
+        """Prepare a call that a command makes itself. Raises `ToolError`."""
+        ...
+
+
 class Titler(Protocol):
     def suggest(self, session_id: str, prompt: str) -> None:
         """Find a title in the background. The run does not wait for it."""
@@ -146,6 +159,8 @@ class TurnDependencies(msgspec.Struct, frozen=True, kw_only=True):
     titler: Titler
     limits: TurnLimits
     mode: Mode
+    expander: PromptExpander | None = None
+    """None: prompts are sent as they are."""
     agent: AgentType | None = None
     """The kind of a sub-agent. None: a run of the user."""
     effort: str | None = None

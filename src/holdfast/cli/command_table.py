@@ -40,6 +40,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("init", "init:configure", "let the agent write a first AGENTS.md"),
         CliCommand("memory", "memory:configure", "list and change what the agent should remember"),
         CliCommand("skills", "skills:configure", "list skills and what is wrong with them"),
+        CliCommand("commands", "skills:configure_commands", "list the commands that prompts call as /name"),
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),
         CliCommand("trust", "config:configure_trust", "use this directory's own configuration"),
         CliCommand("doctor", "doctor:configure", "check the installation"),

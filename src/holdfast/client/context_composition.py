@@ -35,7 +35,7 @@ def context_shares(messages: Iterable[Message], *, total: int) -> tuple[ContextS
                 case Summary():
                     found["summary"] += len(part.text)
                 case Text():
-                    found["prompts" if message.role == "user" else "answers"] += len(part.text)
+                    found["prompts" if message.role == "user" else "answers"] += len(part.expanded or part.text)
                 case Reasoning():
                     found["answers"] += len(part.text) if part.opaque is not None else 0
                 case ToolCall():

@@ -36,6 +36,7 @@ from holdfast.schema.api.response_bodies import (
 )
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, RuleScope
 from holdfast.schema.base import Value, encode
+from holdfast.schema.commands import PromptCommand
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
@@ -181,6 +182,10 @@ def diff(
     """The changes of the work tree, of a commit, or of the current branch since its base."""
     query = {"commit": commit, "branch": branch or None, "base": base}
     return api_call("GET", api_path("workspaces", workspace_id, "diff"), returns=DiffView, query=query, wait=60.0)
+
+
+def commands(workspace_id: str) -> ApiCall[PageView[PromptCommand]]:
+    return api_call("GET", api_path("workspaces", workspace_id, "commands"), returns=PageView[PromptCommand])
 
 
 def memory(workspace_id: str) -> ApiCall[MemoryView]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from holdfast.extend.front_matter import MarkdownFiles, SourceFolder, UnusableFile, find_files, list_field, text_field
 from holdfast.schema.base import Value
+from holdfast.schema.runs import Mode
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.:/-]{0,99}")
-_MODES = ("plan", "ask", "accept_edits", "auto")
+_MODES: tuple[Mode, ...] = ("plan", "ask", "accept_edits", "auto")
 """From the narrowest to the widest."""
 _FOREIGN_MODES = {"read-only": "plan", "readonly": "plan", "acceptedits": "accept_edits", "default": "ask"}
 _FOREIGN_AGENTS = {"build": "", "plan": "plan"}
@@ -24,7 +27,7 @@ class CommandFile(Value, frozen=True, kw_only=True):
     description: str = ""
     argument_hint: str = ""
     model: str = ""
-    mode: str = ""
+    mode: Mode | None = None
     """It can only narrow the mode of a run."""
     agent: str = ""
     tools: tuple[str, ...] | None = None
@@ -46,9 +49,9 @@ def read_commands(folders: tuple[SourceFolder, ...], files: MarkdownFiles) -> tu
     return tuple(found[name] for name in sorted(found))
 
 
-def narrower_mode(mode: str, than: str) -> str:
+def narrower_mode(mode: Mode | None, *, than: Mode) -> Mode:
     """Return the narrower one of two modes."""
-    return mode if mode in _MODES and _MODES.index(mode) < _MODES.index(than) else than
+    return mode if mode is not None and _MODES.index(mode) < _MODES.index(than) else than
 
 
 def _read_command(path: Path, folder: SourceFolder, files: MarkdownFiles) -> CommandFile:
@@ -64,12 +67,12 @@ def _read_command(path: Path, folder: SourceFolder, files: MarkdownFiles) -> Com
         return CommandFile(name=name, path=str(path), origin=folder.origin, problem=str(why))
 
 
-def _command(name: str, path: Path, folder: SourceFolder, fields: object, body: str) -> CommandFile:
-    assert isinstance(fields, dict)
+def _command(name: str, path: Path, folder: SourceFolder, fields: Mapping[str, Any], body: str) -> CommandFile:
     agent = text_field(fields, "agent")
     mode = text_field(fields, "mode").lower().replace("-", "_") or _FOREIGN_AGENTS.get(agent, "")
     mode = _FOREIGN_MODES.get(mode.replace("_", ""), mode)
-    if mode and mode not in _MODES:
+    own = next((known for known in _MODES if known == mode), None)
+    if mode and own is None:
         raise UnusableFile(f"there is no mode {mode!r}; use one of {', '.join(_MODES)}")
     model = text_field(fields, "model").partition("#")[0]
     return CommandFile(
@@ -79,7 +82,7 @@ def _command(name: str, path: Path, folder: SourceFolder, fields: object, body: 
         description=(text_field(fields, "description") or _first_line(body))[:_MAX_DESCRIPTION],
         argument_hint=text_field(fields, "argument-hint") or text_field(fields, "argument_hint"),
         model="" if model == "inherit" else model,
-        mode=mode,
+        mode=own,
         agent="" if agent in _FOREIGN_AGENTS else agent,
         tools=list_field(fields, "allowed-tools", "allowed_tools", "tools"),
         template=body.strip(),

@@ -9,7 +9,7 @@ from typing import Literal
 
 from holdfast.config import Config
 from holdfast.extend.agent_files import AgentFile
-from holdfast.extend.command_files import CommandFile
+from holdfast.extend.command_files import CommandFile, read_commands
 from holdfast.extend.front_matter import MarkdownFiles
 from holdfast.extend.skills import SkillFile, read_skills
 from holdfast.extend.source_folders import FileKind, project_folders, source_folders
@@ -19,6 +19,7 @@ from holdfast.schema.extensions import ExtensionState, ExtensionStatus
 
 _KINDS: Mapping[FileKind, Literal["skill", "command", "agent"]] = {
     "skills": "skill",
+    "commands": "command",
 }
 
 
@@ -34,6 +35,10 @@ class ExtensionFiles(Value, frozen=True):
     @property
     def usable_skills(self) -> tuple[SkillFile, ...]:
         return tuple(skill for skill in self.skills if not skill.problem)
+
+    @property
+    def usable_commands(self) -> tuple[CommandFile, ...]:
+        return tuple(command for command in self.commands if not command.problem)
 
     @property
     def usable_agents(self) -> tuple[AgentFile, ...]:
@@ -77,6 +82,7 @@ class FileExtensions:
         }
         self.found = ExtensionFiles(
             read_skills(folders["skills"], self._files),
+            read_commands(folders["commands"], self._files),
             untrusted=() if trusted else self._untrusted_folders(),
         )
         return self.found

@@ -83,7 +83,7 @@ class Engine:
         session = await self._session(session_id)
         validate_request(request)
         refuse_subagent_session(session)
-        await self._state.turns.check(session, request)
+        request = await self._state.turns.prepare(session, request)
         acceptance = Acceptance(request=self._with_id(request), client=client, body_hash=body_hash)
         return await self._accept(self._state.mailbox(session_id, session=session), acceptance, find_answer)
 
@@ -100,7 +100,7 @@ class Engine:
         session = Session(
             id=self._state.ids.new("ses"), workspace_id=workspace_id, title=title, created_at=at, updated_at=at
         )
-        await self._state.turns.check(session, request)
+        request = await self._state.turns.prepare(session, request)
         acceptance = Acceptance(request=self._with_id(request), client=client, body_hash=body_hash, in_new_session=True)
         return await self._accept(self._state.new_mailbox(session), acceptance, find_answer)
 

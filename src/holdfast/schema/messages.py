@@ -22,6 +22,8 @@ ResultStatus = Literal["ok", "error", "denied", "cancelled", "unknown"]
 
 class Text(Value, frozen=True, tag_field="type", tag="text", omit_defaults=True):
     text: str
+    expanded: str = ""
+    """Of a prompt that calls a command (``/name``): what it became. This is sent to the model instead."""
 
 
 class Reasoning(Value, frozen=True, tag_field="type", tag="reasoning", omit_defaults=True):
@@ -209,3 +211,8 @@ def call_title(call: ToolCall, result: ToolResult | None) -> str:
 def text_of(parts: tuple[Part, ...]) -> str:
     """Return the text parts, joined."""
     return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+def sent_text_of(parts: tuple[Part, ...]) -> str:
+    """Return the text parts as the model gets them, joined."""
+    return "".join(part.expanded or part.text for part in parts if isinstance(part, Text))

@@ -59,7 +59,9 @@ def _message_blocks(message: Message) -> list[str]:
     blocks = [f"## {message.role.capitalize()}" + (" (not sent)" if message.unsent else "")] if message.parts else []
     for part in message.parts:
         match part:
-            case Text(text) | Summary(text) | Notice(text=text):
+            case Text(text, expanded):
+                blocks += [text, _code_block(expanded)] if expanded else [text]
+            case Summary(text) | Notice(text=text):
                 blocks.append(text)
             case Reasoning(text=text):
                 blocks.append("\n".join(f"> {line}" for line in text.splitlines()))

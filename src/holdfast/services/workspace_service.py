@@ -12,6 +12,7 @@ from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import DiffQuery
 from holdfast.schema.api.response_bodies import DiffView, PageView, RepositoryView
 from holdfast.schema.approvals import Grant
+from holdfast.schema.commands import PromptCommand
 from holdfast.schema.events import ConfigChanged
 from holdfast.schema.sessions import Client, Job, Workspace, WorkspaceView
 from holdfast.services.api_values import page_view
@@ -171,6 +172,12 @@ class WorkspaceService:
             return RepositoryView(branch)
         changed = await changed_files(directory)
         return RepositoryView(branch, None if changed is None else len(changed))
+
+    async def commands(self, workspace_id: str) -> PageView[PromptCommand]:
+        """The commands that a prompt may call as ``/name``."""
+        opened = await self.open_known(workspace_id)
+        await opened.refresh_extensions()
+        return PageView(opened.commands.list(), self._shared.hub.cursor)
 
     async def diff(self, workspace_id: str, query: DiffQuery) -> DiffView:
         """The changes of the work tree, of a commit or of a branch."""

@@ -86,7 +86,12 @@ class ChatLayout(ChatHost):
         with Horizontal(id="main"), Vertical(id="left"):
             yield Static(draw_start(first, now=0.0, app=self.app), id="start", markup=False)
             yield Static("─" * 400, id="rule", markup=False)
-            yield Composer(draft=self.tui.options.typed, find_files=self._find_files, commands=self._commands)
+            yield Composer(
+                draft=self.tui.options.typed,
+                find_files=self._find_files,
+                commands=self._commands,
+                load_commands=self._load_commands,
+            )
         yield StatusLine(StatusFacts(problem="connecting", hints="? keys", plain=self.tui.plain))
 
     def on_mount(self) -> None:
@@ -141,6 +146,9 @@ class ChatLayout(ChatHost):
 
     def _commands(self) -> tuple[tuple[str, str], ...]:
         return (*slash_commands(), *self.tui.link.custom_commands)
+
+    async def _load_commands(self) -> None:
+        await self.tui.link.reload_commands()
 
     async def _find_files(self, query: str) -> tuple[str, ...]:
         return await self.tui.controller.find_files(query)

@@ -75,7 +75,12 @@ class Composer(Vertical):
             self.path = path
 
     def __init__(
-        self, *, draft: str, find_files: FindFiles, commands: Callable[[], tuple[tuple[str, str], ...]]
+        self,
+        *,
+        draft: str,
+        find_files: FindFiles,
+        commands: Callable[[], tuple[tuple[str, str], ...]],
+        load_commands: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(id="composer")
         self._first_draft = draft
@@ -83,6 +88,7 @@ class Composer(Vertical):
         self.attachments: tuple[File, ...] = ()
         self._find_files = find_files
         self._commands = commands
+        self._load_commands = load_commands
         self._completion: Completion | None = None
         self._choices: tuple[str, ...] = ()
         self._list: OptionList | None = None
@@ -222,6 +228,8 @@ class Composer(Vertical):
             self._close_completions()
             return
         if completion.kind == "command":
+            if not completion.query:
+                await self._load_commands()
             commands = self._commands()
             hits = best_matches(completion.query, (name for name, _ in commands))
             rows = [commands[index] for index, _ in hits]

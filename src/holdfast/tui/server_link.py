@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal, Protocol
 
@@ -22,10 +23,13 @@ from holdfast.client.view_fold import SessionSnapshot, ViewFold
 from holdfast.client.view_values import StreamConnection
 from holdfast.errors import Gone, HoldfastError, NotFound, ServerStopping, StoreDamaged, StoreUnwritable
 from holdfast.schema.api.response_bodies import ConfigView, ModelsView, RepositoryView
+from holdfast.schema.commands import PromptCommand
 from holdfast.schema.events import ConfigChanged, Event, ExtensionChanged, Hello, MessageCreated, RunAccepted
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import WorkspaceView
+from holdfast.tui.actions import slash_commands
+from holdfast.tui.terminal_signals import plain_text
 
 _logger = logging.getLogger(__name__)
 
@@ -142,6 +146,18 @@ class ServerLink:
         self.workspace = await client.workspace(workspace.id)
         self._listener.link_changed()
 
+    async def reload_commands(self) -> None:
+        """Read the commands of files, skills and MCP servers again. What is known stays if the server is not there."""
+        client, workspace = self.client, self.workspace
+        if client is None or workspace is None:
+            return
+        with suppress(HoldfastError):
+            found = (await client.commands(workspace.id)).items
+            own = {name for name, _ in slash_commands()}
+            self.custom_commands = tuple(
+                (command.name, _described(command)) for command in found if command.name not in own
+            )
+
     async def _connect(self) -> None:
         if self.client is None:
             self.client = await open_async_client(self._env, name="tui")
@@ -228,6 +244,7 @@ class ServerLink:
 
     async def load_surroundings(self) -> None:
         """Load what is shown beside the session. Nothing waits for it, and what cannot be read is not shown."""
+        await self.reload_commands()
         client, workspace = self.client, self.workspace
         assert client is not None
         assert workspace is not None
@@ -320,3 +337,7 @@ class ServerLink:
                 await self._wake.wait()
         except TimeoutError:
             pass
+
+
+def _described(command: PromptCommand) -> str:
+    return plain_text(" ".join(filter(None, (command.argument_hint, command.description))), longest=100)

@@ -39,7 +39,7 @@ from holdfast.config.env_files import (
     may_show_env_files,
     read_env_secrets,
 )
-from holdfast.errors import BadRequest, Conflict, HoldfastError, NotFound
+from holdfast.errors import BadRequest, Conflict, HoldfastError, NoModel, NotFound
 from holdfast.events import Hub
 from holdfast.extend.extension_provider import ExtensionProvider
 from holdfast.extend.file_extensions import FileExtensions
@@ -62,6 +62,7 @@ from holdfast.tools.registry import ToolRegistry
 from holdfast.tools.search.shipped_programs import link_shipped_programs
 from holdfast.workspace.context_gatherer import DirectoryContextGatherer
 from holdfast.workspace.file_search import FileNames
+from holdfast.workspace.prompt_commands import PromptCommands
 from holdfast.workspace.session_titles import SessionTitles
 from holdfast.workspace.undo.blob_store import BlobStore
 from holdfast.workspace.undo.command_snapshots import CommandSnapshots
@@ -116,6 +117,14 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     def model(self, name: str | None) -> ResolvedModel:
         """Return the model with this name, or the configured one. Raises `NoModel`."""
         return self.catalogue.resolve(name) if name else self.catalogue.large()
+
+    def has_model(self, name: str) -> bool:
+        """Whether a model can be used, so that a file of another agent may name one that is not there."""
+        try:
+            self.catalogue.resolve(name)
+        except NoModel:
+            return False
+        return True
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -208,6 +217,7 @@ class OpenWorkspace:
         """The hashes of files that sessions have read, with their inode, time and size, for `WorkspaceObserver`."""
         self.files = FileExtensions(self.path, shared.locations, env=shared.env)
         """The skills, commands and agents of the user and the project."""
+        self.commands = PromptCommands(self.path, self.files)
         self.extensions: list[ExtensionProvider] = [self.files]
         self._extension_change = asyncio.Event()
         self._cached: _CachedSetup | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from holdfast.agent.answer_schema import check_schema
 from holdfast.agent.compaction import CompactTurn
 from holdfast.agent.model_families import PREFERRED_TOOLS, family_of
@@ -16,12 +18,14 @@ from holdfast.config.agent_types import AgentType, agent_of_run
 from holdfast.config.model_catalogue import ResolvedModel
 from holdfast.config.reasoning_effort import OFF, choose_effort
 from holdfast.errors import BadRequest
+from holdfast.extend.command_files import narrower_mode
 from holdfast.schema.client_variables import merge_variables
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.tools.bash import BashTool
 from holdfast.workspace.call_approval import WorkspaceCallApprover
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces, Setup
+from holdfast.workspace.prompt_commands import CommandTools, WorkspacePromptExpander
 from holdfast.workspace.session_observer import WorkspaceObserver
 from holdfast.workspace.tool_context import WorkspaceToolContexts
 from holdfast.workspace.undo.undo_turn import UndoTurn
@@ -33,12 +37,13 @@ class WorkspaceTurns:
     def __init__(self, workspaces: OpenWorkspaces) -> None:
         self._workspaces = workspaces
 
-    async def check(self, session: Session, request: RunRequest) -> None:
+    async def prepare(self, session: Session, request: RunRequest) -> RunRequest:
         workspace = self._workspaces.require(session.workspace_id)
         match request.kind:
             case "prompt" | "compact":
                 workspace.refuse_other_config(request.environment)
                 setup = (await workspace.setup()).of_shell(request.environment)
+                request = await _with_command_settings(request, workspace, setup)
                 resolved = setup.model(request.model)
                 if request.mode is not None:
                     setup.config.policy.check_mode(request.mode)
@@ -55,6 +60,7 @@ class WorkspaceTurns:
                     raise BadRequest("a shell run needs a command")
             case "undo" | "redo" | "delete":
                 pass
+        return request
 
     def turn(self, run: Run, session: Session) -> Turn:
         return _WorkspaceTurn(self._workspaces.require(session.workspace_id), run, session)
@@ -115,17 +121,20 @@ class _WorkspaceTurn:
         await asyncio.to_thread(workspace.files.read, trusted=setup.trusted)
         workspace.offer_skills()
         approver = WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id)
+        offered = workspace.tools.offer(
+            settings,
+            mode=mode,
+            interactive=run.interactive,
+            depth=depth,
+            agent=agent,
+            preferred=PREFERRED_TOOLS.get(family_of(model.info.name), ()),
+        )
+        called = workspace.commands.find(run.prompt) if agent is None else None
         return TurnDependencies(
             store=workspace.shared.store,
             model=model,
-            toolbox=workspace.tools.offer(
-                settings,
-                mode=mode,
-                interactive=run.interactive,
-                depth=depth,
-                agent=agent,
-                preferred=PREFERRED_TOOLS.get(family_of(model.info.name), ()),
-            ),
+            toolbox=CommandTools(offered, called.file) if called and called.file else offered,
+            expander=None if agent is not None else WorkspacePromptExpander(workspace.commands, offered),
             approver=approver,
             tool_contexts=WorkspaceToolContexts(
                 workspace,
@@ -156,6 +165,22 @@ class _WorkspaceTurn:
         while session.parent_id is not None:
             session, depth = await self._workspace.shared.store.session(session.parent_id), depth + 1
         return session.id, depth
+
+
+async def _with_command_settings(request: RunRequest, workspace: OpenWorkspace, setup: Setup) -> RunRequest:
+    """Add the settings of the command that a prompt calls, where the request has none. They only narrow the mode."""
+    if request.kind != "prompt" or not request.prompt.startswith("/"):
+        return request
+    await asyncio.to_thread(workspace.files.read, trusted=setup.trusted)
+    called = workspace.commands.find(request.prompt)
+    if called is None or (file := called.file) is None:
+        return request
+    if file.model and request.model is None and setup.has_model(file.model):
+        request = replace(request, model=file.model)
+    before = request.mode or setup.settings.approvals.mode
+    if (mode := narrower_mode(file.mode, than=before)) != before:
+        request = replace(request, mode=mode)
+    return request
 
 
 def _check_cost_limit(request: RunRequest, model: ResolvedModel) -> None:

@@ -1,4 +1,4 @@
-"""`holdfast skills`."""
+"""`holdfast skills` and `holdfast commands`."""
 
 from tests.cli.cli_shell import CliShell
 
@@ -15,3 +15,14 @@ def test_skills_are_listed_with_their_state(sh: CliShell) -> None:
     listed = sh("skills", "--json").json
     assert [(item["name"], item["state"]) for item in listed] == [("bad", "failed"), ("good", "ready")]
     assert "skill bad: failed" in sh.ok("doctor")
+
+
+def test_commands_are_listed_and_called(sh: CliShell) -> None:
+    folder = sh.locations.config_dir / "commands"
+    folder.mkdir(parents=True)
+    (folder / "greet.md").write_text("---\ndescription: Say hello\n---\n!say hello $1\n")
+    (folder / "empty.md").write_text("")
+    output = sh.ok("commands")
+    assert "Say hello" in output
+    assert "no text below" in output
+    assert sh.ok("run", "/greet Ann").strip() == "hello Ann"

@@ -1,4 +1,4 @@
-"""`holdfast skills`: the files that add something to the agent, and what is wrong with them."""
+"""`holdfast skills` and `holdfast commands`: the files that add something to the agent, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def configure(parser: Parser) -> None:
         ),
     )
     _add(parser, "skill")
+
+
+def configure_commands(parser: Parser) -> None:
+    parser.explain(
+        "List the commands that you can call as /name in a prompt: Markdown files of this directory and your own.\n"
+        "They are read from the folder 'commands' in .holdfast, .claude, .opencode and .crush of the project, from\n"
+        "those of these agents in your home directory, and from Holdfast's configuration directory. Skills can be\n"
+        "called, too.",
+        examples=(
+            ("holdfast commands", "what is there, and what is wrong with it"),
+            ("holdfast run /review src/slug.py", "call one"),
+        ),
+    )
+    _add(parser, "command")
 
 
 def _add(parser: Parser, kind: ExtensionKind) -> None:

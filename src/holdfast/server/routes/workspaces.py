@@ -22,6 +22,7 @@ from holdfast.schema.api.request_bodies import (
 )
 from holdfast.schema.api.response_bodies import DiffView, FilesView, MemoryView, PageView, RepositoryView
 from holdfast.schema.approvals import Grant
+from holdfast.schema.commands import PromptCommand
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.sessions import Client, Job, WorkspaceView
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
@@ -88,6 +89,11 @@ async def get_repository(request: ApiRequest[None, NoParameters]) -> RepositoryV
 async def get_diff(request: ApiRequest[None, DiffQuery]) -> DiffView:
     """Get the changes of the work tree (if the directory is trusted), of a commit or of a branch, as a diff."""
     return await request.services.workspaces.diff(request.path["workspace_id"], request.query)
+
+
+async def list_commands(request: ApiRequest[None, NoParameters]) -> PageView[PromptCommand]:
+    """List the commands that a prompt may call as `/name`, for completion."""
+    return await request.services.workspaces.commands(request.path["workspace_id"])
 
 
 async def read_memory(request: ApiRequest[None, NoParameters]) -> MemoryView:
@@ -168,6 +174,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         *("GET", f"{_WORKSPACE}/diff", get_diff),
         query=DiffQuery,
         response=DiffView,
+        errors=(NotFound, BadRequest),
+    ),
+    Endpoint(
+        *("GET", f"{_WORKSPACE}/commands", list_commands),
+        response=PageView[PromptCommand],
         errors=(NotFound, BadRequest),
     ),
     Endpoint("GET", f"{_WORKSPACE}/memory", read_memory, response=MemoryView, errors=(NotFound, BadRequest)),

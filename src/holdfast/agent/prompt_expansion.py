@@ -1,0 +1,143 @@
+"""Expands a prompt that calls a command: reads its files and runs its shell commands, through the approvals.
+
+The stored prompt keeps what the person typed, beside what it became. A command is stored before it starts. If one is
+denied, the run ends before any request to a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from holdfast.agent.protocol import Subagent, TurnHandle
+from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
+from holdfast.errors import ToolError
+from holdfast.schema.commands import CommandOutput, ExpandedPrompt, FileMention, PromptPiece
+from holdfast.schema.events import MessageUpdated
+from holdfast.schema.messages import Message, Part, Shell, Text, ToolCall, text_of
+from holdfast.store.writes import PutMessage
+from holdfast.tools.protocol import ToolOutput
+
+_SUCCESS = re.compile(r"\n?\[exit code 0, [^\]\n]*\]\Z")
+"""The line that `bash` adds; a failure stays in the text."""
+_MAX_CHARACTERS = 200_000
+"""Of an expanded prompt."""
+
+
+class PromptExpansion:
+    def __init__(self, handle: TurnHandle, dependencies: TurnDependencies) -> None:
+        self._handle = handle
+        self._dependencies = dependencies
+
+    async def expand(self, message: Message) -> Message | None:
+        """Return the message with what it became, to be stored; None if it calls no command."""
+        typed = text_of(message.parts)
+        expander = self._dependencies.expander
+        if expander is None or not typed.startswith("/"):
+            return None
+        expanded = await expander.expand(typed)
+        if expanded is None:
+            return None
+        return await _Expansion(self._handle, self._dependencies, message, typed).run(expanded)
+
+
+class _Expansion:
+    """The expansion of one message."""
+
+    def __init__(self, handle: TurnHandle, dependencies: TurnDependencies, message: Message, typed: str) -> None:
+        self._handle = handle
+        self._dependencies = dependencies
+        self._message = message
+        self._typed = typed
+        self._shells: list[Shell] = []
+        self._files: dict[str, str] = {}
+
+    async def run(self, expanded: ExpandedPrompt) -> Message:
+        text = "".join([await self._text_of(piece) for piece in expanded.pieces]).strip()
+        blocks = [text, *(f'<file name="{path}">\n{content}\n</file>' for path, content in self._files.items())]
+        whole = "\n\n".join(blocks)
+        if len(whole) > _MAX_CHARACTERS:
+            whole = whole[:_MAX_CHARACTERS] + f"\n[cut here: the prompt has {len(whole):,} characters]"
+        return replace(self._message, parts=(*self._parts(whole), *expanded.files))
+
+    def _parts(self, expanded: str) -> tuple[Part, ...]:
+        others = tuple(part for part in self._message.parts if not isinstance(part, Text))
+        return (Text(self._typed, expanded=expanded), *others, *self._shells)
+
+    async def _text_of(self, piece: PromptPiece) -> str:
+        match piece:
+            case str():
+                return piece
+            case FileMention(path):
+                if path not in self._files:
+                    try:
+                        self._files[path] = (await self._call("view", {"path": path})).text
+                    except ToolError as error:
+                        if error.error_code == "denied":
+                            raise
+                        self._files[path] = f"[not read: {error.message}]"
+                return f"@{path}"
+            case CommandOutput(command):
+                return await self._run_command(command)
+            case _:
+                assert_never(piece)
+
+    async def _run_command(self, command: str) -> str:
+        self._shells.append(Shell(command))
+        await self._store()
+        output = await self._call("bash", {"command": command})
+        text = _SUCCESS.sub("", self._dependencies.tool_contexts.redact(output.text))
+        self._shells[-1] = Shell(command, text, output.display.get("exit_code"))
+        return text
+
+    async def _store(self) -> None:
+        """Store the message with the command that is about to run (`R14`)."""
+        message = replace(self._message, parts=self._parts(""))
+        event = MessageUpdated(at=self._handle.now(), session_id=message.session_id, message=message)
+        await self._handle.commit([PutMessage(message)], [event])
+
+    async def _call(self, tool: str, arguments: dict[str, str]) -> ToolOutput:
+        """Make a call in a task of its own, as tools expect it. A cancel waits until nothing of it runs."""
+        call = ToolCall(id=self._handle.new_id("call"), name=tool, arguments=dict(arguments))
+        task = asyncio.create_task(self._output_of(call), name=f"tool:{call.id}")
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            while not task.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([task])
+            if not task.cancelled() and task.exception() is None:
+                self._handle.report(killed=task.result().killed, left_running=task.result().left_running)
+        return task.result()
+
+    async def _output_of(self, call: ToolCall) -> ToolOutput:
+        assert self._dependencies.expander is not None
+        tool, arguments, _ = self._dependencies.expander.prepare(call)
+        what = f"{tool.name}: {next(iter(call.arguments.values()))}"
+        self._handle.progress("tool", what)
+        context = self._dependencies.tool_contexts.context(
+            self._handle,
+            call,
+            emit=lambda text: None,
+            progress=lambda phase: self._handle.progress(phase, what),
+            on_subagent=_reject_subagent,
+        )
+        plan = await tool.plan(arguments, context)
+        permission = await self._dependencies.approver.permit(
+            self._handle, call, plan, on_wait=lambda: self._handle.progress("approval", what)
+        )
+        if isinstance(permission, CallDenied):
+            why = permission.why or "the user said no"
+            message = f"{self._typed.split()[0]} needs {plan.subject.title!r}, which was denied: {why}"
+            raise ToolError(self._dependencies.tool_contexts.redact(message), code="denied")
+        self._handle.progress("tool", what)
+        return await tool.run(arguments, context, replace(plan, read_only=permission.read_only))
+
+
+async def _reject_subagent(subagent: Subagent) -> None:
+    raise AssertionError(f"the expansion of a prompt started a sub-agent: {subagent.run_id}")

@@ -1,0 +1,161 @@
+"""The commands of a workspace: its files, its skills and the prompts of its MCP servers, called as ``/name``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from holdfast.errors import ToolError
+from holdfast.extend.agent_files import tool_name
+from holdfast.extend.command_files import CommandFile
+from holdfast.extend.file_extensions import FileExtensions
+from holdfast.extend.prompt_template import fill_template
+from holdfast.extend.skills import SkillFile
+from holdfast.schema.commands import ExpandedPrompt, FileMention, PromptCommand, PromptPiece
+from holdfast.schema.messages import ToolCall, ToolSpec
+from holdfast.tools.protocol import PreparedCall
+from holdfast.tools.registry import OfferedTools, may_use
+
+_PREFIXES = ("user:", "project:")
+"""What Crush puts before the names of commands."""
+
+
+class PromptSource(Protocol):
+    """Further commands, such as the prompts of MCP servers."""
+
+    def commands(self) -> Sequence[PromptCommand]: ...
+
+    async def expand(self, name: str, arguments: str) -> ExpandedPrompt:
+        """Return what a command of this source becomes. Raises a `HoldfastError` that ends the run."""
+
+
+class CalledCommand(NamedTuple):
+    """A command and the arguments with which a prompt calls it."""
+
+    command: CommandFile | SkillFile | PromptSource
+    name: str
+    arguments: str
+
+    @property
+    def file(self) -> CommandFile | None:
+        return self.command if isinstance(self.command, CommandFile) else None
+
+
+class PromptCommands:
+    """A command file comes before a skill of the same name, and both before other sources."""
+
+    def __init__(self, directory: Path, files: FileExtensions) -> None:
+        self._directory = directory
+        self._files = files
+        self.sources: list[PromptSource] = []
+
+    def list(self) -> tuple[PromptCommand, ...]:
+        found: dict[str, PromptCommand] = {}
+        for source in self.sources:
+            found |= {command.name: command for command in source.commands()}
+        for skill in self._files.found.usable_skills:
+            found[skill.name] = PromptCommand(
+                name=skill.name,
+                description=skill.description,
+                argument_hint=skill.argument_hint,
+                source=skill.path,
+                kind="skill",
+            )
+        for file in self._files.found.usable_commands:
+            found[file.name] = PromptCommand(
+                name=file.name, description=file.description, argument_hint=file.argument_hint, source=file.path
+            )
+        return tuple(found[name] for name in sorted(found))
+
+    def find(self, prompt: str) -> CalledCommand | None:
+        """Return the command that a prompt calls; None if it calls none."""
+        if not prompt.startswith("/"):
+            return None
+        words = prompt[1:].split(maxsplit=1)
+        if not words or not prompt[1:].startswith(words[0]):
+            return None
+        typed, arguments = words[0], words[1] if len(words) > 1 else ""
+        for name in (typed, *(typed.removeprefix(prefix) for prefix in _PREFIXES if typed.startswith(prefix))):
+            if command := self._named(name):
+                return CalledCommand(command, name, arguments)
+        return None
+
+    def _named(self, name: str) -> CommandFile | SkillFile | PromptSource | None:
+        found = self._files.found
+        for file in found.usable_commands:
+            if file.name == name:
+                return file
+        for skill in found.usable_skills:
+            if skill.name == name:
+                return skill
+        return next(
+            (source for source in self.sources if any(command.name == name for command in source.commands())), None
+        )
+
+    async def expand(self, prompt: str) -> ExpandedPrompt | None:
+        called = self.find(prompt)
+        if called is None:
+            return None
+        match called.command:
+            case CommandFile() as file:
+                pieces = fill_template(file.template, called.arguments, names_arguments=file.names_arguments)
+                return ExpandedPrompt(await asyncio.to_thread(self._with_existing_files, pieces))
+            case SkillFile() as skill:
+                from holdfast.extend.skill_tool import skill_text
+
+                text = await asyncio.to_thread(skill_text, skill)
+                asked = called.arguments.strip() or "Follow the skill."
+                return ExpandedPrompt((f"{text}\n\n{asked}",))
+            case source:
+                return await source.expand(called.name, called.arguments)
+
+    def _with_existing_files(self, pieces: Sequence[PromptPiece]) -> tuple[PromptPiece, ...]:
+        """What looks like a mention and names no file is text."""
+        return tuple(
+            f"@{piece.path}" if isinstance(piece, FileMention) and not self._is_file(piece.path) else piece
+            for piece in pieces
+        )
+
+    def _is_file(self, path: str) -> bool:
+        return os.path.isfile(os.path.join(self._directory, os.path.expanduser(path)))
+
+
+class WorkspacePromptExpander:
+    """The `PromptExpander` of one run. What a command itself runs is not limited by its ``allowed-tools``."""
+
+    def __init__(self, commands: PromptCommands, tools: OfferedTools) -> None:
+        self._commands = commands
+        self._tools = tools
+
+    async def expand(self, prompt: str) -> ExpandedPrompt | None:
+        return await self._commands.expand(prompt)
+
+    def prepare(self, call: ToolCall) -> PreparedCall:
+        return self._tools.prepare(call)
+
+
+class CommandTools:
+    """The tools of a run whose command allows only some of them.
+
+    The model is told about all of them, so that the provider's cache stays valid; calls of others are refused. Tools
+    without effects are always allowed.
+    """
+
+    def __init__(self, tools: OfferedTools, command: CommandFile) -> None:
+        self._tools = tools
+        self._command = command
+        self._allowed = None if command.tools is None else tuple(tool_name(name) for name in command.tools)
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return self._tools.specs
+
+    def prepare(self, call: ToolCall) -> PreparedCall:
+        prepared = self._tools.prepare(call)
+        if self._allowed is None or prepared.tool.effect == "none" or may_use(prepared.tool.name, self._allowed):
+            return prepared
+        allowed = ", ".join(self._allowed) or "none"
+        raise ToolError(f"tool {call.name!r} is not available: /{self._command.name} allows only {allowed}")
