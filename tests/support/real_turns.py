@@ -22,6 +22,7 @@ from holdfast.models.model_script import ScriptAction
 from holdfast.models.protocol import Model, ModelInfo
 from holdfast.models.scripted_model import ScriptedModel
 from holdfast.schema.approvals import Subject
+from holdfast.schema.hooks import HookDecision
 from holdfast.schema.messages import File, Finish, Message, ToolCall, ToolResult, ToolSpec
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session, Workspace
@@ -154,7 +155,13 @@ class TestApprover:
         self.asking: set[str] = set()
 
     async def permit(
-        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, on_wait: Callable[[], None]
+        self,
+        handle: TurnHandle,
+        call: ToolCall,
+        plan: ToolPlan,
+        *,
+        on_wait: Callable[[], None],
+        hook: HookDecision | None = None,
     ) -> CallPermitted | CallDenied:
         if call.name in self.asking:
             on_wait()

@@ -24,10 +24,11 @@ from holdfast.agent.summary_text import (
     plain_conversation,
 )
 from holdfast.agent.turn_dependencies import TurnDependencies
+from holdfast.agent.turn_hooks import hook_notices
 from holdfast.errors import HoldfastError, ModelContext
 from holdfast.models.pricing import add_cost
 from holdfast.models.protocol import ModelDelta, ModelRequest
-from holdfast.schema.messages import Summary, Text, text_of
+from holdfast.schema.messages import Notice, Summary, Text, text_of
 from holdfast.schema.runs import Outcome
 
 _SUMMARY_PROMPT = read_prompt("summary")
@@ -87,6 +88,7 @@ class Compaction:
         """Make the summary, store it, and continue the conversation from it. Returns the summary."""
         self._handle.progress("compacting")
         run, store = self._handle.run, self._dependencies.store
+        notices = await self._run_hooks()
         answer = await self._request()
         stored = await store.messages_since_summary(run.session_id)
         prompts = self._conversation.prompts
@@ -102,10 +104,20 @@ class Compaction:
             files_in_use(stored), characters=min(characters, _MAX_FILE_CHARACTERS)
         )
         system_prompt = await self._conversation.new_system_prompt()
-        message = new_message(self._handle, "user", (system_prompt, Summary(text, files)))
+        message = new_message(self._handle, "user", (system_prompt, Summary(text, files), *notices))
         await self._conversation.store(message, spent=self.spent())
         self._conversation.restart(message, system_prompt)
         return text
+
+    async def _run_hooks(self) -> tuple[Notice, ...]:
+        """Run the hooks of a compaction. What they add is a wish for the summary. Returns what people are told."""
+        hooks = self._dependencies.hooks
+        if hooks is None or not hooks.listens("compaction"):
+            return ()
+        trigger = "request" if self._handle.run.kind == "compact" else "auto"
+        verdict = await hooks.run("compaction", trigger=trigger, instruction=self._instruction)
+        self._instruction = "\n".join(text for text in (self._instruction.strip(), verdict.context) if text)
+        return hook_notices(verdict)
 
     async def _request(self) -> str:
         """Return the summary that the model writes; empty if it writes none."""

@@ -22,6 +22,7 @@ from holdfast.agent.request_messages import reminder
 from holdfast.agent.run_outcome import checked_outcome, denial_error, outcome_of, stopped_outcome
 from holdfast.agent.tool_calls import StepCalls
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
+from holdfast.agent.turn_hooks import PromptHooks
 from holdfast.agent.turn_reminders import TurnReminders
 from holdfast.agent.unfinished_messages import finish_reason
 from holdfast.errors import HoldfastError, ModelContext, ModelError
@@ -91,6 +92,8 @@ class _ActiveTurn:
         self._dependencies = dependencies
         self._conversation = Conversation(handle, dependencies)
         self._reminders = TurnReminders(handle, dependencies, self._conversation)
+        hooks = dependencies.hooks
+        self._hooks = PromptHooks(hooks, handle, self._conversation) if hooks is not None else None
         self._loop_detector = LoopDetector()
         self._draft: AnswerDraft | None = None
         self._calls: StepCalls | None = None
@@ -119,6 +122,8 @@ class _ActiveTurn:
     async def run_steps(self) -> Ending | None:
         self._handle.progress("starting")
         await self._conversation.begin()
+        if self._hooks is not None and (ending := await self._hooks.begin()):
+            return ending
         while True:
             if self._conversation.is_too_long():
                 await self._compact()
@@ -139,7 +144,12 @@ class _ActiveTurn:
                 case GoOn(joined):
                     if joined:
                         self._cut_text.clear()
+                        known = len(self._conversation.prompts)
                         await self._conversation.catch_up()
+                        if self._hooks is not None:
+                            prompts = self._conversation.prompts[known:]
+                            if ending := await self._hooks.judge_prompts(prompts):
+                                return ending
 
     async def _remind(self) -> None:
         if self._new_calls:
@@ -203,7 +213,21 @@ class _ActiveTurn:
             outcome = checked_outcome(outcome, checked)
         if outcome.state != "completed" or self._reached_limit(spent):
             return Ending(outcome, messages=(message, *self._results_of_unrun_calls(message)), spent=spent)
+        if self._hooks is not None and self._hooks.listens_to_end:
+            return await self._end_with_hooks(self._hooks, outcome, message, spent)
         return await self._handle.boundary(outcome=outcome, messages=(message,), spent=spent)
+
+    async def _end_with_hooks(
+        self, hooks: PromptHooks, outcome: Outcome, message: Message, spent: Spent
+    ) -> BoundaryAnswer:
+        """Let hooks send the model back once. The answer is stored first: a cancel of the hooks must not lose it."""
+        await self._conversation.store(message, spent=spent)
+        added, goes_on = await hooks.before_end(outcome)
+        messages = () if added is None else (added,)
+        if not goes_on:
+            return await self._handle.boundary(outcome=outcome, messages=messages)
+        self._cut_text.clear()
+        return await self._handle.boundary(messages=messages)
 
     async def _correct_answer(
         self, message: Message, spent: Spent, problem: str, schema: dict[str, Any]
@@ -241,6 +265,8 @@ class _ActiveTurn:
         self._denied_last = denials[0] if denials else None
         self._unasked = self._unasked or next((one for one in denials if one.cause == "unasked"), None)
         records = calls.records()
+        if calls.stop_by_hook:
+            return await self.end_at_limit("denied", calls.stop_by_hook, writes=records)
         repetition = self._loop_detector.add_step(calls.named_calls(), calls.results())
         if repetition is not None and repetition.over:
             return await self.end_at_limit("loop", repetition.text, writes=records)

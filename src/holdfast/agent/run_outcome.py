@@ -53,6 +53,8 @@ def denial_error(unasked: CallDenied | None, denied_last: CallDenied | None) -> 
         return None
     if denied_last.cause == "rule":
         return RunError("denied_by_rule", f"a call was denied by a rule: {denied_last.why}")
+    if denied_last.cause == "hook":
+        return RunError("denied_by_hook", f"a call was denied: {denied_last.why}")
     return RunError("denied", denied_last.why or "a call was denied")
 
 

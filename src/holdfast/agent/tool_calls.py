@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from holdfast.agent.call_hooks import CallHooks, plain_arguments
 from holdfast.agent.model_answer import UsageGuard, calls_of
 from holdfast.agent.protocol import Spent, Subagent, TurnHandle, new_message
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
@@ -25,6 +26,7 @@ from holdfast.errors import CommitRefused, HoldfastError, OutOfDescriptors, Stor
 from holdfast.files import is_out_of_descriptors
 from holdfast.schema.approvals import Approval
 from holdfast.schema.events import MessageCreated, MessageUpdated
+from holdfast.schema.hooks import HookDecision
 from holdfast.schema.messages import Message, ToolCall, ToolResult, main_argument
 from holdfast.schema.runs import Now, Phase
 from holdfast.schema.usage import Usage
@@ -100,6 +102,8 @@ class StepCalls:
         self._subagents: list[Subagent] = []
         self._denials: list[CallDenied] = []
         self._usage_guard = UsageGuard(handle)
+        hooks = dependencies.hooks
+        self._hooks = CallHooks(hooks, dependencies.toolbox) if hooks is not None else None
         self._is_published = False
         self._message = new_message(handle, "tool")
 
@@ -131,6 +135,11 @@ class StepCalls:
                 if run.reason == "denied" and run.error is not None and run.error.code == "denied"
             ),
         )
+
+    @property
+    def stop_by_hook(self) -> str:
+        """Why a hook ends the run after this step; empty if none does."""
+        return self._hooks.stop if self._hooks is not None else ""
 
     def records(self) -> tuple[PutCallOutput | AddToolUse, ...]:
         """Return the records of the whole outputs, and the statistics of the day."""
@@ -218,14 +227,35 @@ class StepCalls:
                 output = ToolOutput(error.message, status="error")
             finally:
                 self._progress.remove(call.id)
+            if self._hooks is not None:
+                await self._run_after_hooks(call, output)
             await self._add_result(call, output, time.monotonic() - started_at)
 
     async def _output_of(self, call: ToolCall) -> ToolOutput:
         prepared = self._prepare(call)
         if isinstance(prepared, ToolError):
             raise prepared
+        self._progress.set(call.id, "tool", prepared.tool.name)
+        if self._hooks is None:
+            return await self._plan_and_run(call, prepared)
+        judged = await self._hooks.before(call, prepared)
+        if judged.denial is not None:
+            self._denials.append(judged.denial)
+            return ToolOutput(judged.denial.text, status="denied")
+        self._prepared[call.id] = judged.prepared
+        return await self._plan_and_run(call, judged.prepared, hook=judged.decision)
+
+    async def _run_after_hooks(self, call: ToolCall, output: ToolOutput) -> None:
+        prepared = self._prepare(call)
+        is_over = output.status == "cancelled" or self._handle.stopping is not None
+        if self._hooks is not None and call.id in self._started and isinstance(prepared, PreparedCall) and not is_over:
+            redacted = replace(output, text=self._dependencies.tool_contexts.redact(output.text))
+            await self._hooks.after(call, prepared, redacted)
+
+    async def _plan_and_run(
+        self, call: ToolCall, prepared: PreparedCall, *, hook: HookDecision | None = None
+    ) -> ToolOutput:
         tool, arguments, _ = prepared
-        self._progress.set(call.id, "tool", tool.name)
         what = tool.name
         context = self._dependencies.tool_contexts.context(
             self._handle,
@@ -238,9 +268,12 @@ class StepCalls:
             plan = await tool.plan(arguments, context)
             what = f"{tool.name}: {self._dependencies.tool_contexts.redact(plan.subject.title)}"
             self._progress.set(call.id, "tool", what)
+            asked = call if self._hooks is None else replace(call, arguments=plain_arguments(prepared))
             permission = await self._dependencies.approver.permit(
-                self._handle, call, plan, on_wait=lambda: self._progress.set(call.id, "approval", what)
+                self._handle, asked, plan, on_wait=lambda: self._progress.set(call.id, "approval", what), hook=hook
             )
+            if self._hooks is not None:
+                self._hooks.add_records(call.id, permission.hooks)
             if isinstance(permission, CallDenied):
                 self._denials.append(permission)
                 output = ToolOutput(permission.text, status="denied", display=plan.display)
@@ -294,14 +327,17 @@ class StepCalls:
     def _with_notes(self, call: ToolCall, text: str) -> str:
         """Add to a result how the call was understood, if that was not as it was written."""
         prepared = self._prepare(call)
-        notes = () if isinstance(prepared, ToolError) else prepared.notes
-        return "\n".join([text, *(f"[note: {note}]" for note in notes)]) if notes else text
+        notes = () if isinstance(prepared, ToolError) else tuple(f"[note: {note}]" for note in prepared.notes)
+        if self._hooks is not None:
+            notes = (*notes, *self._hooks.notes(call.id))
+        return "\n".join([text, *notes]) if notes else text
 
     def _display(self, call: ToolCall, output: ToolOutput) -> dict[str, Any]:
         """What clients show: with our name of the tool and its main argument, if the call is written otherwise."""
         prepared = self._prepare(call)
         if isinstance(prepared, ToolError):
             return output.display
+        shown = output.display if self._hooks is None else {**output.display, **self._hooks.display(call.id)}
         understood: dict[str, Any] = {}
         if prepared.tool.name != call.name:
             understood["tool"] = prepared.tool.name
@@ -309,7 +345,7 @@ class StepCalls:
         title = main_argument(asdict(arguments) if isinstance(arguments, Struct) else arguments)
         if title != main_argument(call.arguments):
             understood["title"] = title
-        return {**output.display, **understood} if understood else output.display
+        return {**shown, **understood} if understood else shown
 
     def _tool_name(self, call_id: str) -> str:
         """Our name of the tool that a call means, or the name in the call if it means none."""

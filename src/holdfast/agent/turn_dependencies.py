@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ from holdfast.models.protocol import Model
 from holdfast.schema.approvals import Approval
 from holdfast.schema.base import Value
 from holdfast.schema.commands import ExpandedPrompt
+from holdfast.schema.hooks import HookDecision, HookEvent, HookRecord, HookVerdict
 from holdfast.schema.messages import File, ToolCall, ToolSpec
 from holdfast.schema.runs import Mode, Phase
 from holdfast.store import Store
@@ -45,10 +46,12 @@ class CallPermitted(Value, frozen=True):
     """Whether it may run because it changes nothing. The tool makes sure that it does not."""
     approval: Approval | None = None
     """How it was approved, if someone was asked."""
+    hooks: tuple[HookRecord, ...] = ()
+    """The hooks that were asked instead of the user, or before."""
 
 
-DenialCause = Literal["user", "rule", "plan", "unasked"]
-"""Who denied a call: the user, a deny rule, the mode plan, or nobody, because nobody could be asked or answered."""
+DenialCause = Literal["user", "rule", "plan", "unasked", "hook"]
+"""Who denied a call: the user, a deny rule, the mode plan, a hook, or nobody, because nobody could be asked."""
 
 
 class CallDenied(Value, frozen=True):
@@ -60,6 +63,7 @@ class CallDenied(Value, frozen=True):
     """The reason for people."""
     approval: Approval | None = None
     """How it was denied, if someone was asked."""
+    hooks: tuple[HookRecord, ...] = ()
 
 
 class Toolbox(Protocol):
@@ -79,9 +83,34 @@ class CallApprover(Protocol):
     """Decides whether a call may run. It asks the user where the rules say so."""
 
     async def permit(
-        self, handle: TurnHandle, call: ToolCall, plan: ToolPlan, *, on_wait: Callable[[], None]
+        self,
+        handle: TurnHandle,
+        call: ToolCall,
+        plan: ToolPlan,
+        *,
+        on_wait: Callable[[], None],
+        hook: HookDecision | None = None,
     ) -> CallPermitted | CallDenied:
-        """``on_wait`` is called before waiting for the user."""
+        """``on_wait`` is called before waiting for the user. ``hook``: what hooks decided about the call.
+
+        A hook's ``ask`` requires the user's approval. Its ``allow`` allows what the mode ``auto`` would allow, and
+        never what a deny rule, the plan mode or the policy forbids.
+        """
+        ...
+
+
+class TurnHooks(Protocol):
+    """The hooks of one run."""
+
+    def listens(self, event: HookEvent) -> bool:
+        """Whether any hook may run on this event."""
+        ...
+
+    async def run(self, event: HookEvent, **fields: Any) -> HookVerdict:
+        """Run the hooks that the event concerns, in parallel. ``fields`` describe it.
+
+        A failure of a hook is a record of the verdict. Only a cancel is raised, when no hook runs any more.
+        """
         ...
 
 
@@ -164,6 +193,8 @@ class TurnDependencies(msgspec.Struct, frozen=True, kw_only=True):
     agent: AgentType | None = None
     """The kind of a sub-agent. None: a run of the user."""
     effort: str | None = None
+    hooks: TurnHooks | None = None
+    """None: no hook is configured."""
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     """Waits before a retry."""
     deadline: Callable[[float | None], asyncio.Timeout] = asyncio.timeout

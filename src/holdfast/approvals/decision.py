@@ -71,6 +71,7 @@ class Approver:
         readable: tuple[str, ...] = (),
         writable: tuple[str, ...] = (),
         read_only: bool = False,
+        protected: tuple[str, ...] = (),
     ) -> Verdict:
         """Decide about a call in a thread, because `decide` reads the file system and parses commands."""
         return await asyncio.to_thread(
@@ -83,6 +84,7 @@ class Approver:
             readable=readable,
             writable=writable,
             read_only=read_only,
+            protected=protected,
         )
 
     def decide(
@@ -96,14 +98,16 @@ class Approver:
         readable: tuple[str, ...] = (),
         writable: tuple[str, ...] = (),
         read_only: bool = False,
+        protected: tuple[str, ...] = (),
     ) -> Verdict:
         """Decide about a call in the caller's thread.
 
         ``readable`` are directories that its session may also read, ``writable`` those that the sandbox lets commands
-        write. ``read_only``: the sandbox forbids all writes.
+        write. ``read_only``: the sandbox forbids all writes. ``protected``: files that hooks run.
         """
         workspace = self._resolved = self._resolved or self._unresolved.real()
         workspace = workspace.with_directories(readable=readable, writable=() if read_only else writable)
+        workspace = workspace.with_hook_programs(protected)
         found: DeniedBy | tuple[Permission, ...]
         if subject.command is not None:
             line = self._parser.parse(subject.command)

@@ -33,6 +33,7 @@ _PROTECTED_DIRECTORIES: Final = {
     ".holdfast": "part of Holdfast's configuration",
     ".ssh": "part of the SSH configuration",
 }
+_CLAUDE: Final = ".claude"
 _START_UP_ROOTS: Final = (
     "/etc/profile",
     "/etc/profile.d",
@@ -54,6 +55,8 @@ class WorkspacePaths(Value, frozen=True):
     """Directories outside the workspace that may be read like it: full outputs of calls, and skills."""
     writable_directories: tuple[str, ...] = ()
     """Directories outside the workspace that file tools may write like it, because commands may."""
+    hook_programs: tuple[str, ...] = ()
+    """Files that hooks run."""
 
     def real(self) -> WorkspacePaths:
         """The same directories with all symlinks resolved."""
@@ -74,6 +77,10 @@ class WorkspacePaths(Value, frozen=True):
             readable_directories=(*self.readable_directories, *(os.path.realpath(path) for path in readable)),
             writable_directories=(*self.writable_directories, *(os.path.realpath(path) for path in writable)),
         )
+
+    def with_hook_programs(self, paths: tuple[str, ...]) -> WorkspacePaths:
+        """The same, with files that hooks run. Their links are resolved already."""
+        return replace(self, hook_programs=paths) if paths else self
 
     def resolve(self, path: str, *, cwd: str, tilde: bool = False) -> str:
         """The absolute path with all symlinks resolved. The path need not exist."""
@@ -111,6 +118,10 @@ class WorkspacePaths(Value, frozen=True):
         for name, what in _PROTECTED_DIRECTORIES.items():
             if name in ignore_case:
                 return what
+        if _CLAUDE in ignore_case and _is_hook_file(ignore_case[ignore_case.index(_CLAUDE) + 1 :]):
+            return "part of Claude Code's settings, from which hooks are run"
+        if path in self.hook_programs:
+            return "a program that a hook runs"
         if ignore_case[-1] in _START_UP or "/.config/fish/" in path.casefold():
             return "a start-up file"
         if any(relative_to(path, root) is not None for root in _START_UP_ROOTS):
@@ -153,6 +164,11 @@ class WorkspacePaths(Value, frozen=True):
                     if fnmatchcase(name, part):
                         return f"a file like {name!r}"
         return None
+
+
+def _is_hook_file(below: list[str]) -> bool:
+    """Whether a path below Claude Code's directory defines hooks or is run by them."""
+    return not below or below[0] in ("settings.json", "settings.local.json", "hooks")
 
 
 def _matches(pattern: str, cwd: str) -> Iterator[str]:

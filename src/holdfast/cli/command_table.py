@@ -39,6 +39,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("config", "config:configure", "read and change settings"),
         CliCommand("init", "init:configure", "let the agent write a first AGENTS.md"),
         CliCommand("memory", "memory:configure", "list and change what the agent should remember"),
+        CliCommand("hooks", "hooks:configure", "list hooks, where they come from and what is not used"),
         CliCommand("skills", "skills:configure", "list skills and what is wrong with them"),
         CliCommand("commands", "skills:configure_commands", "list the commands that prompts call as /name"),
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),

@@ -23,10 +23,13 @@ from holdfast.schema.events import (
     Snapshot,
     TodoChanged,
 )
+from holdfast.schema.hooks import hook_lines
 from holdfast.schema.messages import Finish, Message, Notice, Shell, Text, ToolCall, ToolResult, call_title, text_of
 from holdfast.schema.runs import Now, Run
 from holdfast.schema.sessions import Todo
 
+_QUIET_HOOKS = ("ok", "allowed", "asked", "denied", "changed", "added", "stopped")
+"""What hooks did is shown with ``--verbose``, or by the result of the call. Their failures are always shown."""
 _PHASES = {
     "starting": "starting",
     "first_token": "first token",
@@ -175,6 +178,8 @@ class EventPrinter:
             match part:
                 case ToolResult() if included or is_subagent:
                     self._print_result(part, indent=is_subagent)
+                case Notice(code="hook" | "hook_context") if not self._verbose:
+                    pass  # a hook that failed has another code and is always shown
                 case Notice() if included:
                     self._note_once(f"{message.id}.{number}", plain(part.text))
                 case Shell() if included and part.exit_code is not None:
@@ -234,7 +239,8 @@ class EventPrinter:
         name = result.display.get("tool") or result.name  # ours, if the model called it by another one
         line = f"{mark} {name} {style.dim(title)}".rstrip() + (f"  {outcome}" if outcome else "")
         margin = "    " if indent else "  "
-        output = output_lines(result) if self._verbose else []
+        hooks = hook_lines(result.display, without=() if self._verbose else _QUIET_HOOKS)
+        output = [*(output_lines(result) if self._verbose else ()), *map(one_line, hooks)]
         self._note_once(result.call_id, "\n".join([f"{margin}{line}", *(f"{margin}│ {each}" for each in output)]))
 
 

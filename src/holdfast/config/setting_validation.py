@@ -27,6 +27,7 @@ from holdfast.config.toml_document import KeyPath, format_key
 T = TypeVar("T", bound=Table)
 
 _USER_TABLES = ("server", "network")
+_EVENTS_OF_TOOLS = frozenset({"before_tool", "after_tool", "approval"})
 
 
 class SettingProblem(msgspec.Struct, frozen=True):
@@ -138,11 +139,20 @@ def _explain(field: SettingField, value: object) -> str:
         minimum = _minimum(field.full)
         too_small = minimum is not None and value < minimum
         return f"expected at least {minimum}, got {shown(value)}" if too_small else "the number is out of range"
+    if isinstance(value, list | tuple) and (known := _literals_in(field.bare)):
+        wrong = next((item for item in value if item not in known), "")
+        return unknown(str(wrong), known, what="value")
     return (
         "expected text that is not empty"
         if isinstance(value, str)
         else "each value in it must be text that is not empty"
     )
+
+
+def _literals_in(kind: Any) -> tuple[str, ...]:
+    """The values that a list of literals may contain."""
+    inner = get_args(kind)[0] if get_origin(kind) is tuple else None
+    return get_args(inner) if get_origin(inner) is Literal else ()
 
 
 _EXPECTED: dict[Any, tuple[str, tuple[type, ...]]] = {
@@ -210,12 +220,13 @@ def _description(kind: Any) -> str:
 def check_project(data: dict[str, Any], *, user: Settings) -> list[SettingProblem]:
     """Return the keys that a project's file sets and may not set. `user`: the settings of the user's own layers."""
     providers = {*PROVIDERS, *SEARCH_VARIABLES, *user.providers}
-    return list(_refused_in_project(data, providers=providers, variables=secret_variables(user)))
+    refused = _refused_in_project(data, providers=providers, variables=secret_variables(user))
+    return [*refused, *_refused_hooks(data, user=user)]
 
 
 def check_settings(settings: Settings) -> list[SettingProblem]:
     """Return the problems of all layers together: those that no single key shows."""
-    return [*_check_names(settings), *_check_providers(settings), *_check_mcp(settings)]
+    return [*_check_names(settings), *_check_providers(settings), *_check_mcp(settings), *_check_hooks(settings)]
 
 
 def _refused_in_project(
@@ -255,6 +266,16 @@ def _refused_in_project(
             yield SettingProblem(("web_search", key), "can only be set in your own configuration, not by a project")
 
 
+def _refused_hooks(data: dict[str, Any], *, user: Settings) -> Iterator[SettingProblem]:
+    for name, _ in _tables(data.get("hooks")):
+        if name in user.hooks:
+            message = "a project cannot change a hook of your own configuration; it must use another name"
+            yield SettingProblem(("hooks", name), message)
+    tools = data.get("tools")
+    if isinstance(tools, dict) and "claude_hooks" in tools:
+        yield SettingProblem(("tools", "claude_hooks"), "can only be set in your own configuration, not by a project")
+
+
 def _tables(value: object) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(value, dict):
         yield from ((name, table) for name, table in value.items() if isinstance(table, dict))
@@ -266,7 +287,7 @@ def _texts(value: object) -> Iterator[tuple[str, str]]:
 
 
 def _check_names(settings: Settings) -> Iterator[SettingProblem]:
-    for table in ("providers", "agents", "mcp", "formatters"):
+    for table in ("providers", "agents", "mcp", "formatters", "hooks"):
         for name in getattr(settings, table):
             if not is_name(name):
                 yield SettingProblem((table, name), "a name may contain only letters, digits, '.', '_' and '-'")
@@ -290,3 +311,13 @@ def _check_mcp(settings: Settings) -> Iterator[SettingProblem]:
     for name, server in settings.mcp.items():
         if bool(server.command) == bool(server.url):
             yield SettingProblem(("mcp", name), "needs either 'command' or 'url'")
+
+
+def _check_hooks(settings: Settings) -> Iterator[SettingProblem]:
+    for name, hook in settings.hooks.items():
+        for key in ("events", "command"):
+            if not getattr(hook, key):
+                yield SettingProblem(("hooks", name), f"{key!r} is missing")
+        if hook.tools and not _EVENTS_OF_TOOLS.intersection(hook.events):
+            message = f"is only for the events {', '.join(sorted(_EVENTS_OF_TOOLS))}"
+            yield SettingProblem(("hooks", name, "tools"), message)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.config.setting_types import Duration, Headers, KeySource, ProxyUrl, Url, Variables
+from holdfast.schema.hooks import HookEvent
 from holdfast.schema.runs import Mode
 
 ConfigWire = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
@@ -191,6 +192,13 @@ class ToolSettings(Table, frozen=True):
         ),
     ] = "auto"
     format_timeout: Annotated[Duration, Meta(description="Maximum time for formatting after one call.")] = Duration(10)
+    claude_hooks: Annotated[
+        bool,
+        Meta(
+            description="Whether hooks in the settings files of Claude Code run, yours and the project's, in trusted"
+            " directories."
+        ),
+    ] = True
     fetch_private: Annotated[bool, Meta(description="Whether `fetch` and `download` may access private addresses.")] = (
         False
     )
@@ -204,6 +212,24 @@ class FormatterSettings(Table, frozen=True):
         Meta(description="Program and arguments; reads stdin and writes stdout. `{file}` is the path of the file."),
     ] = ()
     files: Annotated[tuple[Text, ...], Meta(description="Patterns of the files that it formats, such as `*.py`.")] = ()
+    enabled: Annotated[bool, Meta(description="`false` turns it off.")] = True
+
+
+class HookSettings(Table, frozen=True):
+    """A program that runs at certain moments of a run. See docs/extensions.md."""
+
+    events: Annotated[
+        tuple[HookEvent, ...],
+        Meta(
+            description="When it runs: `session_start`, `prompt`, `before_tool`, `after_tool`, `before_end`, `end`,"
+            " `approval`, `compaction`, `notification`."
+        ),
+    ] = ()
+    command: Annotated[tuple[Text, ...], Meta(description="Program and arguments; run in the workspace.")] = ()
+    tools: Annotated[
+        tuple[Text, ...], Meta(description="Patterns of the tools that it is about; without it, all tools.")
+    ] = ()
+    timeout: Annotated[Duration, Meta(description="After this time it is ended and counts as failed.")] = Duration(60)
     enabled: Annotated[bool, Meta(description="`false` turns it off.")] = True
 
 
@@ -334,6 +360,7 @@ class Settings(Table, frozen=True):
     limits: LimitSettings = LimitSettings()
     tools: ToolSettings = ToolSettings()
     formatters: dict[str, FormatterSettings] = {}
+    hooks: dict[str, HookSettings] = {}
     undo: UndoSettings = UndoSettings()
     agents: dict[str, AgentSettings] = {}
     web_search: WebSearchSettings = WebSearchSettings()

@@ -62,6 +62,7 @@ from holdfast.tools.registry import ToolRegistry
 from holdfast.tools.search.shipped_programs import link_shipped_programs
 from holdfast.workspace.context_gatherer import DirectoryContextGatherer
 from holdfast.workspace.file_search import FileNames
+from holdfast.workspace.hook_parts import HookParts
 from holdfast.workspace.prompt_commands import PromptCommands
 from holdfast.workspace.session_titles import SessionTitles
 from holdfast.workspace.undo.blob_store import BlobStore
@@ -109,6 +110,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
     catalogue: Catalogue
     trusted: bool
+    has_claude_files: bool = False
+    """Whether there are settings files of Claude Code, which may have hooks."""
 
     @property
     def settings(self) -> Settings:
@@ -219,6 +222,15 @@ class OpenWorkspace:
         """The skills, commands and agents of the user and the project."""
         self.commands = PromptCommands(self.path, self.files)
         self.extensions: list[ExtensionProvider] = [self.files]
+        self.hooks = HookParts(
+            self.path,
+            store=shared.store,
+            launcher=shared.launcher,
+            locations=shared.locations,
+            home=shared.env.get("HOME"),
+            redact=self._redact,
+            announce=self.announce_extension,
+        )
         self._extension_change = asyncio.Event()
         self._cached: _CachedSetup | None = None
         self._masks: _CachedMasks | None = None
@@ -234,6 +246,9 @@ class OpenWorkspace:
         if masks.known is not known:
             masks = self._masks = _CachedMasks(known, masks.secrets, self.shared.keyring.with_masks(masks.secrets))
         return masks.redactor
+
+    def _redact(self, text: str) -> str:
+        return self.redactor.redact(text)
 
     async def setup(self) -> Setup:
         """Return the setup as it was on disk at most a second ago. It is read again only if a file changed."""
@@ -298,18 +313,18 @@ class OpenWorkspace:
         locations, env = self.shared.locations, self.shared.env
         named = [Path(env["HOLDFAST_CONFIG"])] if env.get("HOLDFAST_CONFIG") else []
         own = (locations.config_file, locations.secrets_file, locations.trust_file, self.shared.policy_file.path)
-        files = (*own, *named, *project_files(self.path))
+        files = (*own, *named, *project_files(self.path), *self.hooks.claude_files)
         return (self.path.is_dir(), *(_file_stamp(file) for file in files))
 
     async def _read_setup(self) -> Setup:
-        config, trusted = await asyncio.to_thread(self._load_config)
+        config, trusted, has_claude_files = await asyncio.to_thread(self._load_config)
         stored = await self.shared.keyring.learn(config.settings)
         # Report an invalid rule now, not at the first call.
         parse_rules(deny=config.settings.approvals.deny, allow=config.settings.approvals.allow)
         catalogue = Catalogue(config.settings, env=self.shared.env, stored=stored, policy=config.policy)
-        return Setup(config=config, catalogue=catalogue, trusted=trusted)
+        return Setup(config=config, catalogue=catalogue, trusted=trusted, has_claude_files=has_claude_files)
 
-    def _load_config(self) -> tuple[Config, bool]:
+    def _load_config(self) -> tuple[Config, bool, bool]:
         if not self.path.is_dir():
             raise BadRequest(f"the directory {str(self.path)!r} does not exist", code="directory_not_found")
         trust = self.shared.trust.is_trusted
@@ -317,7 +332,7 @@ class OpenWorkspace:
         config = load_config(
             self.shared.locations, env=self.shared.env, workspace=self.path, trusted=trust, policy=policy
         )
-        return config, trust(self.path)
+        return config, trust(self.path), any(os.path.lexists(file) for file in self.hooks.claude_files)
 
     async def recover_commands(self) -> None:
         """Record what commands changed that ran when a server died."""
@@ -343,13 +358,14 @@ class OpenWorkspace:
 
     async def refresh_extensions(self) -> None:
         """Let the extensions follow the configuration, the files and the trust of the directory."""
-        if self.extensions:
-            setup = await self.setup()
-            for provider in self.extensions:
-                await provider.refresh(setup.config, trusted=setup.trusted)
+        setup = await self.setup()
+        await self.hooks.refresh(setup.config, trusted=setup.trusted, has_claude_files=setup.has_claude_files)
+        for provider in self.extensions:
+            await provider.refresh(setup.config, trusted=setup.trusted)
 
     def extension_statuses(self) -> list[ExtensionStatus]:
-        return [status for provider in self.extensions for status in provider.statuses()]
+        found = [status for provider in self.extensions for status in provider.statuses()]
+        return [*found, *self.hooks.statuses()]
 
     async def announce_extension(self, status: ExtensionStatus) -> None:
         """Tell the clients the new state of an extension. Providers call this after each change."""
@@ -365,11 +381,12 @@ class OpenWorkspace:
     @property
     def is_busy(self) -> bool:
         """Whether a background job or a title request keeps the workspace loaded (`W2`)."""
-        return bool(self.jobs.running) or self.titles.is_busy
+        return bool(self.jobs.running) or self.titles.is_busy or self.hooks.is_busy
 
     async def close(self) -> tuple[str, ...]:
         """End its jobs and background tasks. Returns the names of processes that could not be killed."""
         await self.titles.close()
+        await self.hooks.close()
         await asyncio.gather(*(provider.close() for provider in self.extensions))
         left = await self.jobs.close()
         await self.command_snapshots.close()

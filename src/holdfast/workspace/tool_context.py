@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.config import Settings, StreamRedactor
@@ -27,6 +27,9 @@ from holdfast.workspace.open_workspace import OpenWorkspace, tree_limits
 from holdfast.workspace.undo.command_snapshots import CallCommands
 from holdfast.workspace.undo.file_snapshots import SessionFiles
 
+if TYPE_CHECKING:
+    from holdfast.workspace.run_hooks import RunHooks
+
 _MIN_COST_LIMIT = 1e-9
 """US dollars. A limit of 0 would mean no limit."""
 
@@ -44,8 +47,10 @@ class WorkspaceToolContexts:
         can_see_images: bool,
         permits_url: Callable[[str, str], Awaitable[bool]],
         runs_edit_steps: bool = False,
+        hooks: RunHooks | None = None,
     ) -> None:
         """``runs_edit_steps``: whether the directory is trusted, so that its formatters may run."""
+        self._hooks = hooks
         self._workspace = workspace
         self._settings = settings
         self._root_session_id = root_session_id
@@ -117,6 +122,7 @@ class WorkspaceToolContexts:
                 root_session_id=self._root_session_id,
                 deadline=self._settings.approvals.deadline_in(run.mode or self._settings.approvals.mode),
                 progress=progress,
+                hooks=self._hooks,
             ),
             todos=_Todos(shared.store, handle),
             subagents=_Subagents(workspace, self._settings, handle, on_subagent=on_subagent),
@@ -147,7 +153,9 @@ class _Asker:
         root_session_id: str,
         deadline: float,
         progress: Callable[[Phase], None],
+        hooks: RunHooks | None,
     ) -> None:
+        self._hooks = hooks
         self._workspace = workspace
         self._deadline = deadline
         self._handle = handle
@@ -157,6 +165,12 @@ class _Asker:
 
     async def ask(self, items: tuple[QuestionItem, ...]) -> tuple[tuple[str, ...], ...] | None:
         self._progress("question")
+        if self._hooks is None:
+            return await self._ask(items)
+        async with self._hooks.notifying("question", "; ".join(item.text for item in items)):
+            return await self._ask(items)
+
+    async def _ask(self, items: tuple[QuestionItem, ...]) -> tuple[tuple[str, ...], ...] | None:
         answered = await self._workspace.shared.approvals.ask(
             Question(
                 id="",

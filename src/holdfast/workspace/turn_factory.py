@@ -120,7 +120,6 @@ class _WorkspaceTurn:
         root_session_id, depth = await self._ancestry()
         await asyncio.to_thread(workspace.files.read, trusted=setup.trusted)
         workspace.offer_skills()
-        approver = WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id)
         offered = workspace.tools.offer(
             settings,
             mode=mode,
@@ -130,6 +129,17 @@ class _WorkspaceTurn:
             preferred=PREFERRED_TOOLS.get(family_of(model.info.name), ()),
         )
         called = workspace.commands.find(run.prompt) if agent is None else None
+        environment = self._environment(setup, variables)
+        hooks = await workspace.hooks.of_run(
+            run,
+            setup.config,
+            trusted=setup.trusted,
+            has_claude_files=setup.has_claude_files,
+            mode=mode,
+            environment=environment,
+            root_session_id=root_session_id,
+        )
+        approver = WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id, hooks=hooks)
         return TurnDependencies(
             store=workspace.shared.store,
             model=model,
@@ -139,11 +149,12 @@ class _WorkspaceTurn:
             tool_contexts=WorkspaceToolContexts(
                 workspace,
                 settings,
-                environment=self._environment(setup, variables),
+                environment=environment,
                 root_session_id=root_session_id,
                 can_see_images=model.info.images,
                 permits_url=approver.permits_url,
                 runs_edit_steps=setup.trusted,
+                hooks=hooks,
             ),
             context_gatherer=workspace.context_gatherer(setup),
             observer=WorkspaceObserver(workspace, run.session_id),
@@ -151,6 +162,7 @@ class _WorkspaceTurn:
             limits=_limits(run, setup, agent),
             mode=mode,
             agent=agent,
+            hooks=hooks,
             effort=choose_effort(run.effort or settings.models.effort, resolved.reasoning),
         )
 

@@ -2,7 +2,7 @@
 
 Commands read everything except Holdfast's own directories. They write the workspace, the session's temporary directory
 and the caches of package managers, but not the files there from which programs are started later: git's configuration
-and hooks, and Holdfast's project configuration.
+and hooks, Holdfast's project configuration, and Claude Code's settings, which may have hooks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from holdfast.config.claude_files import PROJECT_HOOKS, PROJECT_SETTINGS
 from holdfast.schema.base import Value
 
 _GIT_FILES = ("config", "config.worktree", "hooks")
@@ -117,7 +118,7 @@ def _make_missing(directories: list[str], files: list[str], *, home: Path) -> No
 
 def protected_paths(workspace: Path) -> tuple[Path, ...]:
     """Return the files and directories in the workspace from which programs are started later. They need not exist."""
-    found = [workspace / ".holdfast"]
+    found = [workspace / ".holdfast", *(workspace / name for name in (*PROJECT_SETTINGS, PROJECT_HOOKS))]
     for git in _git_directories(workspace):
         found += [git / name for name in _GIT_FILES]
         found += _nested_git_files(git)

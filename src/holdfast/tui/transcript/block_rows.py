@@ -21,6 +21,7 @@ from holdfast.client.view_values import (
     ThinkingBlock,
     TurnEndBlock,
 )
+from holdfast.schema.hooks import hook_lines
 from holdfast.schema.usage import Usage
 from holdfast.tui.transcript.cells import clean, expand_tabs, shorten, width_of
 from holdfast.tui.transcript.code_rows import clean_lines, plain_rows, with_targets
@@ -144,9 +145,12 @@ def _draw_call(block: CallBlock, context: DrawContext, *, depth: int) -> RowSour
     header = _call_header(block, context, indent)
     parts: list[RowSource] = [StaticRows((header,))]
     bar: StyledRun = (f"{indent}  {context.glyphs.bar}", palette.dim)
+    is_open = context.is_open(block)
+    hooks = hook_lines(block.display, without=() if is_open else ("ok",))
+    parts += [plain_rows(line, context.width - 1, palette.dim, indent=bar) for line in hooks]
     if block.child_session_id is not None and depth < 4:
         parts += _draw_subagent(block, context, depth)
-    elif context.is_open(block):
+    elif is_open:
         parts.append(_call_body(block, context, bar))
     else:
         parts += _call_preview(block, context, bar, f"{indent}  {context.glyphs.end}")

@@ -1,0 +1,151 @@
+"""Runs the hooks of a workspace for one run, and after the end of every run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.extend.hooks.workspace_hooks import HookSurroundings, WorkspaceHooks
+from holdfast.schema.events import RunFinished
+from holdfast.schema.hooks import NO_VERDICT, HookEvent, HookVerdict
+from holdfast.schema.runs import Mode, Run
+from holdfast.store import CommittedEvent, Store
+
+_CLOSE_SECONDS = 1.0
+"""How long hooks of ended runs may go on when their workspace closes."""
+_FOR_USERS_RUNS = frozenset({"session_start", "prompt"})
+
+_log = logging.getLogger(__name__)
+
+
+class RunHooks:
+    """The `TurnHooks` of one run. What hooks say is redacted before anybody reads it."""
+
+    def __init__(
+        self,
+        hooks: WorkspaceHooks,
+        surroundings: HookSurroundings,
+        run: Run,
+        *,
+        mode: Mode,
+        workspace: Path,
+        redact: Callable[[str], str],
+    ) -> None:
+        self._hooks = hooks
+        self._surroundings = surroundings
+        self._run = run
+        self._redact = redact
+        self._common = {
+            "session_id": run.session_id,
+            "run_id": run.id,
+            "workspace": str(workspace),
+            "mode": mode,
+            "interactive": run.interactive,
+            "agent": run.agent if run.parent_run_id is not None else None,
+        }
+
+    @property
+    def run_id(self) -> str:
+        return self._run.id
+
+    def listens(self, event: HookEvent) -> bool:
+        if event in _FOR_USERS_RUNS and self._run.parent_run_id is not None:
+            return False
+        if event == "session_start" and self._hooks.has_started(self._run.session_id):
+            return False
+        return self._hooks.listens(event)
+
+    async def run(self, event: HookEvent, **fields: Any) -> HookVerdict:
+        if event == "session_start":
+            self._hooks.mark_started(self._run.session_id)
+        verdict = await self._hooks.run(
+            event,
+            {"event": event, **self._common, **fields},
+            self._surroundings,
+            is_subagent=self._run.parent_run_id is not None,
+        )
+        return verdict if verdict is NO_VERDICT else self._redacted(verdict)
+
+    @asynccontextmanager
+    async def notifying(self, about: str, text: str) -> AsyncIterator[None]:
+        """Run the hooks of a notification while the user is waited for. They end with the wait."""
+        if not self.listens("notification"):
+            yield
+            return
+        notice = self.run("notification", about=about, text=self._redact(text))
+        task = asyncio.create_task(notice, name=f"hooks:notification:{self._run.id}")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _redacted(self, verdict: HookVerdict) -> HookVerdict:
+        redact = self._redact
+        return replace(
+            verdict,
+            reason=redact(verdict.reason),
+            context=redact(verdict.context),
+            stop=redact(verdict.stop),
+            records=tuple(replace(record, detail=redact(record.detail)) for record in verdict.records),
+        )
+
+
+class EndHooks:
+    """Runs the hooks of the event ``end`` when the end of a run is committed. They cannot change it."""
+
+    def __init__(self, store: Store) -> None:
+        self._expected: dict[str, RunHooks] = {}
+        """The hooks of the runs that have not ended."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stop_listening = store.listen(self._on_events)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._tasks)
+
+    def expect(self, hooks: RunHooks) -> None:
+        if hooks.listens("end"):
+            self._expected[hooks.run_id] = hooks
+
+    async def close(self) -> None:
+        """Give the hooks of the last runs a moment, and end them."""
+        self._stop_listening()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=_CLOSE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _on_events(self, events: tuple[CommittedEvent, ...]) -> None:
+        if not self._expected:
+            return
+        for committed in events:
+            if isinstance(event := committed.event, RunFinished) and (hooks := self._expected.pop(event.run.id, None)):
+                task = asyncio.create_task(_run_at_end(hooks, event.run), name=f"hooks:end:{event.run.id}")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+
+async def _run_at_end(hooks: RunHooks, run: Run) -> None:
+    try:
+        await hooks.run("end", **_end_fields(run))
+    except Exception:  # noqa: BLE001 - the run has ended; nothing depends on this
+        _log.exception("hooks after the end of run %s failed", run.id)
+
+
+def _end_fields(run: Run) -> Mapping[str, Any]:
+    return {
+        "state": run.state,
+        "reason": run.reason,
+        "error": run.error.message if run.error else "",
+        "prompt": run.prompt,
+        "answer": run.text,
+    }
