@@ -62,6 +62,7 @@ def test_without_a_file_nothing_is_restricted(tmp_path: Path) -> None:
     assert NO_POLICY.allows_mcp_server("any", command=("anything",))
 
 
+@pytest.mark.promise("W12")
 def test_a_policy_that_others_can_change_is_refused(tmp_path: Path) -> None:
     assert file_with(tmp_path, "", mode=0o644).read()
     for mode in (0o664, 0o646):
@@ -80,6 +81,7 @@ def test_a_policy_in_a_directory_that_others_can_change_is_refused(tmp_path: Pat
         found.read()
 
 
+@pytest.mark.promise("W12")
 def test_a_policy_of_another_user_is_refused(tmp_path: Path) -> None:
     file_with(tmp_path, "")
     with pytest.raises(ConfigError, match="does not belong to root"):
@@ -93,6 +95,7 @@ def test_a_policy_that_is_no_regular_file_is_refused(tmp_path: Path, make: Calla
         PolicyFile(tmp_path / "policy.toml", owner=os.getuid()).read()
 
 
+@pytest.mark.promise("W12")
 def test_every_mistake_makes_the_policy_invalid() -> None:
     assert "policy.toml:2" in refused("[allow]\nprovider = ['x']\n")
     assert "did you mean 'providers'" in refused("[allow]\nprovider = ['x']")
@@ -105,6 +108,7 @@ def test_every_mistake_makes_the_policy_invalid() -> None:
     assert "is not valid TOML" in refused("[allow")
 
 
+@pytest.mark.promise("W12")
 def test_settings_of_the_policy_override_every_layer_and_say_so(locations: Locations) -> None:
     config = load(locations, "[settings.limits]\nmax_steps = 5\n", user="[limits]\nmax_steps = 500\n")
     assert config.settings.limits.max_steps == 5

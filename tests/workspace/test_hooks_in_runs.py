@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.config import PolicyFile
 from holdfast.errors import ConfigError
 from holdfast.models.model_script import ScriptedCall, ScriptedText
 from holdfast.schema.events import ApprovalRequested, MessageFinished, RunFinished
@@ -105,6 +106,7 @@ async def test_a_hook_gets_one_object_and_variables(tmp_path: Path) -> None:
         assert hooks_shown(result) == [("log", "ok"), ("log", "ok")]
 
 
+@pytest.mark.promise("W11")
 async def test_a_hook_that_allows_never_beats_a_deny_rule_or_plan_mode(tmp_path: Path) -> None:
     config = hook(tmp_path, "yes", answering({"decision": "allow"}))
     script = saying(TOUCH, "done")
@@ -138,6 +140,7 @@ async def test_a_hook_can_require_an_approval(tmp_path: Path) -> None:
         assert (unasked.state, unasked.reason) == ("failed", "denied")
 
 
+@pytest.mark.promise("W11")
 async def test_a_replaced_input_is_judged_from_the_start(tmp_path: Path) -> None:
     changed = json.dumps({"input": {"command": "touch made-by-the-hook"}})
     script = f"case $(cat) in *made-by-the-agent*) echo '{changed}';; esac"
@@ -227,6 +230,7 @@ async def test_a_hook_sends_the_agent_back_once(tmp_path: Path) -> None:
         assert [text for text in texts if text] == ["go", "first answer", "second answer"]
 
 
+@pytest.mark.promise("W11")
 async def test_hooks_of_the_end_run_after_it_is_committed_and_cannot_change_it(tmp_path: Path) -> None:
     script = f"{saving(tmp_path / 'ended')}; exit 2"
     config = hook(tmp_path, "after", script, events=("end",))
@@ -240,6 +244,7 @@ async def test_hooks_of_the_end_run_after_it_is_committed_and_cannot_change_it(t
         assert not [event for event in events[finished:] if isinstance(event, MessageFinished)]
 
 
+@pytest.mark.promise("W11")
 async def test_a_hook_that_fails_or_hangs_is_shown_and_does_not_stop_the_work(tmp_path: Path) -> None:
     config = hook(tmp_path, "broken", "echo boom >&2; exit 1")
     config += hook(tmp_path, "slow", f'echo $$ >"{tmp_path}/pid"; exec sleep 1000', timeout="300ms")
@@ -257,6 +262,7 @@ async def test_a_hook_that_fails_or_hangs_is_shown_and_does_not_stop_the_work(tm
         assert (states["broken"], states["slow"]) == ("failed", "failed")
 
 
+@pytest.mark.promise("W11")
 @pytest.mark.parametrize("event", ["prompt", "before_tool", "after_tool", "before_end"])
 async def test_a_cancel_ends_a_hook_and_nothing_is_left_running(tmp_path: Path, event: str) -> None:
     script = f'trap "" INT TERM; sleep 1000 & echo $! >"{tmp_path}/child"; echo $$ >"{tmp_path}/pid"; wait; sleep 1000'
@@ -413,6 +419,72 @@ async def test_output_of_hooks_is_bounded_and_secrets_are_masked(tmp_path: Path)
         assert result.status == "denied"
         assert secret not in repr(await harness.events())
         assert "hook loud: key" in result.text
+
+
+async def test_a_hook_may_ignore_its_input_and_leave_processes(tmp_path: Path) -> None:
+    script = f'sleep 1000 & echo $! >"{tmp_path}/child"; exit 0'
+    config = hook(tmp_path, "careless", script, events=("after_tool",))
+    big = ScriptedCall("bash", {"command": "head -c 90000 /dev/zero | tr '\\0' x | fold"})
+    async with open_app_harness(tmp_path, saying(big, "done"), config=config) as harness:
+        run = await harness.run("go", mode="auto")
+        [result] = await results_of(harness, run)
+        assert (run.state, hooks_shown(result)) == ("completed", [("careless", "ok")])
+        assert not is_alive(int((tmp_path / "child").read_text()))
+
+
+async def test_a_hook_of_the_end_that_hangs_does_not_keep_the_server(tmp_path: Path) -> None:
+    config = hook(tmp_path, "hangs", f'echo $$ >"{tmp_path}/pid"; exec sleep 1000', events=("end",))
+    async with open_app_harness(tmp_path, saying("done"), config=config) as harness:
+        assert (await harness.run("go")).state == "completed"
+        pid = int(await read_when_written(tmp_path / "pid"))
+        assert harness.app.open_workspaces.require(harness.workspace_id).is_busy
+    assert not is_alive(pid)
+
+
+async def test_a_prompt_that_joins_a_run_is_judged_too(tmp_path: Path) -> None:
+    script = "case $(cat) in *forbidden*) echo not this >&2; exit 2;; esac"
+    config = hook(tmp_path, "polite", script, events=("prompt",))
+    wait = ScriptedCall("bash", {"command": f"until test -e '{tmp_path}/go'; do sleep 0.02; done"})
+    async with open_app_harness(tmp_path, saying(wait, "never said"), config=config) as harness:
+        started = await harness.start("go", mode="auto")
+        joined = await harness.start("forbidden", session_id=started.run.session_id, mode="auto", delivery="steer")
+        (tmp_path / "go").touch()
+        run = await harness.ended(started)
+        assert (run.state, run.reason) == ("failed", "denied")
+        assert (await harness.ended(joined)).state == "failed"
+
+
+async def test_a_command_in_a_prompt_is_judged_too(tmp_path: Path) -> None:
+    config = hook(tmp_path, "guard", "echo not on Fridays >&2; exit 2", tools=["bash"])
+    async with open_app_harness(tmp_path, saying("never said"), config=config) as harness:
+        commands = harness.app.shared.locations.config_dir / "commands"
+        commands.mkdir(parents=True)
+        (commands / "touch.md").write_text("It says !`touch made-by-the-agent`\n")
+        run = await harness.run("/touch", mode="auto")
+        assert run.state == "failed"
+        assert run.error is not None
+        assert "hook guard: not on Fridays" in run.error.message
+        assert not (harness.directory / "made-by-the-agent").exists()
+
+
+@pytest.mark.promise("W12")
+async def test_a_hook_of_the_policy_stays_and_the_policy_limits_what_hooks_allow(tmp_path: Path) -> None:
+    program = tmp_path / "audit.sh"
+    program.write_text(f"cat >>'{tmp_path}/audit'; echo >>'{tmp_path}/audit'\n")
+    policy = tmp_path / "policy.toml"
+    command = f'events = ["before_tool"]\ncommand = ["sh", "{program}"]\n'
+    policy.write_text(f'[allow]\nmodes = ["plan", "ask"]\n[settings.hooks.audit]\n{command}')
+    policy.chmod(0o644)
+    config = '[hooks.audit]\nenabled = false\ntools = ["nothing"]\nevents = ["end"]\ncommand = ["true"]\n'
+    config += hook(tmp_path, "yes", answering({"decision": "allow"}))
+    file = PolicyFile(policy, owner=os.getuid())
+    async with open_app_harness(tmp_path, saying(TOUCH, "done"), config=config, policy_file=file) as harness:
+        run = await harness.run("go", mode="ask", interactive=False)
+        [result] = await results_of(harness, run)
+        assert result.status == "denied"
+        assert "this needs approval" in result.text
+        assert ("audit", "ok") in hooks_shown(result)
+        assert json.loads((tmp_path / "audit").read_text())["tool"] == "bash"
 
 
 PROGRAM = """

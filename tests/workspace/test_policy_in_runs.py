@@ -31,6 +31,7 @@ def policy_file(directory: Path, text: str = POLICY) -> PolicyFile:
     return PolicyFile(path, owner=os.getuid())
 
 
+@pytest.mark.promise("W12")
 async def test_a_request_cannot_choose_what_the_policy_forbids(tmp_path: Path) -> None:
     file = policy_file(tmp_path)
     async with open_app_harness(tmp_path, saying("done"), policy_file=file) as harness:
@@ -41,6 +42,7 @@ async def test_a_request_cannot_choose_what_the_policy_forbids(tmp_path: Path) -
         assert (await harness.run("hello", mode="ask")).state == "completed"
 
 
+@pytest.mark.promise("W12")
 async def test_a_deny_rule_of_the_policy_names_the_policy(tmp_path: Path) -> None:
     file = policy_file(tmp_path)
     script = saying(ScriptedCall("bash", {"command": "echo forbidden"}), "done")
@@ -53,6 +55,7 @@ async def test_a_deny_rule_of_the_policy_names_the_policy(tmp_path: Path) -> Non
         assert f"the rule 'bash: echo forbidden' of the managed policy {file.path}" in result.text
 
 
+@pytest.mark.promise("W12")
 async def test_a_run_cannot_raise_a_limit_of_the_policy(tmp_path: Path) -> None:
     calls = [ScriptedCall("bash", {"command": f"echo {number}"}) for number in range(4)]
     script = saying(*calls, "done")
@@ -61,6 +64,7 @@ async def test_a_run_cannot_raise_a_limit_of_the_policy(tmp_path: Path) -> None:
         assert (run.state, run.reason, run.steps) == ("failed", "limit_steps", 2)
 
 
+@pytest.mark.promise("W12")
 async def test_settings_show_the_policy_and_refuse_to_change_what_it_sets(tmp_path: Path) -> None:
     file = policy_file(tmp_path)
     async with open_app_harness(tmp_path, policy_file=file) as harness:
@@ -75,6 +79,7 @@ async def test_settings_show_the_policy_and_refuse_to_change_what_it_sets(tmp_pa
         assert view.values["approvals"]["deny"] == ["bash: echo forbidden", "fetch"]
 
 
+@pytest.mark.promise("W12")
 async def test_a_policy_that_becomes_invalid_stops_everything(tmp_path: Path) -> None:
     file = policy_file(tmp_path)
     async with open_app_harness(tmp_path, saying("done"), policy_file=file) as harness:
@@ -85,6 +90,7 @@ async def test_a_policy_that_becomes_invalid_stops_everything(tmp_path: Path) ->
             await harness.start("hello again")
 
 
+@pytest.mark.promise("W12")
 async def test_a_server_does_not_start_with_an_invalid_policy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the managed policy cannot be used, so nothing runs"):
         async with open_app_harness(tmp_path, policy_file=policy_file(tmp_path, "[allow")):

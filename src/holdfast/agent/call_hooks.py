@@ -7,13 +7,13 @@ that never agree on an input deny the call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.turn_dependencies import CallDenied, Toolbox, TurnHooks
+from holdfast.agent.turn_dependencies import CallDenied, TurnHooks
 from holdfast.errors import ToolError
 from holdfast.schema.base import encode
 from holdfast.schema.hooks import HookDecision, HookRecord, HookVerdict
@@ -40,9 +40,10 @@ class JudgedCall(NamedTuple):
 class CallHooks:
     """The hooks of the calls of one step."""
 
-    def __init__(self, hooks: TurnHooks, toolbox: Toolbox) -> None:
+    def __init__(self, hooks: TurnHooks, prepare: Callable[[ToolCall], PreparedCall]) -> None:
+        """``prepare`` reads a call whose input a hook replaced. It raises `ToolError`."""
         self._hooks = hooks
-        self._toolbox = toolbox
+        self._read_call = prepare
         self._records: dict[str, list[HookRecord]] = {}
         self._notes: dict[str, list[str]] = {}
         self.stop = ""
@@ -118,7 +119,7 @@ class CallHooks:
 
     def _prepare(self, call: ToolCall, name: str, given: dict[str, Any]) -> PreparedCall:
         try:
-            return self._toolbox.prepare(replace(call, name=name, arguments=given, malformed=None))
+            return self._read_call(replace(call, name=name, arguments=given, malformed=None))
         except ToolError as error:
             raise ToolError(
                 f"a hook changed the input of this call to one that cannot be used: {error.message}"

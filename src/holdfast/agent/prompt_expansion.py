@@ -13,11 +13,13 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from holdfast.agent.call_hooks import CallHooks
 from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.errors import ToolError
 from holdfast.schema.commands import CommandOutput, ExpandedPrompt, FileMention, PromptPiece
 from holdfast.schema.events import MessageUpdated
+from holdfast.schema.hooks import HookDecision
 from holdfast.schema.messages import Message, Part, Shell, Text, ToolCall, text_of
 from holdfast.store.writes import PutMessage
 from holdfast.tools.protocol import ToolOutput
@@ -117,7 +119,14 @@ class _Expansion:
 
     async def _output_of(self, call: ToolCall) -> ToolOutput:
         assert self._dependencies.expander is not None
-        tool, arguments, _ = self._dependencies.expander.prepare(call)
+        prepared = self._dependencies.expander.prepare(call)
+        hook: HookDecision | None = None
+        if (hooks := self._dependencies.hooks) is not None:
+            judged = await CallHooks(hooks, self._dependencies.expander.prepare).before(call, prepared)
+            if judged.denial is not None:
+                raise self._denied(next(iter(call.arguments.values())), judged.denial)
+            prepared, hook = judged.prepared, judged.decision
+        tool, arguments, _ = prepared
         what = f"{tool.name}: {next(iter(call.arguments.values()))}"
         self._handle.progress("tool", what)
         context = self._dependencies.tool_contexts.context(
@@ -129,14 +138,17 @@ class _Expansion:
         )
         plan = await tool.plan(arguments, context)
         permission = await self._dependencies.approver.permit(
-            self._handle, call, plan, on_wait=lambda: self._handle.progress("approval", what)
+            self._handle, call, plan, on_wait=lambda: self._handle.progress("approval", what), hook=hook
         )
         if isinstance(permission, CallDenied):
-            why = permission.why or "the user said no"
-            message = f"{self._typed.split()[0]} needs {plan.subject.title!r}, which was denied: {why}"
-            raise ToolError(self._dependencies.tool_contexts.redact(message), code="denied")
+            raise self._denied(plan.subject.title, permission)
         self._handle.progress("tool", what)
         return await tool.run(arguments, context, replace(plan, read_only=permission.read_only))
+
+    def _denied(self, title: str, denial: CallDenied) -> ToolError:
+        why = denial.why or "the user said no"
+        message = f"{self._typed.split()[0]} needs {title!r}, which was denied: {why}"
+        return ToolError(self._dependencies.tool_contexts.redact(message), code="denied")
 
 
 async def _reject_subagent(subagent: Subagent) -> None:

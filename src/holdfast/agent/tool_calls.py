@@ -103,7 +103,7 @@ class StepCalls:
         self._denials: list[CallDenied] = []
         self._usage_guard = UsageGuard(handle)
         hooks = dependencies.hooks
-        self._hooks = CallHooks(hooks, dependencies.toolbox) if hooks is not None else None
+        self._hooks = CallHooks(hooks, dependencies.toolbox.prepare) if hooks is not None else None
         self._is_published = False
         self._message = new_message(handle, "tool")
 

@@ -285,6 +285,17 @@ class TestBlocks:
         )
         assert drawn(block) == [" ▌ one", " ▌ two", " ▌ + a.png  image/png", " ▌ never sent"]
 
+    def test_hooks_of_a_call_are_shown_with_their_duration(self) -> None:
+        hooks = [
+            {"name": "log", "event": "after_tool", "outcome": "ok", "seconds": 0.04},
+            {"name": "guard", "event": "before_tool", "outcome": "failed", "seconds": 1.5, "detail": "exit code 1"},
+            {"name": "newer", "event": "before_tool", "outcome": "an outcome of another version", "seconds": 1},
+        ]
+        block = call(title="make", display={"hooks": hooks})
+        failed = "     │ hook guard (before_tool) failed in 1.50 s: exit code 1"
+        assert drawn(block, width=80)[1:] == [failed]
+        assert drawn(block, width=80, opened=True)[1:3] == ["     │ hook log (after_tool) ok in 0.04 s", failed]
+
     def test_thinking_is_one_line_with_its_duration(self) -> None:
         block = ThinkingBlock(id="t", run_id="r", text="first\nlast thought", duration_ms=4200)
         assert drawn(block) == [" ▸ thought for 4.2 s  last thought"]
