@@ -158,7 +158,7 @@ EVERYDAY = (
         "env LC_ALL=C ls",
         "NO_COLOR=1 ls",
     ),
-    *("bash -c 'ls | wc -l'", "bash -lc 'git status'", "sh -c 'ls src | head -3'", "sh -c 'cd src && ls 2>&1'"),
+    *("bash -c 'ls | wc -l'", "bash -ec 'git status'", "sh -c 'ls src | head -3'", "sh -c 'cd src && ls 2>&1'"),
     *("sh -c 'for f in *.md; do echo \"$f\"; done'", "bash -euo pipefail -c 'ls'", "set -e; ls; pwd", "/bin/ls"),
     *(
         "/usr/bin/git status",

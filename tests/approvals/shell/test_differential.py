@@ -65,6 +65,8 @@ class Jail:
         (outside / "secret").write_text(f"{_CANARY}\n")
         (outside / f"name-{_CANARY}").touch()
         (self._home / "x").write_text(f"{_CANARY}\n")
+        for name in (".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_logout"):
+            (self._home / name).write_text(f"PATH=./bin:$PATH; touch {workspace}/p\n")
         for name in ("README.md", "src/a.py", "src/b.py", "notes.txt", "odd/x", "odd/-delete", "odd/-rf", "*", "p.txt"):
             (workspace / name).write_text("text a b\nname x\n1 2 3\n")
         (workspace / "data.json").write_text('{"name": "a", "a": [1, 2]}\n')

@@ -147,6 +147,7 @@ CALLS = (
     ForeignCall("Anthropic editor", "bash", {"restart": True}),
     # Codex CLI
     ForeignCall("Codex", "shell", {"command": ["bash", "-lc", "echo hi"], "workdir": ".", "timeout_ms": 60000}),
+    ForeignCall("Codex", "shell", {"command": "bash -lc 'echo hi; ls -1 src'"}),
     ForeignCall("Codex", "shell", {"command": ["ls", "-1", "src"]}),
     ForeignCall("Codex", "shell", {"command": ["apply_patch", _PATCH]}),
     ForeignCall("Codex", "shell", {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{_PATCH}\nEOF\n"]}),

@@ -65,6 +65,8 @@ class InnerScript(Value, frozen=True):
     text: str
     posix: bool = False
     """Whether the shell may be another one than bash."""
+    login: bool = False
+    """Whether the shell runs the start-up files of a login first."""
 
 
 class CommandWithInner(Value, frozen=True):

@@ -217,7 +217,9 @@ class StatementReader(WordReader):
         match found:
             case InnerCommand(argv=inner, assigns=more):
                 self._run(inner, (*assigns, *more))
-            case InnerScript(text=text, posix=posix):
+            case InnerScript(text=text, posix=posix, login=login):
+                if login:
+                    self._mark_unclear("a login shell runs start-up files first, which may change what the line means")
                 for assign in assigns:
                     self._add_caution(f"sets {assign.name} for a shell")
                 self._script(text, assigns, posix=posix)

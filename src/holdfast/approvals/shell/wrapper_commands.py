@@ -147,7 +147,8 @@ def _shell(name: str, args: Argv) -> Unwrapped:
     first = parsed.operands[0]
     if not first.literal or first.text.startswith(("-", "+")):
         return UnknownInner(f"the script that {name!r} runs is not known before it runs")
-    return InnerScript(first.text, posix=name != "bash") if parsed.has("-c") else None
+    login = parsed.has("-l", "--login")
+    return InnerScript(first.text, posix=name != "bash", login=login) if parsed.has("-c") else None
 
 
 def _find(args: Argv) -> Unwrapped:

@@ -8,6 +8,10 @@ import shlex
 from typing import Any
 
 _SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/bin/zsh", "/usr/bin/env"})
+_LOGIN_LINE = re.compile(
+    r"""\A\s*(?:(?:/usr)?/bin/)?bash\s+-(?:lc|cl)\s+(?:'(?P<single>[^']+)'|"(?P<double>[^"$`\\!]+)")\s*\Z""", re.DOTALL
+)
+"""One script for a login shell, in quotes between which nothing is expanded."""
 _HEREDOC = re.compile(
     r"""\A\s*(?:cd\s+(?P<directory>[^\s;&|<>$`()'"]+|'[^']*'|"[^"$`\\]*")\s*&&\s*)?
         (?:apply_patch|applypatch)\s*<<-?\s*(?P<quote>['"]?)(?P<word>\w+)(?P=quote)[ \t]*\n
@@ -23,7 +27,12 @@ _PATH_LINE = re.compile(r"^(\*\*\* (?:Add File|Update File|Delete File|Move to):
 
 
 def join_command(command: Any) -> Any:
-    """Return a command that is a list as one line. ``["bash", "-lc", line]`` is the line itself."""
+    """Return a command that is a list as one line. ``["bash", "-lc", line]`` is the line itself.
+
+    So is a text ``bash -lc 'line'``: models write it by habit, and a login shell would need approval for every line.
+    """
+    if isinstance(command, str) and (login := _LOGIN_LINE.match(command)):
+        return login["single"] or login["double"]
     if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
         return command
     if len(command) == 3 and command[0] in _SHELLS and command[1] in ("-c", "-lc", "-ic"):
