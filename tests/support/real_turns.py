@@ -132,6 +132,9 @@ class TestToolbox:
         self._tools = tools
         self.specs = tuple(ToolSpec(name, "for tests", {"type": "object"}) for name in tools)
 
+    def update(self) -> None:
+        pass
+
     def prepare(self, call: ToolCall) -> PreparedCall:
         if call.malformed is not None:
             raise ToolError(f"the arguments are not a JSON object: {call.malformed!r}")

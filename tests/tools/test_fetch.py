@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from holdfast.errors import ToolError
 from holdfast.tools.download import DownloadTool
-from holdfast.tools.fetch import ANSWER_LIMIT, MAX_BODY_BYTES, FetchTool
+from holdfast.tools.fetch import MAX_BODY_BYTES, FetchTool
+from holdfast.tools.long_output import ANSWER_LIMIT
 from holdfast.tools.protocol import ToolContext, ToolOutput
 from tests.support.file_sessions import FileWorkspace
 from tests.support.raw_web_server import RawWebServer, page, redirect

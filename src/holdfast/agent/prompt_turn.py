@@ -128,6 +128,7 @@ class _ActiveTurn:
             if self._conversation.is_too_long():
                 await self._compact()
             await self._remind()
+            self._dependencies.toolbox.update()
             try:
                 stop = await self._request_answer()
             except ModelContext:

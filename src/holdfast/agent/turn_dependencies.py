@@ -74,6 +74,10 @@ class Toolbox(Protocol):
         """Always in the same order, so that the provider's cache is valid."""
         ...
 
+    def update(self) -> None:
+        """Add the tools of extensions that became ready. Called between two steps."""
+        ...
+
     def prepare(self, call: ToolCall) -> PreparedCall:
         """Return the tool and the validated arguments. Raises `ToolError`, which tells the model what is wrong."""
         ...

@@ -16,7 +16,17 @@ from __future__ import annotations
 import asyncio
 from typing import TypeAlias
 
-from holdfast.approvals.permissions import FileAccess, FileUse, Permission, ToolUse, UrlUse, covers, denies_file
+from holdfast.approvals.permissions import (
+    FileAccess,
+    FileUse,
+    McpUse,
+    Permission,
+    ToolUse,
+    UrlUse,
+    covers,
+    denies_file,
+    matches_mcp_tool,
+)
 from holdfast.approvals.rule_patterns import PathPattern, TextPattern, UrlPattern
 from holdfast.approvals.rule_suggestions import file_rule, url_rule
 from holdfast.approvals.rules import Rule, Rules
@@ -177,6 +187,8 @@ def _denied(subject: Subject, rules: Rules, workspace: WorkspacePaths) -> Denied
             for path in subject.paths
         ):
             return DeniedBy(rule.text, subject.title)
+        if subject.definition and matches_mcp_tool(rule, subject.tool, definition=subject.definition):
+            return DeniedBy(rule.text, subject.tool)
         if rule.applies_to(subject.tool) and _denies_rest(rule, subject):
             return DeniedBy(rule.text, subject.title)
     return None
@@ -197,6 +209,8 @@ def _denies_rest(rule: Rule, subject: Subject) -> bool:
 
 def _needed(subject: Subject, workspace: WorkspacePaths, *, read_only: bool) -> tuple[Permission, ...]:
     """The permissions that a call needs, for every tool except the shell."""
+    if subject.definition:
+        return (_mcp(subject),)
     match subject.effect:
         case "none":
             return ()
@@ -243,6 +257,12 @@ def _network(subject: Subject) -> tuple[Permission, ...]:
     use = UrlUse(subject.tool, subject.url)
     rule = url_rule(subject.tool, subject.url)
     return (Permission(f"reaches {subject.url}", "plain", use, changes=False, rule=rule),)
+
+
+def _mcp(subject: Subject) -> Permission:
+    """What a server says about its tool is a hint: it decides what plan mode offers, but every call needs approval."""
+    use, rule = McpUse(subject.tool, subject.definition), f"mcp: {subject.tool}#{subject.definition}"
+    return Permission(subject.title, "plain", use, changes=subject.effect != "network", rule=rule)
 
 
 def _tool(subject: Subject, *, changes: bool) -> Permission:

@@ -50,7 +50,14 @@ class ToolUse(Value, frozen=True):
     title: str
 
 
-Use: TypeAlias = CommandUse | FileUse | UrlUse | ToolUse
+class McpUse(Value, frozen=True):
+    """Uses a tool of an MCP server."""
+
+    tool: str
+    definition: str
+
+
+Use: TypeAlias = CommandUse | FileUse | UrlUse | ToolUse | McpUse
 
 Level: TypeAlias = Literal["edit", "plain", "outside", "unclear", "always"]
 """Which modes give the permission without a rule. ``edit``: accept_edits and auto. ``plain`` and ``outside``: auto.
@@ -91,6 +98,18 @@ def covers(rule: Rule, use: Use, *, workspace: WorkspacePaths) -> bool:
             if not rule.applies_to(tool):
                 return False
             return rule.pattern is None or (isinstance(rule.pattern, TextPattern) and rule.pattern.matches(title))
+        case McpUse(tool=tool, definition=definition):
+            return matches_mcp_tool(rule, tool, definition=definition)
+
+
+def matches_mcp_tool(rule: Rule, tool: str, *, definition: str) -> bool:
+    """Whether a rule is for this tool of an MCP server: ``mcp``, ``mcp: pattern``, or the name of the tool."""
+    if rule.tool == "mcp":
+        names = (tool, f"{tool}#{definition}")
+        return rule.pattern is None or (
+            isinstance(rule.pattern, TextPattern) and any(rule.pattern.matches(name) for name in names)
+        )
+    return rule.applies_to(tool) and rule.pattern is None
 
 
 def _covers_command(pattern: Pattern | None, use: CommandUse) -> bool:

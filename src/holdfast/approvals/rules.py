@@ -1,6 +1,6 @@
 r"""Approval rules, written by the user or saved from an answer.
 
-A rule is ``tool`` or ``tool: pattern``. The tool's name may end with ``*`` (``mcp_docs_*``). ``write`` applies to every
+A rule is ``tool`` or ``tool: pattern``. The tool's name may end with ``*`` (``job_*``). ``write`` applies to every
 tool that writes files and to redirections in commands; ``view`` applies to every tool that reads files. The meaning of
 the pattern depends on the tool:
 
@@ -18,7 +18,10 @@ the pattern depends on the tool:
     root). A pattern that matches a directory matches everything below it.
 ``fetch: https://docs.python.org/*``
     A URL. Scheme, host and port must be equal; the host may start with ``*.``; the path is matched as text.
-``mcp_docs_read: *.md``
+``mcp: github__*``
+    Tools of MCP servers, by their names. A rule that an answer saved ends with ``#`` and a digest of the definition of
+    the tool: when the server changes the tool, the rule does not match any more.
+``web_search: python *``
     Any other tool: compared with the title of the call.
 
 An allow rule must match with certainty. It covers a file outside the workspace, a word with an expansion, and an option

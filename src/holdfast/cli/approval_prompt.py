@@ -29,6 +29,7 @@ _ANSWERS: dict[str, tuple[ApprovalDecision, RuleScope]] = {
     "no": ("deny", "project"),
     "deny": ("deny", "project"),
 }
+_MAX_ARGUMENT = 2_000
 _MAX_DIFF_LINES = 60
 
 
@@ -109,6 +110,10 @@ class ApprovalPrompt:
                 self._screen.warn("  " + style.diff_line(line))
             if len(lines) > _MAX_DIFF_LINES:
                 self._screen.warn(f"  … {len(lines) - _MAX_DIFF_LINES} more lines")
+        arguments = approval.display.get("arguments")
+        if isinstance(arguments, dict):
+            for name, value in arguments.items():
+                self._screen.warn(f"  {style.dim(one_line(str(name)))}  {plain(str(value))[:_MAX_ARGUMENT]}")
         if approval.patterns:
             self._screen.warn(f"  {style.dim('always would allow: ' + ', '.join(map(one_line, approval.patterns)))}")
 

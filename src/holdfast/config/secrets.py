@@ -167,7 +167,7 @@ def secret_variables(settings: Settings) -> frozenset[str]:
     names.update(variable for variables in SEARCH_VARIABLES.values() for variable in variables)
     names.update(source.argument for _, source in key_sources(settings) if source.kind == "env")
     for header, value in _headers(settings):
-        if value.startswith("env:") and _is_secret_name(f"{header} {value}"):
+        if value.startswith("env:") and is_secret_name(f"{header} {value}"):
             names.add(value.removeprefix("env:"))
     return frozenset(names)
 
@@ -184,7 +184,7 @@ def configured_secrets(settings: Settings) -> Iterator[Secret]:
         if address and (password := address.password):
             yield password
     for header, value in _headers(settings):
-        if _is_secret_name(header) and not value.startswith("env:"):
+        if is_secret_name(header) and not value.startswith("env:"):
             yield from {Secret(value), Secret(value.rpartition(" ")[2])}  # also without its "Bearer"
 
 
@@ -239,5 +239,6 @@ def _headers(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from (*server.headers.items(), *server.env.items())
 
 
-def _is_secret_name(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
+    """Whether a header or variable with this name may hold a credential."""
     return re.search(r"auth|key|token|secret|password|cookie|credential", name, re.IGNORECASE) is not None

@@ -23,6 +23,7 @@ NotifyBy = Literal["terminal", "bell", "off"]
 Sandbox = Literal["auto", "off", "workspace-write", "read-only"]
 SandboxNetwork = Literal["allow", "ask", "off"]
 Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
+McpTransport = Literal["http", "sse"]
 SearchProvider = Literal["none", "brave", "tavily", "searxng"]
 Text = Annotated[str, Meta(min_length=1)]
 Dollars = Annotated[float, Meta(ge=0)]
@@ -199,6 +200,14 @@ class ToolSettings(Table, frozen=True):
             " directories."
         ),
     ] = True
+    mcp_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Maximum size of the definitions of MCP tools in a request, in tokens. The model finds the"
+            " tools of servers that do not fit with a search tool.",
+        ),
+    ] = 12_000
     fetch_private: Annotated[bool, Meta(description="Whether `fetch` and `download` may access private addresses.")] = (
         False
     )
@@ -300,7 +309,18 @@ class McpServerSettings(Table, frozen=True):
     headers: Annotated[Headers, Meta(description="Sent with each request; a value may be `env:NAME`.")] = msgspec.field(
         default_factory=Headers
     )
-    timeout: Annotated[Duration, Meta(description="Maximum wait for an answer.")] = Duration(60)
+    transport: Annotated[
+        McpTransport | None,
+        Meta(description="How to talk to `url`: `http` (streamable HTTP) or `sse`; without it, both are tried."),
+    ] = None
+    start_timeout: Annotated[
+        Duration, Meta(description="Maximum time until it is ready; runs without a person wait for it.")
+    ] = Duration(30)
+    timeout: Annotated[Duration, Meta(description="Maximum duration of one call.")] = Duration(60)
+    tools: Annotated[
+        tuple[Text, ...], Meta(description="The tools to offer, by the server's names; `*` stands for any text.")
+    ] = ("*",)
+    disabled_tools: Annotated[tuple[Text, ...], Meta(description="Tools that are not offered, in the same form.")] = ()
     enabled: Annotated[bool, Meta(description="`false` turns it off.")] = True
 
 

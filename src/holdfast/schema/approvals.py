@@ -103,5 +103,7 @@ class Subject(Value, frozen=True):
     paths: tuple[str, ...] = ()
     """The files it reads or writes: absolute paths with links resolved."""
     url: str | None = None
+    definition: str = ""
+    """Identifies the definition of an MCP server's tool. A saved rule names it, so that a changed tool asks again."""
     escalation: Escalation | None = None
     """What the command needs beyond the sandbox. It needs an approval or a rule of its own."""

@@ -21,7 +21,7 @@ class ExtensionService:
         Extensions that are configured and not started yet are started.
         """
         opened = await self._workspaces.open_known(workspace_id)
-        await opened.refresh_extensions()
+        await opened.refresh_extensions(await opened.setup())
         try:
             async with asyncio.timeout(wait):
                 while any(status.state == "starting" for status in opened.extension_statuses()):

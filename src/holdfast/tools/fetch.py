@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -15,6 +14,7 @@ from holdfast.config import Settings
 from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.base import repair_text
+from holdfast.tools.long_output import ANSWER_LIMIT, store_output
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
 from holdfast.tools.web.page_converter import convert_page
 from holdfast.tools.web.page_text import PageFormat, decode_page
@@ -22,8 +22,6 @@ from holdfast.tools.web.web_requests import WebClient
 
 SECONDS = 30.0
 MAX_BODY_BYTES = 5 << 20
-ANSWER_LIMIT = 30_000
-"""Characters of a page that the model gets; the whole text is in a file."""
 
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/javascript", "application/x-")
 _TEXT_ENDINGS = ("+json", "+xml", "/yaml", "/toml", "/graphql", "/sql")
@@ -72,7 +70,7 @@ class FetchTool:
             notes.append(f"[only the first {MAX_BODY_BYTES >> 20} MiB were read]")
         if len(text) > ANSWER_LIMIT:
             path = context.outputs / f"{context.call_id}.txt"
-            await asyncio.to_thread(_store, path, text)
+            await asyncio.to_thread(store_output, path, text)
             notes.append(f"[the first {ANSWER_LIMIT:,} of {len(text):,} characters; the whole text is in {path}]")
             text = text[:ANSWER_LIMIT]
         display = {"url": response.url, "status": response.status, "bytes": len(body)}
@@ -94,9 +92,3 @@ def _is_html(content_type: str, text: str) -> bool:
     return "html" in content_type.lower() or (
         not content_type and text.lstrip()[:15].lower().startswith(("<!doc", "<html"))
     )
-
-
-def _store(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.write_text(text, encoding="utf-8", errors="replace")
-    path.chmod(0o600)

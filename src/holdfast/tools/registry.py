@@ -8,10 +8,10 @@ translated (see `dialects`).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -57,15 +57,43 @@ _OMITTED_KEYWORDS = frozenset({"title", "$defs", "default"})
 """JSON Schema keywords that are not sent to models."""
 
 
+class ToolSelection(NamedTuple):
+    """Tools that a run is offered, how they are described, and why others are not offered."""
+
+    tools: tuple[Tool[Any], ...]
+    specs: tuple[ToolSpec, ...]
+    withheld: dict[str, str]
+
+
 class OfferedTools:
     """The tools of one run, in a fixed order."""
 
-    def __init__(self, tools: Iterable[Tool[Any]], *, specs: tuple[ToolSpec, ...], withheld: dict[str, str]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
-        self._withheld = withheld
-        self._fields: dict[str, Sequence[str]] = dict.fromkeys(withheld, ())
-        self._fields.update((tool.name, field_names(tool.arguments)) for tool in self._tools.values())
-        self.specs = specs
+    def __init__(
+        self,
+        tools: Iterable[Tool[Any]],
+        *,
+        specs: tuple[ToolSpec, ...],
+        withheld: dict[str, str],
+        joining: Callable[[], ToolSelection] | None = None,
+    ) -> None:
+        self._tools: dict[str, Tool[Any]] = {}
+        self._withheld: dict[str, str] = {}
+        self._fields: dict[str, Sequence[str]] = {}
+        self._joining = joining
+        self.specs: tuple[ToolSpec, ...] = ()
+        self._add(ToolSelection(tuple(tools), specs, withheld))
+
+    def update(self) -> None:
+        """Add the tools of extensions that became ready since. Tools that are there stay as they are."""
+        if self._joining is not None:
+            self._add(self._joining())
+
+    def _add(self, selection: ToolSelection) -> None:
+        self._tools |= {tool.name: tool for tool in selection.tools}
+        self._withheld |= selection.withheld
+        self._fields |= dict.fromkeys(selection.withheld, ())
+        self._fields |= {tool.name: field_names(tool.arguments) for tool in selection.tools}
+        self.specs += selection.specs
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,18 +178,29 @@ class ToolRegistry:
         depth: int,
         agent: AgentType | None,
         preferred: Sequence[str] = (),
+        joining: Callable[[], Sequence[Tool[Any]]] | None = None,
     ) -> OfferedTools:
         """Return the tools for a run.
 
-        `depth` is the nesting of sub-agents, `agent` the kind of a sub-agent. `preferred` tools come first.
+        `depth` is the nesting of sub-agents, `agent` the kind of a sub-agent. `preferred` tools come first. `joining`
+        returns tools that are only for this run and became ready since it was last called.
         """
-        withheld: dict[str, str] = {}
-        for tool in self._tools.values():
-            if why := _reason_withheld(tool, settings, mode=mode, interactive=interactive, depth=depth, agent=agent):
-                withheld[tool.name] = why
-        tools = [tool for tool in self._tools.values() if tool.name not in withheld]
-        tools.sort(key=lambda tool: tool.name not in preferred)
-        return OfferedTools(tools, specs=tuple(self._spec(tool, settings) for tool in tools), withheld=withheld)
+
+        def select(found: Iterable[Tool[Any]]) -> ToolSelection:
+            withheld: dict[str, str] = {}
+            tools = []
+            for tool in found:
+                why = _reason_withheld(tool, settings, mode=mode, interactive=interactive, depth=depth, agent=agent)
+                if why is None:
+                    tools.append(tool)
+                else:
+                    withheld[tool.name] = why
+            tools.sort(key=lambda tool: tool.name not in preferred)
+            return ToolSelection(tuple(tools), tuple(self._spec(tool, settings) for tool in tools), withheld)
+
+        tools, specs, withheld = select(self._tools.values())
+        later = None if joining is None else lambda: select(joining())
+        return OfferedTools(tools, specs=specs, withheld=withheld, joining=later)
 
     async def close(self) -> None:
         """Close the tools that hold resources, after the workspace's jobs have ended."""
@@ -172,7 +211,8 @@ class ToolRegistry:
     def _spec(self, tool: Tool[Any], settings: Settings) -> ToolSpec:
         describe = getattr(tool, "describe", None)
         description = describe(settings) if describe else tool.description
-        return ToolSpec(tool.name, description, self._parameters[tool.name])
+        parameters = self._parameters.get(tool.name)
+        return ToolSpec(tool.name, description, _parameters(tool) if parameters is None else parameters)
 
 
 def _reason_withheld(

@@ -43,6 +43,7 @@ from holdfast.errors import BadRequest, Conflict, HoldfastError, NoModel, NotFou
 from holdfast.events import Hub
 from holdfast.extend.extension_provider import ExtensionProvider
 from holdfast.extend.file_extensions import FileExtensions
+from holdfast.extend.mcp.mcp_servers import McpParts, McpServers
 from holdfast.extend.source_folders import user_folders
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.locations import Locations
@@ -221,7 +222,6 @@ class OpenWorkspace:
         self.files = FileExtensions(self.path, shared.locations, env=shared.env)
         """The skills, commands and agents of the user and the project."""
         self.commands = PromptCommands(self.path, self.files)
-        self.extensions: list[ExtensionProvider] = [self.files]
         self.hooks = HookParts(
             self.path,
             store=shared.store,
@@ -231,6 +231,19 @@ class OpenWorkspace:
             redact=self._redact,
             announce=self.announce_extension,
         )
+        self.mcp = McpServers(
+            McpParts(
+                directory=self.path,
+                env=shared.env,
+                launcher=shared.launcher,
+                announce=self.announce_extension,
+                is_trusted=shared.trust.is_trusted,
+                remember=shared.keyring.remember,
+                new_id=lambda: shared.ids.new("mcp"),
+                now=shared.now,
+            )
+        )
+        self.extensions: list[ExtensionProvider] = [self.files, self.mcp]
         self._extension_change = asyncio.Event()
         self._cached: _CachedSetup | None = None
         self._masks: _CachedMasks | None = None
@@ -356,9 +369,9 @@ class OpenWorkspace:
 
             self.tools.extend([SkillTool(self.files)])
 
-    async def refresh_extensions(self) -> None:
+    async def refresh_extensions(self, setup: Setup | None = None) -> None:
         """Let the extensions follow the configuration, the files and the trust of the directory."""
-        setup = await self.setup()
+        setup = setup or await self.setup()
         await self.hooks.refresh(setup.config, trusted=setup.trusted, has_claude_files=setup.has_claude_files)
         for provider in self.extensions:
             await provider.refresh(setup.config, trusted=setup.trusted)

@@ -153,6 +153,9 @@ class CommandTools:
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._tools.specs
 
+    def update(self) -> None:
+        self._tools.update()
+
     def prepare(self, call: ToolCall) -> PreparedCall:
         prepared = self._tools.prepare(call)
         if self._allowed is None or prepared.tool.effect == "none" or may_use(prepared.tool.name, self._allowed):

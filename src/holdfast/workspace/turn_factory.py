@@ -19,6 +19,7 @@ from holdfast.config.model_catalogue import ResolvedModel
 from holdfast.config.reasoning_effort import OFF, choose_effort
 from holdfast.errors import BadRequest
 from holdfast.extend.command_files import narrower_mode
+from holdfast.extend.mcp.mcp_tools import McpRunTools
 from holdfast.schema.client_variables import merge_variables
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
@@ -111,6 +112,9 @@ class _WorkspaceTurn:
 
     async def _dependencies(self, setup: Setup, variables: Mapping[str, str] | None) -> TurnDependencies:
         run, workspace, settings = self._run, self._workspace, setup.settings
+        await workspace.refresh_extensions(setup)
+        if not run.interactive:
+            await workspace.mcp.wait_started()
         agent = agent_of_run(settings, run.agent) if run.parent_run_id is not None else None
         resolved = setup.model(run.model)
         model = workspace.open_model(setup, resolved)
@@ -118,7 +122,6 @@ class _WorkspaceTurn:
         mode = run.mode or settings.approvals.mode
         setup.config.policy.check_mode(mode)
         root_session_id, depth = await self._ancestry()
-        await asyncio.to_thread(workspace.files.read, trusted=setup.trusted)
         workspace.offer_skills()
         offered = workspace.tools.offer(
             settings,
@@ -127,6 +130,7 @@ class _WorkspaceTurn:
             depth=depth,
             agent=agent,
             preferred=PREFERRED_TOOLS.get(family_of(model.info.name), ()),
+            joining=McpRunTools(workspace.mcp, max_tokens=settings.tools.mcp_tokens).join,
         )
         called = workspace.commands.find(run.prompt) if agent is None else None
         environment = self._environment(setup, variables)

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.config import Settings
+from holdfast.config.settings import NetworkSettings
 from holdfast.errors import ToolError
 from holdfast.tools.web.public_addresses import Address, Resolver, is_public, parse_address, resolve_host
 
@@ -222,6 +223,13 @@ def _proxy_for(host: str, proxy: str | None, direct: tuple[str, ...]) -> str | N
         if entry.strip() == "*" or name == bare or name.endswith(f".{bare}"):
             return None
     return proxy
+
+
+def make_transport(url: str, network: NetworkSettings) -> httpx2.AsyncHTTPTransport:
+    """Return a transport for requests to one address, with the configured proxy and certificates. Blocking."""
+    parsed = _parse(url)
+    proxy = _proxy_for(parsed.host, network.proxy, network.no_proxy)
+    return _transport(proxy, network.ca_file, verified=parsed.scheme == "https" or proxy is not None)
 
 
 def _import_httpx2() -> Any:
