@@ -176,7 +176,7 @@ class WorkspaceService:
     async def commands(self, workspace_id: str) -> PageView[PromptCommand]:
         """The commands that a prompt may call as ``/name``."""
         opened = await self.open_known(workspace_id)
-        await opened.refresh_extensions()
+        await opened.refresh_extensions(await opened.setup())
         return PageView(opened.commands.list(), self._shared.hub.cursor)
 
     async def diff(self, workspace_id: str, query: DiffQuery) -> DiffView:
