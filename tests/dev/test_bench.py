@@ -9,6 +9,7 @@ import pytest
 
 from dev import bench
 from dev.bench import Figure, page, programs, read_figures, recorded_ratios, regressions, table
+from tests.support.stress import StressShare
 
 _SHOWN = """
 from support.figures import show
@@ -89,8 +90,8 @@ def test_the_recorded_ratios_belong_to_the_programs() -> None:
         assert {key.partition(":")[0] for key in json.loads(bench.RECORDED.read_text())} <= names
 
 
-@pytest.mark.stress
-@pytest.mark.parametrize("words", [("store", "--rounds", "1"), ("files", "--rounds", "2"), ("engine", "--quick")])
-def test_the_programs_run(words: tuple[str, ...]) -> None:
-    program = bench.ROOT / "bench" / f"{words[0]}.py"
-    subprocess.run([sys.executable, program, *words[1:]], check=True, capture_output=True, timeout=300)
+@pytest.mark.stress(weight=1)
+def test_the_programs_run(share: StressShare) -> None:
+    for words in share.sample([("store", "--rounds", "1"), ("files", "--rounds", "2"), ("engine", "--quick")], what="programs"):
+        program = bench.ROOT / "bench" / f"{words[0]}.py"
+        subprocess.run([sys.executable, program, *words[1:]], check=True, capture_output=True, timeout=300)

@@ -12,10 +12,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, fields, replace
 
 from holdfast.agent.call_hooks import CallHooks, plain_arguments
 from holdfast.agent.model_answer import UsageGuard, calls_of
@@ -341,9 +342,8 @@ class StepCalls:
         understood: dict[str, Any] = {}
         if prepared.tool.name != call.name:
             understood["tool"] = prepared.tool.name
-        arguments = prepared.arguments
-        title = main_argument(asdict(arguments) if isinstance(arguments, Struct) else arguments)
-        if title != main_argument(call.arguments):
+        title = main_argument(_given(prepared.arguments))
+        if title != main_argument(call.arguments) and (title or understood):
             understood["title"] = title
         return {**shown, **understood} if understood else shown
 
@@ -370,6 +370,19 @@ class StepCalls:
     def _stopped_result(self, call: ToolCall) -> ToolResult:
         text = CANCELLED if call.id in self._started else NOT_RUN
         return ToolResult(call_id=call.id, name=call.name, status="cancelled", text=text)
+
+
+def _given(arguments: Any) -> dict[str, Any]:
+    """The validated arguments of a call, without those that have their defaults."""
+    if not isinstance(arguments, Struct):
+        return dict(arguments)
+    defaults = _defaults(type(arguments))
+    return {name: value for name, value in asdict(arguments).items() if value != defaults.get(name)}
+
+
+@cache
+def _defaults(arguments: type[Struct]) -> dict[str, Any]:
+    return {field.name: field.default for field in fields(arguments)}
 
 
 def _with_approval(output: ToolOutput, approval: Approval | None) -> ToolOutput:
