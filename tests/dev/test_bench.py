@@ -92,6 +92,8 @@ def test_the_recorded_ratios_belong_to_the_programs() -> None:
 
 @pytest.mark.stress(weight=1)
 def test_the_programs_run(share: StressShare) -> None:
-    for words in share.sample([("store", "--rounds", "1"), ("files", "--rounds", "2"), ("engine", "--quick")], what="programs"):
+    for words in share.sample(
+        [("store", "--rounds", "1"), ("files", "--rounds", "2"), ("engine", "--quick")], what="programs"
+    ):
         program = bench.ROOT / "bench" / f"{words[0]}.py"
         subprocess.run([sys.executable, program, *words[1:]], check=True, capture_output=True, timeout=300)
