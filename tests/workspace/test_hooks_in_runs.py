@@ -263,12 +263,14 @@ async def test_a_hook_that_fails_or_hangs_is_shown_and_does_not_stop_the_work(tm
 
 
 @pytest.mark.promise("W11")
-@pytest.mark.parametrize("event", ["prompt", "before_tool", "after_tool", "before_end"])
+@pytest.mark.parametrize(
+    "event", ["session_start", "prompt", "before_tool", "approval", "notification", "after_tool", "before_end"]
+)
 async def test_a_cancel_ends_a_hook_and_nothing_is_left_running(tmp_path: Path, event: str) -> None:
     script = f'trap "" INT TERM; sleep 1000 & echo $! >"{tmp_path}/child"; echo $$ >"{tmp_path}/pid"; wait; sleep 1000'
     config = hook(tmp_path, "hangs", script, events=(event,))
     async with open_app_harness(tmp_path, saying(TOUCH, "the answer"), config=config) as harness:
-        started = await harness.start("go", mode="auto")
+        started = await harness.start("go", mode="ask" if event in ("approval", "notification") else "auto")
         await read_when_written(tmp_path / "pid")
         await harness.app.engine.cancel_session(started.run.session_id)
         run = await harness.ended(started)

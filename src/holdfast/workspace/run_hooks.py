@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from holdfast.schema.events import RunFinished
 from holdfast.schema.hooks import NO_VERDICT, HookEvent, HookVerdict
 from holdfast.schema.runs import Mode, Run
 from holdfast.store import CommittedEvent, Store
+from holdfast.tasks import finish_despite_cancel
 
 _CLOSE_SECONDS = 1.0
 """How long hooks of ended runs may go on when their workspace closes."""
@@ -84,8 +85,11 @@ class RunHooks:
             yield
         finally:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            _, cancelled = await finish_despite_cancel(asyncio.wait({task}))
+            if not task.cancelled() and (error := task.exception()):
+                _log.warning("%s failed: %r", task.get_name(), error)
+            if cancelled:
+                raise asyncio.CancelledError
 
     def _redacted(self, verdict: HookVerdict) -> HookVerdict:
         redact = self._redact

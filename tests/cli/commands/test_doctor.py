@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.commands.doctor import _extension, _sandbox
+from holdfast.cli.commands.doctor import _config_findings, _extension, _sandbox
 from holdfast.client.server_address import ServerAddress
 from holdfast.client.sync_client import SyncClient
-from holdfast.schema.api.response_bodies import SandboxView
+from holdfast.schema.api.response_bodies import ConfigView, SandboxView
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.tools.process.sandbox import probe_sandboxes
 from tests.cli.cli_shell import CliShell, open_shell
@@ -40,6 +40,12 @@ def test_doctor_tells_what_the_server_and_the_settings_make_of_the_sandbox(
     server = {"sandbox": "auto", "sandbox_network": "allow", "sandbox_caches": True, "sandbox_writable": ["/x"]}
     first = _sandbox(found, {**server, **settings})[0]
     assert (first.state, words in first.what) == (state, True), first
+
+
+def test_doctor_shows_the_managed_policy() -> None:
+    view = ConfigView(policy_file="/etc/holdfast/policy.toml", policy=("providers: anthropic", "modes: ask"))
+    shown = [finding.what for finding in _config_findings(view)]
+    assert "managed policy /etc/holdfast/policy.toml: providers: anthropic; modes: ask" in shown
 
 
 def test_doctor_names_what_landlock_does_not_cover() -> None:

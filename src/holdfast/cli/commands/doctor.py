@@ -20,7 +20,7 @@ from holdfast.cli.screen import Style, can_show, is_terminal, one_line
 from holdfast.client.client_environment import with_shell_models
 from holdfast.errors import HoldfastError
 from holdfast.locations import Locations
-from holdfast.schema.api.response_bodies import ModelsView, SandboxView
+from holdfast.schema.api.response_bodies import ConfigView, ModelsView, SandboxView
 from holdfast.schema.extensions import ExtensionStatus
 
 _MIN_FREE = 200 << 20
@@ -135,7 +135,10 @@ def _server(context: CommandContext) -> Iterator[Finding]:
 
 
 def _configuration(context: CommandContext) -> list[Finding]:
-    found = context.client.config(context.workspace.id)
+    return _config_findings(context.client.config(context.workspace.id))
+
+
+def _config_findings(found: ConfigView) -> list[Finding]:
     files = ", ".join(found.files) or "no files"
     findings = [Finding("configuration", "good", f"read: {files}")]
     if found.policy_file:

@@ -20,7 +20,7 @@ import msgspec
 
 from holdfast.config import Config, Settings
 from holdfast.config.claude_files import claude_settings_files
-from holdfast.errors import ToolError
+from holdfast.errors import HoldfastError, ToolError
 from holdfast.extend.hooks.claude_dialect import claude_inputs, claude_names, read_claude_answer
 from holdfast.extend.hooks.claude_settings import ClaudeHooks, UnmappedHook, read_claude_hooks
 from holdfast.extend.hooks.hook_answers import AnsweredHook, HookAnswer, combine, read_answer
@@ -287,7 +287,14 @@ class WorkspaceHooks:
         if (before is not None and before.outcome == "failed") != (record.outcome == "failed"):
             for one in self._active:
                 if one.hook.name == record.name:
-                    await self._announce(self._status(one.hook))
+                    await self._tell(self._status(one.hook))
+
+    async def _tell(self, status: ExtensionStatus) -> None:
+        """A state that cannot be told, for example because the disk is full, does not disturb the run."""
+        try:
+            await self._announce(status)
+        except HoldfastError as error:
+            _log.warning("the state of hook %s could not be told: %s", status.name, error)
 
 
 def _status(hook: Hook, state: Any, detail: str) -> ExtensionStatus:
