@@ -3,18 +3,19 @@
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import Ending
-from holdfast.errors import ServerStopping
+from holdfast.errors import ServerStopping, StoreUnwritable
 from holdfast.schema.messages import Finish, Text
 from holdfast.schema.runs import Queue, Run
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.store import Batch, LaneRow
-from holdfast.store.writes import InsertRun, PutSession, PutWorkspace, SetLane
-from tests.support.engine_harness import DEFAULT_LIMITS, WORKSPACE, EngineHarness, open_harness
+from holdfast.store.writes import EndRun, InsertRun, PutSession, PutWorkspace, SetLane
+from tests.support.engine_harness import DEFAULT_LIMITS, LONG_LIMITS, WORKSPACE, EngineHarness, open_harness
 from tests.support.scripted_turns import ScriptedTurns, TurnActions
 
 
@@ -94,6 +95,32 @@ async def test_nothing_starts_if_a_stop_comes_while_a_workspace_is_opened(
         await stopping
         assert (await harness.store.run("queued")).state == "queued"
         assert harness.turns.started == []
+
+
+@pytest.mark.promise("W5")
+async def test_a_stop_while_a_run_starts_tells_if_its_end_cannot_be_written(tmp_path: Path) -> None:
+    """Found by a fault schedule: the run was not looked at, and the stop was reported as written."""
+    limits = replace(LONG_LIMITS, unwritable_seconds=0.01)
+    async with open_harness(tmp_path / "own.db", turns=turns_that_work(), limits=limits, controlled=True) as harness:
+        store: Any = harness.store
+        await harness.session()
+        store.open.clear()
+        accepting = asyncio.ensure_future(harness.accept("work"))
+        await harness.until(lambda: store.held == 1)
+        stopping = asyncio.ensure_future(harness.engine.stop())
+        await harness.until(lambda: harness.engine._state.stopping)
+        commit = store.commit
+
+        async def refuse_ends(batch: Batch) -> Any:
+            if any(isinstance(write, EndRun) for write in batch.writes):
+                raise StoreUnwritable("the database cannot be written: disk full")
+            return await commit(batch)
+
+        store.commit = refuse_ends
+        store.open.set()
+        run = (await accepting).run
+        assert await stopping is False
+        assert (await harness.store.run(run.id)).state == "stopping"
 
 
 @pytest.mark.promise("W5")

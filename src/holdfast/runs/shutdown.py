@@ -16,9 +16,8 @@ _logger = logging.getLogger(__name__)
 async def stop_engine(engine_state: EngineState) -> bool:
     """Stop everything, in bounded time. Returns whether everything is written."""
     engine_state.stopping = True
-    active_runs = tuple(engine_state.active_runs.values())
-    _logger.info("stopping: interrupting %d active runs, keeping the queues", len(active_runs))
-    is_held = await _interrupt(engine_state, tuple(engine_state.mailboxes), active_runs)
+    _logger.info("stopping: interrupting %d active runs, keeping the queues", len(engine_state.active_runs))
+    is_held, active_runs = await _interrupt(engine_state, tuple(engine_state.mailboxes))
     unwritten = [active.run.id for active in active_runs if not active.has_ended]
     if (unwritten or not is_held) and engine_state.intents is not None:
         await asyncio.to_thread(engine_state.intents.note, StopIntent())
@@ -42,24 +41,32 @@ async def stop_workspace(engine_state: EngineState, workspace_id: str) -> None:
         for session_id, mailbox in engine_state.mailboxes.items()
         if mailbox.state is not None and mailbox.state.session.workspace_id == workspace_id
     ]
-    active_runs = tuple(
-        active for active in engine_state.active_runs.values() if active.session.workspace_id == workspace_id
-    )
-    _logger.info("closing workspace %s: interrupting %d active runs", workspace_id, len(active_runs))
-    await _interrupt(engine_state, session_ids, active_runs)
+    count = len(_active_runs(engine_state, workspace_id))
+    _logger.info("closing workspace %s: interrupting %d active runs", workspace_id, count)
+    await _interrupt(engine_state, session_ids, workspace_id=workspace_id)
 
 
-async def _interrupt(engine_state: EngineState, session_ids: Iterable[str], active_runs: tuple[ActiveRun, ...]) -> bool:
+def _active_runs(engine_state: EngineState, workspace_id: str | None) -> tuple[ActiveRun, ...]:
+    runs = engine_state.active_runs.values()
+    return tuple(active for active in runs if workspace_id in (None, active.session.workspace_id))
+
+
+async def _interrupt(
+    engine_state: EngineState, session_ids: Iterable[str], *, workspace_id: str | None = None
+) -> tuple[bool, tuple[ActiveRun, ...]]:
     """Stop the lanes and wait for the ends of their active runs, at most `shutdown_seconds`.
 
-    Returns whether the lanes are stopped in the database too.
+    Returns whether the lanes are stopped in the database too, and the runs that were active.
     """
     loop = asyncio.get_running_loop()
     seconds = engine_state.limits.shutdown_seconds
     deadline = loop.time() + seconds
+    before = _active_runs(engine_state, workspace_id)
     sent = [engine_state.send(session_id, ServerStop(), uses_reserve=True) for session_id in session_ids]
     if sent:
         await asyncio.wait(sent, timeout=seconds / 2)
+    # A run whose start was being committed when the stop came has become active meanwhile.
+    active_runs = tuple(dict.fromkeys((*before, *_active_runs(engine_state, workspace_id))))
     for active in active_runs:  # also those whose stop could not be written
         active.stop("server_stop")
     if active_runs:
@@ -68,7 +75,8 @@ async def _interrupt(engine_state: EngineState, session_ids: Iterable[str], acti
         for waiter in stopped:
             waiter.cancel()
         await _wait_for_ends(engine_state, active_runs, deadline=deadline)
-    return all(done.done() and not done.cancelled() and done.exception() is None for done in sent)
+    is_held = all(done.done() and not done.cancelled() and done.exception() is None for done in sent)
+    return is_held, active_runs
 
 
 async def _wait_for_ends(engine_state: EngineState, active_runs: tuple[ActiveRun, ...], *, deadline: float) -> None:
