@@ -18,7 +18,7 @@ from holdfast.errors import ToolError
 from holdfast.tools.process import landlock
 from holdfast.tools.process.command_process import CommandLauncher, CommandSpec, RunningCommand
 from holdfast.tools.process.mount_namespace import NamespaceView, enter_namespace
-from holdfast.tools.process.process_table import Process, tree_below
+from holdfast.tools.process.process_table import Process, find_process, tree_below
 from holdfast.tools.process.sandbox import Confinement, probe_sandboxes
 from holdfast.tools.process.supervisor import CommandRequest
 from tests.support.stubborn_commands import STUBBORN_COMMANDS, command, still_there, until_ready, wait_until_dead
@@ -211,6 +211,55 @@ def test_nested_namespaces_reveal_and_change_nothing(scope: int, tmp_path: Path,
         assert "precious" not in done.stdout
         assert (workspace / "config").read_text() == "good"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["hidden", "workspace"]
+
+
+_HOSTILE_LINES = (
+    *("chmod 777 $O/f", "chown 1234 $O/f", "touch -d 2001-01-01 $O/f", "ln -f $O/f hard && echo x > hard"),
+    *("install -m 777 /etc/hostname $O/f", "dd if=/etc/hostname of=$O/f conv=notrunc", "mv $W $O/moved"),
+    *("echo x > config", "mv config other", "ln -f config c2; echo x > c2", "chmod 777 config"),
+    "cp --remove-destination /etc/hostname config",
+    *("cat $H/secret", "ls -a $H | grep secret", "cat /proc/1/root$H/secret", "chroot /proc/1/root cat $H/secret"),
+    "for p in /proc/[0-9]*; do cat $p/root$H/secret $p/task/*/root$H/secret; done",
+    *("tr '\\0' '\\n' < /proc/$D/environ", "ls -l /proc/$D/fd", "cat < /proc/$D/fd/0", "cat /proc/$D/mem"),
+    *("kill -9 $D", "kill -STOP $D", "kill -0 $D && echo REACHED", "nsenter -t $D -m cat $H/secret"),
+    *("mount --bind . $O && echo REACHED", "mount -t tmpfs x $O && echo REACHED", "umount $H; cat $H/secret"),
+    "cat /proc/sys/kernel/printk > /proc/sys/kernel/printk && echo REACHED",
+    "mkdir /sys/fs/cgroup/*/holdfast-test && echo REACHED",
+    "mknod d b 1 0 && head -c 1 d && echo REACHED",
+    "setsid -f bash -c 'echo x > $O/f'; sleep 0.1",
+)
+
+
+def test_hostile_lines_change_and_reveal_nothing(scope: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outside, hidden, workspace = tmp_path / "outside", tmp_path / "hidden", tmp_path / "workspace"
+    for directory in (outside, hidden, workspace):
+        directory.mkdir()
+    for file in (outside / "f", hidden / "secret", workspace / "config"):
+        file.write_text("precious")
+    view = NamespaceView(writable=(str(workspace),), read_only=(f"{workspace}/config",), hidden=(str(hidden),))
+
+    def state() -> list[object]:
+        found = [(path, path.lstat()) for path in sorted((*outside.rglob("*"), *hidden.rglob("*"), outside))]
+        stamps = [(path, status.st_mode, status.st_uid, status.st_mtime_ns, status.st_nlink) for path, status in found]
+        return [*stamps, (outside / "f").read_text(), (workspace / "config").read_text()]
+
+    with (
+        (hidden / "secret").open() as secret,
+        subprocess.Popen(["sleep", "1000"], stdin=secret, env={"KEY": "precious"}) as bystander,
+    ):
+        for name, value in (("O", outside), ("W", workspace), ("H", hidden), ("D", bystander.pid)):
+            monkeypatch.setenv(name, str(value))
+        before = state()
+        for line in _HOSTILE_LINES:
+            printed = run_confined(line, view, scope, directory=workspace).stdout
+            assert "precious" not in printed, line
+            assert "REACHED" not in printed, line
+            assert state() == before, line
+            found = find_process(bystander.pid)
+            assert found is not None
+            assert found.alive, line
+            assert found.state != "T", line
+        bystander.kill()
 
 
 def test_a_workspace_among_the_devices_is_seen(scope: int) -> None:
