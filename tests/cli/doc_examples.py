@@ -45,3 +45,9 @@ def _document_lines(text: str) -> Iterator[str]:
         call = " ".join(inline.split())
         if _CALL.search(call):
             yield call
+
+
+def documented_file(section: str) -> str:
+    """The example of a Markdown file in a section of docs/extensions.md."""
+    text = (Path(__file__).parents[2] / "docs/extensions.md").read_text("utf-8")
+    return text.partition(f"\n## {section}\n")[2].partition("```markdown\n")[2].partition("```\n")[0]

@@ -16,7 +16,7 @@ from holdfast.cli.command_table import all_commands
 from holdfast.client import open_sync_client
 from holdfast.schema.runs import Run, RunRequest
 from tests.cli.cli_shell import CliShell, open_shell
-from tests.cli.doc_examples import documented_calls
+from tests.cli.doc_examples import documented_calls, documented_file
 
 EXAMPLES = documented_calls()
 
@@ -95,6 +95,10 @@ class Examples:
             **dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:9"),  # nothing leaves this machine
             "NO_PROXY": "127.0.0.1,localhost",
         }
+        for section, file in (("Commands", "commands/fix-issue.md"), ("Agents", "agents/reviewer.md")):
+            path = sh.locations.config_dir / file
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(documented_file(section))
         self._git("init", "-q", "-b", "main")
         (sh.work / "slug.py").write_text("def slug(text):\n    return text\n")
         self._git("add", "-A")

@@ -43,6 +43,7 @@ EVERY = [
     endpoints.diff("wsp_1", branch=True, base="main"),
     endpoints.extensions("wsp_1"),
     endpoints.extensions("wsp_1", wait=5),
+    endpoints.context("wsp_1"),
     endpoints.commands("wsp_1"),
     endpoints.memory("wsp_1"),
     endpoints.remember("wsp_1", "use tabs", scope="user"),

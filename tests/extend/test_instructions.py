@@ -86,3 +86,53 @@ def test_instructions_of_entered_folders_are_read_but_not_those_of_dependencies_
         (folder / "AGENTS.md").write_text(f"for {folder.name}")
         (folder / "CLAUDE.md").symlink_to("AGENTS.md")
     assert [text for _, text in entered_instructions(repository, folders)] == ["for pkg", "for inner"]
+
+
+def test_imports_are_read_once_after_the_file_that_names_them(repository: Path) -> None:
+    (repository / "docs").mkdir()
+    (repository / "AGENTS.md").write_text(
+        "See @docs/style.md, (@README) and `@docs/code.md`.\n```\n@docs/code.md\n```\n"
+    )
+    (repository / "docs/style.md").write_text("style\n@more.md\n@../AGENTS.md")
+    (repository / "docs/more.md").write_text("more @style.md")
+    (repository / "docs/code.md").write_text("not imported")
+    (repository / "README").write_text("readme, me@example.org, @absent")
+    found = read_instructions(repository, user_file=None)
+    assert [Path(path).relative_to(repository).as_posix() for path, _ in found] == [
+        *("AGENTS.md", "docs/style.md", "docs/more.md", "README"),
+    ]
+    (entered,) = entered_instructions(repository, [repository / "docs"]) or ((None, None),)
+    assert entered == (None, None)  # docs has no instruction file of its own
+
+
+def test_imports_are_bounded(repository: Path) -> None:
+    for number in range(12):
+        (repository / f"f{number}.md").write_text(f"{number} @f{number + 1}.md")
+    (repository / "AGENTS.md").write_text("@f0.md")
+    assert len(read_instructions(repository, user_file=None)) == 6
+    (repository / "AGENTS.md").write_text(" ".join(f"@g{number}.md" for number in range(40)))
+    for number in range(40):
+        (repository / f"g{number}.md").write_text(f"g {number}")
+    assert len(read_instructions(repository, user_file=None)) == 21
+
+
+def test_imports_leave_the_repository_only_if_it_is_trusted_and_never_read_env_files_or_links(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "notes.md").write_text("private notes")
+    (elsewhere / "id_rsa").write_text("private key")
+    (repository / ".env").write_text("KEY=1")
+    (repository / "link.md").symlink_to(elsewhere / "id_rsa")
+    text = f"@{elsewhere}/notes.md @{elsewhere}/id_rsa @.env @link.md @/etc/passwd"
+    (repository / "AGENTS.md").write_text(text)
+    assert [found for _, found in read_instructions(repository, user_file=None)] == [text]
+    trusted = [found for _, found in read_instructions(repository, user_file=None, trusted=True)]
+    assert trusted == [text, "private notes"]
+    (repository / "AGENTS.md").unlink()
+    mine = elsewhere / "AGENTS.md"
+    mine.write_text("@notes.md @id_rsa")
+    assert [found for _, found in read_instructions(repository, user_file=mine)] == [
+        "@notes.md @id_rsa",
+        "private notes",
+    ]

@@ -113,7 +113,7 @@ def test_a_sub_agent_gets_reading_tools_unless_configured_otherwise(registry: To
     assert offer(registry, settings, depth=1).names == reading
     assert offer(registry, settings, depth=1, agent="reader").names == reading
     assert offer(registry, settings, depth=1, agent="writer").names == ("view", "edit", "agent")
-    with pytest.raises(ToolError, match="this sub-agent only reads"):
+    with pytest.raises(ToolError, match="this agent only reads"):
         offer(registry, settings, depth=1).find("edit")
 
 

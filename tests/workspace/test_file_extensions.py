@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.schema.events import ApprovalRequested
+from holdfast.errors import BadRequest
+from holdfast.schema.events import ApprovalRequested, ExtensionChanged, MessageFinished
 from holdfast.schema.messages import Message, Shell, Text
 from holdfast.schema.runs import Run
 from holdfast.testing import Answer, Call, text
@@ -247,3 +248,134 @@ async def test_opening_and_prompting_a_hostile_repository_runs_and_tells_nothing
         assert not canary.exists()
         assert (await harness.app.services.workspaces.commands(harness.workspace_id)).items == ()
         assert {status.state for status in await statuses(harness)} == {"disabled"}
+
+
+REVIEWER = (
+    "---\ndescription: Looks at code\nmode: plan\ntools: Read, Bash\nsteps: 7\nmodel: sonnet\n---\nYou review code."
+)
+
+
+async def test_an_agent_in_a_file_is_told_and_started_as_a_sub_agent(tmp_path: Path) -> None:
+    answers = (
+        Answer((Call("agent", {"title": "look", "prompt": "look at it", "agent": "reviewer"}),)),
+        text("looks good"),
+    )
+    async with open_provider_harness(tmp_path, *answers) as (harness, provider):
+        write(harness.directory / ".claude/agents/reviewer.md", REVIEWER)
+        write(harness.directory / ".opencode/agent/lead.md", "---\ndescription: Leads\nmode: primary\n---\nYou lead.")
+        await trust(harness)
+        await harness.run("go", model=MODEL, mode="auto")
+        first, inner, after = bodies(provider)
+        assert "Further agents for the `agent` tool:\n- reviewer: Looks at code" in system_of(first)
+        assert "lead" not in system_of(first)
+        assert "reviewer" not in str(first["tools"])  # the definitions are in the cached head
+        assert system_of(inner).startswith("You review code.")
+        assert tools_of(inner) == ["bash", "view"]
+        assert said_to(after, role="tool") == ["looks good"]
+
+
+async def test_an_agent_is_chosen_for_a_session_kept_and_given_up(tmp_path: Path) -> None:
+    async with open_provider_harness(tmp_path) as (harness, provider):
+        write(harness.directory / ".holdfast/agents/reviewer.md", REVIEWER)
+        await trust(harness)
+        first = await harness.run("one", model=MODEL, agent="reviewer")
+        assert (first.agent, first.mode) == ("reviewer", "plan")
+        session = first.session_id
+        assert (await harness.run("two", model=MODEL, session_id=session)).agent == "reviewer"
+        third = await harness.run("three", model=MODEL, session_id=session, agent="main")
+        assert (third.agent, third.mode) == ("main", None)
+        assert (await harness.run("four", model=MODEL, session_id=session)).agent == "main"
+        one, two, three, four = bodies(provider)
+        assert '<agent name="reviewer">\nYou review code.\n</agent>' in system_of(one)
+        assert tools_of(one) == tools_of(two) == ["bash", "view"]
+        assert system_of(one) == system_of(four)
+        assert said_to(two) == ["one", "two"]
+        assert "The user chose no agent any more" in said_to(three)[-1]
+        assert "edit" in tools_of(three)
+        with pytest.raises(BadRequest, match=r"there is no agent 'nobody'; agents: explore, general, main, reviewer"):
+            await harness.start("x", model=MODEL, agent="nobody")
+
+
+async def test_the_configured_agent_is_that_of_new_sessions_and_a_removed_one_is_none(tmp_path: Path) -> None:
+    config = '[session]\nagent = "reviewer"\n'
+    async with open_provider_harness(tmp_path, config=config) as (harness, _):
+        assert (await harness.run("one", model=MODEL)).agent == "main"
+        path = write(harness.directory / ".holdfast/agents/reviewer.md", REVIEWER)
+        await trust(harness)
+        run = await harness.run("two", model=MODEL)
+        assert run.agent == "reviewer"
+        path.unlink()
+        assert (await harness.run("three", model=MODEL, session_id=run.session_id)).agent == "main"
+
+
+async def test_an_agent_may_use_no_tool_that_is_disabled_and_do_nothing_that_is_denied(tmp_path: Path) -> None:
+    config = '[tools]\ndisabled = ["bash"]\n[approvals]\ndeny = ["write: *"]\n'
+    answers = (Answer((Call("bash", {"command": "ls"}), Call("write", {"path": "made", "content": "x"}))),)
+    async with open_provider_harness(tmp_path, *answers, config=config) as (harness, provider):
+        write(harness.directory / ".holdfast/agents/all.md", "---\ndescription: x\ntools: bash, write\n---\nDo it.")
+        await trust(harness)
+        await harness.run("go", model=MODEL, agent="all", mode="auto")
+        first, second = bodies(provider)
+        assert tools_of(first) == ["write"]
+        disabled, denied = said_to(second, role="tool")
+        assert "it is disabled in the configuration" in disabled
+        assert denied.startswith("Denied")
+        assert not (harness.directory / "made").exists()
+
+
+async def test_hooks_judge_and_change_what_a_command_runs(tmp_path: Path) -> None:
+    script = write(tmp_path / "hook.sh", 'cat > seen; echo \'{"decision": "deny", "reason": "not on Fridays"}\'')
+    config = f'[hooks.guard]\nevents = ["before_tool"]\ncommand = ["sh", "{script}"]\n'
+    async with open_provider_harness(tmp_path, config=config) as (harness, provider):
+        command(harness, "go", "Go: !`cat state.txt`")
+        write(harness.directory / "state.txt", "all red\n")
+        await trust(harness)
+        run = await harness.run("/go", model=MODEL)
+        assert (run.state, run.reason) == ("failed", "denied")
+        assert run.error is not None
+        assert "not on Fridays" in run.error.message
+        assert bodies(provider) == []
+        answer = '{"input": {"command": "echo changed"}}'
+        script.write_text(f"grep -q changed && exit 0; echo '{answer}'\n")
+        run = await harness.run("/go", model=MODEL)
+        assert said_to(bodies(provider)[0]) == ["Go: changed"]
+        (shell,) = [part for part in (await prompt_of(harness, run)).parts if isinstance(part, Shell)]
+        assert shell.command == "echo changed"
+
+
+async def test_clients_are_told_when_a_file_changes(tmp_path: Path) -> None:
+    async with open_provider_harness(tmp_path) as (harness, _):
+        await trust(harness)
+        await harness.run("one", model=MODEL)
+        path = skill(harness.directory / ".claude/skills", "release")
+        await harness.run("two", model=MODEL)
+        added = await harness.until(ExtensionChanged)
+        assert (added.extension.name, added.extension.state) == ("release", "ready")
+        path.write_text("broken")
+        await statuses(harness)
+        path.unlink()
+        await statuses(harness)
+        events = [event for event in await harness.events() if isinstance(event, ExtensionChanged)]
+        assert [(one.extension.state, one.extension.detail) for one in events] == [
+            ("ready", "How it is done"),
+            ("failed", "the front matter has no 'name'"),
+            ("disabled", "it was removed"),
+        ]
+
+
+async def test_a_command_that_steers_is_expanded_when_it_joins(tmp_path: Path) -> None:
+    answers = (Answer((Call("bash", {"command": "read x < started; echo on"}),)), text("done"))
+    async with open_provider_harness(tmp_path, *answers) as (harness, provider):
+        command(harness, "also", "Also look at $1: !`cat state.txt`")
+        write(harness.directory / "state.txt", "all red\n")
+        await trust(harness)
+        gate = Gate(harness.directory, "started")
+        first = await harness.start("go", model=MODEL, mode="auto")
+        await harness.until(MessageFinished)
+        steer = await harness.start(
+            "/also slug", session_id=first.run.session_id, model=MODEL, mode="auto", delivery="steer"
+        )
+        assert steer.decision == "steered"
+        await gate.open()
+        assert (await harness.ended(first)).state == "completed"
+        assert said_to(bodies(provider)[1])[-1] == "Also look at slug: all red"

@@ -57,6 +57,7 @@ class Conversation:
             mode=dependencies.mode,
             interactive=handle.run.interactive,
             agent=dependencies.agent,
+            role=dependencies.role,
         )
 
     async def begin(self) -> None:

@@ -13,13 +13,12 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from holdfast.agent.call_hooks import CallHooks
+from holdfast.agent.call_hooks import CallHooks, JudgedCall, plain_arguments
 from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.errors import ToolError
 from holdfast.schema.commands import CommandOutput, ExpandedPrompt, FileMention, PromptPiece
 from holdfast.schema.events import MessageUpdated
-from holdfast.schema.hooks import HookDecision
 from holdfast.schema.messages import Message, Part, Shell, Text, ToolCall, text_of
 from holdfast.store.writes import PutMessage
 from holdfast.tools.protocol import ToolOutput
@@ -93,7 +92,7 @@ class _Expansion:
         await self._store()
         output = await self._call("bash", {"command": command})
         text = _SUCCESS.sub("", self._dependencies.tool_contexts.redact(output.text))
-        self._shells[-1] = Shell(command, text, output.display.get("exit_code"))
+        self._shells[-1] = Shell(self._shells[-1].command, text, output.display.get("exit_code"))
         return text
 
     async def _store(self) -> None:
@@ -119,15 +118,14 @@ class _Expansion:
 
     async def _output_of(self, call: ToolCall) -> ToolOutput:
         assert self._dependencies.expander is not None
-        prepared = self._dependencies.expander.prepare(call)
-        hook: HookDecision | None = None
-        if (hooks := self._dependencies.hooks) is not None:
-            judged = await CallHooks(hooks, self._dependencies.expander.prepare).before(call, prepared)
-            if judged.denial is not None:
-                raise self._denied(next(iter(call.arguments.values())), judged.denial)
-            prepared, hook = judged.prepared, judged.decision
-        tool, arguments, _ = prepared
-        what = f"{tool.name}: {next(iter(call.arguments.values()))}"
+        toolbox, hooks = self._dependencies.expander.toolbox, self._dependencies.hooks
+        judged = JudgedCall(toolbox.prepare(call))
+        call_hooks = CallHooks(hooks, toolbox.prepare) if hooks is not None else None
+        if call_hooks is not None:
+            judged = await call_hooks.before(call, judged.prepared)
+            call = replace(call, arguments=plain_arguments(judged.prepared))
+        tool, arguments, _ = judged.prepared
+        what = tool.name
         self._handle.progress("tool", what)
         context = self._dependencies.tool_contexts.context(
             self._handle,
@@ -137,18 +135,21 @@ class _Expansion:
             on_subagent=_reject_subagent,
         )
         plan = await tool.plan(arguments, context)
-        permission = await self._dependencies.approver.permit(
-            self._handle, call, plan, on_wait=lambda: self._handle.progress("approval", what), hook=hook
+        what = f"{tool.name}: {self._dependencies.tool_contexts.redact(plan.subject.title)}"
+        permission = judged.denial or await self._dependencies.approver.permit(
+            self._handle, call, plan, on_wait=lambda: self._handle.progress("approval", what), hook=judged.decision
         )
         if isinstance(permission, CallDenied):
-            raise self._denied(plan.subject.title, permission)
+            why = permission.why or "the user said no"
+            message = f"{self._typed.split()[0]} needs {plan.subject.title!r}, which was denied: {why}"
+            raise ToolError(self._dependencies.tool_contexts.redact(message), code="denied")
+        if tool.name == "bash":
+            self._shells[-1] = Shell(plan.subject.title)  # a hook may have changed it
         self._handle.progress("tool", what)
-        return await tool.run(arguments, context, replace(plan, read_only=permission.read_only))
-
-    def _denied(self, title: str, denial: CallDenied) -> ToolError:
-        why = denial.why or "the user said no"
-        message = f"{self._typed.split()[0]} needs {title!r}, which was denied: {why}"
-        return ToolError(self._dependencies.tool_contexts.redact(message), code="denied")
+        output = await tool.run(arguments, context, replace(plan, read_only=permission.read_only))
+        if call_hooks is not None and self._handle.stopping is None:
+            await call_hooks.after(call, judged.prepared, output)
+        return output
 
 
 async def _reject_subagent(subagent: Subagent) -> None:

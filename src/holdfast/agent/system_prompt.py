@@ -62,12 +62,20 @@ class Skill(Value, frozen=True):
     path: str
 
 
+class OfferedAgent(Value, frozen=True):
+    """An agent in a file, which the `agent` tool can start. The tool's description has the others."""
+
+    name: str
+    description: str
+
+
 class PromptContext(Value, frozen=True):
     """What the system prompt is rendered from."""
 
     surroundings: Surroundings
     instructions: tuple[Instructions, ...] = ()
     skills: tuple[Skill, ...] = ()
+    agents: tuple[OfferedAgent, ...] = ()
 
 
 class RunConditions(Value, frozen=True, kw_only=True):
@@ -80,11 +88,21 @@ class RunConditions(Value, frozen=True, kw_only=True):
     small_model: bool = False
     agent: AgentType | None = None
     """The kind of a sub-agent."""
+    role: AgentType | None = None
+    """The agent that the user chose for the session."""
 
     @classmethod
-    def of(cls, model: ModelInfo, *, mode: Mode, interactive: bool, agent: AgentType | None) -> RunConditions:
-        small = is_small(model.name, context_window=model.context_window)
-        return cls(mode=mode, interactive=interactive, family=family_of(model.name), small_model=small, agent=agent)
+    def of(
+        cls, model: ModelInfo, *, mode: Mode, interactive: bool, agent: AgentType | None, role: AgentType | None = None
+    ) -> RunConditions:
+        return cls(
+            mode=mode,
+            interactive=interactive,
+            family=family_of(model.name),
+            small_model=is_small(model.name, context_window=model.context_window),
+            agent=agent,
+            role=role,
+        )
 
 
 def render_system_prompt(gathered: PromptContext, *, conditions: RunConditions) -> Context:
@@ -94,6 +112,8 @@ def render_system_prompt(gathered: PromptContext, *, conditions: RunConditions) 
         blocks.append(_instructions(gathered.instructions))
     if gathered.skills:
         blocks.append(_skills(gathered.skills))
+    if gathered.agents:
+        blocks.append(_agents(gathered.agents))
     facts = _condition_facts(conditions)
     if facts.get("mode") == "plan":
         blocks.append(_plan_mode(conditions))
@@ -123,6 +143,8 @@ def render_changes(gathered: PromptContext, *, conditions: RunConditions, known:
     )
     if "skills" in changed:
         blocks.append(_skills(gathered.skills) if gathered.skills else "There are no skills any more.")
+    if "agents" in changed:
+        blocks.append(_agents(gathered.agents) if gathered.agents else "There are no agents in files any more.")
     if not blocks:
         return None
     text = "<changed-since>\n" + "\n\n".join(blocks) + "\n</changed-since>"
@@ -143,7 +165,13 @@ def _agent_prompt(conditions: RunConditions) -> str:
         blocks.append(_SMALL_MODEL)
     if agent is not None:
         blocks.append(_GENERAL_SUBAGENT)
+    if conditions.role is not None and conditions.role.instructions:
+        blocks.append(_role(conditions.role))
     return "\n\n".join(blocks)
+
+
+def _role(role: AgentType) -> str:
+    return f'The user chose this agent for the session:\n<agent name="{role.name}">\n{role.instructions}\n</agent>'
 
 
 def _plan_mode(conditions: RunConditions) -> str:
@@ -158,6 +186,8 @@ def _condition_facts(conditions: RunConditions) -> dict[str, str]:
         facts["mode"] = "plan"
     if not conditions.interactive and agent is None:
         facts["person"] = "none"
+    if conditions.role is not None and conditions.role.instructions:
+        facts["agent"] = _digest(_role(conditions.role))
     return facts
 
 
@@ -169,12 +199,17 @@ def _changed_conditions(conditions: RunConditions, facts: dict[str, str], change
         blocks.append(_plan_mode(conditions) if facts.get("mode") == "plan" else _WORK_MODE)
     if "person" in changed:
         blocks.append(_HEADLESS if facts.get("person") == "none" else _ATTENDED)
+    if "agent" in changed:
+        gone = "The user chose no agent any more: the instructions of the agent above do not hold from here on."
+        blocks.append(_role(conditions.role) if conditions.role is not None and "agent" in facts else gone)
     return blocks
 
 
 def _is_own(subject: str) -> bool:
     """Return whether a subject is rendered here, and not by `reminders`."""
-    return subject in ("surroundings", "skills", "family", "mode", "person") or subject.startswith("file:")
+    return subject in ("surroundings", "skills", "agents", "family", "mode", "person", "agent") or subject.startswith(
+        "file:"
+    )
 
 
 def known_context(messages: Iterable[Message]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -199,15 +234,23 @@ def _surroundings(where: Surroundings) -> str:
 
 
 def _instructions(files: tuple[Instructions, ...]) -> str:
-    left = MAX_INSTRUCTION_CHARACTERS
     blocks = ["Instructions of the user and the project; the later one wins where two disagree:"]
-    for file in files:
+    for file, sent in zip(files, sent_characters(files), strict=True):
         text = file.text.strip()
-        if len(text) > left:
-            text = text[:left] + f"\n[cut here: {file.path} is longer than fits; read the rest when you need it]"
-        left = max(0, left - len(text))
+        if len(text) > sent:
+            text = text[:sent] + f"\n[cut here: {file.path} is longer than fits; read the rest when you need it]"
         blocks.append(f'<instructions path="{file.path}">\n{text}\n</instructions>')
     return "\n".join(blocks)
+
+
+def sent_characters(files: tuple[Instructions, ...]) -> list[int]:
+    """How many characters of each file fit into the budget of all."""
+    left = MAX_INSTRUCTION_CHARACTERS
+    sent: list[int] = []
+    for file in files:
+        sent.append(min(left, len(file.text.strip())))
+        left -= sent[-1]
+    return sent
 
 
 def _skills(skills: tuple[Skill, ...]) -> str:
@@ -215,11 +258,18 @@ def _skills(skills: tuple[Skill, ...]) -> str:
     return "Skills: load one with `skill`, or read its file, when the task calls for it.\n" + "\n".join(lines)
 
 
+def _agents(agents: tuple[OfferedAgent, ...]) -> str:
+    lines = [f"- {agent.name}: {agent.description}" for agent in agents]
+    return "Further agents for the `agent` tool:\n" + "\n".join(lines)
+
+
 def _gathered_facts(gathered: PromptContext) -> dict[str, str]:
     facts = {"surroundings": _digest(_surroundings(gathered.surroundings))}
     facts |= {f"file:{file.path}": _digest(file.text) for file in gathered.instructions}
     if gathered.skills:
         facts["skills"] = _digest(_skills(gathered.skills))
+    if gathered.agents:
+        facts["agents"] = _digest(_agents(gathered.agents))
     return facts
 
 

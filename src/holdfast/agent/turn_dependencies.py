@@ -170,8 +170,9 @@ class PromptExpander(Protocol):
         """Return what a prompt becomes; None if it calls no command. Raises a `HoldfastError` that ends the run."""
         ...
 
-    def prepare(self, call: ToolCall) -> PreparedCall:
-        """Prepare a call that a command makes itself. Raises `ToolError`."""
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools for the calls that a command makes itself."""
         ...
 
 
@@ -196,6 +197,8 @@ class TurnDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """None: prompts are sent as they are."""
     agent: AgentType | None = None
     """The kind of a sub-agent. None: a run of the user."""
+    role: AgentType | None = None
+    """The agent that the user chose."""
     effort: str | None = None
     hooks: TurnHooks | None = None
     """None: no hook is configured."""

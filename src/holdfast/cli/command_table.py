@@ -31,6 +31,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("changes", "changes:configure", "show the agent's file changes as a diff"),
         CliCommand("undo", "changes:configure_undo", "undo the file changes of the last run"),
         CliCommand("redo", "changes:configure_redo", "redo what was undone"),
+        CliCommand("context", "context:configure", "show what every session begins with, and what was cut"),
         CliCommand("stats", "stats:configure", "show tokens, cost, runs and tools by day and model"),
     ),
     "Set up": (
@@ -42,6 +43,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("hooks", "hooks:configure", "list hooks, where they come from and what is not used"),
         CliCommand("skills", "skills:configure", "list skills and what is wrong with them"),
         CliCommand("commands", "skills:configure_commands", "list the commands that prompts call as /name"),
+        CliCommand("agents", "skills:configure_agents", "list the agents in files"),
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),
         CliCommand("trust", "config:configure_trust", "use this directory's own configuration"),
         CliCommand("doctor", "doctor:configure", "check the installation"),

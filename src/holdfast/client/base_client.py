@@ -102,6 +102,7 @@ class BaseClient:
     trust = EndpointMethod(endpoints.trust)
     diff = EndpointMethod(endpoints.diff)
     repository = EndpointMethod(endpoints.repository)
+    context = EndpointMethod(endpoints.context)
     commands = EndpointMethod(endpoints.commands)
     memory = EndpointMethod(endpoints.memory)
     extensions = EndpointMethod(endpoints.extensions)

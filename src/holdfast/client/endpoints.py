@@ -19,6 +19,7 @@ from holdfast.schema.api.response_bodies import (
     ChangesView,
     CleanupView,
     ConfigView,
+    ContextView,
     DiffView,
     FilesView,
     Health,
@@ -182,6 +183,10 @@ def diff(
     """The changes of the work tree, of a commit, or of the current branch since its base."""
     query = {"commit": commit, "branch": branch or None, "base": base}
     return api_call("GET", api_path("workspaces", workspace_id, "diff"), returns=DiffView, query=query, wait=60.0)
+
+
+def context(workspace_id: str) -> ApiCall[ContextView]:
+    return api_call("GET", api_path("workspaces", workspace_id, "context"), returns=ContextView)
 
 
 def commands(workspace_id: str) -> ApiCall[PageView[PromptCommand]]:

@@ -28,6 +28,9 @@ class AgentType(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int | None = None
 
 
+MAIN_AGENT = "main"
+"""The name of no agent, to choose none again in a session that has one."""
+
 DEFAULT_AGENT = "explore"
 """The agent of a call that names none: the one that can do the least."""
 

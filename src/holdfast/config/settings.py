@@ -355,6 +355,14 @@ class AgentSettings(Table, frozen=True):
     read_only: Annotated[bool, Meta(description="It runs in plan mode, whatever its tools are.")] = False
 
 
+class SessionSettings(Table, frozen=True):
+    """Sessions."""
+
+    agent: Annotated[
+        Text | None, Meta(description="The agent of new sessions; `holdfast agents` lists those in files.")
+    ] = None
+
+
 class NetworkSettings(Table, frozen=True):
     """Network access. A project cannot change these settings."""
 
@@ -383,6 +391,7 @@ class Settings(Table, frozen=True):
     hooks: dict[str, HookSettings] = {}
     undo: UndoSettings = UndoSettings()
     agents: dict[str, AgentSettings] = {}
+    session: SessionSettings = SessionSettings()
     web_search: WebSearchSettings = WebSearchSettings()
     mcp: dict[str, McpServerSettings] = {}
     network: NetworkSettings = NetworkSettings()

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
 from holdfast.config import Config
-from holdfast.extend.agent_files import AgentFile
+from holdfast.extend.agent_files import AgentFile, read_agents
 from holdfast.extend.command_files import CommandFile, read_commands
-from holdfast.extend.front_matter import MarkdownFiles
+from holdfast.extend.front_matter import MarkdownFiles, SourceFolder
 from holdfast.extend.skills import SkillFile, read_skills
 from holdfast.extend.source_folders import FileKind, project_folders, source_folders
+from holdfast.files import repository_root
 from holdfast.locations import Locations
 from holdfast.schema.base import Value
-from holdfast.schema.extensions import ExtensionState, ExtensionStatus
+from holdfast.schema.extensions import ExtensionKind, ExtensionState, ExtensionStatus
 
 _KINDS: Mapping[FileKind, Literal["skill", "command", "agent"]] = {
     "skills": "skill",
     "commands": "command",
+    "agents": "agent",
 }
 
 
@@ -66,26 +71,50 @@ class FileExtensions:
     Implements `ExtensionProvider`.
     """
 
-    def __init__(self, directory: Path, locations: Locations, *, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        locations: Locations,
+        *,
+        env: Mapping[str, str],
+        announce: Callable[[ExtensionStatus], Awaitable[None]] | None = None,
+    ) -> None:
+        """``announce`` is told each state that changed since the files were read for the first time."""
         self._directory = directory
+        self._announce = announce
+        self._told: dict[tuple[ExtensionKind, str], ExtensionStatus] | None = None
         self._locations = locations
         self._env = env
         self._files = MarkdownFiles()
+        self._folders_key: tuple[Path, bool] | None = None
+        self._folders: dict[FileKind, tuple[SourceFolder, ...]] = {}
         self.found = ExtensionFiles()
         """As they were when they were last read."""
 
     def read(self, *, trusted: bool) -> ExtensionFiles:
         """Read what changed. Blocking."""
-        folders = {
-            kind: source_folders(kind, self._directory, locations=self._locations, env=self._env, trusted=trusted)
-            for kind in _KINDS
-        }
+        folders = self._existing_folders(trusted=trusted)
         self.found = ExtensionFiles(
             read_skills(folders["skills"], self._files),
             read_commands(folders["commands"], self._files),
-            untrusted=() if trusted else self._untrusted_folders(),
+            read_agents(folders["agents"], self._files),
+            () if trusted else self._untrusted_folders(),
         )
         return self.found
+
+    def _existing_folders(self, *, trusted: bool) -> dict[FileKind, tuple[SourceFolder, ...]]:
+        """Most of the folders do not exist, so finding that out is cheap."""
+        key = (repository_root(self._directory), trusted)
+        if key != self._folders_key:
+            self._folders_key = key
+            self._folders = {
+                kind: source_folders(kind, self._directory, locations=self._locations, env=self._env, trusted=trusted)
+                for kind in _KINDS
+            }
+        return {
+            kind: tuple(folder for folder in folders if os.path.isdir(folder.path))
+            for kind, folders in self._folders.items()
+        }
 
     def _untrusted_folders(self) -> tuple[tuple[FileKind, str], ...]:
         return tuple(
@@ -97,6 +126,15 @@ class FileExtensions:
 
     async def refresh(self, config: Config, *, trusted: bool) -> None:
         await asyncio.to_thread(self.read, trusted=trusted)
+        now = {(status.kind, status.name): status for status in self.found.statuses()}
+        before, self._told = self._told, now
+        if before is None or before == now or self._announce is None:
+            return
+        for key, status in now.items():
+            if before.get(key) != status:
+                await self._announce(status)
+        for key in before.keys() - now.keys():
+            await self._announce(replace(before[key], state="disabled", detail="it was removed"))
 
     def statuses(self) -> list[ExtensionStatus]:
         return self.found.statuses()

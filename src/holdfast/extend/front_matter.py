@@ -77,8 +77,9 @@ def find_files(folder: Path, *, suffix: str = ".md") -> Iterator[Path]:
     if not folder.is_dir():
         return
     found: list[Path] = []
+    top = str(folder).count(os.sep)
     for parent, folders, files in os.walk(folder):
-        depth = len(Path(parent).relative_to(folder).parts)
+        depth = parent.count(os.sep) - top
         folders[:] = sorted(name for name in folders if not name.startswith(".")) if depth < _MAX_DEPTH else []
         found += [Path(parent, name) for name in files if name.endswith(suffix) and not name.startswith(".")]
         if len(found) >= _MAX_FILES:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.config.env_files import is_env_file
 from holdfast.files import repository_root
 from holdfast.schema.base import repair_text
 from holdfast.tools.files.held_directory import open_without_links
@@ -20,6 +22,12 @@ _FOREIGN_FOLDERS = frozenset(
     {"node_modules", "bower_components", "site-packages", "dist-packages", "vendor", "third_party", ".git"}
 )
 MAX_FILE_BYTES = 256 * 1024
+_MAX_IMPORT_DEPTH = 5
+_MAX_IMPORTS = 20
+_IMPORTED_SUFFIXES = (".md", ".mdc", ".txt")
+"""Of files outside the repository."""
+_CODE = re.compile(r"^(```+|~~~+).*?^\1[^\n]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(r"(?:^|(?<=[\s(]))@([\w.~/][^\s`'\"<>]*)", re.MULTILINE)
 
 
 class InstructionFiles(NamedTuple):
@@ -42,24 +50,23 @@ def find_instructions(directory: Path) -> InstructionFiles:
     return InstructionFiles(tuple(read), tuple(ignored))
 
 
-def read_instructions(directory: Path, *, user_file: Path | None) -> tuple[tuple[str, str], ...]:
+def read_instructions(directory: Path, *, user_file: Path | None, trusted: bool = False) -> tuple[tuple[str, str], ...]:
     """Return the path and text of each instruction file, in a fixed order. A repeated text is returned once.
 
-    These files are read before a directory is trusted. A file of the project that is a link to something outside the
-    repository is not read: its text would be sent to the model.
+    A file that another one imports (``@path`` in its text) comes after it. These files are read before a directory is
+    trusted. A file of the project that is a link to something outside the repository is not read: its text would be
+    sent to the model. Only the user's file, and files of a trusted project, import files outside the repository.
     """
-    found: list[tuple[str, str]] = []
-    seen: set[str] = set()
     root = repository_root(directory).resolve()
+    reader = _InstructionReader(root, trusted=trusted)
     for path in _candidates(directory, user_file):
-        text = _read(path, inside=None if path == user_file else root)
-        if text is not None and text.strip() and text not in seen:
-            seen.add(text)
-            found.append((str(path), text))
-    return tuple(found)
+        reader.add(path, inside=None if path == user_file else root)
+    return tuple(reader.found)
 
 
-def entered_instructions(directory: Path, folders: Iterable[Path]) -> tuple[tuple[str, str], ...]:
+def entered_instructions(
+    directory: Path, folders: Iterable[Path], *, trusted: bool = False
+) -> tuple[tuple[str, str], ...]:
     """Return the path and text of the instruction files in folders below the directory, the outer ones first.
 
     As for `read_instructions`, links that leave the repository are not followed. Folders that ignore rules exclude, and
@@ -72,13 +79,55 @@ def entered_instructions(directory: Path, folders: Iterable[Path]) -> tuple[tupl
         relative = folder.relative_to(root).as_posix()
         if _FOREIGN_FOLDERS & set(folder.relative_to(root).parts) or rules.ignored(relative, is_dir=True):
             continue
-        texts: set[str] = set()
+        reader = _InstructionReader(root, trusted=trusted)
         for name in _NAMES:
-            text = _read(folder / name, inside=root)
-            if text is not None and text.strip() and text not in texts:
-                texts.add(text)
-                found.append((str(folder / name), text))
+            reader.add(folder / name, inside=root)
+        found += reader.found
     return tuple(found)
+
+
+class _InstructionReader:
+    """Reads files and what they import, each once."""
+
+    def __init__(self, root: Path, *, trusted: bool) -> None:
+        self._root = root
+        self._trusted = trusted
+        self._texts: set[str] = set()
+        self._paths: set[Path] = set()
+        self._imports = 0
+        self.found: list[tuple[str, str]] = []
+
+    def add(self, path: Path, *, inside: Path | None, depth: int = 0) -> None:
+        """``inside``: the directory that the file must be in, also behind links. None: it is the user's own."""
+        text = _read(path, inside=inside)
+        if text is None or not text.strip() or text in self._texts:
+            return
+        self._texts.add(text)
+        self._paths.add(path.resolve())
+        self.found.append((str(path), text))
+        if depth < _MAX_IMPORT_DEPTH:
+            for imported in imported_paths(text):
+                self._import(path, imported, is_users=inside is None, depth=depth + 1)
+
+    def _import(self, importer: Path, written: str, *, is_users: bool, depth: int) -> None:
+        path = Path(os.path.expanduser(written))
+        path = Path(os.path.normpath(path if path.is_absolute() else importer.parent / path))
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return  # a mention of something else
+        if real in self._paths or not real.is_file() or is_env_file(real.name):
+            return
+        is_inside = real.is_relative_to(self._root)
+        may_leave = (is_users or self._trusted) and real.suffix in _IMPORTED_SUFFIXES
+        if self._imports < _MAX_IMPORTS and (is_inside or may_leave):
+            self._imports += 1
+            self.add(path, inside=None if is_users or not is_inside else self._root, depth=depth)
+
+
+def imported_paths(text: str) -> list[str]:
+    """The paths that a text names as ``@path``. Code is not read for them."""
+    return [path.rstrip(".,;:)") for path in _IMPORT.findall(_CODE.sub(" ", text))]
 
 
 def _candidates(directory: Path, user_file: Path | None) -> Iterator[Path]:

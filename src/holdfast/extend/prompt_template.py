@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cached_property
 
 from holdfast.schema.commands import CommandOutput, FileMention, PromptPiece
 
@@ -26,14 +27,21 @@ class CommandArguments:
     def __init__(self, typed: str, *, names: tuple[str, ...] = ()) -> None:
         """``names`` are the arguments that have names, in their order."""
         self.typed = typed.strip()
+        self._names = names
+
+    @cached_property
+    def _words(self) -> list[str]:
         try:
-            words = shlex.split(self.typed)
+            return shlex.split(self.typed)
         except ValueError:  # a quotation mark in plain text
-            words = self.typed.split()
-        self._words = words
-        named = dict(word.split("=", 1) for word in words if word.partition("=")[0] in names and "=" in word)
-        unnamed = iter(word for word in words if word.partition("=")[0] not in named)
-        self._named = {name: named.get(name, "") or next(unnamed, "") for name in names}
+            return self.typed.split()
+
+    @cached_property
+    def _named(self) -> dict[str, str]:
+        given = [word.partition("=") for word in self._words]
+        named = {name: value for name, sign, value in given if sign and name in self._names}
+        unnamed = iter(word for word in self._words if word.partition("=")[0] not in named)
+        return {name: named.get(name, "") or next(unnamed, "") for name in self._names}
 
     def value(self, placeholder: str) -> str:
         name = placeholder[1:]

@@ -85,7 +85,7 @@ class RunSettings(Value, frozen=True, omit_defaults=True):
     output_schema: dict[str, Any] | None = None
     """JSON Schema of the final text. An answer that does not match it is corrected once, then the run fails."""
     agent: str | None = None
-    """The agent that a sub-agent's run uses."""
+    """The agent of a sub-agent's run, or the one that the user chose; ``main``: none. ``None``: that of the session."""
 
 
 class RunRequest(RunSettings, frozen=True, omit_defaults=True):

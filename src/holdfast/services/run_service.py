@@ -264,6 +264,7 @@ def _prompt_request(body: PromptBody) -> RunRequest:
         interactive=body.interactive,
         limits=Limits(body.limits.max_steps, body.limits.max_seconds, body.limits.max_cost),
         effort=body.effort,
+        agent=body.agent,
         output_schema=body.output_schema,
     )
 

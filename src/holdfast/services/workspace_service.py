@@ -6,11 +6,12 @@ import asyncio
 import os
 from pathlib import Path
 
+from holdfast.agent.system_prompt import MAX_INSTRUCTION_CHARACTERS
 from holdfast.errors import BadRequest, NotFound
 from holdfast.extend.instructions import find_instructions
 from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import DiffQuery
-from holdfast.schema.api.response_bodies import DiffView, PageView, RepositoryView
+from holdfast.schema.api.response_bodies import ContextView, DiffView, PageView, RepositoryView
 from holdfast.schema.approvals import Grant
 from holdfast.schema.commands import PromptCommand
 from holdfast.schema.events import ConfigChanged
@@ -21,6 +22,7 @@ from holdfast.services.server_state import ServerState
 from holdfast.store import Batch
 from holdfast.store.writes import PutWorkspace, RemoveGrants
 from holdfast.workspace.context_gatherer import changed_files, git_branch
+from holdfast.workspace.context_parts import context_parts
 from holdfast.workspace.git_diff import branch_diff, commit_diff, work_tree_diff
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces
 
@@ -172,6 +174,13 @@ class WorkspaceService:
             return RepositoryView(branch)
         changed = await changed_files(directory)
         return RepositoryView(branch, None if changed is None else len(changed))
+
+    async def context(self, workspace_id: str) -> ContextView:
+        """What the context of a new session consists of."""
+        opened = await self.open_known(workspace_id)
+        await opened.refresh_extensions()
+        ignored = (await asyncio.to_thread(find_instructions, opened.path)).ignored
+        return ContextView(await context_parts(opened), MAX_INSTRUCTION_CHARACTERS, ignored)
 
     async def commands(self, workspace_id: str) -> PageView[PromptCommand]:
         """The commands that a prompt may call as ``/name``."""

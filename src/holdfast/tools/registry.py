@@ -182,8 +182,9 @@ class ToolRegistry:
     ) -> OfferedTools:
         """Return the tools for a run.
 
-        `depth` is the nesting of sub-agents, `agent` the kind of a sub-agent. `preferred` tools come first. `joining`
-        returns tools that are only for this run and became ready since it was last called.
+        `depth` is the nesting of sub-agents, `agent` the kind of a sub-agent, or the agent that the user chose.
+        `preferred` tools come first. `joining` returns tools that are only for this run and became ready since it was
+        last called.
         """
 
         def select(found: Iterable[Tool[Any]]) -> ToolSelection:
@@ -231,18 +232,18 @@ def _reason_withheld(
         from holdfast.tools.web_search import NOT_CONFIGURED
 
         return NOT_CONFIGURED
-    return _reason_withheld_from_subagent(tool, agent) if agent is not None else None
+    return _reason_withheld_from_agent(tool, agent, depth=depth) if agent is not None else None
 
 
-def _reason_withheld_from_subagent(tool: Tool[Any], agent: AgentType) -> str | None:
+def _reason_withheld_from_agent(tool: Tool[Any], agent: AgentType, *, depth: int) -> str | None:
+    if tool.name == "ask" and depth and (agent.tools is None or "ask" not in agent.tools):
+        return "a sub-agent cannot ask the user; decide yourself and say what you decided"
     if agent.tools is not None:
         if may_use(tool.name, agent.tools):
             return None
         return f"the agent {agent.name!r} is configured without it"
-    if tool.name == "ask":
-        return "a sub-agent cannot ask the user; decide yourself and say what you decided"
     if agent.read_only and tool.effect not in _EXPLORER_EFFECTS and tool.name not in _COMMAND_TOOLS:
-        return "this sub-agent only reads"
+        return "this agent only reads"
     return None
 
 

@@ -8,7 +8,7 @@ import platform
 import time
 from pathlib import Path
 
-from holdfast.agent.system_prompt import Instructions, PromptContext, Skill, Surroundings
+from holdfast.agent.system_prompt import Instructions, OfferedAgent, PromptContext, Skill, Surroundings
 from holdfast.errors import BadRequest
 from holdfast.extend.file_extensions import ExtensionFiles, FileExtensions
 from holdfast.extend.instructions import read_instructions
@@ -26,7 +26,10 @@ _GIT_SECONDS = 2.0
 
 
 class DirectoryContextGatherer:
-    """Gathers the context of one directory. Files of the project and the git status are read only if it is trusted."""
+    """Gathers the context of one directory. The git status is read only if it is trusted.
+
+    ``files`` were read when the turn was made.
+    """
 
     def __init__(
         self, directory: Path, locations: Locations, *, files: FileExtensions, trusted: bool, clock: Clock
@@ -57,6 +60,11 @@ class DirectoryContextGatherer:
                 for skill in files.usable_skills[:_MAX_SKILLS]
                 if skill.model_may_use
             ),
+            tuple(
+                OfferedAgent(agent.name, agent.settings.description[:_MAX_DESCRIPTION])
+                for agent in files.usable_agents
+                if agent.is_subagent
+            ),
         )
 
     async def _git_status(self) -> str | None:
@@ -65,10 +73,10 @@ class DirectoryContextGatherer:
     def _read(self) -> tuple[str | None, tuple[tuple[str, str], ...], ExtensionFiles]:
         user_file = self._locations.instructions_file
         of_all, of_project = self._remembered()
-        read = read_instructions(self._directory, user_file=user_file)
+        read = read_instructions(self._directory, user_file=user_file, trusted=self._trusted)
         of_user = tuple(file for file in read if file[0] == str(user_file))
         instructions = (*of_user, *of_all, *(file for file in read if file not in of_user), *of_project)
-        return git_branch(self._directory), instructions, self._files.read(trusted=self._trusted)
+        return git_branch(self._directory), instructions, self._files.found
 
     def _remembered(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
         """Return the memory for all projects and for this one, as instruction files."""

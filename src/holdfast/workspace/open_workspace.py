@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,8 +39,10 @@ from holdfast.config.env_files import (
     may_show_env_files,
     read_env_secrets,
 )
-from holdfast.errors import BadRequest, Conflict, HoldfastError, NoModel, NotFound
+from holdfast.config.settings import AgentSettings
+from holdfast.errors import BadRequest, Conflict, HoldfastError, NoModel, NotFound, PolicyDenied
 from holdfast.events import Hub
+from holdfast.extend.agent_files import AgentFile
 from holdfast.extend.extension_provider import ExtensionProvider
 from holdfast.extend.file_extensions import FileExtensions
 from holdfast.extend.mcp.mcp_servers import McpParts, McpServers
@@ -122,11 +124,23 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         """Return the model with this name, or the configured one. Raises `NoModel`."""
         return self.catalogue.resolve(name) if name else self.catalogue.large()
 
+    def with_agents(self, files: Iterable[AgentFile]) -> Setup:
+        """The setup with the agents in files besides the configured ones, which come first."""
+        found = {file.name: self._usable(file.settings) for file in files}
+        if not found:
+            return self
+        settings = replace(self.settings, agents=found | self.settings.agents)
+        return replace(self, config=replace(self.config, settings=settings))
+
+    def _usable(self, agent: AgentSettings) -> AgentSettings:
+        """Files of other agents name models that may not be there; the model of the run is used then."""
+        return agent if agent.model is None or self.has_model(agent.model) else replace(agent, model=None)
+
     def has_model(self, name: str) -> bool:
         """Whether a model can be used, so that a file of another agent may name one that is not there."""
         try:
             self.catalogue.resolve(name)
-        except NoModel:
+        except (NoModel, PolicyDenied):
             return False
         return True
 
@@ -219,7 +233,7 @@ class OpenWorkspace:
         )
         self.read_states: dict[str, tuple[tuple[int, int, int], str]] = {}
         """The hashes of files that sessions have read, with their inode, time and size, for `WorkspaceObserver`."""
-        self.files = FileExtensions(self.path, shared.locations, env=shared.env)
+        self.files = FileExtensions(self.path, shared.locations, env=shared.env, announce=self.announce_extension)
         """The skills, commands and agents of the user and the project."""
         self.commands = PromptCommands(self.path, self.files)
         self.hooks = HookParts(

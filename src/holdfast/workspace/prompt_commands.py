@@ -101,8 +101,7 @@ class PromptCommands:
             return None
         match called.command:
             case CommandFile() as file:
-                pieces = fill_template(file.template, called.arguments, names_arguments=file.names_arguments)
-                return ExpandedPrompt(await asyncio.to_thread(self._with_existing_files, pieces))
+                return ExpandedPrompt(await asyncio.to_thread(self._pieces, file, called.arguments))
             case SkillFile() as skill:
                 from holdfast.extend.skill_tool import skill_text
 
@@ -112,8 +111,9 @@ class PromptCommands:
             case source:
                 return await source.expand(called.name, called.arguments)
 
-    def _with_existing_files(self, pieces: Sequence[PromptPiece]) -> tuple[PromptPiece, ...]:
-        """What looks like a mention and names no file is text."""
+    def _pieces(self, file: CommandFile, arguments: str) -> tuple[PromptPiece, ...]:
+        """What looks like a mention and names no file is text. Blocking: the arguments may be long."""
+        pieces = fill_template(file.template, arguments, names_arguments=file.names_arguments)
         return tuple(
             f"@{piece.path}" if isinstance(piece, FileMention) and not self._is_file(piece.path) else piece
             for piece in pieces
@@ -128,13 +128,10 @@ class WorkspacePromptExpander:
 
     def __init__(self, commands: PromptCommands, tools: OfferedTools) -> None:
         self._commands = commands
-        self._tools = tools
+        self.toolbox = tools
 
     async def expand(self, prompt: str) -> ExpandedPrompt | None:
         return await self._commands.expand(prompt)
-
-    def prepare(self, call: ToolCall) -> PreparedCall:
-        return self._tools.prepare(call)
 
 
 class CommandTools:

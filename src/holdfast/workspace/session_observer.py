@@ -29,8 +29,10 @@ _COMMANDS = frozenset({"bash", "job_output", "job_kill", "agent"})
 class WorkspaceObserver:
     """The `SessionObserver` of one session."""
 
-    def __init__(self, workspace: OpenWorkspace, session_id: str) -> None:
+    def __init__(self, workspace: OpenWorkspace, session_id: str, *, trusted: bool = False) -> None:
+        """``trusted``: instruction files may import files outside the repository."""
         self._workspace = workspace
+        self._trusted = trusted
         self._session_id = session_id
         self._expected: dict[str, str] = {}
         """The states of files that commands of this turn made."""
@@ -125,7 +127,7 @@ class WorkspaceObserver:
                     self._entered_directories.add(directory)
                     entered.add(Path(directory))
                     directory = os.path.dirname(directory)
-            found = entered_instructions(self._workspace.path, entered)
+            found = entered_instructions(self._workspace.path, entered, trusted=self._trusted)
             self._instructions += tuple(Instructions(path, text) for path, text in found)
 
     async def read_files(self, paths: Sequence[str], *, characters: int) -> tuple[File, ...]:

@@ -14,10 +14,10 @@ from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
-from holdfast.config.agent_types import AgentType, agent_of_run
+from holdfast.config.agent_types import MAIN_AGENT, AgentType, agent_of_run, agent_types
 from holdfast.config.model_catalogue import ResolvedModel
 from holdfast.config.reasoning_effort import OFF, choose_effort
-from holdfast.errors import BadRequest
+from holdfast.errors import BadRequest, NotFound
 from holdfast.extend.command_files import narrower_mode
 from holdfast.extend.mcp.mcp_tools import McpRunTools
 from holdfast.schema.client_variables import merge_variables
@@ -30,6 +30,9 @@ from holdfast.workspace.prompt_commands import CommandTools, WorkspacePromptExpa
 from holdfast.workspace.session_observer import WorkspaceObserver
 from holdfast.workspace.tool_context import WorkspaceToolContexts
 from holdfast.workspace.undo.undo_turn import UndoTurn
+
+_LAST_RUNS = 5
+"""Runs in which the last prompt of a session is looked for."""
 
 
 class WorkspaceTurns:
@@ -45,6 +48,7 @@ class WorkspaceTurns:
                 workspace.refuse_other_config(request.environment)
                 setup = (await workspace.setup()).of_shell(request.environment)
                 request = await _with_command_settings(request, workspace, setup)
+                request = await self._with_agent(request, session, workspace, setup)
                 resolved = setup.model(request.model)
                 if request.mode is not None:
                     setup.config.policy.check_mode(request.mode)
@@ -62,6 +66,33 @@ class WorkspaceTurns:
             case "undo" | "redo" | "delete":
                 pass
         return request
+
+    async def _with_agent(
+        self, request: RunRequest, session: Session, workspace: OpenWorkspace, setup: Setup
+    ) -> RunRequest:
+        """Add the agent of the session, and what it says about the model and the mode."""
+        if request.kind != "prompt":
+            return request
+        name = request.agent
+        if name is None:
+            name = await _last_agent(workspace, session.id) or setup.settings.session.agent
+        if name is None or name == MAIN_AGENT:
+            return replace(request, agent=name and MAIN_AGENT)
+        files = await asyncio.to_thread(workspace.files.read, trusted=setup.trusted)
+        known = agent_types(setup.with_agents(files.usable_agents).settings)
+        agent = known.get(name)
+        if agent is None:
+            if request.agent is None:  # it was removed since
+                return replace(request, agent=MAIN_AGENT)
+            raise BadRequest(f"there is no agent {name!r}; agents: {', '.join(sorted({MAIN_AGENT, *known}))}")
+        before = request.mode or setup.settings.approvals.mode
+        mode = narrower_mode("plan" if agent.read_only else None, than=before)
+        return replace(
+            request,
+            agent=name,
+            model=request.model or agent.model,
+            mode=request.mode if mode == before else mode,
+        )
 
     def turn(self, run: Run, session: Session) -> Turn:
         return _WorkspaceTurn(self._workspaces.require(session.workspace_id), run, session)
@@ -115,7 +146,13 @@ class _WorkspaceTurn:
         await workspace.refresh_extensions(setup)
         if not run.interactive:
             await workspace.mcp.wait_started()
-        agent = agent_of_run(settings, run.agent) if run.parent_run_id is not None else None
+        files = workspace.files.found
+        with_files = setup.with_agents(file for file in files.usable_agents if file.is_subagent).settings
+        agent = role = None
+        if run.parent_run_id is not None:
+            agent = agent_of_run(with_files, run.agent)
+        elif run.agent is not None:
+            role = agent_types(setup.with_agents(files.usable_agents).settings).get(run.agent)
         resolved = setup.model(run.model)
         model = workspace.open_model(setup, resolved)
         small_model = workspace.open_model(setup, setup.catalogue.small(beside=resolved))
@@ -128,7 +165,7 @@ class _WorkspaceTurn:
             mode=mode,
             interactive=run.interactive,
             depth=depth,
-            agent=agent,
+            agent=agent or role,
             preferred=PREFERRED_TOOLS.get(family_of(model.info.name), ()),
             joining=McpRunTools(workspace.mcp, max_tokens=settings.tools.mcp_tokens).join,
         )
@@ -152,7 +189,7 @@ class _WorkspaceTurn:
             approver=approver,
             tool_contexts=WorkspaceToolContexts(
                 workspace,
-                settings,
+                with_files,
                 environment=environment,
                 root_session_id=root_session_id,
                 can_see_images=model.info.images,
@@ -161,12 +198,13 @@ class _WorkspaceTurn:
                 hooks=hooks,
             ),
             context_gatherer=workspace.context_gatherer(setup),
-            observer=WorkspaceObserver(workspace, run.session_id),
+            observer=WorkspaceObserver(workspace, run.session_id, trusted=setup.trusted),
             titler=workspace.titles.using(small_model),
-            limits=_limits(run, setup, agent),
+            limits=_limits(run, setup, agent or role),
             mode=mode,
             agent=agent,
             hooks=hooks,
+            role=role,
             effort=choose_effort(run.effort or settings.models.effort, resolved.reasoning),
         )
 
@@ -183,6 +221,15 @@ class _WorkspaceTurn:
         return session.id, depth
 
 
+async def _last_agent(workspace: OpenWorkspace, session_id: str) -> str | None:
+    """The agent of the last prompt in a session; None if there is none yet."""
+    try:
+        page = await workspace.shared.store.runs(session_id, limit=_LAST_RUNS)
+    except NotFound:  # the prompt starts the session
+        return None
+    return next((run.agent for run in page.items if run.kind == "prompt"), None)
+
+
 async def _with_command_settings(request: RunRequest, workspace: OpenWorkspace, setup: Setup) -> RunRequest:
     """Add the settings of the command that a prompt calls, where the request has none. They only narrow the mode."""
     if request.kind != "prompt" or not request.prompt.startswith("/"):
@@ -196,6 +243,9 @@ async def _with_command_settings(request: RunRequest, workspace: OpenWorkspace, 
     before = request.mode or setup.settings.approvals.mode
     if (mode := narrower_mode(file.mode, than=before)) != before:
         request = replace(request, mode=mode)
+    if file.agent and request.agent is None:
+        known = agent_types(setup.with_agents(workspace.files.found.usable_agents).settings)
+        request = replace(request, agent=file.agent if file.agent in known else None)
     return request
 
 

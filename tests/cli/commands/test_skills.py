@@ -1,6 +1,7 @@
 """`holdfast skills` and `holdfast commands`."""
 
 from tests.cli.cli_shell import CliShell
+from tests.cli.doc_examples import documented_file
 
 
 def test_skills_are_listed_with_their_state(sh: CliShell) -> None:
@@ -26,3 +27,16 @@ def test_commands_are_listed_and_called(sh: CliShell) -> None:
     assert "Say hello" in output
     assert "no text below" in output
     assert sh.ok("run", "/greet Ann").strip() == "hello Ann"
+
+
+def test_the_documented_files_are_valid(sh: CliShell) -> None:
+    for section, name, command in (
+        ("Skills", "skills/release/SKILL.md", "skills"),
+        ("Commands", "commands/fix-issue.md", "commands"),
+        ("Agents", "agents/reviewer.md", "agents"),
+    ):
+        path = sh.locations.config_dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(documented_file(section))
+        assert [item["state"] for item in sh(command, "--json").json if item["source"] == str(path)] == ["ready"]
+    assert "CONTRIBUTING.md" in documented_file("Instructions")

@@ -55,6 +55,9 @@ def configure(parser: Parser) -> None:
     model.add_argument(
         "--effort", metavar="EFFORT", help="how hard the model thinks: off, low, medium, high …; see 'holdfast models'"
     )
+    model.add_argument(
+        "--agent", metavar="NAME", help="agent for this session, see 'holdfast agents'; 'main' for none any more"
+    )
     model.add_argument("--mode", choices=("ask", "accept_edits", "plan", "auto"), help="when to ask for approval")
     model.add_argument("--attach", metavar="FILE", action="append", default=[], help="attach a file; repeatable")
     model.add_argument("--max-steps", metavar="N", type=count, help="maximum number of model requests")
@@ -111,6 +114,7 @@ def make_request(args: argparse.Namespace, screen: Screen) -> RunRequest:
         model=args.model,
         mode=args.mode,
         effort=args.effort,
+        agent=args.agent,
         interactive=is_terminal(sys.stdin) and is_terminal(sys.stderr),
         limits=Limits(max_steps=args.max_steps, max_seconds=args.timeout, max_cost=args.max_cost),
         output_schema=_read_schema(args.output_schema) if args.output_schema else None,

@@ -1,4 +1,4 @@
-"""`holdfast skills` and `holdfast commands`: the files that add something to the agent, and what is wrong with them."""
+"""`holdfast skills`, `commands` and `agents`: the files of these kinds, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -40,6 +40,20 @@ def configure_commands(parser: Parser) -> None:
         ),
     )
     _add(parser, "command")
+
+
+def configure_agents(parser: Parser) -> None:
+    parser.explain(
+        "List the agents in files of this directory and your own. The agent tool starts them as sub-agents, and you\n"
+        "can choose one for a session. They are read from the folder 'agents' in .holdfast, .claude and .opencode of\n"
+        "the project, from those of these agents in your home directory, and from Holdfast's configuration directory.\n"
+        "Built in are explore, which only reads, and general, which has all tools.",
+        examples=(
+            ("holdfast agents", "what is there, and what is wrong with it"),
+            ("holdfast run --agent explore …", "choose one for a session"),
+        ),
+    )
+    _add(parser, "agent")
 
 
 def _add(parser: Parser, kind: ExtensionKind) -> None:

@@ -126,6 +126,8 @@ class PromptBody(RequestBody, frozen=True):
     limits: LimitsBody = LimitsBody()
     interactive: bool = True
     effort: ShortText | None = None
+    agent: ShortText | None = None
+    """An agent for this prompt and the next ones of the session; ``main``: none any more."""
     output_schema: dict[str, Any] | None = None
     environment: Environment | None = None
     """Variables of the client's shell, for the commands of the run: those that the workspace lists, no secrets. Without

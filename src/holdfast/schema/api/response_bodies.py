@@ -147,6 +147,32 @@ class MemoryView(Value, frozen=True):
     user_file: str = ""
 
 
+ContextKind = Literal["prompt", "surroundings", "instructions", "skills", "agents", "tools"]
+
+
+class ContextPart(Value, frozen=True):
+    """A part of what is sent before the first prompt of a session."""
+
+    name: str
+    """``system prompt``, ``tools``, ``skills``, ``agents``, or the path of an instruction file."""
+    kind: ContextKind
+    characters: int
+    tokens: int
+    """Estimated."""
+    cut: int = 0
+    """Characters of an instruction file that do not fit and are not sent."""
+
+
+class ContextView(Value, frozen=True):
+    """What the context of a new session consists of."""
+
+    parts: tuple[ContextPart, ...] = ()
+    instruction_limit: int = 0
+    """Characters of all instruction files together."""
+    ignored: tuple[str, ...] = ()
+    """Instruction files that are not read, because they are links out of the repository."""
+
+
 class RepositoryView(Value, frozen=True):
     """The git repository of a directory."""
 

@@ -20,7 +20,7 @@ from holdfast.schema.api.request_bodies import (
     RemoveGrantsQuery,
     TrustBody,
 )
-from holdfast.schema.api.response_bodies import DiffView, FilesView, MemoryView, PageView, RepositoryView
+from holdfast.schema.api.response_bodies import ContextView, DiffView, FilesView, MemoryView, PageView, RepositoryView
 from holdfast.schema.approvals import Grant
 from holdfast.schema.commands import PromptCommand
 from holdfast.schema.extensions import ExtensionStatus
@@ -89,6 +89,11 @@ async def get_repository(request: ApiRequest[None, NoParameters]) -> RepositoryV
 async def get_diff(request: ApiRequest[None, DiffQuery]) -> DiffView:
     """Get the changes of the work tree (if the directory is trusted), of a commit or of a branch, as a diff."""
     return await request.services.workspaces.diff(request.path["workspace_id"], request.query)
+
+
+async def read_context(request: ApiRequest[None, NoParameters]) -> ContextView:
+    """Say what the context of a new session consists of, and what was cut."""
+    return await request.services.workspaces.context(request.path["workspace_id"])
 
 
 async def list_commands(request: ApiRequest[None, NoParameters]) -> PageView[PromptCommand]:
@@ -176,6 +181,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         response=DiffView,
         errors=(NotFound, BadRequest),
     ),
+    Endpoint("GET", f"{_WORKSPACE}/context", read_context, response=ContextView, errors=(NotFound, BadRequest)),
     Endpoint(
         *("GET", f"{_WORKSPACE}/commands", list_commands),
         response=PageView[PromptCommand],
