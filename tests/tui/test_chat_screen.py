@@ -156,6 +156,23 @@ async def test_keys_before_the_pause_go_into_the_draft_and_answer_nothing(
         assert len(ui.app.chat.open_asks) == 1
 
 
+async def test_a_word_that_begins_with_no_answer_goes_into_the_draft_and_answers_nothing(tmp_path: Path) -> None:
+    empty = calls(Call("write", {"path": "empty.txt", "content": ""}))
+    async with open_ui(tmp_path, empty, text("Done.")) as ui:
+        await ui.send("make it")
+        await ui.until(lambda: ui.app.chat.ask_panel.is_armed)
+        await ui.type("half a yes")
+        await ui.until(lambda: ui.draft == "half a yes")
+        assert len(ui.app.chat.open_asks) == 1
+        await ui.until(lambda: ui.app.chat.ask_panel.is_armed)
+        await ui.press("y")
+        await ui.shows("Done.")
+        await ui.idle()
+        await ui.press("ctrl+r")
+        await ui.shows("(no text to show)")
+        assert (ui.server.work / "empty.txt").read_text() == ""
+
+
 async def test_a_denial_carries_what_was_written(tmp_path: Path) -> None:
     async with open_ui(tmp_path, calls(Call("bash", {"command": "touch made"})), text("I see.")) as ui:
         await ui.send("make it")

@@ -1,7 +1,8 @@
 """Approvals and questions, in the composer's place.
 
 A key counts only after a pause: half a second after the panel appeared and after the last key. Until then typed text
-goes on into the draft, so that a key meant for the prompt neither answers nor gets lost.
+goes on into the draft, so that a key meant for the prompt neither answers nor gets lost. A key that is no answer begins
+such a text: the rest of the word does not answer either.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from textual.widgets import Input, Static
 
 from holdfast.client.view_values import OpenAsk
 from holdfast.schema.approvals import Approval, ApprovalDecision, Question, QuestionItem, RuleScope
-from holdfast.tui.bindings import bindings_for, key_of
+from holdfast.tui.actions import actions_in
+from holdfast.tui.bindings import bindings_for, key_of, keys_of
 from holdfast.tui.status_words import seconds_until, span
 from holdfast.tui.terminal_signals import plain_text
 from holdfast.tui.transcript.diff_rows import diff_rows
@@ -148,15 +150,18 @@ class AskPanel(Vertical, can_focus=True):
     def on_key(self, event: Key) -> None:
         if self._purpose or event.key in ("escape", "ctrl+c", "ctrl+q", "pageup", "pagedown"):
             return
-        if not self._armed:
+        if self._armed and self.ask is not None and self.ask.question is not None:
+            self._question_key(self.ask.question, event)
+        elif not self._armed or (event.is_printable and not self._is_answer(event)):
             event.stop()
             event.prevent_default()
-            self._quiet_since = time.monotonic()
+            self._quiet_since, self._armed = time.monotonic(), False
             if event.is_printable and event.character:
                 self.post_message(self.TypedAhead(event.character))
-            return
-        if self.ask is not None and self.ask.question is not None:
-            self._question_key(self.ask.question, event)
+
+    def _is_answer(self, event: Key) -> bool:
+        keys = (key for action in actions_in("answer") for key in keys_of(self.app, action.name).split(","))
+        return not set(keys).isdisjoint(event.aliases)
 
     def _tick(self) -> None:
         if not self._armed and time.monotonic() - self._quiet_since >= GRACE_SECONDS:

@@ -117,6 +117,5 @@ def _row(change: FileChange) -> str:
 
 def draw_diff(change: FileChange, width: int, palette: Palette) -> Text:
     """In two columns if there is room."""
-    if not change.diff:
-        return Text("(no text to show)")
-    return rows_as_text(diff_rows(change.diff, width, palette, indent=("", palette.dim)))
+    rows = rows_as_text(diff_rows(change.diff, width, palette, indent=("", palette.dim)))
+    return rows or Text("(no text to show)")

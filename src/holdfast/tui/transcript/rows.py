@@ -155,10 +155,10 @@ def rows_as_text(source: RowSource) -> Text:
     """The rows as one text, for widgets that are not the transcript."""
     text = Text(no_wrap=True)
     for number in range(source.height):
+        if number:
+            text.append("\n")
         for segment in source.row(number).segments:
             text.append(segment.text, segment.style)
-        text.append("\n")
-    text.right_crop(1)
     return text
 
 
