@@ -97,10 +97,11 @@ class Composer(Vertical):
         """The line of attachments. Made with the first one."""
         self._walking = False
         self._words = False
+        self._mark = "›"
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="field"):
-            yield Static("›", id="mark", markup=False)
+            yield Static(self._mark, id="mark", markup=False)
             yield PromptArea(self._first_draft)
 
     def on_mount(self) -> None:
@@ -183,7 +184,7 @@ class Composer(Vertical):
             self._walking = False
         else:
             self.history.edited()
-            self._find_completions(self.area.before_cursor)
+            self._complete_later(completion_at(self.area.before_cursor))
         self._show_mark()
         self.post_message(self.Edited())
 
@@ -209,7 +210,10 @@ class Composer(Vertical):
 
     def _show_mark(self) -> None:
         sign, word = ("!", "Command:") if self.draft.startswith("!") else ("›", "Prompt:")
-        self.query_one("#mark", Static).update(word if self._words else sign)
+        shown = word if self._words else sign
+        if shown != self._mark:  # every update lays out the whole screen
+            self._mark = shown
+            self.query_one("#mark", Static).update(shown)
 
     def _show_attachments(self) -> None:
         if self._attached is None:
@@ -221,12 +225,15 @@ class Composer(Vertical):
         self._attached.update("attached  " + " ".join(shown))
         self._attached.display = bool(self.attachments)
 
-    @work(exclusive=True, group="completions")
-    async def _find_completions(self, before: str) -> None:
-        completion = completion_at(before)
+    def _complete_later(self, completion: Completion | None) -> None:
         if completion is None:
+            self.workers.cancel_group(self, "completions")
             self._close_completions()
-            return
+        else:
+            self._find_completions(completion)
+
+    @work(exclusive=True, group="completions")
+    async def _find_completions(self, completion: Completion) -> None:
         if completion.kind == "command":
             if not completion.query:
                 await self._load_commands()

@@ -193,11 +193,16 @@ class TranscriptView(ScrollView, can_focus=True):
         try:
             size = Size(self._layout_width, self._rows.height)
             if size != self.virtual_size:
-                self.virtual_size = size
+                self._set_virtual_size(size)
             row = self._rows.height if self.following else self._rows.row_of(self._anchor)
             self.scroll_to(y=row, animate=False, force=True)
         finally:
             self._moving = False
+
+    def _set_virtual_size(self, size: Size) -> None:
+        """Set the size of all rows. The widget stays as large as it is, so that the screen needs no new layout."""
+        self.set_reactive(TranscriptView.virtual_size, size)
+        self._scroll_update(size)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
