@@ -184,6 +184,16 @@ async def test_a_slash_lists_commands_also_those_of_the_server(tmp_path: Path) -
         await ui.until(lambda: ui.draft == "/deploy ")
         await ui.press("enter")
         await ui.until(lambda: ui.has_text("/deploy"))
+        await ui.idle()
+        await ui.press("ctrl+p")
+        await ui.until(lambda: isinstance(ui.app.screen, Picker) and ui.app.screen.current is not None)
+        await ui.press("ctrl+c")
+        await ui.until(lambda: ui.app.screen is ui.app.chat)
+        await ui.press("ctrl+p")
+        await ui.until(lambda: isinstance(ui.app.screen, Picker) and ui.app.screen.current is not None)
+        await ui.type("the shop")
+        await ui.press("enter")
+        await ui.until(lambda: ui.draft == "/deploy ")
 
 
 async def test_the_ui_goes_on_while_the_editor_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

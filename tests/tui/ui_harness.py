@@ -26,6 +26,12 @@ class Ui:
         self.app = app
         self.pilot = pilot
         self.server = server
+        self._frames = 0
+        self._seen: tuple[object, str] = (None, "")
+        app.post_display_hook = self._count_frame  # type: ignore[method-assign]
+
+    def _count_frame(self) -> None:
+        self._frames += 1
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait until the condition holds. The test's time-out is the limit."""
@@ -88,9 +94,12 @@ class Ui:
 
     @property
     def screen_text(self) -> str:
-        """Everything that is on the screen, as text."""
-        lines = self.app.screen._compositor.render_strips()
-        return "\n".join("".join(segment.text for segment in strip) for strip in lines)
+        """Everything that is on the screen, as text. It is read again when a frame was drawn."""
+        frame = (self.app.screen, self._frames)
+        if self._seen[0] != frame:
+            lines = self.app.screen._compositor.render_strips()
+            self._seen = (frame, "\n".join("".join(segment.text for segment in strip) for strip in lines))
+        return self._seen[1]
 
     async def shows(self, text: str) -> None:
         await self.until(lambda: text in self.screen_text)

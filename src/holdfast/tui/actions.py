@@ -66,9 +66,9 @@ ACTIONS: tuple[UserAction, ...] = (
     UserAction(
         "continue_run", "everywhere", "f6", "Continue the run that was cut off", command="continue", hint="continue"
     ),
-    UserAction("retry", "everywhere", "f7", "Send its prompt again", command="retry", hint="send again"),
+    UserAction("retry", "everywhere", "f7", "Send the prompt of that run again", command="retry", hint="send again"),
     UserAction(
-        *("undo_and_retry", "everywhere", "f8", "Undo its changes and send its prompt again"),
+        *("undo_and_retry", "everywhere", "f8", "Undo the changes of that run and send its prompt again"),
         command="undo-and-retry",
         hint="undo and send again",
     ),
@@ -98,7 +98,7 @@ ACTIONS: tuple[UserAction, ...] = (
     UserAction("enter_subagent", "transcript", "right", "Show the sub-agent's own session"),
     UserAction("leave_subagent", "transcript", "left", "Go back to the session that started the sub-agent"),
     UserAction("open_target", "transcript", "o", "Open the first file place or link of the block", hint="open"),
-    UserAction("follow_end", "transcript", "end,G", "Go to the end and follow it", hint="end"),
+    UserAction("follow_end", "transcript", "end,G", "Go to the end and follow it", hint="follow"),
     UserAction("queue_edit", "queue", "e,enter", "Take the prompt back into the composer", hint="edit"),
     UserAction("queue_up", "queue", "K,shift+up", "Move it up", hint="up"),
     UserAction("queue_down", "queue", "J,shift+down", "Move it down", hint="down"),

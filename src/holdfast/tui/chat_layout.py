@@ -106,8 +106,9 @@ class ChatLayout(ChatHost):
         self.set_interval(1.0 if not self.tui.options.reduced_motion else 5.0, self.draw_status, name="status")
         self.draw_all()
         self.mounted.set()
-        gc.freeze()
-        gc.enable()
+        if not gc.isenabled():  # `open_tui` has disabled it
+            gc.freeze()
+            gc.enable()
 
     def on_resize(self, event: Resize) -> None:
         self.draw_all()

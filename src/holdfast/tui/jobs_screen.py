@@ -123,7 +123,7 @@ class JobsScreen(Screen[None]):
 
 def job_row(job: Job, *, now: float) -> Content:
     running = job.state == "running"
-    state = f"{job.state} {job.exit_code}" if job.exit_code else job.state
+    state = f"{job.state}, exit {job.exit_code}" if job.exit_code and job.state == "exited" else job.state
     return Content.assemble(
         ("● " if running else "  ", "$success"),
         plain_text(job.command, longest=120),

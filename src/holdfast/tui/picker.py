@@ -60,6 +60,7 @@ class Picker(ModalScreen[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Close", show=False),
+        Binding("ctrl+c", "dismiss(None)", show=False, priority=True),
         Binding("down", "move(1)", show=False),
         Binding("up", "move(-1)", show=False),
         Binding("pagedown", "move(10)", show=False),
@@ -109,6 +110,11 @@ class Picker(ModalScreen[str | None]):
 
     def set_hint(self, text: str) -> None:
         self.query_one("#hint", Static).update(text)
+
+    def set_empty(self, text: str) -> None:
+        """What is said when no row is shown."""
+        for shown in self.query("#empty").results(Static):
+            shown.update(text)
 
     def show_rows(self, rows: Sequence[PickerRow]) -> None:
         """Replace the rows; the chosen row stays chosen. Does nothing when the list was closed meanwhile."""

@@ -50,6 +50,7 @@ class SessionPicker(Picker):
         asking = {s.root_session_id for ask in self._link.fold.asks if (s := ask.approval or ask.question)}
         sessions = [s for s in self._link.fold.sessions if not s.archived or s.id in self._kept]
         rows = [session_row(s, asks=s.id in asking) for s in sessions]
+        self.set_empty(self.empty if self._link.is_live else "The sessions are not loaded yet.")
         if list(self.rows) != rows:
             self.show_rows(rows)
 

@@ -28,8 +28,13 @@ def _commands(chat: ChatHost, _: str) -> None:
     rows += [PickerRow(name, does, notes=(f"/{name}",), searched=name) for name, does in COMMANDS]
     extra = [a for a in ACTIONS if a.command and a.scope != "everywhere"]
     rows += [PickerRow(a.command, a.does, notes=(f"/{a.command}",)) for a in extra]
+    custom = chat.tui.link.custom_commands
+    rows += [PickerRow(f"/{name} ", does or name, notes=(f"/{name}",), searched=name) for name, does in custom]
 
     def chosen(name: str | None) -> None:
+        if name is not None and name.startswith("/"):  # of the server: arguments may follow
+            chat.composer.set_draft(name)
+            return
         if name is None or run_command(chat, name, ""):
             return
         action = getattr(chat, f"action_{name}", None)

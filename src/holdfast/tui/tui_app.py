@@ -51,6 +51,7 @@ class TuiApp(TuiHost):
     CSS = """
     * { scrollbar-color: $border; scrollbar-background: $background; }
     Toast { max-width: 80; }
+    ToastRack { margin-bottom: 3; }
     """
 
     def __init__(self, options: TuiOptions, *, env: Mapping[str, str], locations: Locations) -> None:
@@ -154,7 +155,6 @@ class TuiApp(TuiHost):
 
     def server_restarted(self) -> None:
         self._restart_told_until = time.monotonic() + _RESTART_TOLD_SECONDS
-        self.chat.tell("connected again: the server has restarted", warning=True)
 
     def session_missing(self, session_id: str) -> None:
         self.chat.tell(f"there is no session {session_id!r}; this is a new one", warning=True)
