@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given as given_values
+from hypothesis import strategies as st
 
 from holdfast.extend.hooks.claude_dialect import claude_inputs, claude_names, own_input, read_claude_answer
 from holdfast.extend.hooks.claude_settings import ClaudeHooks, read_claude_hooks
@@ -175,3 +177,28 @@ def test_a_replaced_input_has_our_names_again() -> None:
     updated = {"hookSpecificOutput": {"updatedInput": {"command": "ls", "timeout": 5000, "run_in_background": False}}}
     assert answer("before_tool", updated).input == {"command": "ls", "timeout": 5.0, "background": False}
     assert own_input("edit", {"file_path": "a", "old_string": "b"}) == {"path": "a", "old_text": "b"}
+
+
+KEYS = (
+    "hooks PreToolUse Stop matcher type command timeout if shell decision hookSpecificOutput permissionDecision"
+    " updatedInput edits behavior continue additionalContext"
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["command", "allow", "", "(", "bash", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given_values(VALUES)
+def test_no_settings_make_the_reader_fail(document: object) -> None:
+    for hook in read({"hooks": document}).hooks:
+        assert hook.timeout > 0
+
+
+@given_values(VALUES, st.sampled_from(["bash", "multiedit", "edit"]))
+def test_no_answer_makes_the_reader_fail(output: object, tool: str) -> None:
+    assert isinstance(answer("before_tool", {"decision": output}, tool=tool), HookAnswer)
+    assert isinstance(answer("before_tool", {"hookSpecificOutput": output}, tool=tool), HookAnswer)
+    changed = {"hookSpecificOutput": {"updatedInput": {"edits": output, "timeout": output}}}
+    assert isinstance(answer("before_tool", changed, tool=tool), HookAnswer)

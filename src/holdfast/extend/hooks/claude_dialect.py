@@ -159,10 +159,10 @@ def own_input(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
     found = {own.get(key, key): value for key, value in given.items()}
     if tool == "bash" and isinstance(milliseconds := found.get("timeout"), int | float):
         found["timeout"] = milliseconds / 1000
-    if tool == "multiedit":
+    if tool == "multiedit" and isinstance(edits := found.get("edits"), list):
         found["edits"] = [
             {own.get(key, key): value for key, value in edit.items()} if isinstance(edit, dict) else edit
-            for edit in found.get("edits") or ()
+            for edit in edits
         ]
     return found
 
@@ -184,7 +184,7 @@ def read_claude_answer(event: HookEvent, result: ProcessResult, *, tool: str = "
     request = own.get("decision")
     request = request if isinstance(request, dict) else {}
     given = own.get("permissionDecision") or request.get("behavior") or found.get("decision")
-    if given is not None and given not in _DECISIONS:
+    if given is not None and (not isinstance(given, str) or given not in _DECISIONS):
         return HookAnswer(failure=f"its answer is not used: unknown decision {str(given)[:40]!r}")
     reason = own.get("permissionDecisionReason") or request.get("message") or found.get("reason")
     changed = own.get("updatedInput", request.get("updatedInput"))

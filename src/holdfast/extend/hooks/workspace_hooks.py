@@ -194,15 +194,15 @@ class WorkspaceHooks:
                 piped=True,
             )
             result = await run_hook_command(self._launcher, command, given=encode(given), seconds=hook.timeout)
+            if hook.dialect == "claude":
+                answer = read_claude_answer(event, result, tool=str(fields.get("tool", "")))
+            else:
+                answer = read_answer(event, result)
         except ToolError as error:
             return AnsweredHook(hook, HookAnswer(failure=error.message), 0.0)
         except Exception as error:  # noqa: BLE001 - a bug here must not end the run
             _log.exception("hook %s failed", hook.name)
             return AnsweredHook(hook, HookAnswer(failure=f"an unexpected {type(error).__name__}"), 0.0)
-        if hook.dialect == "claude":
-            answer = read_claude_answer(event, result, tool=str(fields.get("tool", "")))
-        else:
-            answer = read_answer(event, result)
         if answer.failure:
             _log.warning("hook %s (%s) failed: %s", hook.name, event, answer.failure)
         return AnsweredHook(hook, answer, result.seconds)
