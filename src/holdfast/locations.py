@@ -111,6 +111,10 @@ class Locations(msgspec.Struct, frozen=True):
         """Temporary files of one session's commands. The path is short, because sockets may be made in it."""
         return self.temporary_dir / session_id[-12:]
 
+    def workspace_languages(self, workspace_id: str) -> Path:
+        """Files that the language servers of a workspace write, such as caches."""
+        return self.temporary_dir / f"lsp-{workspace_id[-12:]}"
+
     @property
     def temporary_dir(self) -> Path:
         return self.data_dir / "tmp"

@@ -32,6 +32,11 @@ NOT_RUN = {
 """Examples that are only parsed, each with its reason."""
 
 STATUS = {
+    **{
+        f"holdfast lsp {what} {name}": (1, "no server was started; tests/extend/lsp starts some")
+        for what in ("restart", "logs")
+        for name in ("ruff", "NAME")
+    },
     "holdfast key test anthropic": (6, "the network is off in tests"),
     "holdfast --continue": (2, "opens the terminal interface, which tests/tui does on a terminal"),
     "holdfast --session ID": (2, "the same"),

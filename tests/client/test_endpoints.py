@@ -45,6 +45,8 @@ EVERY = [
     endpoints.extensions("wsp_1", wait=5),
     endpoints.context("wsp_1"),
     endpoints.commands("wsp_1"),
+    endpoints.restart_language_server("wsp_1", "ruff"),
+    endpoints.language_server_log("wsp_1", "ruff"),
     endpoints.memory("wsp_1"),
     endpoints.remember("wsp_1", "use tabs", scope="user"),
     endpoints.forget("wsp_1", 2, scope="project"),

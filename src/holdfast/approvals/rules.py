@@ -39,7 +39,12 @@ from holdfast.approvals.rule_patterns import CommandPattern, PathPattern, TextPa
 from holdfast.errors import ConfigError
 from holdfast.schema.base import Value
 
-_PATH_TOOLS: Final = frozenset({"view", "edit", "multiedit", "write", "apply_patch", "ls", "glob", "grep"})
+_PATH_TOOLS: Final = frozenset(
+    {
+        *{"view", "edit", "multiedit", "write", "apply_patch", "ls", "glob", "grep"},
+        *{"diagnostics", "definition", "references", "symbols", "rename"},
+    }
+)
 _URL_TOOLS: Final = frozenset({"fetch"})
 _TOOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*\*?")
 

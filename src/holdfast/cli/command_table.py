@@ -44,6 +44,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("skills", "skills:configure", "list skills and what is wrong with them"),
         CliCommand("commands", "skills:configure_commands", "list the commands that prompts call as /name"),
         CliCommand("agents", "skills:configure_agents", "list the agents in files"),
+        CliCommand("lsp", "lsp:configure", "list and restart language servers, and show their logs"),
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),
         CliCommand("trust", "config:configure_trust", "use this directory's own configuration"),
         CliCommand("doctor", "doctor:configure", "check the installation"),

@@ -106,6 +106,8 @@ class BaseClient:
     commands = EndpointMethod(endpoints.commands)
     memory = EndpointMethod(endpoints.memory)
     extensions = EndpointMethod(endpoints.extensions)
+    restart_language_server = EndpointMethod(endpoints.restart_language_server)
+    language_server_log = EndpointMethod(endpoints.language_server_log)
     remember = EndpointMethod(endpoints.remember)
     forget = EndpointMethod(endpoints.forget)
     create_session = EndpointMethod(endpoints.create_session)

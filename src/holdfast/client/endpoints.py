@@ -24,6 +24,7 @@ from holdfast.schema.api.response_bodies import (
     FilesView,
     Health,
     KeyView,
+    LogView,
     MemoryView,
     ModelsView,
     PageView,
@@ -212,6 +213,15 @@ def extensions(workspace_id: str, *, wait: float = 0.0) -> ApiCall[PageView[Exte
     target = api_path("workspaces", workspace_id, "extensions")
     query = {"wait": f"{wait:g}"} if wait else {}
     return api_call("GET", target, returns=PageView[ExtensionStatus], query=query, wait=wait)
+
+
+def restart_language_server(workspace_id: str, name: str) -> ApiCall[LogView]:
+    target = api_path("workspaces", workspace_id, "language-servers", name, "restart")
+    return api_call("POST", target, {}, returns=LogView)
+
+
+def language_server_log(workspace_id: str, name: str) -> ApiCall[LogView]:
+    return api_call("GET", api_path("workspaces", workspace_id, "language-servers", name, "log"), returns=LogView)
 
 
 def create_session(workspace_id: str, *, title: str | None = None) -> ApiCall[Session]:

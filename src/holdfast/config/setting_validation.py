@@ -287,7 +287,7 @@ def _texts(value: object) -> Iterator[tuple[str, str]]:
 
 
 def _check_names(settings: Settings) -> Iterator[SettingProblem]:
-    for table in ("providers", "agents", "mcp", "formatters", "hooks"):
+    for table in ("providers", "agents", "mcp", "formatters", "hooks", "lsp"):
         for name in getattr(settings, table):
             if not is_name(name):
                 yield SettingProblem((table, name), "a name may contain only letters, digits, '.', '_' and '-'")

@@ -208,6 +208,19 @@ class ToolSettings(Table, frozen=True):
             " tools of servers that do not fit with a search tool.",
         ),
     ] = 12_000
+    lsp: Annotated[
+        Literal["auto", "configured", "off"],
+        Meta(
+            description="Language servers that are used in a trusted directory: configured ones and known ones that are"
+            " installed (`auto`), only configured ones, or none."
+        ),
+    ] = "auto"
+    lsp_wait: Annotated[
+        Duration, Meta(description="Maximum wait for the diagnostics of language servers after an edit.")
+    ] = Duration(5)
+    lsp_timeout: Annotated[
+        Duration, Meta(description="Maximum wait until a language server has started or answers a question.")
+    ] = Duration(30)
     fetch_private: Annotated[bool, Meta(description="Whether `fetch` and `download` may access private addresses.")] = (
         False
     )
@@ -239,6 +252,23 @@ class HookSettings(Table, frozen=True):
         tuple[Text, ...], Meta(description="Patterns of the tools that it is about; without it, all tools.")
     ] = ()
     timeout: Annotated[Duration, Meta(description="After this time it is ended and counts as failed.")] = Duration(60)
+    enabled: Annotated[bool, Meta(description="`false` turns it off.")] = True
+
+
+class LanguageServerSettings(Table, frozen=True):
+    """A language server, used in trusted directories. Known ones need no command."""
+
+    command: Annotated[tuple[Text, ...], Meta(description="Program and arguments; talks over stdin and stdout.")] = ()
+    files: Annotated[tuple[Text, ...], Meta(description="Patterns of its files, such as `*.py`.")] = ()
+    roots: Annotated[
+        tuple[Text, ...], Meta(description="Files that show the root of a project, such as `go.mod`.")
+    ] = ()
+    language: Annotated[str, Meta(description="The protocol's id of the language; without it, the name.")] = ""
+    env: Annotated[dict[str, str], Meta(description="Added to its environment.")] = {}
+    options: Annotated[dict[str, Any], Meta(description="Its initialization options.")] = {}
+    settings: Annotated[
+        dict[str, Any], Meta(description="What it gets when it asks for its settings, by section.")
+    ] = {}
     enabled: Annotated[bool, Meta(description="`false` turns it off.")] = True
 
 
@@ -389,6 +419,7 @@ class Settings(Table, frozen=True):
     tools: ToolSettings = ToolSettings()
     formatters: dict[str, FormatterSettings] = {}
     hooks: dict[str, HookSettings] = {}
+    lsp: dict[str, LanguageServerSettings] = {}
     undo: UndoSettings = UndoSettings()
     agents: dict[str, AgentSettings] = {}
     session: SessionSettings = SessionSettings()

@@ -10,6 +10,7 @@ from holdfast.services.approval_service import ApprovalService
 from holdfast.services.event_service import EventService
 from holdfast.services.extension_service import ExtensionService
 from holdfast.services.idempotency import IdempotencyKeys
+from holdfast.services.language_server_service import LanguageServerService
 from holdfast.services.memory_service import MemoryService
 from holdfast.services.presence import Presence
 from holdfast.services.run_service import RunService
@@ -33,6 +34,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     settings: SettingService
     memory: MemoryService
     extensions: ExtensionService
+    language_servers: LanguageServerService
     server: ServerService
 
 
@@ -62,6 +64,7 @@ def make_services(
         settings=SettingService(shared, workspaces, secrets),
         memory=MemoryService(shared),
         extensions=ExtensionService(workspaces, hub),
+        language_servers=LanguageServerService(workspaces),
         server=ServerService(
             shared,
             engine,

@@ -21,7 +21,9 @@ class ExtensionService:
         Extensions that are configured and not started yet are started.
         """
         opened = await self._workspaces.open_known(workspace_id)
-        await opened.refresh_extensions(await opened.setup())
+        setup = await opened.setup()
+        await opened.refresh_extensions(setup)
+        await opened.languages.look_for_servers(setup.settings, trusted=setup.trusted)
         try:
             async with asyncio.timeout(wait):
                 while any(status.state == "starting" for status in opened.extension_statuses()):

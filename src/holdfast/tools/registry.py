@@ -178,13 +178,14 @@ class ToolRegistry:
         depth: int,
         agent: AgentType | None,
         preferred: Sequence[str] = (),
+        extra: Sequence[Tool[Any]] = (),
         joining: Callable[[], Sequence[Tool[Any]]] | None = None,
     ) -> OfferedTools:
         """Return the tools for a run.
 
         `depth` is the nesting of sub-agents, `agent` the kind of a sub-agent, or the agent that the user chose.
-        `preferred` tools come first. `joining` returns tools that are only for this run and became ready since it was
-        last called.
+        `preferred` tools come first. `extra` are tools that not every run has. `joining` returns tools that are only
+        for this run and became ready since it was last called.
         """
 
         def select(found: Iterable[Tool[Any]]) -> ToolSelection:
@@ -199,7 +200,7 @@ class ToolRegistry:
             tools.sort(key=lambda tool: tool.name not in preferred)
             return ToolSelection(tuple(tools), tuple(self._spec(tool, settings) for tool in tools), withheld)
 
-        tools, specs, withheld = select(self._tools.values())
+        tools, specs, withheld = select((*self._tools.values(), *extra))
         later = None if joining is None else lambda: select(joining())
         return OfferedTools(tools, specs=specs, withheld=withheld, joining=later)
 

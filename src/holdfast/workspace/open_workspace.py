@@ -45,6 +45,7 @@ from holdfast.events import Hub
 from holdfast.extend.agent_files import AgentFile
 from holdfast.extend.extension_provider import ExtensionProvider
 from holdfast.extend.file_extensions import FileExtensions
+from holdfast.extend.lsp.workspace_languages import LanguageParts, WorkspaceLanguages
 from holdfast.extend.mcp.mcp_servers import McpParts, McpServers
 from holdfast.extend.source_folders import user_folders
 from holdfast.ids import Clock, Ids, rfc3339
@@ -60,7 +61,7 @@ from holdfast.schema.sessions import Job, Workspace
 from holdfast.store import Batch, Store
 from holdfast.store.writes import PutJob
 from holdfast.tools.jobs import JobTable
-from holdfast.tools.process.command_process import CommandLauncher
+from holdfast.tools.process.command_process import CommandLauncher, command_environment
 from holdfast.tools.registry import ToolRegistry
 from holdfast.tools.search.shipped_programs import link_shipped_programs
 from holdfast.workspace.context_gatherer import DirectoryContextGatherer
@@ -257,7 +258,19 @@ class OpenWorkspace:
                 now=shared.now,
             )
         )
-        self.extensions: list[ExtensionProvider] = [self.files, self.mcp]
+        self.languages = WorkspaceLanguages(
+            LanguageParts(
+                directory=self.path,
+                launcher=shared.launcher,
+                private=shared.locations.workspace_languages(workspace.id),
+                hidden=shared.locations.own_directories,
+                environment=lambda settings: command_environment(shared.env, settings),
+                redact=self._redact,
+                new_mark=lambda: shared.ids.new("lsp"),
+                announce=self.announce_extension,
+            )
+        )
+        self.extensions: list[ExtensionProvider] = [self.files, self.mcp, self.languages]
         self._extension_change = asyncio.Event()
         self._cached: _CachedSetup | None = None
         self._masks: _CachedMasks | None = None

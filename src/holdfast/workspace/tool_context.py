@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.config import Settings, StreamRedactor
 from holdfast.config.agent_types import agent_types, find_agent
 from holdfast.errors import ToolError
+from holdfast.extend.lsp.workspace_languages import WorkspaceLanguages
 from holdfast.ids import Prefix
 from holdfast.schema.approvals import Question, QuestionItem
 from holdfast.schema.events import TodoChanged
@@ -20,7 +22,7 @@ from holdfast.store.writes import PutTodos
 from holdfast.tools.after_edit.edit_steps import EditSteps
 from holdfast.tools.after_edit.formatter_step import FormatterStep
 from holdfast.tools.process.command_process import command_environment
-from holdfast.tools.protocol import ToolContext
+from holdfast.tools.protocol import CommandWatch, ToolContext
 from holdfast.tools.search.shipped_programs import with_shipped_programs
 from holdfast.tools.web_search import search_key_finder
 from holdfast.workspace.open_workspace import OpenWorkspace, tree_limits
@@ -49,7 +51,7 @@ class WorkspaceToolContexts:
         runs_edit_steps: bool = False,
         hooks: RunHooks | None = None,
     ) -> None:
-        """``runs_edit_steps``: whether the directory is trusted, so that its formatters may run."""
+        """``runs_edit_steps``: whether the directory is trusted, so that formatters and language servers may run."""
         self._hooks = hooks
         self._workspace = workspace
         self._settings = settings
@@ -59,8 +61,9 @@ class WorkspaceToolContexts:
         self._environment = with_shipped_programs(
             command_environment(environment, settings), workspace.shared.locations.programs_dir
         )
+        self._is_trusted = runs_edit_steps
         formatters = FormatterStep(workspace.shared.launcher, seconds=float(settings.tools.format_timeout))
-        self._edit_steps = EditSteps([formatters]) if runs_edit_steps else None
+        self._edit_steps = EditSteps([formatters, workspace.languages.step(settings)]) if runs_edit_steps else None
 
     def redact(self, text: str) -> str:
         return self._workspace.redactor.redact(text)
@@ -111,6 +114,7 @@ class WorkspaceToolContexts:
                 new_id=shared.ids.new,
                 now=shared.now,
                 on_write=workspace.command_snapshots.note_write,
+                on_read=self._note_read,
             ),
             command_watch=self._command_watch(run, call),
             after_edit=self._edit_steps,
@@ -129,16 +133,37 @@ class WorkspaceToolContexts:
             search_key=search_key_finder(shared.keyring, self._settings, env=shared.env),
         )
 
-    def _command_watch(self, run: Run, call: ToolCall) -> CallCommands | None:
+    def _note_read(self, path: Path) -> None:
+        if self._is_trusted:
+            self._workspace.languages.note_read(path, self._settings, self._environment)
+
+    def _command_watch(self, run: Run, call: ToolCall) -> CommandWatch | None:
         if not self._settings.undo.commands:
             return None
-        return CallCommands(
+        watch = CallCommands(
             self._workspace.command_snapshots,
             session_id=run.session_id,
             run_id=run.id,
             call_id=call.id,
             limits=tree_limits(self._settings),
         )
+        return _ToldCommands(watch, self._workspace.languages) if self._is_trusted else watch
+
+
+class _ToldCommands:
+    """Tells language servers which files a command changed."""
+
+    def __init__(self, watch: CommandWatch, languages: WorkspaceLanguages) -> None:
+        self._watch = watch
+        self._languages = languages
+
+    async def begin(self) -> None:
+        await self._watch.begin()
+
+    async def end(self) -> tuple[str, ...]:
+        changed = await self._watch.end()
+        self._languages.note_changes(changed)
+        return changed
 
 
 class _Asker:

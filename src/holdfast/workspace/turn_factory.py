@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,6 +25,7 @@ from holdfast.schema.client_variables import merge_variables
 from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.tools.bash import BashTool
+from holdfast.tools.protocol import Tool
 from holdfast.workspace.call_approval import WorkspaceCallApprover
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces, Setup
 from holdfast.workspace.prompt_commands import CommandTools, WorkspacePromptExpander
@@ -160,6 +162,10 @@ class _WorkspaceTurn:
         setup.config.policy.check_mode(mode)
         root_session_id, depth = await self._ancestry()
         workspace.offer_skills()
+        environment = self._environment(setup, variables)
+        extra: Sequence[Tool[Any]] = ()
+        if setup.trusted:
+            extra = await workspace.languages.tools_for(root_session_id, settings, environment)
         offered = workspace.tools.offer(
             settings,
             mode=mode,
@@ -168,9 +174,9 @@ class _WorkspaceTurn:
             agent=agent or role,
             preferred=PREFERRED_TOOLS.get(family_of(model.info.name), ()),
             joining=McpRunTools(workspace.mcp, max_tokens=settings.tools.mcp_tokens).join,
+            extra=extra,
         )
         called = workspace.commands.find(run.prompt) if agent is None else None
-        environment = self._environment(setup, variables)
         hooks = await workspace.hooks.of_run(
             run,
             setup.config,

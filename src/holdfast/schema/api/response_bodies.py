@@ -182,6 +182,13 @@ class RepositoryView(Value, frozen=True):
     """How many files differ from the last commit. Null if it is not known: only trusted directories are looked at."""
 
 
+class LogView(Value, frozen=True):
+    """The last lines of the log of an extension."""
+
+    name: str
+    text: str = ""
+
+
 class DiffView(Value, frozen=True):
     """Changes of the repository."""
 

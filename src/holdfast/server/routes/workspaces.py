@@ -20,7 +20,15 @@ from holdfast.schema.api.request_bodies import (
     RemoveGrantsQuery,
     TrustBody,
 )
-from holdfast.schema.api.response_bodies import ContextView, DiffView, FilesView, MemoryView, PageView, RepositoryView
+from holdfast.schema.api.response_bodies import (
+    ContextView,
+    DiffView,
+    FilesView,
+    LogView,
+    MemoryView,
+    PageView,
+    RepositoryView,
+)
 from holdfast.schema.approvals import Grant
 from holdfast.schema.commands import PromptCommand
 from holdfast.schema.extensions import ExtensionStatus
@@ -124,6 +132,16 @@ async def list_extensions(request: ApiRequest[None, ExtensionsQuery]) -> PageVie
     return await request.services.extensions.list_statuses(workspace_id, wait=request.query.wait)
 
 
+async def restart_language_server(request: ApiRequest[EmptyBody, NoParameters]) -> LogView:
+    """Start a language server again. Returns its log so far."""
+    return await request.services.language_servers.restart(request.path["workspace_id"], request.path["name"])
+
+
+async def get_language_server_log(request: ApiRequest[None, NoParameters]) -> LogView:
+    """Get the last lines that a language server printed or logged."""
+    return await request.services.language_servers.log(request.path["workspace_id"], request.path["name"])
+
+
 async def list_jobs(request: ApiRequest[None, JobsQuery]) -> PageView[Job]:
     """List background jobs, newest first."""
     return await request.services.workspaces.jobs(request.path["workspace_id"], running=request.query.running)
@@ -206,6 +224,17 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         query=ExtensionsQuery,
         response=PageView[ExtensionStatus],
         errors=(NotFound, BadRequest, ConfigError),
+    ),
+    Endpoint(
+        *("POST", f"{_WORKSPACE}/language-servers/{{name}}/restart", restart_language_server),
+        body=EmptyBody,
+        response=LogView,
+        errors=(NotFound,),
+    ),
+    Endpoint(
+        *("GET", f"{_WORKSPACE}/language-servers/{{name}}/log", get_language_server_log),
+        response=LogView,
+        errors=(NotFound,),
     ),
     Endpoint("GET", f"{_WORKSPACE}/jobs", list_jobs, query=JobsQuery, response=PageView[Job], errors=(NotFound,)),
     Endpoint("GET", "/v1/jobs/{job_id}", get_job, response=Job, errors=_UNKNOWN),

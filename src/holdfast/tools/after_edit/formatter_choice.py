@@ -6,8 +6,6 @@ workspace. The table is `formatter_catalogue.json`; the first entry that fits wi
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,11 +15,10 @@ from holdfast.config.settings import FormatterSettings, Settings
 from holdfast.errors import ToolError
 from holdfast.files import FileTooLarge, read_limited
 from holdfast.schema.base import Value
+from holdfast.tools.project_programs import find_project_program
 from holdfast.tools.search.glob_pattern import compile_glob
 
 _MAX_MARKER_BYTES = 1024 * 1024
-_LOCAL_PROGRAMS = ("node_modules/.bin", ".venv/bin", "venv/bin")
-"""Where a project has its own programs."""
 
 
 class FormatterMarker(Value, frozen=True):
@@ -85,7 +82,7 @@ def _formatter(
     *,
     is_configured: bool,
 ) -> Formatter | None:
-    program = _find_program(command[0], directories, environment)
+    program = find_project_program(command[0], directories, environment)
     if program is None:
         if is_configured:
             raise ToolError(f"the formatter {name!r} is configured, but {command[0]!r} is not installed")
@@ -97,17 +94,6 @@ def _formatter(
             word = word.replace(placeholder, value)
         arguments.append(word)
     return Formatter(name, (program, *arguments), is_configured)
-
-
-def _find_program(name: str, directories: Iterable[Path], environment: Mapping[str, str]) -> str | None:
-    if "/" in name:
-        return name
-    for directory in directories:
-        for place in _LOCAL_PROGRAMS:
-            found = directory / place / name
-            if os.access(found, os.X_OK):
-                return str(found)
-    return shutil.which(name, path=environment.get("PATH", ""))
 
 
 def _matches(patterns: Iterable[str], relative: str) -> bool:

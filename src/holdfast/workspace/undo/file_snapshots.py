@@ -46,8 +46,10 @@ class SessionFiles:
         new_id: Callable[[Prefix], str],
         now: Callable[[], str],
         on_write: Callable[[Path, str | None], None] = lambda path, content: None,
+        on_read: Callable[[Path], None] = lambda path: None,
     ) -> None:
         """``on_write`` is called with the hash of what is written, and None for a file that is deleted."""
+        self._on_read = on_read
         self._on_write = on_write
         self._store = store
         self._blobs = blobs
@@ -64,6 +66,7 @@ class SessionFiles:
         return await self._store.read_hash(self._session_id, str(path))
 
     async def record_read(self, path: Path, content_hash: str) -> None:
+        self._on_read(path)
         if await self.last_read(path) != content_hash:  # a query is cheaper than a commit
             await self._store.commit(Batch((self._read_record(path, content_hash),)))
 
