@@ -88,7 +88,7 @@ async def test_a_second_escape_puts_the_held_prompts_back_into_the_composer(tmp_
         await ui.until(lambda: ui.draft == "second")
 
 
-async def test_a_queued_prompt_can_be_moved_edited_and_removed(tmp_path: Path) -> None:
+async def test_a_queued_prompt_can_be_moved_edited_and_removed_and_the_queue_paused(tmp_path: Path) -> None:
     async with open_ui(tmp_path, HELD) as ui:
         await ui.send("first")
         await ui.shows("Starting.")
@@ -96,7 +96,11 @@ async def test_a_queued_prompt_can_be_moved_edited_and_removed(tmp_path: Path) -
         for prompt in ("alpha", "beta", "gamma"):
             await ui.send(prompt)
         await ui.until(lambda: prompts(ui) == ["alpha", "beta", "gamma"])
-        await ui.press("ctrl+l", "J")
+        await ui.press("ctrl+l", "p")
+        await ui.until(lambda: queue(ui).paused == "user")
+        await ui.press("p")
+        await ui.until(lambda: queue(ui).paused is None)
+        await ui.press("J")
         await ui.until(lambda: prompts(ui) == ["beta", "alpha", "gamma"])
         await ui.press("x")
         await ui.until(lambda: len(prompts(ui)) == 2)

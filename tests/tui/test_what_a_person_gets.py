@@ -65,6 +65,12 @@ async def test_the_setup_does_not_take_the_keys_of_a_prompt_that_is_being_writte
         await ui.until(lambda: any("no model is configured; /key" in toast for toast in ui.toasts))
         await ui.type("tence")
         await ui.until(lambda: ui.draft == "half a sentence")
+        await ui.press("ctrl+c")
+        await ui.send("/key")
+        await ui.until(lambda: isinstance(ui.app.screen, Picker) and ui.app.screen.current is not None)
+        await ui.type("offline")
+        await ui.press("enter")
+        await ui.until(lambda: ui.app.controller.model_name == "offline/demo")
 
 
 # Transcript.
@@ -328,6 +334,16 @@ async def test_colours_follow_the_terminal(tmp_path: Path, options: dict[str, An
     app = TuiApp(TuiOptions(directory=str(tmp_path), **options), env=env, locations=Locations.from_env(env))
     async with app.run_test(size=(60, 20)) as pilot:
         await Ui(app, pilot, None).until(lambda: app.theme == theme)  # type: ignore[arg-type]
+
+
+async def test_reduced_motion_stops_the_blinking_cursor_and_animations(tmp_path: Path) -> None:
+    env = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "home"), "HOLDFAST_SERVER": f"unix:{tmp_path / 'none'}"}
+    options = TuiOptions(directory=str(tmp_path), reduced_motion=True)
+    app = TuiApp(options, env=env, locations=Locations.from_env(env))
+    async with app.run_test(size=(60, 20)) as pilot:
+        await Ui(app, pilot, None).until(app.chat.mounted.is_set)  # type: ignore[arg-type]
+        assert app.animation_level == "none"
+        assert not app.chat.composer.area.cursor_blink
 
 
 async def test_no_color_draws_without_colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
