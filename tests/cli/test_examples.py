@@ -57,6 +57,7 @@ KEY = "sk-example-0123456789"
 COMPLETED = {
     "holdfast run": "holdfast run …",
     "holdfast run --effort high": "holdfast run --effort high …",
+    "holdfast run --verbose": "holdfast run --verbose …",
     "holdfast run --session": "holdfast run --session ID …",
     "holdfast wait": "holdfast wait RUN",
 }
