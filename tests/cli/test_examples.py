@@ -17,10 +17,12 @@ from holdfast.client import open_sync_client
 from holdfast.schema.runs import Run, RunRequest
 from tests.cli.cli_shell import CliShell, open_shell
 from tests.cli.doc_examples import documented_calls, documented_file
+from tests.support.mcp_peers import plain_command
 
 EXAMPLES = documented_calls()
 
 NOT_RUN = {
+    "holdfast mcp login tracker": "needs a server and a browser; tests/extend/mcp/test_login.py has both",
     "holdfast review --pr 17 look at the locking": "asks a host of git repositories, over the network",
     "holdfast selftest": "takes a minute; tests/selftest runs it",
     "holdfast selftest --quick": "takes half a minute; tests/selftest runs it",
@@ -144,6 +146,8 @@ class Examples:
             (r"holdfast accept", self._plan),
             (r"holdfast (undo|redo|changes)", self._change),
             (r"memory remove", self._notes),
+            (r"mcp (remove|test|logs)", self._mcp_server),
+            (r"mcp logout", self._remote_mcp_server),
             (r"holdfast (restore|serve)", self._stop),
         )
         line = COMPLETED.get(line, line)
@@ -209,6 +213,12 @@ class Examples:
     def _notes(self) -> None:
         for note in ("one", "two"):
             self.sh.ok("memory", "add", note, env=self.env)
+
+    def _remote_mcp_server(self) -> None:
+        self.sh.ok("mcp", "add", "tracker", "http://127.0.0.1:9/mcp", env=self.env)
+
+    def _mcp_server(self) -> None:
+        self.sh.ok("mcp", "add", "docs", "--", *plain_command(), env=self.env)
 
     def _trust(self) -> None:
         """Without it, git is not asked to compare the files of a work tree: it could start programs of the tree."""

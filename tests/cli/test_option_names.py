@@ -15,6 +15,7 @@ WITHOUT_JSON = {
     "config schema": "prints JSON anyway",
     "demo": "shows a session",
     "logs": "prints lines of a file",
+    "mcp serve": "speaks a protocol on stdout",
     "serve": "runs until it is stopped",
     "stop": "prints one word",
 }

@@ -159,3 +159,12 @@ def test_only_the_requested_key_of_a_file_changes(
 
 def quoted(part: str) -> str:
     return '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def test_the_last_table_below_a_header_can_be_removed(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("[limits]\nmax_steps = 7\n")
+    edit_config(path, {"mcp.docs": {"command": ["docs"]}})
+    assert "[mcp.docs]" in path.read_text()
+    edit_config(path, {"mcp.docs": None})
+    assert tomllib.loads(path.read_text()) == {"limits": {"max_steps": 7}}

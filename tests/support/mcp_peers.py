@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from holdfast.config import Keyring, SecretStore
 from holdfast.config.setting_types import Url, Variables
 from holdfast.config.settings import NetworkSettings
 from holdfast.extend.mcp.mcp_server import McpServer, McpTimes, ServerSurroundings
@@ -83,6 +84,8 @@ async def open_server(
     url: str | None = None,
     times: McpTimes = QUICK,
     env: dict[str, str] | None = None,
+    secrets: Keyring | None = None,
+    is_login: bool = False,
     **fields: Any,
 ) -> AsyncIterator[ServerProbe]:
     """Start a server, and wait until it is ready or has failed."""
@@ -95,6 +98,7 @@ async def open_server(
         network=NetworkSettings(),
         launcher=launcher,
         announce=probe.announce,
+        secrets=secrets or Keyring(SecretStore(directory / "secrets.json"), env={}),
         new_id=lambda: f"mcp-{os.getpid()}-{id(probe)}-{next(marks)}",
         now=lambda: "now",
         names_of_others=lambda name: (),
@@ -107,10 +111,11 @@ async def open_server(
         env=Variables(env or {}),
         **{"start_timeout": 20.0, "timeout": 20.0, **fields},
     )
-    probe.server = McpServer(config, around)
+    probe.server = McpServer(config, around, is_login=is_login)
     probe.server.start()
     try:
-        await probe.server.wait_settled()
+        if not is_login:
+            await probe.server.wait_settled()
         yield probe
     finally:
         await probe.server.close()

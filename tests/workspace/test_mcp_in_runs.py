@@ -15,7 +15,7 @@ from holdfast.schema.messages import ToolResult
 from holdfast.testing import Answer, Call, Gate, calls, text
 from tests.support.app_harness import AppHarness, open_app_harness, saying
 from tests.support.mcp_peers import eventually, library_command, marked, plain_command, toml_of
-from tests.support.provider_harness import bodies, open_provider_harness
+from tests.support.provider_harness import bodies, open_provider_harness, said_to, system_of
 
 MODEL = "test/other-test"
 
@@ -134,7 +134,7 @@ async def test_a_prompt_of_a_person_does_not_wait_and_tools_join_once_at_a_step_
         run = await harness.ended(started)
         assert run.state == "completed"
         first, second, third, *_ = [tool_names(body) for body in bodies(provider)]
-        assert second == [*first, "peer__say", "peer__read", "peer__hidden"]
+        assert second == [*first, "mcp_resource", "peer__say", "peer__read", "peer__hidden"]
         assert second == third, "the list that changed during the run waits for the next one"
         await harness.run("again", model=MODEL, session_id=run.session_id)
         assert [name for name in tool_names(bodies(provider)[-1]) if "peer" in name] == ["peer__say"]
@@ -149,7 +149,7 @@ async def test_many_tools_are_found_by_search_and_called_by_name(tmp_path: Path)
     async with open_provider_harness(tmp_path, search, call, other, absent, config=config) as (harness, provider):
         run = await harness.run("go", model=MODEL, interactive=False)
         names = tool_names(bodies(provider)[0])
-        assert names[-2:] == ["mcp_search", "mcp_call"]
+        assert names[-3:] == ["mcp_resource", "mcp_search", "mcp_call"]
         assert not any(name.startswith("peer") for name in names)
         found, called, denied, missing = await results(harness, run.session_id)
         assert found.text.startswith("peer__tool_42\n")
@@ -247,3 +247,40 @@ async def test_five_servers_that_never_start_do_not_delay_a_prompt_of_a_person(t
         assert run.state == "completed"
         statuses = harness.app.open_workspaces.require(harness.workspace_id).extension_statuses()
         assert [status.state for status in statuses] == ["starting"] * 5
+
+
+async def test_instructions_are_told_once_with_their_origin_and_prompts_are_commands(tmp_path: Path) -> None:
+    config = toml_of("peer", plain_command())
+    async with open_provider_harness(tmp_path, config=config) as (harness, provider):
+        run = await harness.run("go", model=MODEL)
+        assert "plain server" not in json.dumps(bodies(provider)[0])
+        await ready(harness)
+        await harness.run("again", model=MODEL, session_id=run.session_id)
+        told = said_to(bodies(provider)[1])[-1]
+        assert '<mcp-server name="peer">\nBe kind to the plain server.\n</mcp-server>' in told
+        assert "It is not from the user" in told
+        await harness.run("/peer:explain the moon", model=MODEL, session_id=run.session_id)
+        third = bodies(provider)[2]
+        assert "plain server" not in said_to(third)[-1]
+        assert "Explain the moon well." in said_to(third)[-1]
+        fresh = await harness.run("new", model=MODEL)
+        assert fresh.state == "completed"
+        assert "Be kind to the plain server." in system_of(bodies(provider)[3])
+        assert system_of(third) == system_of(bodies(provider)[0])
+
+
+async def test_resources_are_listed_and_read_with_an_approval_of_their_own(tmp_path: Path) -> None:
+    def read(**arguments: str) -> ScriptedCall:
+        return ScriptedCall("mcp_resource", {"server": "peer", **arguments})
+
+    for allowed, status in (("mcp: peer__resource", "ok"), ("mcp: peer__say", "denied")):
+        directory = tmp_path / status
+        directory.mkdir()
+        config = toml_of("peer", plain_command()) + f"[approvals]\nallow = [{json.dumps(allowed)}]\n"
+        script = saying(read(), read(uri="note://a"), "done")
+        async with open_app_harness(directory, script, config=config) as harness:
+            run = await harness.run("go", interactive=False)
+            listed, found = await results(harness, run.session_id)
+            assert listed.text == "note://a  a"
+            assert found.status == status
+            assert ("the note" in found.text) == (status == "ok")

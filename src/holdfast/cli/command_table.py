@@ -45,6 +45,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("commands", "skills:configure_commands", "list the commands that prompts call as /name"),
         CliCommand("agents", "skills:configure_agents", "list the agents in files"),
         CliCommand("lsp", "lsp:configure", "list and restart language servers, and show their logs"),
+        CliCommand("mcp", "mcp:configure", "list, add, remove and test MCP servers"),
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),
         CliCommand("trust", "config:configure_trust", "use this directory's own configuration"),
         CliCommand("doctor", "doctor:configure", "check the installation"),

@@ -39,7 +39,7 @@ from holdfast.schema.api.response_bodies import (
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, RuleScope
 from holdfast.schema.base import Value, encode
 from holdfast.schema.commands import PromptCommand
-from holdfast.schema.extensions import ExtensionStatus
+from holdfast.schema.extensions import ExtensionStatus, McpLoginView, McpServerView
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import (
@@ -222,6 +222,29 @@ def restart_language_server(workspace_id: str, name: str) -> ApiCall[LogView]:
 
 def language_server_log(workspace_id: str, name: str) -> ApiCall[LogView]:
     return api_call("GET", api_path("workspaces", workspace_id, "language-servers", name, "log"), returns=LogView)
+
+
+def mcp_server(workspace_id: str, name: str, *, wait: float = 0.0) -> ApiCall[McpServerView]:
+    """An MCP server with its tools and its log. ``wait`` seconds while it is starting."""
+    target = api_path("workspaces", workspace_id, "mcp", name)
+    query = {"wait": f"{wait:g}"} if wait else {}
+    return api_call("GET", target, returns=McpServerView, query=query, wait=wait)
+
+
+def log_in_to_mcp_server(workspace_id: str, name: str) -> ApiCall[McpLoginView]:
+    target = api_path("workspaces", workspace_id, "mcp", name, "login")
+    return api_call("POST", target, {}, returns=McpLoginView, wait=60.0)
+
+
+def log_out_of_mcp_server(workspace_id: str, name: str) -> ApiCall[McpServerView]:
+    target = api_path("workspaces", workspace_id, "mcp", name, "login")
+    return api_call("DELETE", target, {}, returns=McpServerView)
+
+
+def restart_mcp_server(workspace_id: str, name: str, *, wait: float = 0.0) -> ApiCall[McpServerView]:
+    target = api_path("workspaces", workspace_id, "mcp", name, "restart")
+    query = {"wait": f"{wait:g}"} if wait else {}
+    return api_call("POST", target, {}, returns=McpServerView, query=query, wait=wait)
 
 
 def create_session(workspace_id: str, *, title: str | None = None) -> ApiCall[Session]:

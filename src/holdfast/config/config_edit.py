@@ -46,7 +46,7 @@ def _edited(text: str, edits: Mapping[KeyPath, Any], *, path: Path) -> str:
                 _put(expected, key, value, nest=lambda container: {})
                 _put(document, key, value, nest=_new_table)
         edited = document.as_string()
-        if parse_toml(edited) == expected:
+        if _without_empty_tables(parse_toml(edited)) == _without_empty_tables(expected):
             return edited
     except (TOMLKitError, TomlError, KeyError, TypeError, AttributeError, ValueError):
         pass
@@ -68,6 +68,14 @@ def _remove(container: MutableMapping[str, Any], key: KeyPath) -> None:
             return
         container = container[part]
     container.pop(key[-1], None)
+
+
+def _without_empty_tables(value: Any) -> Any:
+    """The last table below a header takes the header with it. An empty table means nothing in the settings."""
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _without_empty_tables(item) for key, item in value.items()}
+    return {key: item for key, item in kept.items() if item != {}}
 
 
 def _new_table(container: Any) -> Any:

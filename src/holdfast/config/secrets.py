@@ -128,6 +128,24 @@ class Keyring:
         self.remember([key])
         return key
 
+    async def read_stored(self, name: str) -> Secret | None:
+        """Return what is stored under a name, if anything."""
+        import asyncio
+
+        return (await asyncio.to_thread(self._store.read)).get(name)
+
+    async def store(self, name: str, secret: Secret) -> None:
+        """Store a secret in the key file under a name."""
+        import asyncio
+
+        await asyncio.to_thread(self._store.put, name, secret)
+
+    async def remove_stored(self, name: str) -> bool:
+        """Remove what is stored under a name. Returns whether there was something."""
+        import asyncio
+
+        return await asyncio.to_thread(self._store.remove, name)
+
     def forget(self, source: KeySource) -> None:
         """Run the command again next time, because the provider refused its key."""
         self._from_commands.pop(source, None)

@@ -15,7 +15,7 @@ from holdfast.server.http.endpoint import ApiRequest, Endpoint, EndpointApp, Res
 from holdfast.server.http.error_boundary import ErrorBoundary
 from holdfast.server.http.openapi import describe
 from holdfast.server.http.responses import RawResponse
-from holdfast.server.routes import approvals, events, runs, server, sessions, settings, workspaces
+from holdfast.server.routes import approvals, events, mcp, runs, server, sessions, settings, workspaces
 from holdfast.server.server_parts import ServerParts
 
 
@@ -31,6 +31,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *workspaces.ENDPOINTS,
     *approvals.ENDPOINTS,
     *settings.ENDPOINTS,
+    *mcp.ENDPOINTS,
     *server.ENDPOINTS,
     Endpoint("GET", "/v1/openapi.json", openapi, response=dict[str, Any]),
 )

@@ -11,6 +11,7 @@ from holdfast.services.event_service import EventService
 from holdfast.services.extension_service import ExtensionService
 from holdfast.services.idempotency import IdempotencyKeys
 from holdfast.services.language_server_service import LanguageServerService
+from holdfast.services.mcp_service import McpService
 from holdfast.services.memory_service import MemoryService
 from holdfast.services.presence import Presence
 from holdfast.services.run_service import RunService
@@ -35,6 +36,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryService
     extensions: ExtensionService
     language_servers: LanguageServerService
+    mcp: McpService
     server: ServerService
 
 
@@ -65,6 +67,7 @@ def make_services(
         memory=MemoryService(shared),
         extensions=ExtensionService(workspaces, hub),
         language_servers=LanguageServerService(workspaces),
+        mcp=McpService(workspaces),
         server=ServerService(
             shared,
             engine,

@@ -24,6 +24,8 @@ class ExtensionService:
         setup = await opened.setup()
         await opened.refresh_extensions(setup)
         await opened.languages.look_for_servers(setup.settings, trusted=setup.trusted)
+        if wait:
+            opened.mcp.hurry()
         try:
             async with asyncio.timeout(wait):
                 while any(status.state == "starting" for status in opened.extension_statuses()):

@@ -8,10 +8,18 @@ import platform
 import time
 from pathlib import Path
 
-from holdfast.agent.system_prompt import Instructions, OfferedAgent, PromptContext, Skill, Surroundings
+from holdfast.agent.system_prompt import (
+    Instructions,
+    OfferedAgent,
+    PromptContext,
+    ServerInstructions,
+    Skill,
+    Surroundings,
+)
 from holdfast.errors import BadRequest
 from holdfast.extend.file_extensions import ExtensionFiles, FileExtensions
 from holdfast.extend.instructions import read_instructions
+from holdfast.extend.mcp.mcp_servers import McpServers
 from holdfast.extend.memory import memory_files, read_memory_text
 from holdfast.files import find_program, repository_root
 from holdfast.ids import Clock
@@ -32,11 +40,19 @@ class DirectoryContextGatherer:
     """
 
     def __init__(
-        self, directory: Path, locations: Locations, *, files: FileExtensions, trusted: bool, clock: Clock
+        self,
+        directory: Path,
+        locations: Locations,
+        *,
+        files: FileExtensions,
+        mcp: McpServers,
+        trusted: bool,
+        clock: Clock,
     ) -> None:
         self._directory = directory
         self._locations = locations
         self._files = files
+        self._mcp = mcp
         self._trusted = trusted
         self._clock = clock
 
@@ -64,6 +80,11 @@ class DirectoryContextGatherer:
                 OfferedAgent(agent.name, agent.settings.description[:_MAX_DESCRIPTION])
                 for agent in files.usable_agents
                 if agent.is_subagent
+            ),
+            tuple(
+                ServerInstructions(server.config.name, server.instructions)
+                for server in self._mcp.servers
+                if server.is_ready and server.instructions.strip()
             ),
         )
 

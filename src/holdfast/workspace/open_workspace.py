@@ -46,6 +46,7 @@ from holdfast.extend.agent_files import AgentFile
 from holdfast.extend.extension_provider import ExtensionProvider
 from holdfast.extend.file_extensions import FileExtensions
 from holdfast.extend.lsp.workspace_languages import LanguageParts, WorkspaceLanguages
+from holdfast.extend.mcp.mcp_prompts import McpPrompts
 from holdfast.extend.mcp.mcp_servers import McpParts, McpServers
 from holdfast.extend.source_folders import user_folders
 from holdfast.ids import Clock, Ids, rfc3339
@@ -254,6 +255,7 @@ class OpenWorkspace:
                 announce=self.announce_extension,
                 is_trusted=shared.trust.is_trusted,
                 remember=shared.keyring.remember,
+                secrets=shared.keyring,
                 new_id=lambda: shared.ids.new("mcp"),
                 now=shared.now,
             )
@@ -270,6 +272,7 @@ class OpenWorkspace:
                 announce=self.announce_extension,
             )
         )
+        self.commands.sources.append(McpPrompts(self.mcp))
         self.extensions: list[ExtensionProvider] = [self.files, self.mcp, self.languages]
         self._extension_change = asyncio.Event()
         self._cached: _CachedSetup | None = None
@@ -384,7 +387,12 @@ class OpenWorkspace:
 
     def context_gatherer(self, setup: Setup) -> DirectoryContextGatherer:
         return DirectoryContextGatherer(
-            self.path, self.shared.locations, files=self.files, trusted=setup.trusted, clock=self.shared.clock
+            self.path,
+            self.shared.locations,
+            files=self.files,
+            mcp=self.mcp,
+            trusted=setup.trusted,
+            clock=self.shared.clock,
         )
 
     def offer_skills(self) -> None:

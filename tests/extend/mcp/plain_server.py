@@ -137,7 +137,5 @@ for line in LINES:
         with open(RECORD, "a") as file:
             file.write(line)
     answer(json.loads(line))
-    if "deaf" in BEHAVIOUR:
-        time.sleep(600)
 if "stays" in BEHAVIOUR:
     time.sleep(600)

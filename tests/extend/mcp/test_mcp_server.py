@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +169,14 @@ async def test_a_call_that_is_not_answered_times_out(tmp_path: Path) -> None:
             await probe.call("say")
 
 
-async def test_a_server_that_does_not_read_does_not_hold_up_a_cancel(tmp_path: Path) -> None:
-    async with open_server(
-        tmp_path, plain_command("deaf"), times=replace(QUICK, first_attempts=1), start_timeout=1.0
-    ) as probe:
-        assert probe.server.status.state == "failed"
+async def test_calls_of_a_server_that_does_not_read_any_more_can_be_cancelled(tmp_path: Path) -> None:
+    async with open_server(tmp_path, plain_command("hang:tools/call"), times=replace(QUICK, ping=60.0)) as probe:
+        calls = [asyncio.create_task(probe.call("say", text=text)) for text in ("x", "y" * (1 << 21))]
+        await eventually(lambda: sum(task.get_name() == "mcp:peer:say" for task in asyncio.all_tasks()) == 2)
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+        assert all(call.cancelled() for call in calls)
 
 
 async def test_names_with_tricks_cannot_mislead_and_are_callable(tmp_path: Path) -> None:
@@ -203,3 +207,24 @@ async def test_a_server_that_ignores_the_end_of_its_input_is_killed(tmp_path: Pa
         assert probe.server.is_ready
         assert await marked(f"MCP_MARK={tmp_path}")
     assert await marked(f"MCP_MARK={tmp_path}") == []
+
+
+async def test_a_reference_server_from_the_registry_works(tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "mcp_server_time", "--local-timezone", "Europe/Berlin")
+    async with open_server(tmp_path, command) as probe:
+        assert probe.server.status.state == "ready", probe.server.log.lines
+        assert {one.tool for one in probe.server.tools.definitions} == {"get_current_time", "convert_time"}
+        answer = await probe.call("convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Kolkata")
+        assert "17:30" in text_of(answer)
+        failed = await probe.call("get_current_time", timezone="Nowhere/Here")
+        assert failed["isError"]
+
+
+async def test_a_process_without_mcp_servers_does_not_import_the_library() -> None:
+    program = (
+        "import sys, holdfast.app, holdfast.cli.commands.mcp\n"
+        "print(sorted({'mcp', 'mcp_types', 'pydantic', 'jsonschema'} & sys.modules.keys()))"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    assert output.decode().strip() == "[]"

@@ -17,7 +17,7 @@ from holdfast.extend.mcp.server_config import (
 )
 from holdfast.locations import Locations
 
-ENV = {"TOKEN": "t-1", "HOME": "/home/me", "ANTHROPIC_API_KEY": "sk-1", "LC_ALL": "C", "FUNCTION": "() { :; }"}
+ENV = {"TOKEN": "s3cret!value", "HOME": "/home/me", "ANTHROPIC_API_KEY": "sk-1", "LC_ALL": "C", "FUNCTION": "() { :; }"}
 
 
 def read(tmp_path: Path, content: Any) -> list[McpServerConfig]:
@@ -37,12 +37,16 @@ def test_servers_of_a_project_are_read_with_their_variables(tmp_path: Path) -> N
             }
         },
     )
-    assert (docs.command, dict(docs.env), docs.url) == (("npx", "-y", "docs"), {"DOCS_TOKEN": "t-1"}, None)
-    assert (web.url, web.transport, dict(web.headers)) == ("https://x.org/mcp", "http", {"Authorization": "Bearer t-1"})
+    assert (docs.command, dict(docs.env), docs.url) == (("npx", "-y", "docs"), {"DOCS_TOKEN": "s3cret!value"}, None)
+    assert (web.url, web.transport, dict(web.headers)) == (
+        "https://x.org/mcp",
+        "http",
+        {"Authorization": "Bearer s3cret!value"},
+    )
     assert (old.transport, old.enabled) == ("sse", False)
     assert {docs.source, web.source} == {str(tmp_path / ".mcp.json")}
-    assert set(secrets_of([docs, web])) == {"t-1", "Bearer t-1"}
-    assert "t-1" not in repr(web)
+    assert set(secrets_of([docs, web])) == {"s3cret!value", "Bearer s3cret!value"}
+    assert "s3cret!value" not in repr(web)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,11 @@ def test_your_own_configuration_wins_and_says_where_it_is(tmp_path: Path) -> Non
     project = read(tmp_path, {"mcpServers": {"docs": {"command": "theirs"}, "more": {"command": "x"}}})
     found = configured_servers(config, project, env=ENV)
     assert list(found) == ["more", "docs"]
-    assert (found["docs"].command, dict(found["docs"].env), found["docs"].timeout) == (("own",), {"A": "t-1"}, 5.0)
+    assert (found["docs"].command, dict(found["docs"].env), found["docs"].timeout) == (
+        ("own",),
+        {"A": "s3cret!value"},
+        5.0,
+    )
     assert found["docs"].disabled_tools == ("delete_*",)
     assert found["docs"].source == f"{locations.config_file}:2"
 

@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.config.settings import NetworkSettings
 from holdfast.errors import HoldfastError, ToolError
+from holdfast.extend.mcp.login_store import LoginStore, SecretFile
 from holdfast.extend.mcp.server_config import McpServerConfig, server_environment
 from holdfast.extend.mcp.server_log import ServerLog
 from holdfast.extend.mcp.tool_definitions import McpToolDefinition, ServerTools, clean_text, read_tools
@@ -36,6 +37,8 @@ _STDERR_CHUNK = 1 << 14
 _CANCEL_SECONDS = 0.5
 """How long a cancelled call may take to tell the server."""
 _READ_SECONDS = 300.0
+_LOGIN_SECONDS = 300.0
+"""How long a person may take to log in."""
 
 _logger = logging.getLogger(__name__)
 
@@ -43,6 +46,8 @@ _logger = logging.getLogger(__name__)
 class McpTimes(msgspec.Struct, frozen=True, kw_only=True):
     """How a connection is watched, in seconds."""
 
+    start: float = 0.5
+    """The wait before a server is started, unless something waits for it: the prompt that starts it comes first."""
     ping: float = 30.0
     """Between two pings."""
     ping_answer: float = 20.0
@@ -68,6 +73,7 @@ class ServerSurroundings(msgspec.Struct, frozen=True, kw_only=True):
     announce: Callable[[ExtensionStatus], Awaitable[None]]
     new_id: Callable[[], str]
     now: Callable[[], str]
+    secrets: SecretFile
     names_of_others: Callable[[str], Collection[str]]
     """The names of all tools of other servers."""
     times: McpTimes
@@ -81,9 +87,14 @@ Asker = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class McpServer:
-    def __init__(self, config: McpServerConfig, surroundings: ServerSurroundings) -> None:
+    def __init__(self, config: McpServerConfig, surroundings: ServerSurroundings, *, is_login: bool = False) -> None:
+        """``is_login``: a person is there to log in, if the server asks for it."""
         self.config = config
-        self._around = surroundings
+        self._is_login = is_login
+        self.login_address = ""
+        """The address that the person opens to log in, as soon as it is known."""
+        self._login_shown = asyncio.Event()
+        self.surroundings = surroundings
         self.log = ServerLog(now=surroundings.now)
         self.tools = ServerTools()
         self.prompts: tuple[dict[str, Any], ...] = ()
@@ -103,6 +114,7 @@ class McpServer:
         self._lost = ""
         self._stopping = False
         self._retry_now = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._settled = asyncio.Event()
         """Whether it is not starting."""
         self._settled.set()
@@ -138,19 +150,26 @@ class McpServer:
         """Connect now, if it is not connected."""
         self._retry_now.set()
 
+    def hurry(self) -> None:
+        """Start without a wait."""
+        self._hurry.set()
+
     async def wait_settled(self) -> None:
         """Wait until it is not starting any more. Its start time-out limits that."""
+        self.hurry()
         await self._settled.wait()
 
     async def close(self) -> None:
         """End the connection and the process."""
         self._stopping = True
+        self._hurry.set()
         self._wake.set()
         self._retry_now.set()
         if self._task is not None:
-            await asyncio.wait({self._task}, timeout=self._around.times.close)
+            if self._session is not None:
+                await asyncio.wait({self._task}, timeout=self.surroundings.times.close)
             self._task.cancel()
-            await asyncio.wait({self._task}, timeout=self._around.times.close)
+            await asyncio.wait({self._task}, timeout=self.surroundings.times.close)
         await self._calls.finish(seconds=_CANCEL_SECONDS)
         self._settled.set()
 
@@ -208,8 +227,9 @@ class McpServer:
 
     async def _run(self) -> None:
         """Keep the server connected until it is closed."""
-        times = self._around.times
+        times = self.surroundings.times
         failures = 0
+        await self._wait_for(self._hurry, times.start)
         while not self._should_stop():
             self._is_connected = False
             try:
@@ -221,7 +241,7 @@ class McpServer:
                 await self._fail(_leaf(error))
             if self._should_stop():
                 return
-            if not self._has_worked and failures >= times.first_attempts:
+            if self._state == "needs_auth" or (not self._has_worked and failures >= times.first_attempts):
                 await self._retry_now.wait()
                 failures = 0
             else:
@@ -232,13 +252,19 @@ class McpServer:
                 await self._set("starting", "")
 
     async def _pause(self, seconds: float) -> None:
+        await self._wait_for(self._retry_now, seconds)
+
+    async def _wait_for(self, event: asyncio.Event, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._retry_now.wait()
+                await event.wait()
         except TimeoutError:
             pass
 
     async def _fail(self, error: BaseException) -> None:
+        if self.config.url and self._is_login_needed(error):
+            await self._set("needs_auth", f"log in with 'holdfast mcp login {self.config.name}'")
+            return
         if isinstance(error, TimeoutError) and not self._is_connected:
             text = f"it was not ready within {self.config.start_timeout:g} s"
         else:
@@ -247,6 +273,11 @@ class McpServer:
             text = f"{text}; it is being connected again"
         self.log.add(text)
         await self._set("failed", text)
+
+    def _is_login_needed(self, error: BaseException) -> bool:
+        from holdfast.extend.mcp.login_flow import LoginNeeded
+
+        return isinstance(error, LoginNeeded) or (self._refused == 401 and not self._is_login)
 
     def _is_tried_otherwise(self, error: BaseException) -> bool:
         """Whether the same server is to be tried with another transport or handshake at once."""
@@ -265,7 +296,7 @@ class McpServer:
         self._wake.clear()
         await asyncio.to_thread(import_module, "holdfast.extend.mcp.mcp_session")
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(self.config.start_timeout):
+            async with asyncio.timeout(_LOGIN_SECONDS if self._is_login else self.config.start_timeout):
                 session = await stack.enter_async_context(self._open_session())
                 await self._read_lists(session, {"tools", "prompts", "resources"})
                 self.instructions = clean_text(session.instructions, limit=_MAX_INSTRUCTIONS)
@@ -278,7 +309,7 @@ class McpServer:
                 self._session = None
 
     async def _serve(self, session: McpSession) -> None:
-        times = self._around.times
+        times = self.surroundings.times
         while not self._should_stop():
             if self._lost:
                 raise _Lost(self._lost)
@@ -298,7 +329,7 @@ class McpServer:
         if not session.can_ping:
             return
         try:
-            async with asyncio.timeout(self._around.times.ping_answer):
+            async with asyncio.timeout(self.surroundings.times.ping_answer):
                 await session.ping()
         except TimeoutError:
             raise _Lost("it does not answer any more") from None
@@ -313,7 +344,7 @@ class McpServer:
                 await session.list_tools(),
                 allowed=self.config.tools,
                 disabled=self.config.disabled_tools,
-                taken=self._around.names_of_others(self.config.name),
+                taken=self.surroundings.names_of_others(self.config.name),
             )
         if "prompts" in kinds and session.offers_prompts:
             self.prompts = tuple(await session.list_prompts())
@@ -340,7 +371,7 @@ class McpServer:
             open_session(
                 transport,
                 handlers,
-                directory=self._around.directory,
+                directory=self.surroundings.directory,
                 seconds=max(self.config.timeout, self.config.start_timeout),
                 is_modern=self._is_modern,
             ) as session,
@@ -351,7 +382,7 @@ class McpServer:
     async def _open_process(self) -> AsyncIterator[Any]:
         from holdfast.extend.mcp.mcp_session import open_stdio
 
-        around = self._around
+        around = self.surroundings
         command = CommandSpec(
             self.config.command,
             around.directory,
@@ -378,23 +409,48 @@ class McpServer:
         assert self.config.url is not None
         self._refused = None
         refusals = HttpRefusals()
-        client = await asyncio.to_thread(
-            make_client,
-            self.config.url,
-            self._around.network,
-            headers=self.config.headers,
-            max_message=MAX_MESSAGE,
-            refusals=refusals,
-            read_seconds=max(_READ_SECONDS, self.config.timeout),
-        )
-        try:
-            if self._uses_sse:
-                yield open_sse(self.config.url, client, seconds=self.config.start_timeout)
-            else:
-                async with client:
+        async with AsyncExitStack() as stack:
+            auth = await self._make_auth(stack)
+            client = await asyncio.to_thread(
+                make_client,
+                self.config.url,
+                self.surroundings.network,
+                headers=self.config.headers,
+                max_message=MAX_MESSAGE,
+                refusals=refusals,
+                read_seconds=max(_READ_SECONDS, self.config.timeout),
+                auth=auth,
+            )
+            try:
+                if self._uses_sse:
+                    yield open_sse(self.config.url, client, seconds=self.config.start_timeout)
+                else:
+                    await stack.enter_async_context(client)
                     yield open_http(self.config.url, client, max_message=MAX_MESSAGE)
-        finally:
-            self._refused = refusals.status
+            finally:
+                self._refused = refusals.status
+
+    async def _make_auth(self, stack: AsyncExitStack) -> Any:
+        """Return what adds the tokens of a login to requests; None if nobody has logged in or is about to."""
+        from holdfast.extend.mcp.login_flow import LoginCallback, make_auth
+
+        assert self.config.url is not None
+        store = LoginStore(self.surroundings.secrets, name=self.config.name, url=self.config.url)
+        login = await store.load()
+        if self._is_login:
+            callback = LoginCallback()
+            await stack.enter_async_context(callback.listen(login.port))
+            return make_auth(self.config.url, store, callback=callback, show=self._show_login)
+        return None if login.tokens is None else make_auth(self.config.url, store, callback=None, show=None)
+
+    def _show_login(self, address: str) -> None:
+        self.login_address = address
+        self._login_shown.set()
+
+    async def wait_login(self, *, seconds: float) -> None:
+        """Wait until the address of a login is known, or none is needed."""
+        self.hurry()
+        await self._wait_for(self._login_shown, seconds)
 
     async def _read_errors(self, running: RunningCommand) -> None:
         assert running.errors is not None
@@ -431,13 +487,14 @@ class McpServer:
         self._state, self._detail = state, detail
         self._settle()
         try:
-            await self._around.announce(self.status)
+            await self.surroundings.announce(self.status)
         except HoldfastError:
             _logger.exception("the state of the MCP server %s cannot be announced", self.config.name)
 
     def _settle(self) -> None:
         if self._state != "starting":
             self._settled.set()
+            self._login_shown.set()
 
 
 def describe_error(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from holdfast.config import Config, Policy, Secret
 from holdfast.config.secrets import secret_variables
 from holdfast.config.settings import NetworkSettings
 from holdfast.errors import NotFound
+from holdfast.extend.mcp.login_store import LoginStore, SecretFile
 from holdfast.extend.mcp.mcp_server import McpServer, McpTimes, ServerSurroundings
 from holdfast.extend.mcp.server_config import (
     McpServerConfig,
@@ -41,6 +42,8 @@ class McpParts(msgspec.Struct, frozen=True, kw_only=True):
     """Blocking."""
     remember: Callable[[Iterable[Secret]], None]
     """Redacts secrets from now on."""
+    secrets: SecretFile
+    """Where logins are stored."""
     new_id: Callable[[], str]
     now: Callable[[], str]
     times: McpTimes = McpTimes()
@@ -96,6 +99,23 @@ class McpServers:
             raise NotFound(message, code="mcp_server_not_found")
         return found
 
+    async def log_out(self, name: str) -> bool:
+        """Forget the login to a server, and connect to it again. Returns whether there was a login."""
+        config = self.server(name).config
+        if config.url is None:
+            return False
+        found = await LoginStore(self._parts.secrets, name=name, url=config.url).remove()
+        _ = self.restart(name)
+        return found
+
+    def restart(self, name: str, *, is_login: bool = False) -> McpServer:
+        """Replace a server by a new one with the same configuration. Raises `NotFound`."""
+        old = self.server(name)
+        _ = self._closing.spawn(old.close(), name=f"mcp:{name}:close")
+        new = self._servers[name] = McpServer(old.config, old.surroundings, is_login=is_login)
+        new.start()
+        return new
+
     def find(self, name: str) -> tuple[McpServer, McpToolDefinition] | None:
         """Return the tool with this name for models, if its server is ready."""
         for server in self._servers.values():
@@ -104,6 +124,11 @@ class McpServers:
                     if definition.name == name:
                         return server, definition
         return None
+
+    def hurry(self) -> None:
+        """Start the servers now that wait for the prompt that needs them."""
+        for server in self._servers.values():
+            server.hurry()
 
     async def wait_started(self) -> None:
         """Wait until no server is starting. The start time-outs limit that."""
@@ -134,6 +159,7 @@ class McpServers:
             network=network,
             launcher=parts.launcher,
             announce=parts.announce,
+            secrets=parts.secrets,
             new_id=parts.new_id,
             now=parts.now,
             names_of_others=self._names_of_others,

@@ -17,11 +17,11 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import ToolError
-from holdfast.extend.mcp.call_results import read_result
+from holdfast.extend.mcp.call_results import read_resource_contents, read_result
 from holdfast.extend.mcp.elicitations import answer_elicitation
 from holdfast.extend.mcp.mcp_server import McpServer
 from holdfast.extend.mcp.mcp_servers import McpServers
-from holdfast.extend.mcp.tool_definitions import McpToolDefinition
+from holdfast.extend.mcp.tool_definitions import McpToolDefinition, shown_name, tool_name
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.base import encode
 from holdfast.tools.long_output import shorten_output
@@ -30,6 +30,8 @@ from holdfast.tools.protocol import Tool, ToolContext, ToolOutput, ToolPlan
 _MAX_FOUND = 20
 _MAX_PROGRESS = 2_000
 _MAX_TITLE = 300
+_RESOURCES = "resources"
+"""Stands for the definition of a tool in rules about resources: `mcp: server__resource`."""
 
 
 class McpRunTools:
@@ -39,7 +41,7 @@ class McpRunTools:
         self._servers = servers
         self._left = max_tokens
         self._joined: set[McpServer] = set()
-        self._has_search = False
+        self._has_search = self._has_resources = False
 
     def join(self) -> Sequence[Tool[Any]]:
         """Return the tools of the servers that became ready since the last call."""
@@ -48,6 +50,9 @@ class McpRunTools:
             if not server.is_ready or server in self._joined:
                 continue
             self._joined.add(server)
+            if server.resources and not self._has_resources:
+                self._has_resources = True
+                tools.append(McpResourceTool(self._servers))
             definitions = server.tools.definitions
             size = sum(definition.size for definition in definitions)
             if size <= self._left:
@@ -128,6 +133,51 @@ async def _call(
         display={"server": definition.server},
         output_path=path,
     )
+
+
+class McpResourceArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    server: Annotated[str, Meta(description="The name of the MCP server.")]
+    uri: Annotated[str, Meta(description="The address of the resource. Without it, the resources are listed.")] = ""
+
+
+class McpResourceTool:
+    """Lists and reads resources of MCP servers."""
+
+    name: ClassVar[str] = "mcp_resource"
+    description: ClassVar[str] = "Read a resource of an MCP server by its address, or list the resources of a server."
+    arguments: ClassVar[type[Any]] = McpResourceArguments
+    effect: ClassVar[Effect] = "network"
+    parallel: ClassVar[bool] = True
+
+    def __init__(self, servers: McpServers) -> None:
+        self._servers = servers
+
+    def describe(self, settings: object) -> str:
+        names = ", ".join(one.config.name for one in self._servers.servers if one.is_ready and one.resources)
+        return f"{self.description} Servers with resources: {names}."
+
+    async def plan(self, arguments: McpResourceArguments, context: ToolContext) -> ToolPlan:
+        if not arguments.uri:
+            return ToolPlan(Subject(tool=self.name, effect="none", title=arguments.server))
+        subject = Subject(
+            tool=tool_name(arguments.server, "resource"),
+            effect="network",
+            title=arguments.uri,
+            definition=_RESOURCES,
+        )
+        return ToolPlan(subject, display={"server": arguments.server})
+
+    async def run(self, arguments: McpResourceArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        server = self._servers.server(arguments.server)
+        if not arguments.uri:
+            lines = [
+                f"{shown_name(str(one.get('uri')))}  {shown_name(str(one.get('name')))}" for one in server.resources
+            ]
+            return ToolOutput("\n".join(lines) or "it has no resources")
+        answer = await server.read_resource(arguments.uri)
+        result = await asyncio.to_thread(read_resource_contents, answer, can_see_images=context.can_see_images)
+        text, path = await shorten_output(result.text, context)
+        return ToolOutput(text, files=result.files, display={"server": arguments.server}, output_path=path)
 
 
 class McpSearchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,0 +1,65 @@
+"""The MCP servers of a workspace: look at one, start one again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.errors import BadRequest
+from holdfast.extend.mcp.mcp_server import McpServer
+from holdfast.extend.mcp.mcp_servers import McpServers
+from holdfast.extend.mcp.tool_definitions import shown_name
+from holdfast.schema.extensions import McpLoginView, McpServerView, McpToolView
+from holdfast.services.workspace_service import WorkspaceService
+
+_LOGIN_SECONDS = 60.0
+"""How long the address of a login may take."""
+
+
+class McpService:
+    def __init__(self, workspaces: WorkspaceService) -> None:
+        self._workspaces = workspaces
+
+    async def view(self, workspace_id: str, name: str, *, wait: float) -> McpServerView:
+        """Return a server; starts it if needed, and waits so many seconds while it is starting."""
+        server = (await self._servers(workspace_id)).server(name)
+        return await _settled_view(server, wait=wait)
+
+    async def restart(self, workspace_id: str, name: str, *, wait: float) -> McpServerView:
+        """End a server and start it again."""
+        server = (await self._servers(workspace_id)).restart(name)
+        return await _settled_view(server, wait=wait)
+
+    async def log_in(self, workspace_id: str, name: str) -> McpLoginView:
+        """Begin a login. The server becomes ready when the person has finished it in a browser."""
+        server = (await self._servers(workspace_id)).restart(name, is_login=True)
+        if server.config.url is None:
+            raise BadRequest(f"the MCP server {name!r} is a command; only servers with an address have a login")
+        await server.wait_login(seconds=_LOGIN_SECONDS)
+        return McpLoginView(server.status, server.login_address)
+
+    async def log_out(self, workspace_id: str, name: str) -> McpServerView:
+        """Forget the login to a server."""
+        servers = await self._servers(workspace_id)
+        _ = await servers.log_out(name)
+        return await _settled_view(servers.server(name), wait=0.0)
+
+    async def _servers(self, workspace_id: str) -> McpServers:
+        opened = await self._workspaces.open_known(workspace_id)
+        await opened.refresh_extensions(await opened.setup())
+        return opened.mcp
+
+
+async def _settled_view(server: McpServer, *, wait: float) -> McpServerView:
+    try:
+        async with asyncio.timeout(wait):
+            await server.wait_settled()
+    except TimeoutError:
+        pass
+    return McpServerView(
+        status=server.status,
+        tools=tuple(McpToolView(one.name, one.description, one.is_reading) for one in server.tools.definitions),
+        prompts=tuple(shown_name(str(prompt.get("name"))) for prompt in server.prompts),
+        resources=tuple(shown_name(str(resource.get("uri"))) for resource in server.resources),
+        instructions=server.instructions,
+        log=server.log.lines,
+    )
