@@ -105,3 +105,19 @@ def test_files_are_found_from_the_root_of_the_repository_down(tmp_path: Path) ->
     for folder in (tmp_path, tmp_path / "repo", inner):
         (folder / ".mcp.json").write_text("{}")
     assert project_files(inner) == (tmp_path / "repo" / ".mcp.json", inner / ".mcp.json")
+
+
+def test_the_examples_of_the_documentation_are_valid(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "extensions.md").read_text()
+    section = text.partition("\n## MCP servers\n")[2].partition("\n## ")[0]
+    example = {kind: section.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("toml", "json")}
+    locations = Locations.from_env({"HOLDFAST_HOME": str(tmp_path)})
+    locations.config_file.parent.mkdir(parents=True)
+    locations.config_file.write_text(example["toml"])
+    env = {"DOCS_TOKEN": "d", "TRACKER_AUTH": "Bearer t"}
+    found = configured_servers(load_config(locations, env=env), (), env=env)
+    assert (found["docs"].command[0], dict(found["docs"].env)) == ("npx", {"DOCS_TOKEN": "d"})
+    assert (found["tracker"].url, found["tracker"].timeout) == ("https://mcp.example.org/mcp", 120.0)
+    (tmp_path / ".mcp.json").write_text(example["json"])
+    (server,) = read_project_file(tmp_path / ".mcp.json", env=env, secret=())
+    assert (server.problem, server.command, dict(server.env)) == ("", found["docs"].command, {"DOCS_TOKEN": "d"})
