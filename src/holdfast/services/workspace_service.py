@@ -115,6 +115,8 @@ class WorkspaceService:
         store = self._shared.trust
         await asyncio.to_thread(store.trust if trusted else store.revoke, Path(workspace.path))
         await self.announce_config_change(("trust",), workspace_id=workspace_id)
+        if not trusted and (opened := self._open_workspaces.get(workspace_id)) is not None:
+            await opened.languages.stop()
         return await self.view(workspace_id)
 
     async def announce_config_change(self, keys: tuple[str, ...], *, workspace_id: str | None = None) -> None:

@@ -1,5 +1,6 @@
 """Language servers in a whole server: only after trust, only if one could serve, and gone when the workspace closes."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from holdfast.errors import NotFound
 from holdfast.models.model_script import ScriptedCall
 from holdfast.schema.events import ExtensionChanged
 from holdfast.schema.messages import ToolResult
+from tests.agent.test_no_process_left import processes
 from tests.support.app_harness import AppHarness, open_app_harness, saying
 
 TOOLS = {"diagnostics", "definition", "references", "symbols", "rename"}
@@ -68,6 +70,8 @@ async def test_a_hostile_repository_starts_nothing_before_it_is_trusted(tmp_path
             assert states == {"ruff": "disabled"}
             assert not canary.exists()
         await harness.app.services.workspaces.trust(harness.workspace_id, trusted=False)
+        opened = harness.app.open_workspaces.require(harness.workspace_id)
+        assert {status.state for status in opened.languages.statuses()} <= {"disabled"}, "they are stopped at once"
         listed = await harness.app.services.extensions.list_statuses(harness.workspace_id, wait=0.0)
         assert {status.state for status in listed.items if status.kind == "lsp"} <= {"disabled"}
 
@@ -106,6 +110,26 @@ async def test_a_server_can_be_restarted_and_its_log_read(tmp_path: Path) -> Non
         await service.restart(harness.workspace_id, "ruff")
         listed = await harness.app.services.extensions.list_statuses(harness.workspace_id, wait=20.0)
         assert {status.name: status.state for status in listed.items if status.kind == "lsp"} == {"ruff": "ready"}
+
+
+@pytest.mark.promise("C7")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
+@pytest.mark.parametrize("mode", ["hang-start", "silent"])
+async def test_a_cancel_while_an_edit_waits_for_a_server_ends_the_run_and_closing_ends_the_server(
+    tmp_path: Path, mode: str
+) -> None:
+    script = saying((ScriptedCall("write", {"path": "b.py", "content": "fine\n"}),), "done")
+    async with open_app_harness(tmp_path, script, config=_CONFIG.replace("20s", "10m")) as harness:
+        state = tmp_path / "lsp-state"
+        _install(harness.directory, "ruff", f"#!/bin/sh\nexec {sys.executable} {_HOSTILE} {mode} {state}\n")
+        await harness.app.services.workspaces.trust(harness.workspace_id)
+        accepted = await harness.start("go", mode="auto")
+        await harness.until(ExtensionChanged)
+        receipt = await harness.app.engine.cancel_session(accepted.run.session_id)
+        assert [line.ended_as for line in receipt.runs] == ["cancelled"]
+        assert (await harness.ended(accepted)).state == "cancelled"
+        await harness.app.services.workspaces.close(harness.workspace_id)
+        assert await asyncio.to_thread(processes, str(state)) == []
 
 
 def test_the_server_imports_no_language_server_before_one_is_needed() -> None:

@@ -45,6 +45,12 @@ class LanguageServers:
                 del self._servers[key]
                 await server.close()
 
+    async def stop(self) -> None:
+        """Stop all servers, until `refresh` allows them again."""
+        self._trusted = False
+        servers, self._servers = list(self._servers.values()), {}
+        await asyncio.gather(*(server.close() for server in servers))
+
     def statuses(self) -> list[ExtensionStatus]:
         return sorted((server.status() for server in self._servers.values()), key=lambda status: status.name)
 

@@ -67,6 +67,11 @@ class WorkspaceLanguages:
         if self._servers is not None:
             await self._servers.refresh(config, trusted=trusted)
 
+    async def stop(self) -> None:
+        """Stop all servers: the directory is not trusted any more."""
+        if self._servers is not None:
+            await self._servers.stop()
+
     async def look_for_servers(self, settings: Settings, *, trusted: bool) -> None:
         """Find out which servers could be used here, for `statuses`."""
         if settings.tools.lsp == "off":
