@@ -165,13 +165,14 @@ def usable_servers(workspace: Path, settings: Settings, environment: Mapping[str
             continue
         groups |= {entry.group} - {""}
         installed.append(definition)
-    wanted = {pattern.rpartition("/")[2] for definition in installed for pattern in definition.entry.files}
+    wanted = [frozenset(file.rpartition("/")[2] for file in one.entry.files) for one in installed]
     present = _present_patterns(workspace, wanted) if wanted else frozenset()
-    return tuple(one for one in installed if any(file.rpartition("/")[2] in present for file in one.entry.files))
+    return tuple(one for one, patterns in zip(installed, wanted, strict=True) if patterns & present)
 
 
-def _present_patterns(workspace: Path, patterns: set[str]) -> frozenset[str]:
-    """Return the patterns that match the name of a file."""
+def _present_patterns(workspace: Path, wanted: list[frozenset[str]]) -> frozenset[str]:
+    """Return patterns that match the name of a file: at least one of each set that has one."""
+    patterns = frozenset[str]().union(*wanted)
     endings = {pattern[1:]: pattern for pattern in patterns if _PLAIN_ENDING.fullmatch(pattern.removeprefix("*"))}
     others = patterns - set(endings.values())
     found: set[str] = set()
@@ -179,7 +180,7 @@ def _present_patterns(workspace: Path, patterns: set[str]) -> frozenset[str]:
         if pattern := endings.get(os.path.splitext(name)[1]):
             found.add(pattern)
         found |= {pattern for pattern in others if fnmatchcase(name, pattern)}
-        if len(found) == len(patterns):
+        if all(one & found for one in wanted):
             break
     return frozenset(found)
 
