@@ -15,8 +15,8 @@ from tests.support.stress import StressShare
 
 HERE = Path(__file__).parent / "schemathesis"
 PROGRAM = os.environ.get("HOLDFAST_TEST_SCHEMATHESIS", str(Path(__file__).parents[2] / ".venv-e2e/bin/schemathesis"))
-CASES = 400
-"""At least this many in a round."""
+LEAST_SECONDS = 20
+"""Of one run of it."""
 NOT_TRIED = r"/events$|/server/stop$|/providers/[^/]+/test$"
 """Streams do not end, a stop would end the test, and trying a provider would leave the machine."""
 
@@ -42,22 +42,33 @@ def test_schemathesis_finds_nothing(home: Path, share: StressShare) -> None:
             "PYTHONPATH": str(HERE),
         }
         for seed in share.seeds():
-            share.count("requests", _run_schemathesis(server.port, seed, directory=home, env=environment))
+            seconds = max(LEAST_SECONDS, int(share.seconds / 2))
+            share.count("requests", _run_schemathesis(server.port, seed, seconds, directory=home, env=environment))
             assert server.do(asyncio.sleep(0, "answers")) == "answers"
 
 
-def _run_schemathesis(port: int, seed: int, *, directory: Path, env: dict[str, str]) -> int:
-    """Run it once with few examples for each operation; returns how many requests it made."""
+def _run_schemathesis(port: int, seed: int, seconds: int, *, directory: Path, env: dict[str, str]) -> int:
+    """Run it once, for at most so many seconds; returns how many requests it made."""
     command = [
         *(PROGRAM, "--config-file", str(HERE / "schemathesis.toml"), "run"),
         f"http://127.0.0.1:{port}/v1/openapi.json",
         *("--header", f"Authorization: Bearer {TOKEN}"),
-        *("--seed", str(seed), "--max-examples", "3", "--continue-on-failure", "--request-timeout", "20"),
+        *(
+            "--seed",
+            str(seed),
+            "--max-examples",
+            "10",
+            "--max-time",
+            str(seconds),
+            "--continue-on-failure",
+            "--request-timeout",
+            "20",
+        ),
         *("--exclude-path-regex", NOT_TRIED),
     ]
     done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     found = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
     assert found is not None, done.stdout
-    assert int(found[1]) == int(found[2]) >= CASES
+    assert int(found[1]) == int(found[2]) > 0
     return int(found[1])
