@@ -2,8 +2,9 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -270,3 +271,17 @@ def test_a_huge_paste_and_a_storm_of_resizes_are_survived(shell: CliShell) -> No
         ui.send(CTRL_C + CTRL_Q)
         assert ui.ended() == 0
         assert ui.left_behind == []
+
+
+def test_an_interface_whose_window_is_closed_ends_also_if_it_is_told_to_go_on(shell: CliShell) -> None:
+    """A terminal that goes away sends SIGHUP and SIGCONT. The second one must not bring the closing interface back."""
+    for pause in (0.0, 0.05, 0.1, 0.2, 0.3):
+        with terminal(shell) as ui:
+            ui.process.send_signal(signal.SIGHUP)
+            ui.hang_up()
+            for _ in range(10):
+                if ui.process.poll() is None:
+                    ui.process.send_signal(signal.SIGCONT)
+                with suppress(subprocess.TimeoutExpired):
+                    ui.process.wait(pause)
+            ui.process.wait(50)

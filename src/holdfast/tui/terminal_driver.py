@@ -1,10 +1,10 @@
-"""Textual's driver for Linux and macOS, with five faults of it closed.
+"""Textual's driver for Linux and macOS, with six faults of it closed.
 
 A process that was stopped from outside (``kill -STOP``) and goes on finds a terminal whose modes the shell has changed,
 and Textual would read its keys with two threads. A terminal that is gone would block the event loop at the next writes.
 Terminals that report the mouse in pixels would still do so after the end. A window that is made smaller and at once as
 large as before has lost what was drawn, but Textual sees the same size and draws nothing. An escape character in a
-paste would be read as a key.
+paste would be read as a key. A window that is closed while the UI ends would start it again, for ever.
 """
 
 from __future__ import annotations
@@ -43,6 +43,17 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._file = cast("Any", _TerminalOutput(cast("IO[str]", self._file)))
+        self._is_closing = False
+
+    def disable_input(self) -> None:
+        super().disable_input()
+        if self._app._exit:
+            self._is_closing = True
+
+    def close(self) -> None:
+        super().close()
+        self._is_closing = True
+        self.exit_event.set()  # a thread that still reads keys would do so for ever, and keep the process
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
@@ -55,8 +66,8 @@ class TerminalDriver(LinuxDriver):
 
     def _continued(self) -> None:
         """The process goes on: after its own suspend, or after a stop that it could not prepare for."""
-        if not self._auto_restart:
-            return  # an editor has the terminal
+        if not self._auto_restart or self._is_closing:
+            return  # an editor has the terminal, or a terminal that goes away sends this after SIGHUP
         if not self._must_signal_resume:
             self.suspend_application_mode()
             self._must_signal_resume = True
