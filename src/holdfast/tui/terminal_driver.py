@@ -47,7 +47,7 @@ class TerminalDriver(LinuxDriver):
 
     def disable_input(self) -> None:
         super().disable_input()
-        if self._app._exit:
+        if self._app.return_code is not None:  # it ends
             self._is_closing = True
 
     def close(self) -> None:
