@@ -43,17 +43,15 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._file = cast("Any", _TerminalOutput(cast("IO[str]", self._file)))
-        self._is_closing = False
 
-    def disable_input(self) -> None:
-        super().disable_input()
-        if self._app.return_code is not None:  # it ends
-            self._is_closing = True
+    @property
+    def _is_ending(self) -> bool:
+        return self._app.return_code is not None
 
     def close(self) -> None:
         super().close()
-        self._is_closing = True
-        self.exit_event.set()  # a thread that still reads keys would do so for ever, and keep the process
+        if self._is_ending:
+            self.exit_event.set()  # a thread that still reads keys would do so for ever, and keep the process
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
@@ -66,7 +64,7 @@ class TerminalDriver(LinuxDriver):
 
     def _continued(self) -> None:
         """The process goes on: after its own suspend, or after a stop that it could not prepare for."""
-        if not self._auto_restart or self._is_closing:
+        if not self._auto_restart or self._is_ending:
             return  # an editor has the terminal, or a terminal that goes away sends this after SIGHUP
         if not self._must_signal_resume:
             self.suspend_application_mode()
