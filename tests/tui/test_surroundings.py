@@ -20,7 +20,7 @@ async def test_the_start_screen_shows_branch_and_changed_files_of_a_trusted_dire
     work.mkdir()
     subprocess.run(["git", "init", "-q", "-b", "feature"], cwd=work, check=True)
     (work / "AGENTS.md").write_text("# how we work\n")
-    async with open_ui(tmp_path, text("Improved."), size=(160, 30)) as ui:
+    async with open_ui(tmp_path, text("Improved."), size=(240, 30)) as ui:
         await ui.shows("work (feature)")
         assert ui.app.link.repository == RepositoryView("feature", None)
         await ui.send("/trust")
