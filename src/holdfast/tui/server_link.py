@@ -71,6 +71,8 @@ class ServerLink:
         """Names and descriptions of commands that the server knows. They are completed, and sent as they are typed."""
         self.extensions: tuple[ExtensionStatus, ...] = ()
         self.repository: RepositoryView | None = None
+        self._loads: list[list[ExtensionStatus]] = []
+        """The states that were announced while each list of extensions is loaded."""
         self.read_only = ""
         """Why the server cannot store anything at the moment; empty if it can."""
         self.session_id: str | None = None
@@ -248,19 +250,31 @@ class ServerLink:
         client, workspace = self.client, self.workspace
         assert client is not None
         assert workspace is not None
-        repository, extensions = await asyncio.gather(
-            client.repository(workspace.id), client.extensions(workspace.id), return_exceptions=True
-        )
+        meanwhile: list[ExtensionStatus] = []
+        self._loads.append(meanwhile)
+        try:
+            repository, extensions = await asyncio.gather(
+                client.repository(workspace.id), client.extensions(workspace.id), return_exceptions=True
+            )
+        finally:
+            self._loads = [load for load in self._loads if load is not meanwhile]
         if not isinstance(repository, BaseException):
             self.repository = repository
         if not isinstance(extensions, BaseException):
             self.extensions = extensions.items
+            for status in meanwhile:  # an event may be newer than the list
+                self._set_extension(status)
         self._listener.link_changed()
 
     def _note_extension(self, status: ExtensionStatus) -> None:
+        for meanwhile in self._loads:
+            meanwhile.append(status)
+        self._set_extension(status)
+        self._listener.link_changed()
+
+    def _set_extension(self, status: ExtensionStatus) -> None:
         kept = [s for s in self.extensions if (s.kind, s.name) != (status.kind, status.name)]
         self.extensions = (*kept, status)
-        self._listener.link_changed()
 
     async def _load_older(self) -> None:
         """Load the rest of a long session behind its end, page by page."""
