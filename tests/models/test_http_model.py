@@ -35,6 +35,7 @@ from holdfast.schema.messages import Text
 from holdfast.testing import Answer, Call, Fail, Hang, RawBytes, Say, TestProvider, Think, TokenCounts, text
 from tests.models.requests import TOOLS, message
 from tests.models.support import LIMITS, WIRES, summarize
+from tests.support.connections import serve_connections
 
 KEY = "sk-planted-0123456789abcdef"
 ASK = ModelRequest(system=("Be brief.",), messages=(message(1, "user", Text("hi")),), tools=TOOLS)
@@ -408,27 +409,20 @@ async def test_connection_is_used_again(transport: HttpTransport) -> None:
         nonlocal connections
         connections += 1
         body = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-                await reader.readexactly(length)
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-                )
-                writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
-        except asyncio.IncompleteReadError:
-            writer.close()
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+            await reader.readexactly(length)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    info = ModelInfo("acme/m")
-    asking = HttpModel(info, wire=load_wire("openai-chat"), base_url=url, transport=transport, limits=LIMITS)
-    for _ in range(3):
-        assert summarize(await collect(asking))["text"] == "hi"
-    assert connections == 1
-    await transport.aclose()
-    server.close()
-    await server.wait_closed()
+    async with serve_connections(serve) as port:
+        url = f"http://127.0.0.1:{port}/v1"
+        info = ModelInfo("acme/m")
+        asking = HttpModel(info, wire=load_wire("openai-chat"), base_url=url, transport=transport, limits=LIMITS)
+        for _ in range(3):
+            assert summarize(await collect(asking))["text"] == "hi"
+        assert connections == 1
+        await transport.aclose()
 
 
 async def test_compressed_stream_is_read(provider: TestProvider, transport: HttpTransport) -> None:

@@ -17,6 +17,7 @@ from holdfast.errors import ModelInvalid, ModelNetwork
 from holdfast.models.http_transport import HttpTransport
 from holdfast.models.provider_address import build_address
 from holdfast.models.stall_timeout import StallLimits, StallTimeout
+from tests.support.connections import serve_connections
 
 
 def new_stall_timeout() -> StallTimeout:
@@ -54,17 +55,12 @@ async def encrypted(certificate: tuple[Path, Path]) -> AsyncIterator[str]:
     context.load_cert_chain(*certificate)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
-            await writer.drain()
-        finally:
-            writer.close()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+        await writer.drain()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    server.close()
-    await server.wait_closed()
+    async with serve_connections(serve, tls=context) as port:
+        yield f"https://127.0.0.1:{port}/"
 
 
 async def test_configured_certificate_is_trusted(encrypted: str, certificate: tuple[Path, Path]) -> None:
@@ -100,14 +96,11 @@ async def test_error_of_a_server_without_http_does_not_quote_its_data() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-secret banner\r\n\r\n")
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    with pytest.raises(ModelNetwork) as raised:
-        await get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    async with serve_connections(serve) as port:
+        with pytest.raises(ModelNetwork) as raised:
+            await get(f"http://127.0.0.1:{port}/")
     assert "secret" not in raised.value.message
-    server.close()
-    await server.wait_closed()
 
 
 async def test_closed_transport_can_be_used_again() -> None:

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from tests.support.connections import serve_connections
+
 Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -23,46 +25,27 @@ class RawWebServer:
         self.answers = answers
         self.requests: list[ReceivedRequest] = []
         self.port = 0
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def running(
         self, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None
     ) -> AsyncIterator["RawWebServer"]:
-        server = await asyncio.start_server(self._accept, host, self.port, ssl=tls)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
+        async with serve_connections(self._serve, host=host, port=self.port, tls=tls) as self.port:
             yield self
-        finally:
-            server.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            await server.wait_closed()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        await asyncio.wait((task,))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            line, *lines = head.strip().split("\r\n")
-            headers = {name.lower(): value.strip() for name, _, value in (part.partition(":") for part in lines)}
-            body = await reader.readexactly(int(headers.get("content-length", 0)))
-            path = line.split(" ")[1]
-            self.requests.append(ReceivedRequest(path, headers.get("host", ""), headers, body))
-            answer = self.answers.get(path.partition("?")[0], page("no such page", status="404 Not Found"))
-            if isinstance(answer, bytes):
-                writer.write(answer)
-                await writer.drain()
-            else:
-                await answer(writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            return
-        finally:
-            writer.close()
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        line, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (part.partition(":") for part in lines)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        path = line.split(" ")[1]
+        self.requests.append(ReceivedRequest(path, headers.get("host", ""), headers, body))
+        answer = self.answers.get(path.partition("?")[0], page("no such page", status="404 Not Found"))
+        if isinstance(answer, bytes):
+            writer.write(answer)
+            await writer.drain()
+        else:
+            await answer(writer)
 
 
 def page(body: str | bytes, *, kind: str = "text/html; charset=utf-8", status: str = "200 OK", **headers: str) -> bytes:

@@ -100,6 +100,9 @@ class TestProvider:
         return self._gates.setdefault(name, asyncio.Event())
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not (self._server and self._server.is_serving()):  # accepted while the server was stopped
+            writer.transport.abort()
+            return
         task = asyncio.create_task(self._serve(reader, writer), name="test-provider")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -110,6 +113,9 @@ class TestProvider:
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the client disconnected
+        except asyncio.CancelledError:
+            writer.transport.abort()  # a client that does not read would keep the connection open
+            raise
         finally:
             writer.close()
             with suppress(ConnectionError):

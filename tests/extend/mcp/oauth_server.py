@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from tests.support.connections import serve_connections
+
 
 class OAuthServer:
     """Issues tokens that it can revoke, and answers MCP requests that have a valid one."""
@@ -93,39 +95,31 @@ class OAuthServer:
                 return 202, {}, None
         return 200, {}, {"jsonrpc": "2.0", "id": request["id"], "result": result}
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            method, target, _ = (await reader.readline()).decode().split(" ")
-            headers = {}
-            while line := (await reader.readline()).decode().strip():
-                name, _, value = line.partition(":")
-                headers[name.lower()] = value.strip()
-            body = await reader.readexactly(int(headers.get("content-length", "0")))
-            path = urlsplit(target).path
-            self.requests.append((method, path))
-            status, more, answer = self._answer(method, path, headers, body)
-            data = b"" if answer is None else json.dumps(answer).encode()
-            fields = {
-                "Content-Type": "application/json",
-                "Content-Length": str(len(data)),
-                "Connection": "close",
-                **more,
-            }
-            head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-            writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + data)
-            await writer.drain()
-        except (OSError, ValueError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, target, _ = (await reader.readline()).decode().split(" ")
+        headers = {}
+        while line := (await reader.readline()).decode().strip():
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        path = urlsplit(target).path
+        self.requests.append((method, path))
+        status, more, answer = self._answer(method, path, headers, body)
+        data = b"" if answer is None else json.dumps(answer).encode()
+        fields = {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data)),
+            "Connection": "close",
+            **more,
+        }
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + data)
+        await writer.drain()
 
 
 @asynccontextmanager
 async def open_oauth_server() -> AsyncIterator[OAuthServer]:
     oauth = OAuthServer()
-    server = await asyncio.start_server(oauth._serve, "127.0.0.1", 0)
-    oauth.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with serve_connections(oauth.serve) as port:
+        oauth.url = f"http://127.0.0.1:{port}"
         yield oauth
-    finally:
-        server.close()

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.errors import ToolError
+from tests.support.connections import serve_connections
 from tests.support.mcp_peers import QUICK, open_server
 
 _RESULTS: dict[str, Any] = {
@@ -31,19 +32,14 @@ class HttpPeer:
         self.url = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            method = (await reader.readline()).split(b" ")[0]
-            length = 0
-            while line := (await reader.readline()).strip():
-                if line.lower().startswith(b"content-length:"):
-                    length = int(line.partition(b":")[2])
-            request = json.loads(await reader.readexactly(length) or b"{}")
-            await self._answer(method, request, writer)
-            await writer.drain()
-        except (OSError, ValueError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
+        method = (await reader.readline()).split(b" ")[0]
+        length = 0
+        while line := (await reader.readline()).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        request = json.loads(await reader.readexactly(length) or b"{}")
+        await self._answer(method, request, writer)
+        await writer.drain()
 
     async def _answer(self, method: bytes, request: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         if method != b"POST" or self.behaviour == "refuses":
@@ -74,12 +70,9 @@ def _write(writer: asyncio.StreamWriter, kind: str, body: bytes) -> None:
 @asynccontextmanager
 async def open_peer() -> AsyncIterator[HttpPeer]:
     peer = HttpPeer()
-    server = await asyncio.start_server(peer.serve, "127.0.0.1", 0)
-    peer.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-    try:
+    async with serve_connections(peer.serve) as port:
+        peer.url = f"http://127.0.0.1:{port}/mcp"
         yield peer
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("behaviour", ["huge", "huge events", "rubbish", "compressed"])

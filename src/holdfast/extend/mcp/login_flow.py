@@ -52,6 +52,7 @@ class LoginCallback:
 
     def __init__(self) -> None:
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._unanswered: set[asyncio.StreamWriter] = set()
         self.port = 0
 
     @asynccontextmanager
@@ -66,11 +67,14 @@ class LoginCallback:
             yield
         finally:
             server.close()
+            for writer in self._unanswered:  # browsers open connections in advance and send nothing
+                writer.transport.abort()
 
     async def result(self) -> AuthorizationCodeResult:
         return await self._result
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._unanswered.add(writer)
         try:
             line = await reader.readline()
             status, text = self._take(line.decode("latin-1").split(" ")[1] if line.count(b" ") >= 2 else "")
@@ -81,6 +85,7 @@ class LoginCallback:
         except (OSError, ValueError):
             pass  # a client that is not a browser
         finally:
+            self._unanswered.discard(writer)
             writer.close()
 
     def _take(self, target: str) -> tuple[str, str]:
