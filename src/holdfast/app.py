@@ -15,11 +15,13 @@ from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.config import Keyring, PolicyFile, Redactor, SecretStore, Settings, TrustStore, load_config
 from holdfast.config.settings import MAX_AGENT_DEPTH
 from holdfast.events import Hub, prune_periodically
+from holdfast.extend.client_calls import ClientCalls
 from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
 from holdfast.models.model_factory import ModelFactory
 from holdfast.models.model_script import ModelScript, read_script
 from holdfast.runs import Engine, EngineLimits, IntentFile
+from holdfast.schema.events import CallClosed, CallRequested
 from holdfast.server import (
     Listener,
     ServerParts,
@@ -98,10 +100,17 @@ async def open_app(
         async def save_rules(rules: tuple[str, ...]) -> None:
             await services.settings.add_allowed_rules(rules)
 
+        def publish_call(event: CallRequested | CallClosed) -> None:
+            call, is_open = event.call, isinstance(event, CallRequested)
+            if not is_open:
+                hub.withdraw(CallRequested, key=call.id)
+            hub.publish(event, key=call.id, workspace_id=call.workspace_id, is_state=is_open)
+
         shared = SharedParts(
             store=store,
             hub=hub,
             approvals=PendingApprovals(store, ids=ids, clock=clock, save_rules=save_rules),
+            client_calls=ClientCalls(publish=publish_call, new_id=lambda: ids.new("ccl"), now=hub.timestamp),
             keyring=keyring,
             models=models,
             trust=TrustStore(locations.trust_file),

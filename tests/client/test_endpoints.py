@@ -11,6 +11,7 @@ from holdfast.client import endpoints
 from holdfast.client.endpoints import ApiCall, api_path, with_query
 from holdfast.errors import BadRequest
 from holdfast.schema.api.response_bodies import PageView
+from holdfast.schema.client_tools import ClientResult, ClientTool
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Limits, RunRequest
 from holdfast.server.application import ENDPOINTS
@@ -124,6 +125,9 @@ EVERY = [
     endpoints.memory("wsp_1"),
     endpoints.remember("wsp_1", "a note"),
     endpoints.forget("wsp_1", 1),
+    endpoints.attach_tools("ses_1", [ClientTool("lookup", "Look up.", {"type": "object"}, "none")]),
+    endpoints.attached_tools("ses_1"),
+    endpoints.answer_call("ccl_1", ClientResult("a", files=(File("b.png", "image/png", data="QUJD"),))),
     endpoints.find_ids("ses_1"),
     endpoints.find_ids("ru", kind="run"),
     endpoints.stats(since="2026-01-01", until="2026-02-01"),

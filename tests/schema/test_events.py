@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from holdfast.schema import events as ev
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.base import Unknown, encode, to_builtins
+from holdfast.schema.client_tools import ClientCall
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.messages import Message, Text
 from holdfast.schema.runs import Now, Queue, Run
@@ -31,6 +32,7 @@ _MADE: dict[Any, Any] = {
     Question: Question(
         id="q", workspace_id="w", session_id="s", root_session_id="s", run_id="r", call_id="c", items=()
     ),
+    ClientCall: ClientCall("i", "w", "s", "s", run_id="r", call_id="c", client_id="c", tool="t"),
     Job: Job(id="j", workspace_id="w", session_id="s", run_id="r", command="c"),
     Now: Now("tool"),
     ExtensionStatus: ExtensionStatus("mcp", "docs", "ready"),
@@ -67,6 +69,8 @@ _KINDS = {
     "todo.changed",
     "config.changed",
     "extension.changed",
+    "call.requested",
+    "call.closed",
     "client.attached",
     "client.detached",
     "heartbeat",

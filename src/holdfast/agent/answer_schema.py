@@ -28,13 +28,13 @@ class CheckedAnswer(Value, frozen=True):
     """Why it does not match; empty if it does."""
 
 
-def check_schema(schema: dict[str, Any]) -> None:
+def check_schema(schema: dict[str, Any], *, field: str = "output_schema") -> None:
     """Raise `BadRequest` if the schema cannot be used."""
     try:
         _validator(schema)
     except ValueError as error:
         raise BadRequest(
-            f"output_schema is not a valid JSON Schema: {_first_line(str(error))}", detail={"field": "output_schema"}
+            f"{field} is not a valid JSON Schema: {_first_line(str(error))}", detail={"field": field}
         ) from None
 
 

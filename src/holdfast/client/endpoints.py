@@ -38,6 +38,7 @@ from holdfast.schema.api.response_bodies import (
 )
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, RuleScope
 from holdfast.schema.base import Value, encode
+from holdfast.schema.client_tools import ClientCall, ClientResult, ClientTool, ClientTools
 from holdfast.schema.commands import PromptCommand
 from holdfast.schema.extensions import ExtensionStatus, McpLoginView, McpServerView
 from holdfast.schema.messages import Message
@@ -421,6 +422,23 @@ def answer_question(question_id: str, answers: Sequence[Sequence[str]] | None) -
     """Answer a question; ``None`` dismisses it."""
     body: dict[str, Any] = {"dismiss": True} if answers is None else {"answers": answers}
     return api_call("POST", api_path("questions", question_id), body, returns=Question)
+
+
+def attach_tools(session_id: str, tools: Sequence[ClientTool]) -> ApiCall[ClientTools]:
+    """Attach all tools that this client executes for a session; none: detach them.
+
+    They stay while this client has an open event stream (see `events`), which also brings the calls.
+    """
+    return api_call("PUT", api_path("sessions", session_id, "tools"), {"tools": list(tools)}, returns=ClientTools)
+
+
+def attached_tools(session_id: str) -> ApiCall[PageView[ClientTools]]:
+    return api_call("GET", api_path("sessions", session_id, "tools"), returns=PageView[ClientTools])
+
+
+def answer_call(client_call_id: str, result: ClientResult) -> ApiCall[ClientCall]:
+    """Send the result of a call that this client has executed."""
+    return api_call("POST", api_path("client-calls", client_call_id), result, returns=ClientCall)
 
 
 def jobs(workspace_id: str, *, running: bool | None = None) -> ApiCall[PageView[Job]]:

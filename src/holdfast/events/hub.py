@@ -150,12 +150,19 @@ class Hub:
         item = StreamItem("run.progress", encode(event))
         self._set_notice(("progress", run_id), item, session_id=session_id, is_state=True)
 
-    def publish(self, event: KnownLive, *, key: str, workspace_id: str | None = None) -> None:
-        """Publish another live event, such as presence. Of one kind and key only the latest is sent."""
+    def publish(self, event: KnownLive, *, key: str, workspace_id: str | None = None, is_state: bool = False) -> None:
+        """Publish another live event, such as presence. Of one kind and key only the latest is sent.
+
+        ``is_state``: streams that are opened later get it too, until it is withdrawn.
+        """
         session_id: str | None = getattr(event, "session_id", None)
         kind = event_kind(event)
         item = StreamItem(kind, encode(event))
-        self._set_notice((kind, key), item, session_id=session_id, workspace_id=workspace_id)
+        self._set_notice((kind, key), item, session_id=session_id, workspace_id=workspace_id, is_state=is_state)
+
+    def withdraw(self, kind: type[KnownLive], *, key: str) -> None:
+        """Send an event that was published no longer."""
+        self.live_state.drop_notice((str(kind.__struct_config__.tag), key))
 
     def timestamp(self) -> str:
         """Return the current time in the format of events."""

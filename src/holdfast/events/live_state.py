@@ -293,7 +293,8 @@ class LiveState:
         self._notices[key] = notice
         self._notices.move_to_end(key)
         if len(self._notices) > _MAX_NOTICES:
-            self._notices.popitem(last=False)
+            oldest = next((key for key, notice in self._notices.items() if not notice.is_state), None)
+            del self._notices[oldest or next(iter(self._notices))]
 
     def drop_notice(self, key: tuple[str, str]) -> None:
         self._notices.pop(key, None)

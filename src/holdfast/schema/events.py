@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.base import TaggedReader, Unknown, Value
+from holdfast.schema.client_tools import ClientCall
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.messages import Message, read_message
 from holdfast.schema.runs import Now, Queue, Run
@@ -191,6 +192,18 @@ class RunProgress(_SessionEvent, frozen=True, tag="run.progress"):
     now: Now
 
 
+class CallRequested(_SessionEvent, frozen=True, tag="call.requested"):
+    """A client must execute a call and send its result. A new stream begins with the open calls."""
+
+    call: ClientCall
+
+
+class CallClosed(_SessionEvent, frozen=True, tag="call.closed"):
+    """A call of a client has its result, or needs none any more."""
+
+    call: ClientCall
+
+
 class ClientAttached(Value, frozen=True, tag_field="kind", tag="client.attached"):
     at: str
     client: Client
@@ -221,7 +234,18 @@ class Reset(Value, frozen=True, tag_field="kind", tag="reset"):
     reason: Literal["foreign", "future", "pruned"]
 
 
-KnownLive: TypeAlias = Delta | Snapshot | RunProgress | ClientAttached | ClientDetached | Heartbeat | Hello | Reset
+KnownLive: TypeAlias = (
+    Delta
+    | Snapshot
+    | RunProgress
+    | CallRequested
+    | CallClosed
+    | ClientAttached
+    | ClientDetached
+    | Heartbeat
+    | Hello
+    | Reset
+)
 Live: TypeAlias = KnownLive | Unknown
 Event: TypeAlias = KnownDurable | KnownLive | Unknown
 

@@ -8,6 +8,8 @@ import socket
 from holdfast.client.async_client import AsyncEventStream
 from holdfast.client.server_address import ServerAddress
 from holdfast.schema.events import (
+    CallClosed,
+    CallRequested,
     ClientAttached,
     ClientDetached,
     Delta,
@@ -22,7 +24,7 @@ from holdfast.schema.runs import Accepted
 from holdfast.selftest.check_context import WAIT_SECONDS, CheckContext
 from holdfast.testing import Answer, Gate, Say
 
-_LIVE = (Delta, Snapshot, RunProgress, ClientAttached, ClientDetached, Heartbeat, Hello)
+_LIVE = (Delta, Snapshot, RunProgress, CallRequested, CallClosed, ClientAttached, ClientDetached, Heartbeat, Hello)
 _LETTERS = 'abc äöü ß €  漢字 かな 한글 😀👩‍👩‍👧 مرحبا שלום é é ́ <b>&amp; \t\\ "quoted" \n'
 """One to four bytes in UTF-8, combining characters, right to left, and what JSON and HTML escape."""
 

@@ -15,7 +15,7 @@ from holdfast.server.http.endpoint import ApiRequest, Endpoint, EndpointApp, Res
 from holdfast.server.http.error_boundary import ErrorBoundary
 from holdfast.server.http.openapi import describe
 from holdfast.server.http.responses import RawResponse
-from holdfast.server.routes import approvals, events, mcp, runs, server, sessions, settings, workspaces
+from holdfast.server.routes import approvals, client_tools, events, mcp, runs, server, sessions, settings, workspaces
 from holdfast.server.server_parts import ServerParts
 
 
@@ -30,6 +30,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *sessions.ENDPOINTS,
     *workspaces.ENDPOINTS,
     *approvals.ENDPOINTS,
+    *client_tools.ENDPOINTS,
     *settings.ENDPOINTS,
     *mcp.ENDPOINTS,
     *server.ENDPOINTS,

@@ -7,6 +7,7 @@ import msgspec
 from holdfast.config import SecretStore
 from holdfast.runs import Engine
 from holdfast.services.approval_service import ApprovalService
+from holdfast.services.client_tool_service import ClientToolService
 from holdfast.services.event_service import EventService
 from holdfast.services.extension_service import ExtensionService
 from holdfast.services.idempotency import IdempotencyKeys
@@ -31,6 +32,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     sessions: SessionService
     runs: RunService
     approvals: ApprovalService
+    client_tools: ClientToolService
     events: EventService
     settings: SettingService
     memory: MemoryService
@@ -52,7 +54,7 @@ def make_services(
     shared = open_workspaces.shared
     store, hub = shared.store, shared.hub
     state = ServerState()
-    presence = Presence(hub, new_id=lambda: shared.ids.new("cli"))
+    presence = Presence(hub, new_id=lambda: shared.ids.new("cli"), on_change=shared.client_calls.note_streams)
     workspaces = WorkspaceService(open_workspaces, engine, presence=presence, state=state)
     return Services(
         state=state,
@@ -62,6 +64,7 @@ def make_services(
         sessions=SessionService(open_workspaces, engine, presence=presence),
         runs=RunService(store, hub, engine, workspaces=workspaces, state=state, redact=shared.redact),
         approvals=ApprovalService(store, hub, shared.approvals),
+        client_tools=ClientToolService(shared, presence),
         events=EventService(store, hub, presence, state=state, max_streams=max_streams),
         settings=SettingService(shared, workspaces, secrets),
         memory=MemoryService(shared),

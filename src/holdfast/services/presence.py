@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -41,9 +42,14 @@ class AttachedClient:
 class Presence:
     """The open event streams. Several streams of one client in the same place count as one attached client."""
 
-    def __init__(self, hub: Hub, *, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, hub: Hub, *, new_id: Callable[[], str], on_change: Callable[[str, int], None] | None = None
+    ) -> None:
+        """``on_change`` is called with a client's id and the number of its streams, when that changes."""
         self._hub = hub
         self._new_id = new_id
+        self._on_change = on_change
+        self._stream_counts: Counter[str] = Counter()
         self._attached: dict[tuple[str, str | None, str | None], list[AttachedClient]] = {}
 
     def attach(self, caller: Caller, *, workspace_id: str | None, session_id: str | None) -> AttachedClient:
@@ -53,6 +59,7 @@ class Presence:
         attached = AttachedClient(client, workspace_id)
         same = self._attached.setdefault(attached.place, [])
         same.append(attached)
+        self._count(client.id, 1)
         if len(same) == 1:
             event = ClientAttached(at=self._hub.timestamp(), client=client, session_id=session_id)
             self._hub.publish(event, key=_key(attached), workspace_id=workspace_id)
@@ -61,11 +68,24 @@ class Presence:
     def detach(self, attached: AttachedClient) -> None:
         same = self._attached[attached.place]
         same.remove(attached)
+        self._count(attached.client.id, -1)
         if not same:
             del self._attached[attached.place]
             client = replace(attached.client, since="")
             event = ClientDetached(at=self._hub.timestamp(), client=client, session_id=client.session_id)
             self._hub.publish(event, key=_key(attached), workspace_id=attached.workspace_id)
+
+    def _count(self, client_id: str, change: int) -> None:
+        self._stream_counts[client_id] += change
+        count = self._stream_counts[client_id]
+        if not count:
+            del self._stream_counts[client_id]
+        if self._on_change is not None:
+            self._on_change(client_id, count)
+
+    def streams_of(self, client_id: str) -> int:
+        """The number of open event streams of a client."""
+        return self._stream_counts[client_id]
 
     @property
     def streams(self) -> int:

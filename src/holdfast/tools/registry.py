@@ -47,6 +47,14 @@ BUILT_IN: tuple[tuple[str, str], ...] = (
 )
 """Module and class of each tool, in the order in which models see them."""
 
+BUILT_IN_NAMES = frozenset(
+    {
+        *{"bash", "job_output", "job_kill", "view", "edit", "multiedit", "write", "apply_patch", "ls", "glob", "grep"},
+        *{"fetch", "download", "web_search", "todos", "ask", "agent"},
+    }
+)
+"""The names of these tools."""
+
 _PLAN_MODE_EFFECTS = frozenset({"reads", "network", "none"})
 """Effects of the tools that a run in plan mode is offered."""
 _EXPLORER_EFFECTS = frozenset({"reads", "network"})
@@ -84,11 +92,18 @@ class OfferedTools:
         self._add(ToolSelection(tuple(tools), specs, withheld))
 
     def update(self) -> None:
-        """Add the tools of extensions that became ready since. Tools that are there stay as they are."""
+        """Add the tools that became ready since. Tools that are there stay as they are, also if one has their name."""
         if self._joining is not None:
             self._add(self._joining())
 
     def _add(self, selection: ToolSelection) -> None:
+        known = set(self._tools)
+        if any(tool.name in known for tool in selection.tools):
+            selection = ToolSelection(
+                tuple(tool for tool in selection.tools if tool.name not in known),
+                tuple(spec for spec in selection.specs if spec.name not in known),
+                selection.withheld,
+            )
         self._tools |= {tool.name: tool for tool in selection.tools}
         self._withheld |= selection.withheld
         self._fields |= dict.fromkeys(selection.withheld, ())

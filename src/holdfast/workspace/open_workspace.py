@@ -43,6 +43,7 @@ from holdfast.config.settings import AgentSettings
 from holdfast.errors import BadRequest, Conflict, HoldfastError, NoModel, NotFound, PolicyDenied
 from holdfast.events import Hub
 from holdfast.extend.agent_files import AgentFile
+from holdfast.extend.client_calls import ClientCalls
 from holdfast.extend.extension_provider import ExtensionProvider
 from holdfast.extend.file_extensions import FileExtensions
 from holdfast.extend.lsp.workspace_languages import LanguageParts, WorkspaceLanguages
@@ -87,6 +88,7 @@ class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     hub: Hub
     approvals: PendingApprovals
+    client_calls: ClientCalls
     keyring: Keyring
     models: ModelFactory
     trust: TrustStore

@@ -19,6 +19,7 @@ from holdfast.config.agent_types import MAIN_AGENT, AgentType, agent_of_run, age
 from holdfast.config.model_catalogue import ResolvedModel
 from holdfast.config.reasoning_effort import OFF, choose_effort
 from holdfast.errors import BadRequest, NotFound
+from holdfast.extend.client_calls import ClientRunTools
 from holdfast.extend.command_files import narrower_mode
 from holdfast.extend.mcp.mcp_tools import McpRunTools
 from holdfast.schema.client_variables import merge_variables
@@ -166,6 +167,8 @@ class _WorkspaceTurn:
         extra: Sequence[Tool[Any]] = ()
         if setup.trusted:
             extra = await workspace.languages.tools_for(root_session_id, settings, environment)
+        mcp_tools = McpRunTools(workspace.mcp, max_tokens=settings.tools.mcp_tokens)
+        client_tools = ClientRunTools(workspace.shared.client_calls, root_session_id=root_session_id)
         offered = workspace.tools.offer(
             settings,
             mode=mode,
@@ -173,7 +176,7 @@ class _WorkspaceTurn:
             depth=depth,
             agent=agent or role,
             preferred=PREFERRED_TOOLS.get(family_of(model.info.name), ()),
-            joining=McpRunTools(workspace.mcp, max_tokens=settings.tools.mcp_tokens).join,
+            joining=lambda: (*mcp_tools.join(), *client_tools.join()),
             extra=extra,
         )
         called = workspace.commands.find(run.prompt) if agent is None else None

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from holdfast.schema.approvals import ApprovalDecision, RuleScope
+from holdfast.schema.approvals import ApprovalDecision, Effect, RuleScope
 from holdfast.schema.client_variables import MAX_LENGTH, MAX_VARIABLES
 from holdfast.schema.runs import After, CancelScope, Delivery, Mode, RunState
 from holdfast.schema.sessions import IdKind
@@ -225,6 +225,43 @@ class QuestionBody(RequestBody, frozen=True):
         | None
     ) = None
     dismiss: bool = False
+
+
+class ClientToolBody(RequestBody, frozen=True):
+    """A tool that the client executes."""
+
+    name: Annotated[
+        str, Meta(pattern=r"^[A-Za-z](_?[A-Za-z0-9-])*$(?!\n)", max_length=64, description="Letters, digits, `-`, `_`.")
+    ]
+    description: Annotated[str, Meta(max_length=20_000)] = ""
+    parameters: dict[str, Any] = {}
+    """JSON Schema of the arguments, an object."""
+    effect: Effect = "runs"
+    parallel: bool = False
+    for_model: bool = True
+    seconds: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
+    """How long a call may take."""
+
+
+class ClientToolsBody(RequestBody, frozen=True):
+    """All tools that the client has for the session; an empty list removes them."""
+
+    tools: Annotated[tuple[ClientToolBody, ...], Meta(max_length=200)]
+
+
+class ClientImage(RequestBody, frozen=True, tag_field="type", tag="file"):
+    name: Annotated[str, Meta(min_length=1, max_length=1000)]
+    media_type: Annotated[str, Meta(pattern=r"^image/(png|jpeg|gif|webp)$(?!\n)")]
+    data: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+/]*={0,2}$(?!\n)")]
+    """base64."""
+
+
+class ClientResultBody(RequestBody, frozen=True):
+    """The result of a call that the client has executed."""
+
+    text: str = ""
+    status: Literal["ok", "error"] = "ok"
+    files: Annotated[tuple[ClientImage, ...], Meta(max_length=8)] = ()
 
 
 class ConfigPatch(RequestBody, frozen=True):
