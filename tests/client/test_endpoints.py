@@ -110,6 +110,7 @@ EVERY = [
     endpoints.grants("wsp_1", session_id="ses_1"),
     endpoints.remove_grants("wsp_1", session_id="ses_1", grant_id="grant_1"),
     endpoints.files("wsp_1", "READ me", limit=5),
+    endpoints.mentions("wsp_1", "docs:no", limit=5),
     endpoints.config("wsp_1"),
     endpoints.change_config("wsp_1", {"models.large": "a/b", "limits.max_steps": None}),
     endpoints.config_schema(),

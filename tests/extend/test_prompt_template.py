@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.extend.prompt_template import fill_template
-from holdfast.schema.commands import CommandOutput, FileMention, PromptPiece
+from holdfast.schema.commands import CommandOutput, FileMention, PromptPiece, ResourceMention
 
 
 def fill(template: str, typed: str = "", *, names_arguments: bool = False) -> list[PromptPiece]:
@@ -61,3 +61,13 @@ def test_arguments_in_a_shell_command_are_quoted() -> None:
     assert fill("!`git show $1`", "'x; rm -rf y'") == [CommandOutput("git show 'x; rm -rf y'")]
     assert fill("!`grep $ARGUMENTS f`", "a '$(b)'") == [CommandOutput("grep a '$(b)' f")]
     assert fill("!`ls $1`") == [CommandOutput("ls")]
+
+
+def test_a_resource_of_a_server_is_a_mention_and_a_file_with_a_colon_is_not() -> None:
+    assert fill("See @docs:note://a/$1, then @a.py: done", "7") == [
+        "See ",
+        ResourceMention("docs", "note://a/7"),
+        ", then ",
+        FileMention("a.py"),
+        ": done",
+    ]

@@ -9,6 +9,7 @@ from holdfast.testing import Answer, Call, Gate, Say, calls, text
 from holdfast.tui.ask_panel import AskPanel
 from holdfast.tui.picker import Picker
 from holdfast.tui.queue_list import QueueList
+from tests.support.mcp_peers import plain_command
 from tests.tui.ui_harness import Ui, open_ui
 
 HELD = Answer(pieces=(Say("Starting."), Gate("gate"), Say(" Finished.")))
@@ -242,6 +243,20 @@ async def test_an_at_sign_completes_files(tmp_path: Path) -> None:
         await ui.until(lambda: ui.app.chat.composer.area.completing)
         await ui.press("tab")
         await ui.until(lambda: ui.draft == "see @readme_file.md ")
+
+
+async def test_an_at_sign_completes_resources_of_mcp_servers(tmp_path: Path) -> None:
+    async with open_ui(tmp_path, text("Read."), size=(120, 30)) as ui:
+        assert ui.app.link.workspace is not None
+        workspace_id, services = ui.app.link.workspace.id, ui.server.app.services
+        await services.settings.change({"mcp.peer.command": list(plain_command())}, workspace_id=workspace_id)
+        await services.extensions.list_statuses(workspace_id, wait=30)
+        await ui.type("see @peer:no")
+        await ui.shows("@peer:note://day/")
+        await ui.press("tab")
+        await ui.until(lambda: ui.draft == "see @peer:note://a ")
+        await ui.press("enter")
+        await ui.shows("Read.")
 
 
 async def test_a_long_paste_becomes_an_attachment(tmp_path: Path) -> None:

@@ -32,6 +32,11 @@ def test_the_word_before_the_cursor_is_found(before: str, expected: Completion |
     assert completion_at(before) == expected
 
 
+def test_a_resource_of_a_server_has_no_line_range() -> None:
+    found = completion_at("see @docs:http://h:80")
+    assert found == Completion("file", "docs:http://h:80", 4)
+
+
 def test_a_completed_file_keeps_its_line_range() -> None:
     before = "see @sl:3-9"
     found = completion_at(before)

@@ -164,10 +164,10 @@ class SessionObserver(Protocol):
 
 
 class PromptExpander(Protocol):
-    """Knows the commands that a prompt may call as ``/name``."""
+    """Knows the commands that a prompt may call as ``/name``, and the resources that it may mention."""
 
     async def expand(self, prompt: str) -> ExpandedPrompt | None:
-        """Return what a prompt becomes; None if it calls no command. Raises a `HoldfastError` that ends the run."""
+        """Return what a prompt becomes; None if nothing is expanded. Raises a `HoldfastError` that ends the run."""
         ...
 
     @property

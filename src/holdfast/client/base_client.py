@@ -157,6 +157,7 @@ class BaseClient:
     grants = EndpointMethod(endpoints.grants)
     remove_grants = EndpointMethod(endpoints.remove_grants)
     files = EndpointMethod(endpoints.files)
+    mentions = EndpointMethod(endpoints.mentions)
     config = EndpointMethod(endpoints.config)
     change_config = EndpointMethod(endpoints.change_config)
     config_schema = EndpointMethod(endpoints.config_schema)

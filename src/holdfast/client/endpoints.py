@@ -26,6 +26,7 @@ from holdfast.schema.api.response_bodies import (
     KeyView,
     LogView,
     MemoryView,
+    MentionsView,
     ModelsView,
     PageView,
     ProviderTestView,
@@ -490,6 +491,11 @@ def remove_grants(
 def files(workspace_id: str, q: str, *, limit: int | None = None) -> ApiCall[FilesView]:
     query = {"q": q, "limit": limit}
     return api_call("GET", api_path("workspaces", workspace_id, "files"), returns=FilesView, query=query)
+
+
+def mentions(workspace_id: str, q: str, *, limit: int | None = None) -> ApiCall[MentionsView]:
+    query = {"q": q, "limit": limit}
+    return api_call("GET", api_path("workspaces", workspace_id, "mentions"), returns=MentionsView, query=query)
 
 
 def config(workspace_id: str) -> ApiCall[ConfigView]:

@@ -11,13 +11,15 @@ import shlex
 from collections.abc import Iterator
 from functools import cached_property
 
-from holdfast.schema.commands import CommandOutput, FileMention, PromptPiece
+from holdfast.schema.commands import CommandOutput, FileMention, PromptPiece, ResourceMention
 
 _PLACEHOLDER = r"\$ARGUMENTS\b|\$[1-9]\d?\b"
 _NAMED = r"\$[A-Z][A-Z0-9_]*\b"
 _PATH = r"[\w.~/-](?:[\w./~+-]|\$(?:ARGUMENTS\b|[1-9]))*|\$(?:ARGUMENTS\b|[1-9]\d?\b)"
+_RESOURCE = r"(?P<server>[\w.-]+):(?P<uri>[A-Za-z][A-Za-z0-9+.-]*:[^\s`]+)"
 _PIECES = re.compile(
-    rf"(?<![\w`\\])!`(?P<command>[^`\n]+)`|(?<![\w@`/\\])@(?P<path>{_PATH})|(?P<placeholder>{_PLACEHOLDER})"
+    rf"(?<![\w`\\])!`(?P<command>[^`\n]+)`|(?<![\w@`/\\])@(?:{_RESOURCE}|(?P<path>{_PATH}))"
+    rf"|(?P<placeholder>{_PLACEHOLDER})"
 )
 
 
@@ -81,6 +83,10 @@ def _pieces(template: str, arguments: CommandArguments, *, named: bool) -> Itera
         position = found.end()
         if command := found["command"]:
             yield CommandOutput(_fill(command, arguments, named=named, is_shell=True).strip())
+        elif uri := found["uri"]:
+            kept = uri.rstrip(".,;:!?)]}\"'>")
+            yield ResourceMention(found["server"], _fill(kept, arguments, named=named))
+            position -= len(uri) - len(kept)
         elif path := found["path"]:
             kept = path.rstrip(".,;:")
             yield FileMention(_fill(kept, arguments, named=named))

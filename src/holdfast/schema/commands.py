@@ -35,7 +35,31 @@ class FileMention(Value, frozen=True, tag="file_mention"):
     path: str
 
 
-PromptPiece: TypeAlias = str | CommandOutput | FileMention
+class ResourceMention(Value, frozen=True, tag="resource_mention"):
+    """Stands for a resource of an MCP server that is read if the approvals allow it."""
+
+    server: str
+    uri: str
+    typed: bool = False
+    """Whether the user typed it in a prompt. A mention in the file of a command is not the user's own."""
+
+    @property
+    def text(self) -> str:
+        return f"@{self.server}:{self.uri}"
+
+
+PromptPiece: TypeAlias = str | CommandOutput | FileMention | ResourceMention
+
+MentionKind = Literal["file", "resource", "template"]
+
+
+class OfferedMention(Value, frozen=True):
+    """A completion of what is typed after an ``@``."""
+
+    text: str
+    """What to insert, without the ``@``. Of a template only its beginning, up to the first variable."""
+    kind: MentionKind = "file"
+    description: str = ""
 
 
 class ExpandedPrompt(Value, frozen=True):

@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 from holdfast.agent.system_prompt import MAX_INSTRUCTION_CHARACTERS
-from holdfast.errors import BadRequest, NotFound
+from holdfast.errors import BadRequest, HoldfastError, NotFound
 from holdfast.extend.instructions import find_instructions
 from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import DiffQuery
 from holdfast.schema.api.response_bodies import ContextView, DiffView, PageView, RepositoryView
 from holdfast.schema.approvals import Grant
-from holdfast.schema.commands import PromptCommand
+from holdfast.schema.commands import OfferedMention, PromptCommand
 from holdfast.schema.events import ConfigChanged
 from holdfast.schema.sessions import Client, Job, Workspace, WorkspaceView
 from holdfast.services.api_values import page_view
@@ -167,6 +167,21 @@ class WorkspaceService:
     async def find_files(self, workspace_id: str, query: str, *, limit: int) -> tuple[str, ...]:
         """Paths that match a few typed characters, best first."""
         return await (await self.open_known(workspace_id)).file_names.find(query, limit=limit)
+
+    async def find_mentions(self, workspace_id: str, query: str, *, limit: int) -> tuple[OfferedMention, ...]:
+        """Files and resources of MCP servers that match what is typed after an ``@``, best first."""
+        opened = await self.open_known(workspace_id)
+        try:
+            await opened.refresh_extensions()
+        except HoldfastError:
+            pass  # files can be mentioned while the configuration is invalid
+        resources = opened.resources.offered(query, limit=limit)
+        server, colon, _ = query.partition(":")
+        if colon and opened.resources.has_server(server):
+            return resources
+        found = await opened.file_names.find(query, limit=limit)
+        files = tuple(OfferedMention(name) for name in found[: limit - min(len(resources), limit // 3)])
+        return (*files, *resources[: limit - len(files)])
 
     async def repository(self, workspace_id: str) -> RepositoryView:
         """The branch, and how many files are changed. Git may start programs of a directory, so it must be trusted."""

@@ -30,6 +30,7 @@ from holdfast.tui.tui_host import ChatHost
 if TYPE_CHECKING:  # the first frame is drawn before they are imported, see `chat_parts`
     from holdfast.client.transcript_fold import TranscriptFold
     from holdfast.client.view_values import Block, OpenAsk
+    from holdfast.schema.commands import OfferedMention
     from holdfast.schema.sessions import FileChange
     from holdfast.tui.ask_panel import AskPanel
     from holdfast.tui.chat_parts import ChatParts
@@ -88,7 +89,7 @@ class ChatLayout(ChatHost):
             yield Static("─" * 400, id="rule", markup=False)
             yield Composer(
                 draft=self.tui.options.typed,
-                find_files=self._find_files,
+                find_mentions=self._find_mentions,
                 commands=self._commands,
                 load_commands=self._load_commands,
             )
@@ -151,8 +152,8 @@ class ChatLayout(ChatHost):
     async def _load_commands(self) -> None:
         await self.tui.link.reload_commands()
 
-    async def _find_files(self, query: str) -> tuple[str, ...]:
-        return await self.tui.controller.find_files(query)
+    async def _find_mentions(self, query: str) -> tuple[OfferedMention, ...]:
+        return await self.tui.controller.find_mentions(query)
 
     def _subagent_blocks(self, session_id: str) -> tuple[Block, ...]:
         fold = self.tui.link.fold.transcript(session_id)

@@ -21,9 +21,10 @@ from holdfast.tui.terminal_signals import plain_text
 if TYPE_CHECKING:
     from textual.widgets import OptionList
 
+    from holdfast.schema.commands import OfferedMention
     from holdfast.schema.messages import File
 
-FindFiles = Callable[[str], Awaitable[tuple[str, ...]]]
+FindMentions = Callable[[str], "Awaitable[tuple[OfferedMention, ...]]"]
 
 _SHOWN_COMPLETIONS = 8
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -78,7 +79,7 @@ class Composer(Vertical):
         self,
         *,
         draft: str,
-        find_files: FindFiles,
+        find_mentions: FindMentions,
         commands: Callable[[], tuple[tuple[str, str], ...]],
         load_commands: Callable[[], Awaitable[None]],
     ) -> None:
@@ -86,7 +87,7 @@ class Composer(Vertical):
         self._first_draft = draft
         self.history = PromptHistory()
         self.attachments: tuple[File, ...] = ()
-        self._find_files = find_files
+        self._find_mentions = find_mentions
         self._commands = commands
         self._load_commands = load_commands
         self._completion: Completion | None = None
@@ -242,8 +243,12 @@ class Composer(Vertical):
             rows = [commands[index] for index, _ in hits]
         else:
             await asyncio.sleep(0.03)  # one request per pause in typing, not one per key
-            found = await self._find_files(completion.query)
-            rows = [(path, "") for path in found if path.isprintable()]  # others cannot be shown or typed
+            found = await self._find_mentions(completion.query)
+            rows = [
+                (one.text, plain_text(one.description, longest=60))
+                for one in found
+                if one.text.isprintable()  # others cannot be shown or typed
+            ]
         await self._open_completions(completion, rows[:_SHOWN_COMPLETIONS])
 
     async def _open_completions(self, completion: Completion, rows: list[tuple[str, str]]) -> None:

@@ -13,6 +13,8 @@ LONG_PASTE_CHARACTERS = 2_000
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)\Z")
 _COMMAND = re.compile(r"\A/(\S*)\Z")
 _LINE_RANGE = re.compile(r"\A(.+?):(\d+)(?:-(\d+))?\Z")
+_RESOURCE = re.compile(r"\A[\w.-]+:[A-Za-z][\w+.-]*:")
+"""The beginning of ``server:uri``, a resource of an MCP server. It has no line range."""
 _MENTIONED = re.compile(r"(?:^|(?<=\s))@(\S+)")
 
 ComposerKind = Literal["prompt", "command", "shell"]
@@ -89,7 +91,7 @@ def is_long_paste(text: str) -> bool:
 
 
 def _split_range(word: str) -> tuple[str, str]:
-    found = _LINE_RANGE.match(word)
+    found = None if _RESOURCE.match(word) else _LINE_RANGE.match(word)
     return (found[1], word[len(found[1]) :]) if found else (word, "")
 
 

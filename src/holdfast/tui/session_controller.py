@@ -16,6 +16,7 @@ from holdfast.client.task_prompts import INSTRUCTIONS_FILE, read_init_prompt, re
 from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.files import read_limited
 from holdfast.schema.approvals import ApprovalDecision, RuleScope
+from holdfast.schema.commands import OfferedMention
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Accepted, Mode, Receipt, RunRequest
 from holdfast.schema.sessions import UndoPreview
@@ -226,11 +227,11 @@ class SessionController:
     async def rename(self, title: str) -> None:
         await (await self.link.ready()).change_session(await self._session(), title=title)
 
-    async def find_files(self, query: str) -> tuple[str, ...]:
+    async def find_mentions(self, query: str) -> tuple[OfferedMention, ...]:
         client, workspace = self.link.client, self.link.workspace
         if client is None or workspace is None or not self.link.is_live:
             return ()
-        return (await client.files(workspace.id, query, limit=8)).items
+        return (await client.mentions(workspace.id, query, limit=8)).items
 
     async def _session(self) -> str:
         """The shown session; a new one if none is shown."""

@@ -48,6 +48,7 @@ from holdfast.extend.extension_provider import ExtensionProvider
 from holdfast.extend.file_extensions import FileExtensions
 from holdfast.extend.lsp.workspace_languages import LanguageParts, WorkspaceLanguages
 from holdfast.extend.mcp.mcp_prompts import McpPrompts
+from holdfast.extend.mcp.mcp_resources import McpResources
 from holdfast.extend.mcp.mcp_servers import McpParts, McpServers
 from holdfast.extend.source_folders import user_folders
 from holdfast.ids import Clock, Ids, rfc3339
@@ -239,7 +240,6 @@ class OpenWorkspace:
         """The hashes of files that sessions have read, with their inode, time and size, for `WorkspaceObserver`."""
         self.files = FileExtensions(self.path, shared.locations, env=shared.env, announce=self.announce_extension)
         """The skills, commands and agents of the user and the project."""
-        self.commands = PromptCommands(self.path, self.files)
         self.hooks = HookParts(
             self.path,
             store=shared.store,
@@ -274,6 +274,8 @@ class OpenWorkspace:
                 announce=self.announce_extension,
             )
         )
+        self.resources = McpResources(self.mcp)
+        self.commands = PromptCommands(self.path, self.files, self.resources)
         self.commands.sources.append(McpPrompts(self.mcp))
         self.extensions: list[ExtensionProvider] = [self.files, self.mcp, self.languages]
         self._extension_change = asyncio.Event()

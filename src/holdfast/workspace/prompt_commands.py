@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from holdfast.errors import ToolError
 from holdfast.extend.agent_files import tool_name
 from holdfast.extend.command_files import CommandFile
 from holdfast.extend.file_extensions import FileExtensions
+from holdfast.extend.mcp.mcp_resources import McpResources
+from holdfast.extend.mcp.mcp_tools import McpResourceArguments, McpResourceTool
 from holdfast.extend.prompt_template import fill_template
 from holdfast.extend.skills import SkillFile
-from holdfast.schema.commands import ExpandedPrompt, FileMention, PromptCommand, PromptPiece
+from holdfast.schema.commands import ExpandedPrompt, FileMention, PromptCommand, PromptPiece, ResourceMention
 from holdfast.schema.messages import ToolCall, ToolSpec
 from holdfast.tools.protocol import PreparedCall
 from holdfast.tools.registry import OfferedTools, may_use
@@ -47,9 +51,10 @@ class CalledCommand(NamedTuple):
 class PromptCommands:
     """A command file comes before a skill of the same name, and both before other sources."""
 
-    def __init__(self, directory: Path, files: FileExtensions) -> None:
+    def __init__(self, directory: Path, files: FileExtensions, resources: McpResources) -> None:
         self._directory = directory
         self._files = files
+        self.resources = resources
         self.sources: list[PromptSource] = []
 
     def list(self) -> tuple[PromptCommand, ...]:
@@ -114,10 +119,16 @@ class PromptCommands:
     def _pieces(self, file: CommandFile, arguments: str) -> tuple[PromptPiece, ...]:
         """What looks like a mention and names no file is text. Blocking: the arguments may be long."""
         pieces = fill_template(file.template, arguments, names_arguments=file.names_arguments)
-        return tuple(
-            f"@{piece.path}" if isinstance(piece, FileMention) and not self._is_file(piece.path) else piece
-            for piece in pieces
-        )
+        return tuple(self._with_target(piece) for piece in pieces)
+
+    def _with_target(self, piece: PromptPiece) -> PromptPiece:
+        match piece:
+            case FileMention(path) if not self._is_file(path):
+                return f"@{path}"
+            case ResourceMention(server) if not self.resources.has_server(server):
+                return piece.text
+            case _:
+                return piece
 
     def _is_file(self, path: str) -> bool:
         return os.path.isfile(os.path.join(self._directory, os.path.expanduser(path)))
@@ -128,10 +139,33 @@ class WorkspacePromptExpander:
 
     def __init__(self, commands: PromptCommands, tools: OfferedTools) -> None:
         self._commands = commands
-        self.toolbox = tools
+        self.toolbox = _ExpansionTools(tools, McpResourceTool(commands.resources.servers))
 
     async def expand(self, prompt: str) -> ExpandedPrompt | None:
-        return await self._commands.expand(prompt)
+        expanded = await self._commands.expand(prompt)
+        if expanded is None and (pieces := self._commands.resources.read_prompt(prompt)) is not None:
+            return ExpandedPrompt(pieces)
+        return expanded
+
+
+class _ExpansionTools:
+    """The tools of a run, and the one that reads resources, which a run may not have yet."""
+
+    def __init__(self, tools: OfferedTools, resource_tool: McpResourceTool) -> None:
+        self._tools = tools
+        self._resource_tool = resource_tool
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return self._tools.specs
+
+    def update(self) -> None:
+        self._tools.update()
+
+    def prepare(self, call: ToolCall) -> PreparedCall:
+        if call.name == McpResourceTool.name:
+            return PreparedCall(self._resource_tool, msgspec.convert(call.arguments, McpResourceArguments))
+        return self._tools.prepare(call)
 
 
 class CommandTools:

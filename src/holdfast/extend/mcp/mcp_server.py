@@ -99,6 +99,7 @@ class McpServer:
         self.tools = ServerTools()
         self.prompts: tuple[dict[str, Any], ...] = ()
         self.resources: tuple[dict[str, Any], ...] = ()
+        self.resource_templates: tuple[dict[str, Any], ...] = ()
         self.instructions = ""
         self._state: ExtensionState = "disabled"
         self._detail = config.problem
@@ -350,6 +351,7 @@ class McpServer:
             self.prompts = tuple(await session.list_prompts())
         if "resources" in kinds and session.offers_resources:
             self.resources = tuple(await session.list_resources())
+            self.resource_templates = tuple(await session.list_resource_templates())
 
     def _describe(self) -> str:
         counts = (

@@ -73,6 +73,17 @@ class McpSession:
     async def list_resources(self) -> list[dict[str, Any]]:
         return await self._list("resources", lambda cursor: self._client.list_resources(cursor=cursor))
 
+    async def list_resource_templates(self) -> list[dict[str, Any]]:
+        """Many servers have resources and do not know this request."""
+        try:
+            return await self._list(
+                "resourceTemplates", lambda cursor: self._client.list_resource_templates(cursor=cursor)
+            )
+        except ToolError as error:
+            if error.error_code != "mcp_refused":
+                raise
+            return []
+
     async def call_tool(
         self, tool: str, arguments: dict[str, Any], *, seconds: float, show: Callable[[str], None]
     ) -> dict[str, Any]:

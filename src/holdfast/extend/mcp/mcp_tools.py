@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, cast
 
 import msgspec
 from msgspec import Meta
 
-from holdfast.errors import ToolError
+from holdfast.errors import NotFound, ToolError
 from holdfast.extend.mcp.call_results import read_resource_contents, read_result
 from holdfast.extend.mcp.elicitations import answer_elicitation
 from holdfast.extend.mcp.mcp_server import McpServer
@@ -50,7 +50,7 @@ class McpRunTools:
             if not server.is_ready or server in self._joined:
                 continue
             self._joined.add(server)
-            if server.resources and not self._has_resources:
+            if (server.resources or server.resource_templates) and not self._has_resources:
                 self._has_resources = True
                 tools.append(McpResourceTool(self._servers))
             definitions = server.tools.definitions
@@ -153,7 +153,11 @@ class McpResourceTool:
         self._servers = servers
 
     def describe(self, settings: object) -> str:
-        names = ", ".join(one.config.name for one in self._servers.servers if one.is_ready and one.resources)
+        names = ", ".join(
+            one.config.name
+            for one in self._servers.servers
+            if one.is_ready and (one.resources or one.resource_templates)
+        )
         return f"{self.description} Servers with resources: {names}."
 
     async def plan(self, arguments: McpResourceArguments, context: ToolContext) -> ToolPlan:
@@ -168,16 +172,24 @@ class McpResourceTool:
         return ToolPlan(subject, display={"server": arguments.server})
 
     async def run(self, arguments: McpResourceArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        server = self._servers.server(arguments.server)
+        try:
+            server = self._servers.server(arguments.server)
+        except NotFound as error:
+            raise ToolError(error.message) from None
+        await server.wait_settled()
         if not arguments.uri:
-            lines = [
-                f"{shown_name(str(one.get('uri')))}  {shown_name(str(one.get('name')))}" for one in server.resources
-            ]
-            return ToolOutput("\n".join(lines) or "it has no resources")
+            return ToolOutput("\n".join(_listed(server)) or "it has no resources")
         answer = await server.read_resource(arguments.uri)
         result = await asyncio.to_thread(read_resource_contents, answer, can_see_images=context.can_see_images)
         text, path = await shorten_output(result.text, context)
         return ToolOutput(text, files=result.files, display={"server": arguments.server}, output_path=path)
+
+
+def _listed(server: McpServer) -> Iterator[str]:
+    for one in server.resources:
+        yield f"{shown_name(str(one.get('uri')))}  {shown_name(str(one.get('name')))}"
+    for one in server.resource_templates:
+        yield f"{shown_name(str(one.get('uriTemplate')))}  {shown_name(str(one.get('name')))} (fill in the variables)"
 
 
 class McpSearchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

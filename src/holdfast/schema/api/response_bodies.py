@@ -10,6 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from msgspec import Meta
 
 from holdfast.schema.base import Value
+from holdfast.schema.commands import OfferedMention
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Queue, Run
 from holdfast.schema.sessions import Client, FileChange, RunChanges, Session, Todo
@@ -130,6 +131,10 @@ class SessionExport(Value, frozen=True):
 
 class FilesView(Value, frozen=True):
     items: tuple[str, ...] = ()
+
+
+class MentionsView(Value, frozen=True):
+    items: tuple[OfferedMention, ...] = ()
 
 
 class MemoryEntry(Value, frozen=True):

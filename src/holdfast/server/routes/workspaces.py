@@ -26,6 +26,7 @@ from holdfast.schema.api.response_bodies import (
     FilesView,
     LogView,
     MemoryView,
+    MentionsView,
     PageView,
     RepositoryView,
 )
@@ -87,6 +88,13 @@ async def find_files(request: ApiRequest[None, FilesQuery]) -> FilesView:
     return FilesView(
         await request.services.workspaces.find_files(request.path["workspace_id"], query.q, limit=query.limit)
     )
+
+
+async def find_mentions(request: ApiRequest[None, FilesQuery]) -> MentionsView:
+    """Complete what is typed after an `@`: files, and resources of MCP servers as `server:uri`."""
+    query, workspace_id = request.query, request.path["workspace_id"]
+    found = await request.services.workspaces.find_mentions(workspace_id, query.q, limit=query.limit)
+    return MentionsView(found)
 
 
 async def get_repository(request: ApiRequest[None, NoParameters]) -> RepositoryView:
@@ -192,6 +200,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=_UNKNOWN,
     ),
     Endpoint("GET", f"{_WORKSPACE}/files", find_files, query=FilesQuery, response=FilesView, errors=(NotFound,)),
+    Endpoint(
+        *("GET", f"{_WORKSPACE}/mentions", find_mentions),
+        query=FilesQuery,
+        response=MentionsView,
+        errors=(NotFound,),
+    ),
     Endpoint("GET", f"{_WORKSPACE}/repository", get_repository, response=RepositoryView, errors=(NotFound,)),
     Endpoint(
         *("GET", f"{_WORKSPACE}/diff", get_diff),
