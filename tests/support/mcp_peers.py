@@ -14,6 +14,7 @@ from holdfast.config import Keyring, SecretStore
 from holdfast.config.setting_types import Url, Variables
 from holdfast.config.settings import NetworkSettings
 from holdfast.extend.mcp.mcp_server import McpServer, McpTimes, ServerSurroundings
+from holdfast.extend.mcp.running_calls import CallHandlers
 from holdfast.extend.mcp.server_config import McpServerConfig
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.tools.process.command_process import CommandLauncher
@@ -58,7 +59,7 @@ class ServerProbe:
         return found[0]
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        return await self.server.call(tool, arguments, progress=lambda text: None, asker=_decline)
+        return await self.server.call(tool, arguments, progress=lambda text: None, handlers=CallHandlers(_decline))
 
 
 async def marked(variable: str) -> list[Process]:

@@ -351,6 +351,12 @@ class McpServerSettings(Table, frozen=True):
         tuple[Text, ...], Meta(description="The tools to offer, by the server's names; `*` stands for any text.")
     ] = ("*",)
     disabled_tools: Annotated[tuple[Text, ...], Meta(description="Tools that are not offered, in the same form.")] = ()
+    sampling: Annotated[
+        bool, Meta(description="Whether it may ask a model during a call; each request needs an approval.")
+    ] = False
+    sampling_model: Annotated[Text | None, Meta(description="The model it asks; without it, the small model.")] = None
+    sampling_tokens: Annotated[Count, Meta(description="Maximum tokens of one answer that it gets.")] = 4_000
+    sampling_requests: Annotated[Count, Meta(description="How often it may ask in one run.")] = 10
     enabled: Annotated[bool, Meta(description="`false` turns it off.")] = True
 
 

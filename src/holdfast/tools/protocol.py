@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from holdfast.config import Secret, Settings, StreamRedactor
 from holdfast.schema.approvals import Effect, QuestionItem, Subject
 from holdfast.schema.base import Value
-from holdfast.schema.messages import File, ResultStatus
+from holdfast.schema.messages import File, Part, ResultStatus
 from holdfast.schema.runs import Outcome
 from holdfast.schema.sessions import Job, Todo
 
@@ -130,6 +130,37 @@ class SubagentRunner(Protocol):
     async def run(self, *, agent: str, prompt: str, title: str) -> Outcome: ...
 
 
+class SamplingMessage(Value, frozen=True):
+    role: Literal["user", "assistant"]
+    parts: tuple[Part, ...]
+
+
+class SamplingRequest(Value, frozen=True, kw_only=True):
+    """What an MCP server asks of a model."""
+
+    server: str
+    system: str = ""
+    messages: tuple[SamplingMessage, ...]
+    max_tokens: int
+    model: str | None = None
+    """None: the small model."""
+    max_requests: int
+    """How many requests the server may make in one run."""
+
+
+class SampledAnswer(Value, frozen=True):
+    text: str
+    model: str
+    stop: str
+
+
+class Sampler(Protocol):
+    """Asks a model on behalf of an MCP server."""
+
+    async def sample(self, request: SamplingRequest, plan: ToolPlan) -> SampledAnswer:
+        """Get an approval as ``plan`` describes it, then the answer. Raises `ToolError` if it is refused or fails."""
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a call can use. The turn makes one for each call."""
 
@@ -171,6 +202,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     asker: Asker
     todos: TodoList
     subagents: SubagentRunner
+    sampler: Sampler | None = None
     search_key: Callable[[], Awaitable[Secret | None]]
     """Returns the key of the configured search service (see `web_search.search_key_finder`)."""
 

@@ -30,6 +30,7 @@ from holdfast.workspace.undo.command_snapshots import CallCommands
 from holdfast.workspace.undo.file_snapshots import SessionFiles
 
 if TYPE_CHECKING:
+    from holdfast.workspace.model_sampling import RunSampling
     from holdfast.workspace.run_hooks import RunHooks
 
 _MIN_COST_LIMIT = 1e-9
@@ -50,9 +51,11 @@ class WorkspaceToolContexts:
         permits_url: Callable[[str, str], Awaitable[bool]],
         runs_edit_steps: bool = False,
         hooks: RunHooks | None = None,
+        sampling: RunSampling | None = None,
     ) -> None:
         """``runs_edit_steps``: whether the directory is trusted, so that formatters and language servers may run."""
         self._hooks = hooks
+        self._sampling = sampling
         self._workspace = workspace
         self._settings = settings
         self._root_session_id = root_session_id
@@ -130,6 +133,7 @@ class WorkspaceToolContexts:
             ),
             todos=_Todos(shared.store, handle),
             subagents=_Subagents(workspace, self._settings, handle, on_subagent=on_subagent),
+            sampler=None if self._sampling is None else self._sampling.of_call(handle, call, progress),
             search_key=search_key_finder(shared.keyring, self._settings, env=shared.env),
         )
 

@@ -28,6 +28,7 @@ from holdfast.schema.sessions import Session
 from holdfast.tools.bash import BashTool
 from holdfast.tools.protocol import Tool
 from holdfast.workspace.call_approval import WorkspaceCallApprover
+from holdfast.workspace.model_sampling import RunSampling
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces, Setup
 from holdfast.workspace.prompt_commands import CommandTools, WorkspacePromptExpander
 from holdfast.workspace.session_observer import WorkspaceObserver
@@ -190,6 +191,7 @@ class _WorkspaceTurn:
             root_session_id=root_session_id,
         )
         approver = WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id, hooks=hooks)
+        limits = _limits(run, setup, agent or role)
         return TurnDependencies(
             store=workspace.shared.store,
             model=model,
@@ -205,11 +207,16 @@ class _WorkspaceTurn:
                 permits_url=approver.permits_url,
                 runs_edit_steps=setup.trusted,
                 hooks=hooks,
+                sampling=RunSampling(
+                    approver,
+                    open_model=lambda name: workspace.open_model(setup, setup.model(name)) if name else small_model,
+                    max_cost=limits.max_cost,
+                ),
             ),
             context_gatherer=workspace.context_gatherer(setup),
             observer=WorkspaceObserver(workspace, run.session_id, trusted=setup.trusted),
             titler=workspace.titles.using(small_model),
-            limits=_limits(run, setup, agent or role),
+            limits=limits,
             mode=mode,
             agent=agent,
             hooks=hooks,

@@ -103,11 +103,33 @@ def answer(request):
         send(id=number, error={"code": -32601, "message": "no such method"})
 
 
+def sample(text):
+    """Ask the client's model, as often as it says so, and return what it answered."""
+    answers = []
+    for number in range(int(os.environ.get("MCP_SAMPLES", "1"))):
+        content = {"type": "text", "text": f"What about {text}?"}
+        params = {"messages": [{"role": "user", "content": content}], "maxTokens": 50_000, "stopSequences": ["STOP"]}
+        send(id=f"sample{number}", method="sampling/createMessage", params=params)
+        for line in LINES:
+            message = json.loads(line)
+            if RECORD:
+                with open(RECORD, "a") as file:
+                    file.write(line)
+            if message.get("id") == f"sample{number}":
+                result = message.get("result")
+                answers.append(result["content"]["text"] if result else "refused: " + message["error"]["message"])
+                break
+            answer(message)
+    return "; ".join(answers)
+
+
 def call(request, number):
     params = request["params"]
     text = params.get("arguments", {}).get("text", "")
     if "exit" in BEHAVIOUR:
         os._exit(7)
+    if "sample" in BEHAVIOUR:
+        text = sample(text)
     if "wait" in BEHAVIOUR:
         token = params.get("_meta", {}).get("progressToken")
         if token is not None:

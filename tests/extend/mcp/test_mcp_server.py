@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.errors import ToolError
+from holdfast.extend.mcp.running_calls import CallHandlers
 from tests.support.mcp_peers import (
     QUICK,
     eventually,
@@ -46,10 +47,12 @@ async def test_a_server_of_the_official_library_works_on_every_transport(tmp_pat
                 assert request["message"] == "Who are you?"
                 return {"action": "accept", "content": {"name": "Eve"}}
 
-            greeted = await server.call("greet", {}, progress=lambda text: None, asker=answer)
+            greeted = await server.call("greet", {}, progress=lambda text: None, handlers=CallHandlers(answer))
             assert text_of(greeted) == "hello Eve"
             shown = asyncio.Queue[str]()
-            slow = asyncio.create_task(server.call("slow", {}, progress=shown.put_nowait, asker=answer))
+            slow = asyncio.create_task(
+                server.call("slow", {}, progress=shown.put_nowait, handlers=CallHandlers(answer))
+            )
             assert await shown.get() == "1 of 2: half\n"
             slow.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -69,7 +72,10 @@ async def test_a_cancelled_call_is_cancelled_on_the_wire(tmp_path: Path) -> None
         shown = asyncio.Queue[str]()
         call = asyncio.create_task(
             probe.server.call(
-                "say", {"text": "x"}, progress=shown.put_nowait, asker=lambda request: asyncio.sleep(0, {})
+                "say",
+                {"text": "x"},
+                progress=shown.put_nowait,
+                handlers=CallHandlers(lambda request: asyncio.sleep(0, {})),
             )
         )
         assert await shown.get() == "1 of 3: on it\n"

@@ -19,6 +19,8 @@ import msgspec
 from holdfast.config.settings import NetworkSettings
 from holdfast.errors import HoldfastError, ToolError
 from holdfast.extend.mcp.login_store import LoginStore, SecretFile
+from holdfast.extend.mcp.running_calls import CallHandlers, RunningCall
+from holdfast.extend.mcp.sampling_requests import NOT_ALLOWED
 from holdfast.extend.mcp.server_config import McpServerConfig, server_environment
 from holdfast.extend.mcp.server_log import ServerLog
 from holdfast.extend.mcp.tool_definitions import McpToolDefinition, ServerTools, clean_text, read_tools
@@ -36,7 +38,10 @@ _MAX_ERROR = 500
 _STDERR_CHUNK = 1 << 14
 _CANCEL_SECONDS = 0.5
 """How long a cancelled call may take to tell the server."""
-_READ_SECONDS = 300.0
+_READ_SECONDS = 3_600.0
+"""How long a server that talks HTTP may send nothing: a person may take long to answer its question."""
+_LONGEST_CALL = 86_400.0
+"""The library's limit of a call. `RunningCall` has the configured one."""
 _LOGIN_SECONDS = 300.0
 """How long a person may take to log in."""
 
@@ -83,9 +88,6 @@ class _Lost(Exception):
     """The connection of a server that was ready ended."""
 
 
-Asker = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-
-
 class McpServer:
     def __init__(self, config: McpServerConfig, surroundings: ServerSurroundings, *, is_login: bool = False) -> None:
         """``is_login``: a person is there to log in, if the server asks for it."""
@@ -108,8 +110,7 @@ class McpServer:
         self._session: McpSession | None = None
         self._task: asyncio.Task[None] | None = None
         self._calls = OwnedTasks()
-        self._askers: dict[asyncio.Task[Any], Asker] = {}
-        """Who answers the server's questions, by the call that is running."""
+        self._running: dict[asyncio.Task[Any], RunningCall] = {}
         self._wake = asyncio.Event()
         self._changed_lists: set[str] = set()
         self._lost = ""
@@ -175,18 +176,21 @@ class McpServer:
         self._settled.set()
 
     async def call(
-        self, tool: str, arguments: dict[str, Any], *, progress: Callable[[str], None], asker: Asker
+        self, tool: str, arguments: dict[str, Any], *, progress: Callable[[str], None], handlers: CallHandlers
     ) -> dict[str, Any]:
         """Call a tool. A cancel is sent to the server. Raises `ToolError`."""
         session = self._ready_session()
-        seconds = self.config.timeout
-        work = session.call_tool(tool, arguments, seconds=seconds, show=progress)
+        work = session.call_tool(tool, arguments, seconds=_LONGEST_CALL, show=progress)
         task = self._calls.spawn(work, name=f"mcp:{self.config.name}:{tool}", may_fail=True)
-        self._askers[task] = asker
+        running = self._running[task] = RunningCall(handlers, seconds=self.config.timeout)
         try:
-            return await self._finish(task)
+            async with running.limit():
+                return await self._finish(task)
+        except TimeoutError:
+            message = f"the MCP server {self.config.name!r} did not answer within {self.config.timeout:g} s"
+            raise ToolError(message, code="mcp_timeout") from None
         finally:
-            self._askers.pop(task, None)
+            del self._running[task]
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> dict[str, Any]:
         work = self._ready_session().get_prompt(name, arguments)
@@ -366,7 +370,13 @@ class McpServer:
     async def _open_session(self) -> AsyncIterator[McpSession]:
         from holdfast.extend.mcp.mcp_session import SessionHandlers, open_session
 
-        handlers = SessionHandlers(elicit=self._elicit, list_changed=self._note_change, report=self.log.add)
+        handlers = SessionHandlers(
+            elicit=self._elicit,
+            sample=self._sample,
+            may_sample=self.config.sampling,
+            list_changed=self._note_change,
+            report=self.log.add,
+        )
         opened = self._open_process() if self.config.command else self._open_http()
         async with (
             opened as transport,
@@ -479,8 +489,31 @@ class McpServer:
 
     async def _elicit(self, request: dict[str, Any]) -> dict[str, Any]:
         """Let the latest call that runs ask the person. Without one the server gets no answer."""
-        running = [asker for task, asker in self._askers.items() if not task.done()]
-        return await running[-1](request) if running else {"action": "decline"}
+        running = self._latest_call()
+        if running is None:
+            return {"action": "decline"}
+        return await running.answer(running.handlers.elicit, request) or {"action": "cancel"}
+
+    async def _sample(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Let the latest call that runs ask a model. Raises `ToolError` if that is not allowed."""
+        try:
+            running = self._latest_call()
+            if not self.config.sampling:
+                raise ToolError(NOT_ALLOWED.format(name=self.config.name))
+            if running is None or running.handlers.sample is None:
+                raise ToolError("a model can only be asked during a call of a tool")
+            answer = await running.answer(running.handlers.sample, request)
+            if answer is None:
+                raise ToolError("the call has ended")
+        except ToolError as error:
+            self.log.add(f"the server asked for an answer of a model, and was refused: {error.message}")
+            raise
+        self.log.add(f"the server got an answer of the model {answer['model']}")
+        return answer
+
+    def _latest_call(self) -> RunningCall | None:
+        running = [call for task, call in self._running.items() if not task.done()]
+        return running[-1] if running else None
 
     async def _set(self, state: ExtensionState, detail: str) -> None:
         if (self._state, self._detail) == (state, detail):

@@ -31,6 +31,8 @@ import_module("jsonschema")  # the library imports it with the first result, whi
 for _name in ("mcp", "client"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # it logs what servers send; `ServerLog` has what matters
 
+_REJECTED = -1
+"""The code of the protocol for a request that the person rejected."""
 _MAX_PAGES = 50
 _MAX_ITEMS = 1_000
 _LISTS = {
@@ -45,6 +47,10 @@ class SessionHandlers(NamedTuple):
 
     elicit: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
     """Answers a question of the server to the person, as the protocol's JSON."""
+    sample: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+    """Answers a request of the server to a model, as the protocol's JSON. Raises `ToolError` if it is refused."""
+    may_sample: bool
+    """Whether the server is told that it can ask a model."""
     list_changed: Callable[[str], None]
     """Gets ``tools``, ``prompts`` or ``resources``."""
     report: Callable[[str], None]
@@ -128,6 +134,7 @@ async def open_session(
     client = Client(
         transport,
         read_timeout_seconds=seconds,
+        sampling_callback=_sampling(handlers) if handlers.may_sample else None,
         elicitation_callback=_elicitation(handlers),
         list_roots_callback=_roots(directory),
         logging_callback=_logging(handlers),
@@ -137,6 +144,9 @@ async def open_session(
         cache=None,
     )
     async with client:
+        if not handlers.may_sample:
+            # The server was not told that it can ask. If it asks nevertheless, it gets our answer, and the log a line.
+            client.session._sampling_callback = _sampling(handlers)  # noqa: SLF001 - a callback would offer it
         yield McpSession(client)
 
 
@@ -194,6 +204,18 @@ def _elicitation(handlers: SessionHandlers) -> Any:
         return types.ElicitResult.model_validate(answered)
 
     return elicit
+
+
+def _sampling(handlers: SessionHandlers) -> Any:
+    async def sample(context: ClientRequestContext, params: types.CreateMessageRequestParams) -> Any:
+        try:
+            answered = await handlers.sample(params.model_dump(by_alias=True, mode="json", exclude_none=True))
+        except ToolError as error:
+            code = _REJECTED if error.error_code == "denied" else types.INVALID_REQUEST
+            return types.ErrorData(code=code, message=error.message)
+        return types.CreateMessageResult.model_validate(answered)
+
+    return sample
 
 
 def _roots(directory: Path) -> Any:

@@ -21,6 +21,8 @@ from holdfast.extend.mcp.call_results import read_resource_contents, read_result
 from holdfast.extend.mcp.elicitations import answer_elicitation
 from holdfast.extend.mcp.mcp_server import McpServer
 from holdfast.extend.mcp.mcp_servers import McpServers
+from holdfast.extend.mcp.running_calls import CallHandlers
+from holdfast.extend.mcp.sampling_requests import answer_sampling
 from holdfast.extend.mcp.tool_definitions import McpToolDefinition, shown_name, tool_name
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.base import encode
@@ -123,7 +125,11 @@ async def _call(
     async def ask(request: dict[str, Any]) -> dict[str, Any]:
         return await answer_elicitation(request, server=definition.server, context=context)
 
-    answer = await server.call(definition.tool, arguments, progress=progress, asker=ask)
+    async def sample(request: dict[str, Any]) -> dict[str, Any]:
+        return await answer_sampling(request, config=server.config, context=context)
+
+    handlers = CallHandlers(ask, sample)
+    answer = await server.call(definition.tool, arguments, progress=progress, handlers=handlers)
     result = await asyncio.to_thread(read_result, answer, can_see_images=context.can_see_images)
     text, path = await shorten_output(result.text, context)
     return ToolOutput(

@@ -36,6 +36,10 @@ class McpServerConfig(Value, frozen=True, kw_only=True):
     timeout: float
     tools: tuple[str, ...] = ("*",)
     disabled_tools: tuple[str, ...] = ()
+    sampling: bool = False
+    sampling_model: str | None = None
+    sampling_tokens: int = 0
+    sampling_requests: int = 0
     enabled: bool = True
     source: str = ""
     problem: str = ""
@@ -64,6 +68,10 @@ def _from_settings(name: str, config: Config, env: Mapping[str, str]) -> McpServ
         timeout=float(settings.timeout),
         tools=settings.tools,
         disabled_tools=settings.disabled_tools,
+        sampling=settings.sampling,
+        sampling_model=settings.sampling_model,
+        sampling_tokens=settings.sampling_tokens,
+        sampling_requests=settings.sampling_requests,
         enabled=settings.enabled,
         source=places[0] if places else "",
     )
