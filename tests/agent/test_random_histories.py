@@ -203,7 +203,10 @@ class RandomSession:
         at = self.chance.choice(messages).id if messages and self.chance.random() < 0.7 else None
         workspaces: Any = SimpleNamespace(shared=shared)
         sessions = SessionService(
-            workspaces, self.harness.engine, presence=Presence(self.harness.hub, new_id=lambda: "")
+            workspaces,
+            self.harness.engine,
+            presence=Presence(self.harness.hub, new_id=lambda: ""),
+            workspaces=workspaces,
         )
         self.session_id = (await sessions.fork(self.session_id, message_id=at)).id
 

@@ -50,6 +50,7 @@ EVERY = [
     endpoints.log_in_to_mcp_server("wsp_1", "docs"),
     endpoints.log_out_of_mcp_server("wsp_1", "docs"),
     endpoints.commands("wsp_1"),
+    endpoints.agents("wsp_1"),
     endpoints.restart_language_server("wsp_1", "ruff"),
     endpoints.language_server_log("wsp_1", "ruff"),
     endpoints.memory("wsp_1"),

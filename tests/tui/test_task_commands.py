@@ -40,6 +40,26 @@ async def test_a_branch_is_reviewed_in_plan_mode_and_the_mode_stays(tmp_path: Pa
         assert ui.app.controller.mode == "ask"
 
 
+async def test_an_agent_is_chosen_before_the_first_prompt_and_in_a_session(tmp_path: Path) -> None:
+    async with open_ui(tmp_path, text("one"), text("two"), size=(90, 30)) as ui:
+        await ui.send("/agent nobody")
+        await ui.until(lambda: any("there is no agent 'nobody'; agents: explore" in toast for toast in ui.toasts))
+        await ui.send("/agent")
+        await ui.shows("explore Only reads")
+        await ui.press("down", "enter")
+        await ui.until(lambda: ui.app.controller.shown_agent == "explore")
+        await ui.shows("explore · ")
+        await ui.send("look")
+        await ui.shows("one")
+        await ui.idle()
+        assert ui.app.controller.shown_agent == "explore"
+        await ui.send("/agent main")
+        await ui.until(lambda: ui.app.controller.agent == "main")
+        await ui.send("/agnet general")
+        await ui.until(lambda: any("there is no command /agnet" in toast for toast in ui.toasts))
+        assert ui.draft == "/agnet general"
+
+
 async def test_something_is_remembered(tmp_path: Path) -> None:
     async with open_ui(tmp_path) as ui:
         await ui.send("/remember the tests need a database")

@@ -43,7 +43,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("hooks", "hooks:configure", "list hooks, where they come from and what is not used"),
         CliCommand("skills", "skills:configure", "list skills and what is wrong with them"),
         CliCommand("commands", "skills:configure_commands", "list the commands that prompts call as /name"),
-        CliCommand("agents", "skills:configure_agents", "list the agents in files"),
+        CliCommand("agents", "skills:configure_agents", "list the agents and where they come from"),
         CliCommand("lsp", "lsp:configure", "list and restart language servers, and show their logs"),
         CliCommand("mcp", "mcp:configure", "list, add, remove and test MCP servers"),
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),

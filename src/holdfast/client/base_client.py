@@ -103,6 +103,7 @@ class BaseClient:
     diff = EndpointMethod(endpoints.diff)
     repository = EndpointMethod(endpoints.repository)
     context = EndpointMethod(endpoints.context)
+    agents = EndpointMethod(endpoints.agents)
     commands = EndpointMethod(endpoints.commands)
     memory = EndpointMethod(endpoints.memory)
     extensions = EndpointMethod(endpoints.extensions)

@@ -41,7 +41,7 @@ from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Questio
 from holdfast.schema.base import Value, encode
 from holdfast.schema.client_tools import ClientCall, ClientResult, ClientTool, ClientTools
 from holdfast.schema.commands import PromptCommand
-from holdfast.schema.extensions import ExtensionStatus, McpLoginView, McpServerView
+from holdfast.schema.extensions import AgentView, ExtensionStatus, McpLoginView, McpServerView
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import (
@@ -192,6 +192,10 @@ def context(workspace_id: str) -> ApiCall[ContextView]:
     return api_call("GET", api_path("workspaces", workspace_id, "context"), returns=ContextView)
 
 
+def agents(workspace_id: str) -> ApiCall[PageView[AgentView]]:
+    return api_call("GET", api_path("workspaces", workspace_id, "agents"), returns=PageView[AgentView])
+
+
 def commands(workspace_id: str) -> ApiCall[PageView[PromptCommand]]:
     return api_call("GET", api_path("workspaces", workspace_id, "commands"), returns=PageView[PromptCommand])
 
@@ -249,8 +253,8 @@ def restart_mcp_server(workspace_id: str, name: str, *, wait: float = 0.0) -> Ap
     return api_call("POST", target, {}, returns=McpServerView, query=query, wait=wait)
 
 
-def create_session(workspace_id: str, *, title: str | None = None) -> ApiCall[Session]:
-    body = _without_none(title=title)
+def create_session(workspace_id: str, *, title: str | None = None, agent: str | None = None) -> ApiCall[Session]:
+    body = _without_none(title=title, agent=agent)
     return api_call("POST", api_path("workspaces", workspace_id, "sessions"), body, returns=Session)
 
 
@@ -271,8 +275,11 @@ def session(session_id: str) -> ApiCall[SessionView]:
     return api_call("GET", api_path("sessions", session_id), returns=SessionView)
 
 
-def change_session(session_id: str, *, title: str | None = None, archived: bool | None = None) -> ApiCall[Session]:
-    body = _without_none(title=title, archived=archived)
+def change_session(
+    session_id: str, *, title: str | None = None, archived: bool | None = None, agent: str | None = None
+) -> ApiCall[Session]:
+    """``agent``: that of the next prompts; ``main``: none any more."""
+    body = _without_none(title=title, archived=archived, agent=agent)
     return api_call("PATCH", api_path("sessions", session_id), body, returns=Session)
 
 

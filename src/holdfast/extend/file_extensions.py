@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from holdfast.config import Config
 from holdfast.extend.agent_files import AgentFile, read_agents
-from holdfast.extend.command_files import CommandFile, read_commands
-from holdfast.extend.front_matter import MarkdownFiles, SourceFolder
-from holdfast.extend.skills import SkillFile, read_skills
+from holdfast.extend.command_files import CommandFile, command_name, read_commands
+from holdfast.extend.front_matter import MarkdownFiles, SourceFolder, find_files
+from holdfast.extend.skills import SkillFile, read_skills, skill_paths
 from holdfast.extend.source_folders import FileKind, project_folders, source_folders
 from holdfast.files import repository_root
 from holdfast.locations import Locations
@@ -124,6 +124,14 @@ class FileExtensions:
             if folder.path.is_dir()
         )
 
+    def find_untrusted(self, kind: FileKind) -> dict[str, str]:
+        """The paths, by name, of what a project that is not trusted would add. Nothing in them is read. Blocking."""
+        if not any(found == kind for found, _ in self.found.untrusted):
+            return {}
+        return {
+            name: str(path) for folder in project_folders(kind, self._directory) for name, path in _names(kind, folder)
+        }
+
     async def refresh(self, config: Config, *, trusted: bool) -> None:
         await asyncio.to_thread(self.read, trusted=trusted)
         now = {(status.kind, status.name): status for status in self.found.statuses()}
@@ -141,6 +149,13 @@ class FileExtensions:
 
     async def close(self) -> None:
         """Nothing of it runs."""
+
+
+def _names(kind: FileKind, folder: SourceFolder) -> list[tuple[str, Path]]:
+    if kind == "skills":
+        return [(path.parent.name, path) for path in skill_paths(folder.path)]
+    product = folder.product if kind == "commands" else "opencode"  # agents in folders have names with a slash
+    return [(command_name(path.relative_to(folder.path), product=product), path) for path in find_files(folder.path)]
 
 
 def _status(

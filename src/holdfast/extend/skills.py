@@ -38,7 +38,7 @@ def read_skills(folders: tuple[SourceFolder, ...], files: MarkdownFiles) -> tupl
     """Return the skills, also those that cannot be used, ordered by name. A later folder overrides an earlier one."""
     found: dict[str, SkillFile] = {}
     for folder in folders:
-        for path in _skill_paths(folder.path):
+        for path in skill_paths(folder.path):
             skill = _read_skill(path, folder, files)
             known = found.get(skill.name)
             if known is None or not skill.problem or known.problem:
@@ -46,7 +46,7 @@ def read_skills(folders: tuple[SourceFolder, ...], files: MarkdownFiles) -> tupl
     return tuple(found[name] for name in sorted(found))[:_MAX_SKILLS]
 
 
-def _skill_paths(folder: Path) -> list[Path]:
+def skill_paths(folder: Path) -> list[Path]:
     try:
         names = sorted(os.listdir(folder))
     except OSError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec.structs import replace
 
 from holdfast.errors import (
@@ -20,9 +22,13 @@ from holdfast.runs.lane.commit_plan import Acceptance, CommitPlan, LaneState, ac
 from holdfast.runs.lane.decisions import decide, why_not_steered
 from holdfast.runs.lane.protocol import Accept, Repeated
 from holdfast.runs.mailbox import Planner
+from holdfast.schema.events import SessionUpdated
 from holdfast.schema.runs import Accepted, RunRequest, settings_of
 from holdfast.schema.sessions import Session
-from holdfast.store import RunRecord
+from holdfast.store import Batch, RunRecord
+from holdfast.store.writes import UpdateSession
+
+A = TypeVar("A")
 
 LONGEST_PROMPT = 1_000_000
 """In characters. Every event of a run carries its prompt; longer texts are attached."""
@@ -98,10 +104,27 @@ def accept_planner(engine_state: EngineState, acceptance: Acceptance) -> Planner
         if isinstance(decision.answer, Repeated):
             return CommitPlan(state, None)
         made = engine_state.plan_decision(state, decision, acceptance=acceptance)
+        if request.chooses_agent and request.agent is not None and not acceptance.in_new_session:
+            made = await _with_session_agent(made, engine_state, request.agent)
         accepted = accepted_as(made.state.runs[command.run_id], decision.answer)
         return made.with_answer(replace(accepted, not_steered=why_not_steered(state.lane, command)))
 
     return plan
+
+
+async def _with_session_agent(made: CommitPlan[A], engine_state: EngineState, agent: str) -> CommitPlan[A]:
+    """Let the commit of a run also change the agent of its session."""
+    session = await engine_state.store.session(made.state.session.id)
+    if session.agent == agent:
+        return made
+    at = engine_state.now()
+    write = UpdateSession(session_id=session.id, agent=agent, updated_at=at)
+    event = SessionUpdated(at, session.id, replace(session, agent=agent, updated_at=at))
+    return replace(
+        made,
+        state=replace(made.state, session=replace(made.state.session, agent=agent)),
+        batch=Batch((*made.batch.writes, write), (*made.batch.events, event)),
+    )
 
 
 def _refuse_new_run(engine_state: EngineState, state: LaneState) -> None:

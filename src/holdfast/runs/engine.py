@@ -101,6 +101,8 @@ class Engine:
             id=self._state.ids.new("ses"), workspace_id=workspace_id, title=title, created_at=at, updated_at=at
         )
         request = await self._state.turns.prepare(session, request)
+        if request.chooses_agent:
+            session = replace(session, agent=request.agent)
         acceptance = Acceptance(request=self._with_id(request), client=client, body_hash=body_hash, in_new_session=True)
         return await self._accept(self._state.new_mailbox(session), acceptance, find_answer)
 

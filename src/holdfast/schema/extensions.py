@@ -21,6 +21,26 @@ class ExtensionStatus(Value, frozen=True):
     """Where it is configured: a file, with the line if it is known."""
 
 
+class AgentView(Value, frozen=True, kw_only=True):
+    """An agent that can be chosen for a session, or started as a sub-agent; or one that cannot be used, and why."""
+
+    name: str
+    description: str = ""
+    source: str = ""
+    """Its file, the place in the configuration, or ``built in``."""
+    state: Literal["ready", "failed", "disabled"] = "ready"
+    problem: str = ""
+    """Why it cannot be used."""
+    model: str | None = None
+    read_only: bool = False
+    """Its prompts are in plan mode."""
+    tools: tuple[str, ...] | None = None
+    """Patterns of its tools, and with ``!`` of those that it may not use. Null: all, or all that read."""
+    max_steps: int | None = None
+    is_subagent: bool = True
+    """Whether the `agent` tool may start it."""
+
+
 class McpToolView(Value, frozen=True):
     name: str
     """The name for models and approval rules: ``server__tool``."""

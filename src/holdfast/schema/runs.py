@@ -101,6 +101,8 @@ class RunRequest(RunSettings, frozen=True, omit_defaults=True):
     """Arguments of a run that is not a prompt: the shell command, the message to undo to."""
     environment: dict[str, str] | None = None
     """Variables of the client's shell, for the commands of the run. Not part of the hash, and not shown to clients."""
+    chooses_agent: bool = False
+    """Whether ``agent`` becomes the agent of the session. Set when the server prepares a request."""
 
 
 class RunError(Value, frozen=True, omit_defaults=True):

@@ -22,6 +22,8 @@ class Session(Value, frozen=True):
     usage: Usage = Usage()
     created_at: str = ""
     updated_at: str = ""
+    agent: str | None = None
+    """The agent of its next prompts; ``main``: none. Null: none was chosen, so that of the configuration is used."""
 
 
 class Workspace(Value, frozen=True):

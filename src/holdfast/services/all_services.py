@@ -61,7 +61,7 @@ def make_services(
         presence=presence,
         idempotency=IdempotencyKeys(store, now=shared.now),
         workspaces=workspaces,
-        sessions=SessionService(open_workspaces, engine, presence=presence),
+        sessions=SessionService(open_workspaces, engine, presence=presence, workspaces=workspaces),
         runs=RunService(store, hub, engine, workspaces=workspaces, state=state, redact=shared.redact),
         approvals=ApprovalService(store, hub, shared.approvals),
         client_tools=ClientToolService(shared, presence),

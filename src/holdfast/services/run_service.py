@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.prompts import read_prompt
+from holdfast.config.agent_types import MAIN_AGENT
 from holdfast.errors import BadRequest, Conflict, NotFound, ServerStopping, WorkspaceClosing
 from holdfast.events import Hub
 from holdfast.runs import Engine
@@ -113,6 +114,7 @@ class RunService:
                 model=planned.model,
                 effort=planned.effort,
                 limits=planned.limits,
+                agent=MAIN_AGENT if await self._only_reads(session_id, planned.agent) else None,
             )
         return await self._accept(session_id, request, body=body, client=client, key=key)
 
@@ -129,6 +131,14 @@ class RunService:
             message = "the last prompt of the session has not ended with a plan; send one with mode 'plan' first"
             raise Conflict(message, code="no_plan", detail={"run_id": last.id if last else None})
         return last
+
+    async def _only_reads(self, session_id: str, agent: str | None) -> bool:
+        """Whether an agent made the plan that cannot carry it out."""
+        if agent in (None, MAIN_AGENT):
+            return False
+        workspace = await self._workspaces.open_known(await self._workspace_of(session_id))
+        found = (await workspace.agents(await workspace.setup())).get(agent)
+        return found is not None and found.read_only
 
     async def _mode_of(self, session_id: str, run: Run) -> Mode:
         if run.mode is not None:

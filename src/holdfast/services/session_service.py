@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from holdfast.errors import BadRequest, Conflict, NotFound
 from holdfast.runs import Engine
+from holdfast.runs.acceptance import refuse_subagent_session
 from holdfast.schema.api.request_bodies import MessagesQuery, SessionsQuery
 from holdfast.schema.api.response_bodies import ChangesView, PageView, SessionExport, SessionView
 from holdfast.schema.events import MessageCreated, SessionCreated, SessionUpdated
@@ -18,6 +20,7 @@ from holdfast.services.api_values import page_position, page_view
 from holdfast.services.presence import Presence
 from holdfast.services.session_changes import preview_undo, session_changes
 from holdfast.services.session_export import export_markdown, read_messages, read_runs
+from holdfast.services.workspace_service import WorkspaceService
 from holdfast.store import Batch
 from holdfast.store.writes import PutMessage, PutSession, UpdateSession
 from holdfast.workspace.open_workspace import OpenWorkspaces
@@ -28,17 +31,22 @@ _END_POSITION = 10**15
 class SessionService:
     """Sessions of all workspaces."""
 
-    def __init__(self, open_workspaces: OpenWorkspaces, engine: Engine, *, presence: Presence) -> None:
+    def __init__(
+        self, open_workspaces: OpenWorkspaces, engine: Engine, *, presence: Presence, workspaces: WorkspaceService
+    ) -> None:
         self._open_workspaces = open_workspaces
+        self._workspaces = workspaces
         self._shared = shared = open_workspaces.shared
         self._store = shared.store
         self._hub = shared.hub
         self._engine = engine
         self._presence = presence
 
-    async def create(self, workspace_id: str, *, title: str = "") -> Session:
+    async def create(self, workspace_id: str, *, title: str = "", agent: str | None = None) -> Session:
         await self._store.workspace(workspace_id)
-        session = self._new(workspace_id, title=title)
+        if agent is not None:
+            await self._check_agent(workspace_id, agent)
+        session = replace(self._new(workspace_id, title=title), agent=agent)
         event = SessionCreated(session.created_at, session.id, session)
         await self._store.commit(Batch((PutSession(session),), (event,)))
         return session
@@ -70,18 +78,36 @@ class SessionService:
             attached=viewers,
         )
 
-    async def change(self, session_id: str, *, title: str | None = None, archived: bool | None = None) -> Session:
-        now = self._shared.now()
+    async def change(
+        self, session_id: str, *, title: str | None = None, archived: bool | None = None, agent: str | None = None
+    ) -> Session:
+        """Change what is given. A new agent is that of the next prompts; accepted ones keep theirs."""
         session = await self._store.session(session_id)
+        if agent is not None:
+            refuse_subagent_session(session)
+            await self._check_agent(session.workspace_id, agent)
+            session = await self._store.session(session_id)
+        now = self._shared.now()
         changed = replace(
             session,
             title=session.title if title is None else title,
             archived=session.archived if archived is None else archived,
+            agent=session.agent if agent is None else agent,
             updated_at=now,
         )
-        write = UpdateSession(session_id=session_id, title=changed.title, archived=changed.archived, updated_at=now)
+        write = UpdateSession(
+            session_id=session_id,
+            title=changed.title,
+            archived=changed.archived,
+            agent=UNSET if agent is None else agent,
+            updated_at=now,
+        )
         await self._store.commit(Batch((write,), (SessionUpdated(now, session_id, changed),)))
         return self._with_clients(changed)
+
+    async def _check_agent(self, workspace_id: str, name: str) -> None:
+        workspace = await self._workspaces.open_known(workspace_id)
+        await workspace.find_agent(name, await workspace.setup())
 
     async def delete(self, session_id: str) -> Receipt:
         """Cancel the runs of a session, then remove it."""
@@ -105,7 +131,8 @@ class SessionService:
         source = await self._store.session(session_id)
         if message_id is None and source.busy:
             raise Conflict("the session is busy; name the message to fork from, or wait", code="session_busy")
-        session = replace(self._new(source.workspace_id, title=f"{source.title} (fork)".strip()), forked_from=source.id)
+        session = self._new(source.workspace_id, title=f"{source.title} (fork)".strip())
+        session = replace(session, forked_from=source.id, agent=source.agent)
         writes: list[PutSession | PutMessage] = [PutSession(session)]
         events: list[SessionCreated | MessageCreated] = [SessionCreated(session.created_at, session.id, session)]
         found = message_id is None

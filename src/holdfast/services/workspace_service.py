@@ -15,6 +15,7 @@ from holdfast.schema.api.response_bodies import ContextView, DiffView, PageView,
 from holdfast.schema.approvals import Grant
 from holdfast.schema.commands import OfferedMention, PromptCommand
 from holdfast.schema.events import ConfigChanged
+from holdfast.schema.extensions import AgentView
 from holdfast.schema.sessions import Client, Job, Workspace, WorkspaceView
 from holdfast.services.api_values import page_view
 from holdfast.services.presence import Presence
@@ -25,6 +26,7 @@ from holdfast.workspace.context_gatherer import changed_files, git_branch
 from holdfast.workspace.context_parts import context_parts
 from holdfast.workspace.git_diff import branch_diff, commit_diff, work_tree_diff
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces
+from holdfast.workspace.workspace_agents import agent_views, untrusted_views
 
 
 class WorkspaceService:
@@ -204,6 +206,15 @@ class WorkspaceService:
         opened = await self.open_known(workspace_id)
         await opened.refresh_extensions(await opened.setup())
         return PageView(opened.commands.list(), self._shared.hub.cursor)
+
+    async def agents(self, workspace_id: str) -> PageView[AgentView]:
+        """The agents of the workspace, also those that cannot be used."""
+        opened = await self.open_known(workspace_id)
+        setup = await opened.setup()
+        known = await opened.agents(setup)
+        views = agent_views(known, setup.config, opened.files.found)
+        untrusted = await asyncio.to_thread(untrusted_views, opened.files)
+        return PageView((*views, *untrusted), self._shared.hub.cursor)
 
     async def diff(self, workspace_id: str, query: DiffQuery) -> DiffView:
         """The changes of the work tree, of a commit or of a branch."""

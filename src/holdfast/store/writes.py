@@ -47,6 +47,7 @@ class UpdateSession(_Write, frozen=True, kw_only=True):
     title: str | UnsetType = UNSET
     archived: bool | UnsetType = UNSET
     updated_at: str | UnsetType = UNSET
+    agent: str | UnsetType = UNSET
 
 
 class DeleteSession(_Write, frozen=True):

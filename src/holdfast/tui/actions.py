@@ -135,6 +135,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("rewind", "Go back to an earlier prompt"),
     ("fork", "Continue in a copy of this session"),
     ("rename", "Rename this session: /rename NAME"),
+    ("agent", "Choose an agent for this session: /agent explore, /agent main for none"),
     ("mode", "Choose when to ask: /mode ask, accept_edits, plan or auto"),
     ("effort", "Choose how hard the model thinks: /effort high"),
     ("theme", "Choose the colours"),

@@ -271,6 +271,7 @@ class ChatLayout(ChatHost):
             runs=len(fold.runs) if fold else 0,
             model=controller.model_name,
             effort=controller.effort or "",
+            agent=controller.shown_agent,
             context_tokens=fold.context_tokens if fold else 0,
             context_window=controller.context_window,
             todos=fold.todos if fold else (),
@@ -319,7 +320,7 @@ class ChatLayout(ChatHost):
 
     def _headline(self) -> str:
         controller, fold = self.tui.controller, self.tui.controller.transcript
-        parts = [controller.model_name.rpartition("/")[2]]
+        parts = [controller.shown_agent, controller.model_name.rpartition("/")[2]]
         if fold and controller.context_window and fold.context_tokens:
             parts.append(f"{min(fold.context_tokens / controller.context_window, 1):.0%}")
         session = self.tui.link.fold.session(fold.session_id) if fold else None

@@ -28,6 +28,8 @@ class DetailFacts(Value, frozen=True):
     runs: int = 0
     model: str = ""
     effort: str = ""
+    agent: str = ""
+    """The agent that was chosen for the session."""
     context_tokens: int = 0
     context_window: int = 0
     todos: tuple[Todo, ...] = ()
@@ -91,6 +93,8 @@ def draw_details(facts: DetailFacts, width: int, *, now: float) -> Content:
             add((f"{facts.others} other client{'s' if facts.others != 1 else ''} here", "$text-muted"))
     add("")
     add(cut(facts.model or "no model", width), (f" · {facts.effort}" if facts.effort else "", "$text-muted"))
+    if facts.agent:
+        add(("agent ", "$text-muted"), cut(facts.agent, width - 6))
     if facts.context_window:
         add(*_context(facts))
     elif facts.context_tokens:

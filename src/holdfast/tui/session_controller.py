@@ -12,8 +12,11 @@ import mimetypes
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
 from holdfast.client.task_prompts import INSTRUCTIONS_FILE, read_init_prompt, read_task_prompt
 from holdfast.client.transcript_fold import TranscriptFold
+from holdfast.errors import BadRequest
 from holdfast.files import read_limited
 from holdfast.schema.approvals import ApprovalDecision, RuleScope
 from holdfast.schema.commands import OfferedMention
@@ -23,6 +26,7 @@ from holdfast.schema.sessions import UndoPreview
 from holdfast.tui.composer_text import mentioned_files
 from holdfast.tui.cut_off_run import CONTINUE, CutOffRun, cut_off_run
 from holdfast.tui.server_link import ServerLink
+from holdfast.tui.terminal_signals import plain_text
 
 MODES: tuple[Mode, ...] = ("ask", "accept_edits", "plan", "auto")
 _LARGEST_ATTACHMENT = 24 * 1024 * 1024
@@ -36,6 +40,33 @@ class SessionController:
         self._mode: Mode | None = None
         self.model: str | None = None
         self.effort: str | None = None
+        self._first_agent: str | None = None
+        """The agent of the session that the next prompt starts."""
+
+    @property
+    def agent(self) -> str | None:
+        """The agent of the next prompts; ``main``: none. None: as configured."""
+        session_id = self.link.session_id
+        session = None if session_id is None else self.link.fold.session(session_id)
+        return self._first_agent if session is None else session.agent
+
+    @property
+    def shown_agent(self) -> str:
+        """The agent that was chosen; empty if none was."""
+        return "" if self.agent in (None, "main") else plain_text(self.agent or "", longest=30)
+
+    async def use_agent(self, name: str) -> None:
+        """Choose the agent of the next prompts of this session, or of the session that the next prompt starts."""
+        client, session_id = await self.link.ready(), self.link.session_id
+        if session_id is not None:
+            await client.change_session(session_id, agent=name)
+            return
+        assert self.link.workspace is not None
+        known = {agent.name for agent in (await client.agents(self.link.workspace.id)).items if agent.state == "ready"}
+        if name not in (*known, "main"):
+            names = ", ".join(sorted({*known, "main"}))
+            raise BadRequest(f"there is no agent {name!r}; agents: {names}", code="unknown_agent")
+        self._first_agent = name
 
     @property
     def transcript(self) -> TranscriptFold | None:
@@ -118,7 +149,9 @@ class SessionController:
         if self.link.session_id is not None:
             return await client.start_run(self.link.session_id, request)
         assert self.link.workspace is not None
+        request = replace(request, agent=self._first_agent)
         accepted = await client.start_session(self.link.workspace.id, request)
+        self._first_agent = None
         self.link.show(accepted.run.session_id)
         return accepted
 
@@ -238,7 +271,8 @@ class SessionController:
         if self.link.session_id is None:
             client = await self.link.ready()
             assert self.link.workspace is not None
-            self.link.show((await client.create_session(self.link.workspace.id)).id)
+            self.link.show((await client.create_session(self.link.workspace.id, agent=self._first_agent)).id)
+            self._first_agent = None
         assert self.link.session_id is not None
         return self.link.session_id
 

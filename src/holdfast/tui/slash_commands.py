@@ -202,6 +202,23 @@ def _mode(chat: ChatHost, arguments: str) -> None:
         chat.action_cycle_mode()
 
 
+def _agent(chat: ChatHost, arguments: str) -> None:
+    from holdfast.tui.agent_picker import AgentPicker
+
+    def use(name: str | None) -> None:
+        async def choose(agent: str) -> None:
+            await chat.tui.controller.use_agent(agent)
+            chat.draw_all()
+
+        if name:
+            chat.do(choose(name))
+
+    if arguments:
+        use(arguments)
+    else:
+        chat.tui.push_screen(AgentPicker(chat.tui), use)
+
+
 def _effort(chat: ChatHost, arguments: str) -> None:
     from holdfast.tui.model_picker import EffortPicker, efforts_of
 
@@ -281,6 +298,7 @@ _COMMANDS = {
     "rewind": _rewind,
     "fork": _fork,
     "rename": _rename,
+    "agent": _agent,
     "mode": _mode,
     "effort": _effort,
     "theme": _theme,

@@ -32,6 +32,7 @@ from holdfast.config import (
     load_config,
     project_files,
 )
+from holdfast.config.agent_types import MAIN_AGENT, AgentType, agent_types
 from holdfast.config.env_files import (
     find_deep_env_files,
     find_env_files,
@@ -75,6 +76,7 @@ from holdfast.workspace.session_titles import SessionTitles
 from holdfast.workspace.undo.blob_store import BlobStore
 from holdfast.workspace.undo.command_snapshots import CommandSnapshots
 from holdfast.workspace.undo.tree_scan import TreeLimits
+from holdfast.workspace.workspace_agents import refuse_unknown_agent
 
 _ENV_SEARCH_SECONDS = 10.0
 """How long the list of a workspace's ``.env`` files is used. The files themselves are checked with the setup."""
@@ -398,6 +400,20 @@ class OpenWorkspace:
             trusted=setup.trusted,
             clock=self.shared.clock,
         )
+
+    async def agents(self, setup: Setup) -> Mapping[str, AgentType]:
+        """All agents that can be used, by name."""
+        files = await asyncio.to_thread(self.files.read, trusted=setup.trusted)
+        return agent_types(setup.with_agents(files.usable_agents).settings)
+
+    async def find_agent(self, name: str, setup: Setup, *, chosen_by: str = "") -> AgentType | None:
+        """Return the agent that was chosen, None for ``main``. Raises `BadRequest` that lists the known ones."""
+        if name == MAIN_AGENT:
+            return None
+        known = await self.agents(setup)
+        if name not in known:
+            await asyncio.to_thread(refuse_unknown_agent, name, known, self.files, chosen_by=chosen_by)
+        return known[name]
 
     def offer_skills(self) -> None:
         """Offer the `skill` tool if there are skills, and only then."""

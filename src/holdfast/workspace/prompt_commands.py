@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from holdfast.errors import ToolError
+from holdfast.errors import BadRequest, ToolError
 from holdfast.extend.agent_files import tool_name
 from holdfast.extend.command_files import CommandFile
 from holdfast.extend.file_extensions import FileExtensions
@@ -22,15 +24,21 @@ from holdfast.schema.commands import ExpandedPrompt, FileMention, PromptCommand,
 from holdfast.schema.messages import ToolCall, ToolSpec
 from holdfast.tools.protocol import PreparedCall
 from holdfast.tools.registry import OfferedTools, may_use
+from holdfast.workspace.workspace_agents import NOT_TRUSTED
 
 _PREFIXES = ("user:", "project:")
 """What Crush puts before the names of commands."""
+_COMMAND = re.compile(r"[A-Za-z][\w-]*(:[\w-]+)*")
+"""What a person types who means a command. A path has a second slash or a dot."""
 
 
 class PromptSource(Protocol):
     """Further commands, such as the prompts of MCP servers."""
 
     def commands(self) -> Sequence[PromptCommand]: ...
+
+    async def wait_for(self, name: str) -> str:
+        """Wait until it is known whether there is a command. Return why there is none, if it would be one of these."""
 
     async def expand(self, name: str, arguments: str) -> ExpandedPrompt:
         """Return what a command of this source becomes. Raises a `HoldfastError` that ends the run."""
@@ -100,8 +108,40 @@ class PromptCommands:
             (source for source in self.sources if any(command.name == name for command in source.commands())), None
         )
 
+    def refuse_mistake(self, prompt: str, *, is_last_chance: bool = False) -> None:
+        """Raise `BadRequest` if a prompt that calls no command seems to be meant to, so that no model gets it.
+
+        Commands of MCP servers have a colon and may become known later: they are refused when the run starts, with
+        ``is_last_chance``. Blocking.
+        """
+        typed = prompt[1:].split(maxsplit=1)[0] if prompt[1:].strip() else ""
+        if not prompt.startswith(f"/{typed}") or not typed:
+            return
+        name = next((typed.removeprefix(prefix) for prefix in _PREFIXES if typed.startswith(prefix)), typed)
+        found = self._files.found
+        files: tuple[CommandFile | SkillFile, ...] = (*found.commands, *found.skills)
+        for file in files:
+            if file.name == name and file.problem:
+                raise BadRequest(f"/{name} cannot be used: {file.path} {file.problem}", code="unusable_command")
+        untrusted = self._files.find_untrusted("skills") | self._files.find_untrusted("commands")
+        if path := untrusted.get(name):
+            message = f"/{name} is in {path}, which is {NOT_TRUSTED}"
+            raise BadRequest(message, code="not_trusted", detail={"command": name})
+        if not _COMMAND.fullmatch(typed) or os.path.lexists(f"/{typed}") or (":" in typed and not is_last_chance):
+            return
+        known = [command.name for command in self.list()]
+        close = get_close_matches(name, known, n=3)
+        hint = f"; did you mean {' or '.join(f'/{one}' for one in close)}?" if close else ""
+        raise BadRequest(
+            f"there is no command /{typed}{hint}; a prompt that is not a command must not begin with '/'",
+            code="unknown_command",
+            detail={"command": typed, "close": close},
+        )
+
     async def expand(self, prompt: str) -> ExpandedPrompt | None:
         called = self.find(prompt)
+        if called is None and prompt.startswith("/"):
+            called = await self._find_later(prompt)
         if called is None:
             return None
         match called.command:
@@ -115,6 +155,17 @@ class PromptCommands:
                 return ExpandedPrompt((f"{text}\n\n{asked}",))
             case source:
                 return await source.expand(called.name, called.arguments)
+
+    async def _find_later(self, prompt: str) -> CalledCommand | None:
+        """Find a command whose source is not ready yet. Raises `BadRequest` if there is none."""
+        name = next(iter(prompt[1:].split(maxsplit=1)), "")
+        for source in self.sources:
+            if why := await source.wait_for(name):
+                raise BadRequest(f"/{name}: {why}", code="unknown_command", detail={"command": name})
+        if called := self.find(prompt):
+            return called
+        await asyncio.to_thread(self.refuse_mistake, prompt, is_last_chance=True)
+        return None
 
     def _pieces(self, file: CommandFile, arguments: str) -> tuple[PromptPiece, ...]:
         """What looks like a mention and names no file is text. Blocking: the arguments may be long."""

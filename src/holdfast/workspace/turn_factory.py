@@ -15,7 +15,7 @@ from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
-from holdfast.config.agent_types import MAIN_AGENT, AgentType, agent_of_run, agent_types
+from holdfast.config.agent_types import AgentType, agent_of_run, agent_types
 from holdfast.config.model_catalogue import ResolvedModel
 from holdfast.config.reasoning_effort import OFF, choose_effort
 from holdfast.errors import BadRequest, NotFound
@@ -34,9 +34,6 @@ from holdfast.workspace.prompt_commands import CommandTools, WorkspacePromptExpa
 from holdfast.workspace.session_observer import WorkspaceObserver
 from holdfast.workspace.tool_context import WorkspaceToolContexts
 from holdfast.workspace.undo.undo_turn import UndoTurn
-
-_LAST_RUNS = 5
-"""Runs in which the last prompt of a session is looked for."""
 
 
 class WorkspaceTurns:
@@ -77,26 +74,18 @@ class WorkspaceTurns:
         """Add the agent of the session, and what it says about the model and the mode."""
         if request.kind != "prompt":
             return request
-        name = request.agent
+        kept = None if request.agent else await _session_agent(workspace, session.id)
+        name = request.agent or kept or setup.settings.session.agent
         if name is None:
-            name = await _last_agent(workspace, session.id) or setup.settings.session.agent
-        if name is None or name == MAIN_AGENT:
-            return replace(request, agent=name and MAIN_AGENT)
-        files = await asyncio.to_thread(workspace.files.read, trusted=setup.trusted)
-        known = agent_types(setup.with_agents(files.usable_agents).settings)
-        agent = known.get(name)
+            return request
+        chosen_by = "" if request.agent else ", which was chosen for this session" if kept else " (session.agent)"
+        agent = await workspace.find_agent(name, setup, chosen_by=chosen_by)
+        request = replace(request, agent=name, chooses_agent=kept is None)
         if agent is None:
-            if request.agent is None:  # it was removed since
-                return replace(request, agent=MAIN_AGENT)
-            raise BadRequest(f"there is no agent {name!r}; agents: {', '.join(sorted({MAIN_AGENT, *known}))}")
+            return request
         before = request.mode or setup.settings.approvals.mode
         mode = narrower_mode("plan" if agent.read_only else None, than=before)
-        return replace(
-            request,
-            agent=name,
-            model=request.model or agent.model,
-            mode=request.mode if mode == before else mode,
-        )
+        return replace(request, model=request.model or agent.model, mode=request.mode if mode == before else mode)
 
     def turn(self, run: Run, session: Session) -> Turn:
         return _WorkspaceTurn(self._workspaces.require(session.workspace_id), run, session)
@@ -237,13 +226,11 @@ class _WorkspaceTurn:
         return session.id, depth
 
 
-async def _last_agent(workspace: OpenWorkspace, session_id: str) -> str | None:
-    """The agent of the last prompt in a session; None if there is none yet."""
+async def _session_agent(workspace: OpenWorkspace, session_id: str) -> str | None:
     try:
-        page = await workspace.shared.store.runs(session_id, limit=_LAST_RUNS)
+        return (await workspace.shared.store.session(session_id)).agent
     except NotFound:  # the prompt starts the session
         return None
-    return next((run.agent for run in page.items if run.kind == "prompt"), None)
 
 
 async def _with_command_settings(request: RunRequest, workspace: OpenWorkspace, setup: Setup) -> RunRequest:
@@ -252,7 +239,10 @@ async def _with_command_settings(request: RunRequest, workspace: OpenWorkspace, 
         return request
     await asyncio.to_thread(workspace.files.read, trusted=setup.trusted)
     called = workspace.commands.find(request.prompt)
-    if called is None or (file := called.file) is None:
+    if called is None:
+        await asyncio.to_thread(workspace.commands.refuse_mistake, request.prompt)
+        return request
+    if (file := called.file) is None:
         return request
     if file.model and request.model is None and setup.has_model(file.model):
         request = replace(request, model=file.model)
@@ -260,8 +250,7 @@ async def _with_command_settings(request: RunRequest, workspace: OpenWorkspace, 
     if (mode := narrower_mode(file.mode, than=before)) != before:
         request = replace(request, mode=mode)
     if file.agent and request.agent is None:
-        known = agent_types(setup.with_agents(workspace.files.found.usable_agents).settings)
-        request = replace(request, agent=file.agent if file.agent in known else None)
+        request = replace(request, agent=file.agent if file.agent in await workspace.agents(setup) else None)
     return request
 
 

@@ -29,6 +29,23 @@ def test_commands_are_listed_and_called(sh: CliShell) -> None:
     assert sh.ok("run", "/greet Ann").strip() == "hello Ann"
 
 
+def test_agents_are_listed_with_where_they_come_from_and_an_unknown_one_is_refused(sh: CliShell) -> None:
+    assert [line.split()[0] for line in sh.ok("agents").splitlines()] == ["NAME", "explore", "general"]
+    assert sh.ok("agents").count("built in") == 2
+    project = sh.work / ".claude/agents/theirs.md"
+    project.parent.mkdir(parents=True)
+    project.write_text("---\ndescription: Theirs\n---\nText\n")
+    (theirs,) = (item for item in sh("agents", "--json").json if item["name"] == "theirs")
+    assert (theirs["state"], theirs["source"]) == ("disabled", str(project))
+    assert "not loaded: the directory is not trusted" in theirs["problem"]
+    refused = sh("run", "--agent", "nobody", "hello")
+    assert "there is no agent 'nobody'; agents: explore, general, main" in refused.err
+    assert "'holdfast agents' lists them" in refused.err
+    mistyped = sh("run", "/agnets")
+    assert "there is no command /agnets" in mistyped.err
+    assert refused.status == mistyped.status != 0
+
+
 def test_the_documented_files_are_valid(sh: CliShell) -> None:
     for section, name, command in (
         ("Skills", "skills/release/SKILL.md", "skills"),

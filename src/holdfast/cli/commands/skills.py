@@ -44,16 +44,17 @@ def configure_commands(parser: Parser) -> None:
 
 def configure_agents(parser: Parser) -> None:
     parser.explain(
-        "List the agents in files of this directory and your own. The agent tool starts them as sub-agents, and you\n"
-        "can choose one for a session. They are read from the folder 'agents' in .holdfast, .claude and .opencode of\n"
-        "the project, from those of these agents in your home directory, and from Holdfast's configuration directory.\n"
-        "Built in are explore, which only reads, and general, which has all tools.",
+        "List the agents, with where each comes from: built in, your configuration, or a file. The agent tool starts\n"
+        "them as sub-agents, and you can choose one for a session. Files are read from the folder 'agents' in\n"
+        ".holdfast, .claude and .opencode of the project, from those of these agents in your home directory, and\n"
+        "from Holdfast's configuration directory.",
         examples=(
             ("holdfast agents", "what is there, and what is wrong with it"),
             ("holdfast run --agent explore …", "choose one for a session"),
         ),
     )
-    _add(parser, "agent")
+    add_json_argument(parser)
+    parser.set_defaults(run=show_agents)
 
 
 def _add(parser: Parser, kind: ExtensionKind) -> None:
@@ -75,8 +76,22 @@ def show(args: argparse.Namespace) -> int:
     return Exit.COMPLETED
 
 
+def show_agents(args: argparse.Namespace) -> int:
+    with CommandContext() as context:
+        found = context.client.agents(context.workspace.id).items
+    if args.json:
+        print(json_text(found))
+    else:
+        rows = [(agent.name, agent.state, agent.problem or agent.description, agent.source) for agent in found]
+        print("\n".join(table([("NAME", "STATE", "WHAT", "FROM"), *(_cells(*row) for row in rows)])))
+    return Exit.COMPLETED
+
+
 def _row(status: ExtensionStatus) -> tuple[str, str, str, str]:
+    return _cells(status.name, status.state, status.detail, status.source)
+
+
+def _cells(name: str, state: str, what: str, source: str) -> tuple[str, str, str, str]:
     home = os.path.expanduser("~")
-    source = status.source
     shown = f"~{source[len(home) :]}" if source.startswith(f"{home}/") else source
-    return plain(status.name), status.state, one_line(status.detail, most=_SHOWN), plain(shown)
+    return plain(name), state, one_line(what, most=_SHOWN), plain(shown)

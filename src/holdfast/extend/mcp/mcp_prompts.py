@@ -35,6 +35,20 @@ class McpPrompts:
             for name, (server, prompt) in self._found().items()
         ]
 
+    async def wait_for(self, name: str) -> str:
+        """Wait until the server of a command is ready. Return why it has no such prompt; empty if it has it."""
+        server_name, colon, prompt = name.partition(":")
+        server = next((one for one in self._servers.servers if colon and one.config.name == server_name), None)
+        if server is None:
+            return ""
+        server.hurry()
+        await server.wait_settled()
+        if name in self._found():
+            return ""
+        if server.is_ready:
+            return f"the MCP server {server_name!r} has no prompt {prompt!r}"
+        return f"the MCP server {server_name!r} is not ready: {server.status.detail or server.status.state}"
+
     async def expand(self, name: str, arguments: str) -> ExpandedPrompt:
         """Get the prompt from its server. Raises `BadRequest` if an argument is missing or the server fails."""
         server, prompt = self._found()[name]

@@ -60,11 +60,15 @@ class StopServerBody(RequestBody, frozen=True):
 
 class SessionBody(RequestBody, frozen=True):
     title: SessionTitle = ""
+    agent: ShortText | None = None
+    """The agent of its prompts; ``main``: none. Without it, that of the configuration."""
 
 
 class SessionPatch(RequestBody, frozen=True):
     title: SessionTitle | UnsetType = UNSET
     archived: bool | UnsetType = UNSET
+    agent: ShortText | UnsetType = UNSET
+    """The agent of its next prompts; ``main``: none any more."""
 
 
 class Attachment(RequestBody, frozen=True, tag_field="type", tag="file"):

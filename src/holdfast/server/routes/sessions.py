@@ -28,7 +28,8 @@ from holdfast.server.http.responses import RawResponse
 
 async def create_session(request: ApiRequest[SessionBody, NoParameters]) -> Session:
     """Create an empty session."""
-    return await request.services.sessions.create(request.path["workspace_id"], title=request.body.title)
+    body = request.body
+    return await request.services.sessions.create(request.path["workspace_id"], title=body.title, agent=body.agent)
 
 
 async def list_sessions(request: ApiRequest[None, SessionsQuery]) -> PageView[Session]:
@@ -42,12 +43,13 @@ async def get_session(request: ApiRequest[None, NoParameters]) -> SessionView:
 
 
 async def change_session(request: ApiRequest[SessionPatch, NoParameters]) -> Session:
-    """Rename a session, archive it, or restore it."""
-    title, archived = request.body.title, request.body.archived
+    """Rename a session, archive it, restore it, or choose the agent of its next prompts."""
+    title, archived, agent = request.body.title, request.body.archived, request.body.agent
     return await request.services.sessions.change(
         request.path["session_id"],
         title=None if title is UNSET else title,
         archived=None if archived is UNSET else archived,
+        agent=None if agent is UNSET else agent,
     )
 
 
@@ -113,11 +115,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         response=Session,
         status=201,
         response_ids=_IDS,
-        errors=(NotFound,),
+        errors=(NotFound, BadRequest),
     ),
     Endpoint("GET", _SESSIONS, list_sessions, query=SessionsQuery, response=PageView[Session], errors=_UNKNOWN),
     Endpoint("GET", _SESSION, get_session, response=SessionView, errors=_UNKNOWN),
-    Endpoint("PATCH", _SESSION, change_session, body=SessionPatch, response=Session, errors=(*_UNKNOWN, Conflict)),
+    Endpoint(
+        *("PATCH", _SESSION, change_session),
+        body=SessionPatch,
+        response=Session,
+        errors=(*_UNKNOWN, BadRequest, Conflict),
+    ),
     Endpoint("DELETE", _SESSION, delete_session, body=EmptyBody, response=Receipt, errors=_UNKNOWN),
     Endpoint(
         *("GET", f"{_SESSION}/messages", list_messages),

@@ -32,7 +32,7 @@ from holdfast.schema.api.response_bodies import (
 )
 from holdfast.schema.approvals import Grant
 from holdfast.schema.commands import PromptCommand
-from holdfast.schema.extensions import ExtensionStatus
+from holdfast.schema.extensions import AgentView, ExtensionStatus
 from holdfast.schema.sessions import Client, Job, WorkspaceView
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 from holdfast.server.http.file_response import FileResponse
@@ -115,6 +115,11 @@ async def read_context(request: ApiRequest[None, NoParameters]) -> ContextView:
 async def list_commands(request: ApiRequest[None, NoParameters]) -> PageView[PromptCommand]:
     """List the commands that a prompt may call as `/name`, for completion."""
     return await request.services.workspaces.commands(request.path["workspace_id"])
+
+
+async def list_agents(request: ApiRequest[None, NoParameters]) -> PageView[AgentView]:
+    """List the agents that can be chosen for a session, and those that cannot be used, with the reason."""
+    return await request.services.workspaces.agents(request.path["workspace_id"])
 
 
 async def read_memory(request: ApiRequest[None, NoParameters]) -> MemoryView:
@@ -219,6 +224,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         response=PageView[PromptCommand],
         errors=(NotFound, BadRequest),
     ),
+    Endpoint("GET", f"{_WORKSPACE}/agents", list_agents, response=PageView[AgentView], errors=(NotFound, BadRequest)),
     Endpoint("GET", f"{_WORKSPACE}/memory", read_memory, response=MemoryView, errors=(NotFound, BadRequest)),
     Endpoint(
         *("POST", f"{_WORKSPACE}/memory", remember),

@@ -200,10 +200,13 @@ _ENVIRONMENTS = (
     "CREATE INDEX runs_environments ON runs (environment) WHERE environment IS NOT NULL",
 )
 
+_SESSION_AGENTS = ("ALTER TABLE sessions ADD COLUMN agent TEXT",)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_APPROVALS, *_TOOL_RECORDS),
     _DRAFTS_AND_SHORT_EVENTS,
     _ENVIRONMENTS,
+    _SESSION_AGENTS,
 )
 """``MIGRATIONS[n]`` migrates version n to version n + 1."""
 

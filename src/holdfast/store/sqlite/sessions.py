@@ -36,7 +36,7 @@ def put(tx: Transaction, session: Session) -> None:
     root_id = session.id if session.parent_id is None else tx.require_session(session.parent_id).root_id
     tx.sql.execute(
         "INSERT INTO sessions (id, workspace_id, parent_id, root_id, forked_from, activity, title, folded_title, "
-        "archived, usage, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "archived, usage, created_at, updated_at, agent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             session.id,
             session.workspace_id,
@@ -50,6 +50,7 @@ def put(tx: Transaction, session: Session) -> None:
             encode(session.usage),
             session.created_at,
             session.updated_at,
+            session.agent,
         ),
     )
     tx.sql.execute("INSERT INTO lanes (session_id, next_seq, mark, lifecycle) VALUES (?, 1, 0, 'open')", (session.id,))
@@ -58,13 +59,14 @@ def put(tx: Transaction, session: Session) -> None:
 def update(tx: Transaction, write: UpdateSession) -> None:
     tx.require_session(write.session_id)
     given: dict[str, Any] = {"id": write.session_id}
-    for name in ("title", "archived", "updated_at"):
+    for name in ("title", "archived", "updated_at", "agent"):
         value = getattr(write, name)
         given[name] = None if value is UNSET else value
     given["folded"] = None if write.title is UNSET else write.title.casefold()
     tx.sql.execute(
         "UPDATE sessions SET title = coalesce(:title, title), folded_title = coalesce(:folded, folded_title), "
-        "archived = coalesce(:archived, archived), updated_at = coalesce(:updated_at, updated_at) WHERE id = :id",
+        "archived = coalesce(:archived, archived), updated_at = coalesce(:updated_at, updated_at), "
+        "agent = coalesce(:agent, agent) WHERE id = :id",
         given,
     )
 
@@ -119,7 +121,7 @@ def workspaces(sql: sqlite3.Connection) -> tuple[Workspace, ...]:
 _SESSION = """SELECT id, workspace_id, parent_id, forked_from, title, archived, usage, created_at, updated_at,
     EXISTS (SELECT 1 FROM runs WHERE session_id = sessions.id AND state IN ('active', 'stopping')),
     (SELECT count(*) FROM runs WHERE session_id = sessions.id AND live = 1 AND state = 'queued'),
-    activity, deleted_at
+    agent, activity, deleted_at
     FROM sessions"""
 
 
@@ -136,6 +138,7 @@ def _session(row: tuple[Any, ...]) -> Session:
         updated_at=row[8],
         busy=bool(row[9]),
         queued=row[10],
+        agent=row[11],
     )
 
 
@@ -174,7 +177,7 @@ def sessions(
     return Page(
         items=tuple(_session(row) for row in shown),
         at=event_log.last_number(sql),
-        next=shown[-1][11] if len(rows) > limit else None,
+        next=shown[-1][12] if len(rows) > limit else None,
     )
 
 
