@@ -9,6 +9,7 @@ import asyncio
 import gc
 import time
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -110,6 +111,7 @@ class ChatLayout(ChatHost):
         if not gc.isenabled():  # `open_tui` has disabled it
             gc.freeze()
             gc.enable()
+        await asyncio.to_thread(import_module, "rich.syntax")  # keys would wait for it at the first code block
 
     def on_resize(self, event: Resize) -> None:
         self.draw_all()
@@ -176,6 +178,11 @@ class ChatLayout(ChatHost):
         Asked for every delta, so it does not search the tree.
         """
         return self._parts is not None and self._parts.are_attached
+
+    @property
+    def has_draw_ahead(self) -> bool:
+        """Changes of the transcript need nothing further: it is visible, and will be drawn."""
+        return self._parts is not None and self._parts.view.has_draw_ahead and not self.has_class("-empty")
 
     def draw_all(self) -> None:
         if not self.is_drawn:

@@ -177,6 +177,8 @@ class TuiApp(TuiHost):
 
     def draw_later(self, aspects: set[str]) -> None:
         if aspects == {"blocks"} and not self._changed:
+            if self.chat.has_draw_ahead:
+                return
             if self.chat.is_drawn:
                 self.chat.draw_blocks()  # the transcript collects its own changes
             return

@@ -2,13 +2,21 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
+from rich.console import RenderableType
+from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, ComposeResult
+from textual.containers import Horizontal
+from textual.geometry import Region
 from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.scrollbar import ScrollBar
 
 from holdfast.client.view_values import CallBlock
 from holdfast.schema.messages import Text, ToolCall, ToolResult
+from holdfast.tui.transcript.transcript_scrollbar import TranscriptScrollBar
 from holdfast.tui.transcript.transcript_widget import TranscriptView
 from tests.tui.transcript.session_folds import SessionMaker, conversation, message
 
@@ -245,3 +253,103 @@ async def test_the_theme_can_change() -> None:
         await pilot.pause()
         assert view._rows.context.palette != before
         assert "Answer 10" in "\n".join(app.screen_text())
+
+
+def screen_model(app: TranscriptApp) -> dict[int, str]:
+    """The rows of the terminal, filled from what is sent to it from now on."""
+    rows: dict[int, str] = {}
+    send = app._display
+
+    def display(screen: Screen[object], update: RenderableType | None) -> None:
+        width = app.transcript._layout_width  # without the scroll bar
+        if isinstance(update, LayoutUpdate):
+            for y, strips in enumerate(update.strips):
+                rows[y] = "".join(strip.text for strip in strips)[:width]
+        elif isinstance(update, ChopsUpdate):
+            for y, first, last in update.spans:
+                pieces = [strip.text for x, strip in update.chops[y].items() if strip and first <= x < min(last, width)]
+                if pieces:
+                    rows[y] = "".join(pieces)
+        send(screen, update)
+
+    app._display = display  # type: ignore[method-assign]
+    return rows
+
+
+async def test_only_rows_that_changed_are_sent_to_the_terminal() -> None:
+    session = SessionMaker(*conversation(50))
+    async with shown(session) as (app, view, pilot):
+        answer = session.add("assistant")
+        session.stream(answer, "A first line\n\nand the ")
+        view.draw_now()
+        await pilot.pause()
+        rows = screen_model(app)
+        session.stream(answer, "last words", offset=len("A first line\n\nand the "))
+        view.draw_now()
+        await pilot.pause()
+        assert {y: text.strip() for y, text in rows.items()} == {view.size.height - 1: "and the last words"}
+
+
+async def test_the_terminal_shows_the_same_as_if_everything_were_drawn_each_time() -> None:
+    session = SessionMaker(*conversation(40))
+    async with shown(session, size=(50, 12)) as (app, view, pilot):
+        rows = screen_model(app)
+        app.refresh()
+        random, answer, length = Random(7), session.add("assistant"), 0
+        for _ in range(150):
+            match random.randrange(8):
+                case 0:
+                    view.scroll_relative(y=random.choice((-9, -1, 2, 30)), animate=False)
+                case 1:
+                    view.scroll_to_end()
+                case 2:
+                    answer, length = session.add("assistant"), 0
+                case 3:
+                    view.move_cursor(random.choice((-1, 1)))
+                case 4:
+                    view.search(random.choice(("text", "")))
+                case _:
+                    piece = random.choice(("word ", "`code` ", "\n\n", "- item\n", "```\nx = 1\n```\n"))
+                    session.stream(answer, piece, offset=length)
+                    length += len(piece)
+            view.draw_now()
+            await pilot.pause()
+            assert [rows[y] for y in range(view.size.height)] == [strip.text for strip in view._make_visible()]
+
+
+async def test_the_scroll_bar_looks_like_the_librarys() -> None:
+    ours, theirs = TranscriptScrollBar(), ScrollBar()
+
+    class BarApp(App[None]):
+        def compose(self) -> ComposeResult:
+            with Horizontal():
+                yield ours
+                yield theirs
+
+    async with BarApp().run_test(size=(2, 20)) as pilot:
+        for bar in (ours, theirs):
+            bar.styles.width, bar.styles.height, bar.window_size = 1, 20, 20
+        await pilot.pause()
+        before = None
+        for rows, position in (
+            (20, 0),
+            (21, 1),
+            (21, 0),
+            (50, 30),
+            (51, 31),
+            (400, 77),
+            (40_000, 39_980),
+            (40_001, 39_981),
+        ):
+            ours.show(rows=rows, position=position)
+            theirs.window_virtual_size, theirs.position = rows, position
+            drawn, expected = (
+                [
+                    [(segment.text, segment.style) for segment in strip]
+                    for strip in bar.render_lines(Region(0, 0, 1, 20))
+                ]
+                for bar in (ours, theirs)
+            )
+            assert drawn == expected
+            assert (ours._rows is before) == (rows == 40_001)
+            before = ours._rows

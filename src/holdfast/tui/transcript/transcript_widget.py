@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from rich.segment import Segment
 from rich.style import Style
@@ -21,10 +22,11 @@ from holdfast.client.view_values import Block, CallBlock, PromptBlock, ShellBloc
 from holdfast.tui.state import TranscriptState, block_text
 from holdfast.tui.transcript.block_rows import DrawContext
 from holdfast.tui.transcript.glyphs import SYMBOLS, Glyphs
-from holdfast.tui.transcript.layout import Anchor, DrawnBlock, TranscriptLayout
+from holdfast.tui.transcript.layout import Anchor, TranscriptLayout
 from holdfast.tui.transcript.palette import Palette
-from holdfast.tui.transcript.rows import BLANK, Row, RowSource
+from holdfast.tui.transcript.rows import BLANK, Row, RowSource, StaticRows
 from holdfast.tui.transcript.text_selection import TextPlace, TextSelection, selected_text
+from holdfast.tui.transcript.transcript_scrollbar import TranscriptScrollBar
 
 _SHORTEST_PAUSE = 0.05
 """Seconds between two draws of text that is being written."""
@@ -34,6 +36,8 @@ _KEPT_STRIPS = 1000
 """Rows that are kept as they were drawn."""
 _COST_FACTOR = 4.0
 """Pause at least this many times as long as the last draw took."""
+
+_BLANK_ROWS = StaticRows((BLANK,))
 
 
 class TranscriptView(ScrollView, can_focus=True):
@@ -102,6 +106,11 @@ class TranscriptView(ScrollView, can_focus=True):
         self._pressed: TextPlace | None = None
         self._base = Style()
         self._strips: LRUCache[tuple[int, int], tuple[RowSource, Strip]] = LRUCache(_KEPT_STRIPS)
+        self._rows_to_show: list[Strip] | None = None
+        """The rows that are to be shown, where they are known."""
+        self._scrollbar: TranscriptScrollBar | None = None
+        self._shown_rows: list[Strip] | None = None
+        """The rows as they were shown last."""
 
     # The session.
 
@@ -122,6 +131,7 @@ class TranscriptView(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width or self.size.width
         if width and width != self._layout_width:
             self._layout_width = width
+            self._strips.clear()
             self._rows.redraw_all(self._draw_context(self._rows.context.palette))
         self.draw_now()
 
@@ -161,6 +171,11 @@ class TranscriptView(ScrollView, can_focus=True):
         else:
             self._pause = self.set_timer(wait, self.draw_now)
 
+    @property
+    def has_draw_ahead(self) -> bool:
+        """What has changed will be drawn."""
+        return self._pause is not None
+
     def draw_now(self) -> None:
         """Take over all changes, and keep the place that is being read, or the end."""
         if self._pause is not None:
@@ -182,10 +197,13 @@ class TranscriptView(ScrollView, can_focus=True):
         else:
             layout.draw_from(self._anchor, height)
             self.unseen = max(len(layout.entries) - self._seen_entries, 0)
-        self._place()
-        self.refresh()
+        self._place_and_refresh()
         self._last_draw = time.monotonic()
         self._last_cost = self._last_draw - started
+
+    def _place_and_refresh(self) -> None:
+        self._place()
+        self._refresh_changed_rows()
 
     def _place(self) -> None:
         """Set the height and the position of the view."""
@@ -196,25 +214,73 @@ class TranscriptView(ScrollView, can_focus=True):
                 self._set_virtual_size(size)
             row = self._rows.height if self.following else self._rows.row_of(self._anchor)
             self.scroll_to(y=row, animate=False, force=True)
+            self._move_scrollbar()
         finally:
             self._moving = False
 
     def _set_virtual_size(self, size: Size) -> None:
         """Set the size of all rows. The widget stays as large as it is, so that the screen needs no new layout."""
         self.set_reactive(TranscriptView.virtual_size, size)
-        self._scroll_update(size)
+        self.scroll_y = self.validate_scroll_y(self.scroll_y)
+
+    @property
+    def vertical_scrollbar(self) -> TranscriptScrollBar:
+        if self._scrollbar is None:
+            made = TranscriptScrollBar(name="vertical", thickness=self.scrollbar_size_vertical)
+            made.display = False
+            self._scrollbar = self._vertical_scrollbar = made
+            self.app._start_widget(self, made)  # noqa: SLF001 - as Textual makes its own
+        return self._scrollbar
+
+    def _move_scrollbar(self) -> None:
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.show(rows=self.virtual_size.height, position=self.scroll_y)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        self._rows_to_show = None
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def _refresh_changed_rows(self) -> None:
+        """Draw the rows that differ from what is shown."""
+        visible, shown, width = self._make_visible(), self._shown_rows, self._layout_width
+        if shown is None or len(shown) != len(visible):
+            self.refresh()
+        else:
+            changed = [
+                Region(0, y, width, 1)
+                for y, (new, old) in enumerate(zip(visible, shown, strict=True))
+                if new is not old and new != old
+            ]
+            if changed:
+                self.refresh(*changed)
+        self._rows_to_show = visible
+
+    def _make_visible(self) -> list[Strip]:
+        """The rows in view. Rows without marks of search, cursor and selection are kept from draw to draw."""
+        top, height, locate, kept = self.scroll_offset.y, self.size.height, self._rows.locate, self._kept_strip
+        if self.state.search or self._selection is not None or (self.state.cursor and self.has_focus):
+            strips = [self._row_strip(number) for number in range(top, top + height)]
+        else:
+            strips = []
+            for number in range(top, top + height):
+                found = locate(number)
+                strips.append(kept(_BLANK_ROWS, 0) if found is None else kept(*found[0].rows.leaf(found[1])))
+        if self.unseen and strips:
+            strips[-1] = self._with_marker(strips[-1], self._layout_width)
+        return strips
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
         if self._moving or round(old_value) == round(new_value):
             return
+        self._move_scrollbar()
+        self.refresh()
         height = max(self.size.height, 1)
         at_end = new_value >= self.max_scroll_y
         self.following = at_end and (self.following or new_value > old_value)
         if self.following:
             self.unseen, self._seen_entries = 0, len(self._rows.entries)
             self._rows.draw_end(height)
-            self.call_later(self._place)
+            self.call_later(self._place_and_refresh)
             return
         anchor = self._rows.anchor_at(round(new_value))
         before = self._rows.row_of(Anchor(anchor.entry + 1, 0)) if new_value < old_value else 0
@@ -224,7 +290,7 @@ class TranscriptView(ScrollView, can_focus=True):
             anchor = Anchor(anchor.entry, max(anchor.row + grown, 0))
         self._anchor = anchor
         if self._rows.height != self.virtual_size.height or self._rows.row_of(anchor) != round(new_value):
-            self.call_later(self._place)
+            self.call_later(self._place_and_refresh)
         if round(new_value) == 0 and self._fold.older is not None:
             self.post_message(self.OlderWanted())
 
@@ -233,54 +299,58 @@ class TranscriptView(ScrollView, can_focus=True):
         if base != self._base:
             self._base = base
             self._strips.clear()
+            self._rows_to_show = None
         if self.styles.gutter.totals != (0, 0) or self.opacity < 1.0:
+            self._shown_rows = None
             return super().render_lines(crop)
         # Without borders and padding, the rows are the widget. Strips that are kept remember what filters made of them.
-        filters, background = self.get_line_filters(), self.background_colors[1]
-        strips = []
-        for y in crop.line_range:
-            strip = self.render_line(y)
-            for line_filter in filters:
-                strip = strip.apply_filter(line_filter, background)
-            strips.append(strip)
+        if self._rows_to_show is None:
+            self._rows_to_show = self._make_visible()
+        strips = self._rows_to_show
+        if crop.size == self.size:
+            self._shown_rows = strips
+        else:
+            strips = strips[crop.y : crop.bottom]
+        background = self.background_colors[1]
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
         first, last = crop.column_span
         return strips if (first, last) == (0, self._layout_width) else [strip.crop(first, last) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
-        number = y + self.scroll_offset.y
+        if self._rows_to_show is None:
+            self._rows_to_show = self._make_visible()
+        return self._rows_to_show[y]
+
+    def _row_strip(self, number: int) -> Strip:
+        """A row with its marks."""
         found = self._rows.locate(number)
         if found is None:
-            strip = self._finished(BLANK)
-        else:
-            strip = self._marked_strip(found, number)
-        if self.unseen and y == self.size.height - 1:
-            strip = self._with_marker(strip, self._layout_width)
-        return strip
-
-    def _marked_strip(self, found: tuple[DrawnBlock, int], number: int) -> Strip:
-        """A row with the marks of search, cursor and selection. Rows without marks are kept."""
+            return self._kept_strip(_BLANK_ROWS, 0)
         drawn, inner = found
-        is_cursor = drawn.block.id == self.state.cursor and self.has_focus
-        if not is_cursor and not self.state.search and self._selection is None:
-            source, number_in_source = drawn.rows.leaf(inner)
-            key = (id(source), number_in_source)
-            kept = self._strips.get(key)
-            if kept is None or kept[0] is not source:
-                kept = (source, self._finished(source.row(number_in_source)))
-                self._strips[key] = kept
-            return kept[1]
         row = drawn.rows.row(inner)
         strip = self._finished(row)
-        palette = self._rows.context.palette
         if self.state.search:
             strip = self._with_matches(strip, row)
-        if is_cursor:
-            strip = strip.apply_style(palette.cursor)
+        if drawn.block.id == self.state.cursor and self.has_focus:
+            strip = strip.apply_style(self._rows.context.palette.cursor)
         return self._with_selection(strip, number) if self._selection is not None else strip
+
+    def _kept_strip(self, source: RowSource, number: int) -> Strip:
+        key = (id(source), number)
+        kept = self._strips.get(key)
+        if kept is None or kept[0] is not source:
+            kept = self._strips[key] = (source, self._finished(source.row(number)))
+        return kept[1]
 
     def _finished(self, row: Row) -> Strip:
         """A row in the full width, on the background of the widget."""
-        return Strip(row.segments).adjust_cell_length(self._layout_width, self._base).apply_style(self._base)
+        width, base = self._layout_width, self._base
+        segments = list(Segment.apply_style(row.segments, base))
+        length = sum(segment.cell_length for segment in segments)
+        if length < width:
+            segments.append(Segment(" " * (width - length), base))
+        return Strip(segments, max(length, width)).adjust_cell_length(width)
 
     def _with_marker(self, strip: Strip, width: int) -> Strip:
         text = f" ↓ {self.unseen} new "
