@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import socket
 from contextlib import suppress
 from typing import Any
 
@@ -160,3 +162,15 @@ async def test_callable_chooses_each_answer_and_the_fallback_comes_last() -> Non
     async with TestProvider(lambda request: text(f"n{request.number}")) as provider:
         await ask(provider, "openai-chat")
         assert b"n1" in (await ask(provider, "openai-chat"))[1]
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_no_connection_is_left_open_by_a_stop_at_any_step_of_its_beginning(steps: int) -> None:
+    provider = await TestProvider().start()
+    with socket.create_connection(("127.0.0.1", provider.port), timeout=10) as client:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await provider.stop()
+        with suppress(ConnectionError):  # reset or closed
+            assert await asyncio.to_thread(client.recv, 1) == b""
+    gc.collect()  # reports a connection that was lost

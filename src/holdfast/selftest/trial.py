@@ -62,12 +62,14 @@ class Trial:
             async with CheckProvider() as provider:
                 await asyncio.to_thread(server.locations.prepare)
                 server.locations.config_file.write_text(provider_config(provider.port, key=self._secret))
-                await asyncio.to_thread(server.start)
-                return await self._run_checks(
-                    home, provider=provider, address=server.address, token=None, server=server
-                )
+                try:
+                    await asyncio.to_thread(server.start)
+                    return await self._run_checks(
+                        home, provider=provider, address=server.address, token=None, server=server
+                    )
+                finally:
+                    await asyncio.to_thread(server.stop)
         finally:
-            await asyncio.to_thread(server.stop)
             await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
 
     async def run_on(self, address: ServerAddress, *, token: str | None) -> TrialResult:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Self
 
 import msgspec
 
 from holdfast.testing import provider_wires
+from holdfast.testing.connection_server import ConnectionServer
 from holdfast.testing.provider_script import Answer, Gate, Hang, WireName, text
 
 Responder = Callable[["ReceivedRequest"], Answer]
@@ -42,8 +42,7 @@ class TestProvider:
         self._answers: list[Answer] = [] if callable(answers) or answers is None else list(answers)
         self._fallback = fallback or text("The script has ended.")
         self._gates: dict[str, asyncio.Event] = {}
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._server = ConnectionServer(self._serve, limit=_MAX_HEADER_BYTES)
         self._changed = asyncio.Condition()
         self.models: tuple[str, ...] = ("test-model",)
         self.requests: list[ReceivedRequest] = []
@@ -58,20 +57,15 @@ class TestProvider:
         await self.stop()
 
     async def start(self, port: int = 0) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, limit=_MAX_HEADER_BYTES)
+        await self._server.start(port=port)
         return self
 
     async def stop(self) -> None:
-        if self._server:
-            self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.stop()
 
     @property
     def port(self) -> int:
-        assert self._server, "the provider is not started"
-        return int(self._server.sockets[0].getsockname()[1])
+        return self._server.port
 
     def url(self, wire: WireName = "openai-chat") -> str:
         """The base URL of a wire."""
@@ -99,27 +93,9 @@ class TestProvider:
     def _gate(self, name: str) -> asyncio.Event:
         return self._gates.setdefault(name, asyncio.Event())
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not (self._server and self._server.is_serving()):  # accepted while the server was stopped
-            writer.transport.abort()
-            return
-        task = asyncio.create_task(self._serve(reader, writer), name="test-provider")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while await self._exchange(reader, writer):
-                pass
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client disconnected
-        except asyncio.CancelledError:
-            writer.transport.abort()  # a client that does not read would keep the connection open
-            raise
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+        while await self._exchange(reader, writer):
+            pass
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request. Returns whether the connection can be used again."""
