@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -239,9 +240,16 @@ async def test_hooks_of_the_end_run_after_it_is_committed_and_cannot_change_it(t
         given = json.loads(await read_when_written(tmp_path / "ended"))
         assert (given["state"], given["answer"], given["run_id"]) == ("completed", "done", run.id)
         assert (await harness.app.engine.wait_run(run.id, timeout=1)).state == "completed"
+        async for item in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
+            if b"hook after" in item.body:
+                break
+        shown = await notices_of(harness, run)
+        assert shown[0].text.startswith("hook after (end) ")
+        assert re.search(r" in \d+\.\d\d s", shown[0].text)
         events = await harness.events()
         finished = next(number for number, event in enumerate(events) if isinstance(event, RunFinished))
-        assert not [event for event in events[finished:] if isinstance(event, MessageFinished)]
+        (told,) = [event.message for event in events[finished:] if isinstance(event, MessageFinished)]
+        assert (told.run_id, told.role, text_of(told.parts)) == (run.id, "user", "")
 
 
 @pytest.mark.promise("W11")
@@ -264,13 +272,18 @@ async def test_a_hook_that_fails_or_hangs_is_shown_and_does_not_stop_the_work(tm
 
 @pytest.mark.promise("W11")
 @pytest.mark.parametrize(
-    "event", ["session_start", "prompt", "before_tool", "approval", "notification", "after_tool", "before_end"]
+    "event",
+    ["session_start", "prompt", "before_tool", "approval", "notification", "after_tool", "compaction", "before_end"],
 )
 async def test_a_cancel_ends_a_hook_and_nothing_is_left_running(tmp_path: Path, event: str) -> None:
     script = f'trap "" INT TERM; sleep 1000 & echo $! >"{tmp_path}/child"; echo $$ >"{tmp_path}/pid"; wait; sleep 1000'
     config = hook(tmp_path, "hangs", script, events=(event,))
     async with open_app_harness(tmp_path, saying(TOUCH, "the answer"), config=config) as harness:
-        started = await harness.start("go", mode="ask" if event in ("approval", "notification") else "auto")
+        if event == "compaction":
+            before = await harness.run("go", mode="auto")
+            started = await harness.start("", session_id=before.session_id, kind="compact")
+        else:
+            started = await harness.start("go", mode="ask" if event in ("approval", "notification") else "auto")
         await read_when_written(tmp_path / "pid")
         await harness.app.engine.cancel_session(started.run.session_id)
         run = await harness.ended(started)
@@ -307,7 +320,12 @@ async def test_a_hook_is_told_when_a_person_is_needed(tmp_path: Path) -> None:
         told = json.loads(await read_when_written(tmp_path / "told"))
         assert (told["about"], told["text"]) == ("approval", "touch made-by-the-agent")
         await harness.app.shared.approvals.answer(asked.approval.id, "deny", client="test")
-        assert (await harness.ended(started)).state == "completed"
+        run = await harness.ended(started)
+        assert run.state == "completed"
+        [result] = await results_of(harness, run)
+        [shown] = result.display["hooks"]
+        assert (shown["name"], shown["event"], shown["outcome"]) == ("bell", "notification", "ok")
+        assert shown["seconds"] > 0
 
 
 async def test_a_hook_adds_to_a_compaction(tmp_path: Path) -> None:

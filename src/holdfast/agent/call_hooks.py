@@ -55,6 +55,7 @@ class CallHooks:
 
     def display(self, call_id: str) -> dict[str, Any]:
         """What clients show: the hooks that ran."""
+        self.add_records(call_id, self._hooks.take_notified(call_id))
         records = self._records.get(call_id)
         return {"hooks": [msgspec.to_builtins(record) for record in records]} if records else {}
 

@@ -117,6 +117,10 @@ class TurnHooks(Protocol):
         """
         ...
 
+    def take_notified(self, call_id: str) -> Sequence[HookRecord]:
+        """Return, once, the hooks that ran while a call waited for the user."""
+        ...
+
 
 class ToolContexts(Protocol):
     """Makes the context of each tool call."""

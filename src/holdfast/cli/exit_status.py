@@ -66,6 +66,7 @@ ADVICE = {
     "other_config": "the server is busy; when it is idle, run 'holdfast stop' and try again, or unset HOLDFAST_CONFIG",
     "no_descriptors": "close some clients, or raise the limit of open files (ulimit -n) and restart the server",
     "store_unwritable": "free disk space or correct the file permissions; nothing was lost and nothing was started",
+    "store_removed": "put the file back, or run 'holdfast stop' and try again; 'holdfast restore' lists the backups",
     "store_locked": "end the other program that uses the database; 'holdfast status' shows a running server",
     "store_damaged": "'holdfast restore' lists the backups and restores one; the damaged file was not changed",
     "store_newer": "install the newer Holdfast again, or set HOLDFAST_HOME to another directory",

@@ -56,7 +56,8 @@ def describe_block(output: str, limits: SandboxLimits, context: ToolContext) -> 
     if _WRITE_FAILED.search(output):
         where = "the workspace and $TMPDIR" if limits.writable else "$TMPDIR"
         return (
-            f"\n[sandbox: commands can write only {where}, not .git/config, .git/hooks or .holdfast; that may be why it"
-            ' failed. If it must write elsewhere, call bash again with escalate="unconfined" and a reason]'
+            f"\n[sandbox: commands can write only {where}, not .git/config, .git/hooks, .holdfast or .claude;"
+            " that may be why it failed. If it must write elsewhere, call bash again with"
+            ' escalate="unconfined" and a reason]'
         )
     return ""

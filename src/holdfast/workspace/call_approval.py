@@ -120,7 +120,7 @@ class WorkspaceCallApprover:
                 if isinstance(again, Allow):
                     await self._workspace.mask_files_of(plan.subject)
                     return CallPermitted(again.read_only, hooks=records)
-        async with hooks.notifying("approval", plan.subject.title):
+        async with hooks.notifying("approval", plan.subject.title, call_id=call.id):
             permission = await self._ask(handle, call, plan, decision)
         return replace(permission, hooks=records)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.config import Config
 from holdfast.config.claude_files import claude_settings_files
+from holdfast.ids import Prefix
 from holdfast.locations import Locations
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.runs import Mode, Run
@@ -33,7 +34,11 @@ class HookParts:
         home: str | None,
         redact: Callable[[str], str],
         announce: Callable[[ExtensionStatus], Awaitable[None]],
+        new_id: Callable[[Prefix], str],
+        now: Callable[[], str],
     ) -> None:
+        self._new_id = new_id
+        self._now = now
         self._directory = directory
         self._store = store
         self._launcher = launcher
@@ -69,7 +74,7 @@ class HookParts:
             self._hooks = WorkspaceHooks(
                 self._directory, home=self._home, launcher=self._launcher, announce=self._announce
             )
-            self._end_hooks = EndHooks(self._store)
+            self._end_hooks = EndHooks(self._store, new_id=self._new_id, now=self._now)
         await self._hooks.refresh(config, trusted=trusted)
         return self._hooks
 

@@ -250,6 +250,8 @@ class OpenWorkspace:
             home=shared.env.get("HOME"),
             redact=self._redact,
             announce=self.announce_extension,
+            new_id=shared.ids.new,
+            now=shared.now,
         )
         self.mcp = McpServers(
             McpParts(

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.agent.turn_hooks import hook_notices
+from holdfast.errors import StoreConflict, StoreUnwritable
 from holdfast.extend.hooks.workspace_hooks import HookSurroundings, WorkspaceHooks
-from holdfast.schema.events import RunFinished
-from holdfast.schema.hooks import NO_VERDICT, HookEvent, HookVerdict
+from holdfast.ids import Prefix
+from holdfast.schema.events import MessageFinished, RunFinished
+from holdfast.schema.hooks import NO_VERDICT, HookEvent, HookRecord, HookVerdict
+from holdfast.schema.messages import Message
 from holdfast.schema.runs import Mode, Run
-from holdfast.store import CommittedEvent, Store
+from holdfast.store import Batch, CommittedEvent, Store
+from holdfast.store.writes import PutMessage
 from holdfast.tasks import finish_despite_cancel
 
 _CLOSE_SECONDS = 1.0
@@ -42,6 +47,8 @@ class RunHooks:
         self._surroundings = surroundings
         self._run = run
         self._redact = redact
+        self._notified: dict[str, list[HookRecord]] = {}
+        """By call: the hooks of notifications that ran while the user was waited for."""
         self._common = {
             "session_id": run.session_id,
             "run_id": run.id,
@@ -63,6 +70,11 @@ class RunHooks:
         return self._hooks.listens(event)
 
     async def run(self, event: HookEvent, **fields: Any) -> HookVerdict:
+        return await self._execute(event, fields)
+
+    async def _execute(
+        self, event: HookEvent, fields: Mapping[str, Any], records: list[HookRecord] | None = None
+    ) -> HookVerdict:
         if event == "session_start":
             self._hooks.mark_started(self._run.session_id)
         verdict = await self._hooks.run(
@@ -70,22 +82,28 @@ class RunHooks:
             {"event": event, **self._common, **fields},
             self._surroundings,
             is_subagent=self._run.parent_run_id is not None,
+            records=records,
         )
         return verdict if verdict is NO_VERDICT else self._redacted(verdict)
 
+    def take_notified(self, call_id: str) -> Sequence[HookRecord]:
+        return self._notified.pop(call_id, ())
+
     @asynccontextmanager
-    async def notifying(self, about: str, text: str) -> AsyncIterator[None]:
+    async def notifying(self, about: str, text: str, *, call_id: str) -> AsyncIterator[None]:
         """Run the hooks of a notification while the user is waited for. They end with the wait."""
         if not self.listens("notification"):
             yield
             return
-        notice = self.run("notification", about=about, text=self._redact(text))
+        records: list[HookRecord] = []
+        notice = self._execute("notification", {"about": about, "text": self._redact(text)}, records)
         task = asyncio.create_task(notice, name=f"hooks:notification:{self._run.id}")
         try:
             yield
         finally:
             task.cancel()
             _, cancelled = await finish_despite_cancel(asyncio.wait({task}))
+            self._notified.setdefault(call_id, []).extend(map(self._redacted_record, records))
             if not task.cancelled() and (error := task.exception()):
                 _log.warning("%s failed: %r", task.get_name(), error)
             if cancelled:
@@ -98,14 +116,23 @@ class RunHooks:
             reason=redact(verdict.reason),
             context=redact(verdict.context),
             stop=redact(verdict.stop),
-            records=tuple(replace(record, detail=redact(record.detail)) for record in verdict.records),
+            records=tuple(map(self._redacted_record, verdict.records)),
         )
+
+    def _redacted_record(self, record: HookRecord) -> HookRecord:
+        return replace(record, detail=self._redact(record.detail))
 
 
 class EndHooks:
-    """Runs the hooks of the event ``end`` when the end of a run is committed. They cannot change it."""
+    """Runs the hooks of the event ``end`` when the end of a run is committed. They cannot change it.
 
-    def __init__(self, store: Store) -> None:
+    A message of their session says how they did. The model does not get it.
+    """
+
+    def __init__(self, store: Store, *, new_id: Callable[[Prefix], str], now: Callable[[], str]) -> None:
+        self._store = store
+        self._new_id = new_id
+        self._now = now
         self._expected: dict[str, RunHooks] = {}
         """The hooks of the runs that have not ended."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,16 +160,33 @@ class EndHooks:
             return
         for committed in events:
             if isinstance(event := committed.event, RunFinished) and (hooks := self._expected.pop(event.run.id, None)):
-                task = asyncio.create_task(_run_at_end(hooks, event.run), name=f"hooks:end:{event.run.id}")
+                task = asyncio.create_task(self._run_at_end(hooks, event.run), name=f"hooks:end:{event.run.id}")
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
+    async def _run_at_end(self, hooks: RunHooks, run: Run) -> None:
+        try:
+            verdict = await hooks.run("end", **_end_fields(run))
+            if verdict.records:
+                await self._tell(run, verdict)
+        except (StoreConflict, StoreUnwritable) as error:  # the session was deleted, or the disk is full
+            _log.warning("the hooks after the end of run %s cannot be shown: %s", run.id, error)
+        except Exception:  # noqa: BLE001 - the run has ended; nothing depends on this
+            _log.exception("hooks after the end of run %s failed", run.id)
 
-async def _run_at_end(hooks: RunHooks, run: Run) -> None:
-    try:
-        await hooks.run("end", **_end_fields(run))
-    except Exception:  # noqa: BLE001 - the run has ended; nothing depends on this
-        _log.exception("hooks after the end of run %s failed", run.id)
+    async def _tell(self, run: Run, verdict: HookVerdict) -> None:
+        at = self._now()
+        message = Message(
+            id=self._new_id("msg"),
+            session_id=run.session_id,
+            run_id=run.id,
+            role="user",
+            seq=0,
+            created_at=at,
+            parts=hook_notices(verdict),
+        )
+        event = MessageFinished(at, run.session_id, message)
+        await self._store.commit(Batch((PutMessage(message),), (event,)))
 
 
 def _end_fields(run: Run) -> Mapping[str, Any]:

@@ -196,7 +196,8 @@ class _Asker:
         self._progress("question")
         if self._hooks is None:
             return await self._ask(items)
-        async with self._hooks.notifying("question", "; ".join(item.text for item in items)):
+        text = "; ".join(item.text for item in items)
+        async with self._hooks.notifying("question", text, call_id=self._call.id):
             return await self._ask(items)
 
     async def _ask(self, items: tuple[QuestionItem, ...]) -> tuple[tuple[str, ...], ...] | None:

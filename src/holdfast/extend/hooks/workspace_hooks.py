@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,9 +125,18 @@ class WorkspaceHooks:
         self._started_sessions.add(session_id)
 
     async def run(
-        self, event: HookEvent, fields: Mapping[str, Any], surroundings: HookSurroundings, *, is_subagent: bool
+        self,
+        event: HookEvent,
+        fields: Mapping[str, Any],
+        surroundings: HookSurroundings,
+        *,
+        is_subagent: bool,
+        records: list[HookRecord] | None = None,
     ) -> HookVerdict:
-        """Run the hooks that an event concerns, in parallel, and join their answers."""
+        """Run the hooks that an event concerns, in parallel, and join their answers.
+
+        ``records`` gets each hook that ends, also if the others are cancelled, and those that are.
+        """
         subject = HookSubject(
             event=event,
             tool=str(fields.get("tool", "")),
@@ -140,7 +150,7 @@ class WorkspaceHooks:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(
-                    self._run_hook(one, event, fields, subject, surroundings), name=f"hook:{one.hook.name}"
+                    self._run_hook(one, event, fields, subject, surroundings, records), name=f"hook:{one.hook.name}"
                 )
                 for one in chosen
             ]
@@ -156,6 +166,7 @@ class WorkspaceHooks:
         fields: Mapping[str, Any],
         subject: HookSubject,
         surroundings: HookSurroundings,
+        records: list[HookRecord] | None,
     ) -> list[AnsweredHook]:
         hook, workspace = active.hook, str(self._directory)
         if hook.dialect == "claude":
@@ -163,12 +174,20 @@ class WorkspaceHooks:
             inputs = claude_inputs(hook, fields, name=name, workspace=workspace)
         else:
             inputs = [{"hook": hook.name, **fields}]
-        answered = []
-        for given in inputs:
-            async with self._slots:
-                answered.append(await self._execute(active, event, given, fields, surroundings))
-            if answered[-1].answer.decision == "deny":
-                break
+        answered: list[AnsweredHook] = []
+        began = time.monotonic()
+        try:
+            for given in inputs:
+                async with self._slots:
+                    answered.append(await self._execute(active, event, given, fields, surroundings))
+                if answered[-1].answer.decision == "deny":
+                    break
+        except asyncio.CancelledError:
+            if records is not None:
+                records.append(HookRecord(hook.name, event, "ok", time.monotonic() - began, "ended with the wait"))
+            raise
+        if records is not None:
+            records.extend(combine(event, answered).records)
         return answered
 
     async def _execute(

@@ -203,6 +203,7 @@ class WriterThread:
             raise StoreUnwritable(
                 f"the database {str(self._path)!r} was removed or replaced while it was in use; put it back, or "
                 "restart the server",
+                code="store_removed",
                 detail={"path": str(self._path)},
             )
 
