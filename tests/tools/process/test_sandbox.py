@@ -18,7 +18,7 @@ from holdfast.tools.process.sandbox import (
     SandboxBackend,
     probe_sandboxes,
 )
-from holdfast.tools.process.sandbox_limits import sandbox_limits
+from holdfast.tools.process.sandbox_limits import cache_directories, sandbox_limits
 
 _AVAILABLE = probe_sandboxes()
 
@@ -220,3 +220,8 @@ def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None
         "not installed",
         "the kernel has version 1, but version 3 (Linux 6.2) is required",
     )
+
+
+def test_a_cache_variable_cannot_make_the_home_writable(tmp_path: Path) -> None:
+    for value in ("/", str(tmp_path), str(tmp_path.parent), "relative"):
+        assert cache_directories({"HOME": str(tmp_path), "npm_config_cache": value, "PATH": "/nowhere"}) == ()
