@@ -40,6 +40,7 @@ STATUS = {
         for name in ("ruff", "NAME")
     },
     "holdfast key test anthropic": (6, "the network is off in tests"),
+    "holdfast acp --setup": (1, "opens the terminal interface, which tests/tui does on a terminal"),
     "holdfast --continue": (2, "opens the terminal interface, which tests/tui does on a terminal"),
     "holdfast --session ID": (2, "the same"),
 }

@@ -34,7 +34,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "extend": BASE | {"config", "tools"},
     "server": _CORE | {"agent", "runs", "workspace", "services", "extend"},
     "client": BASE,
-    "cli": _FACE | {"tui", "selftest"},
+    "cli": _FACE | {"tui", "acp", "selftest"},
     "tui": _FACE,
     "web": _FACE,
     "acp": _FACE,
@@ -51,6 +51,11 @@ STARTS_THE_SERVER = frozenset({"serve", "demo", "restore"})
 """The modules of `cli` that may import the composition root: they work without a server, or are one."""
 
 PURE = (
+    "acp/editor_questions.py",
+    "acp/prompt_content.py",
+    "acp/session_settings.py",
+    "acp/session_updates.py",
+    "acp/tool_updates.py",
     "runs/lane/decisions.py",
     "agent/request_messages.py",
     "agent/message_builder.py",

@@ -52,6 +52,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("selftest", "selftest:configure", "prove the promises on this machine, in a minute"),
         CliCommand("completion", "completion:configure", "print a completion script for bash, zsh or fish"),
     ),
+    "Editors": (CliCommand("acp", "acp:configure", "be the agent of an editor, on stdin and stdout"),),
     "Server": (
         CliCommand("serve", "serve:configure", "run the server in the foreground"),
         CliCommand("status", "server:configure_status", "show whether a server runs and what it does"),

@@ -1,0 +1,303 @@
+"""The JSON-RPC connection with an editor: one message per line, on two file descriptors.
+
+The protocol's library matches requests and responses. This module reads and writes the lines, so that nothing an editor
+sends ends the connection: rubbish, messages of the wrong shape and messages that are too large are answered with an
+error. Reading and writing happen in two threads, because stdin and stdout may be anything. They never keep the process
+alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import queue
+import threading
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast.acp.tool_updates import JsonObject
+from holdfast.schema.base import repair_text
+
+_logger = logging.getLogger(__name__)
+
+LARGEST_MESSAGE = 64 << 20
+_CHUNK = 1 << 16
+_CHUNKS_AHEAD = 16
+_MOST_WAITING = 10_000
+"""Messages without a waiting sender. An editor that sends rubbish and reads nothing gets no more answers than this."""
+_PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
+CANCEL_REQUEST = "$/cancel_request"
+"""The notification that a request needs no response any more. Either side may send it."""
+
+RequestId: TypeAlias = int | str | None
+MethodHandler: TypeAlias = Callable[[str, Any, bool], Awaitable[Any]]
+
+request_id: ContextVar[RequestId] = ContextVar("acp_request_id", default=None)
+"""The id of the request that a handler handles."""
+
+
+class EditorGone(ConnectionError):
+    """The editor closed the connection."""
+
+
+class AcpConnection:
+    """Calls ``handler(method, params, is_notification)`` for what the editor sends, each call in its own task."""
+
+    def __init__(self, handler: MethodHandler, *, reads: int, writes: int) -> None:
+        from acp.connection import Connection
+
+        self._transport = LineTransport(reads=reads, writes=writes)
+        self._connection = Connection(handler, self._transport, listening=False)
+
+    async def listen(self) -> None:
+        """Handle messages until the editor closes its side."""
+        self._transport.start()
+        await self._connection.main_loop()
+
+    async def request(self, method: str, params: JsonObject) -> Any:
+        """Ask the editor. If the caller is cancelled, the editor is told that no answer is needed."""
+        try:
+            return await self._connection.send_request(method, params)
+        except asyncio.CancelledError:
+            sent = self._transport.take_id(params)
+            if sent is not None:
+                self._transport.send_soon(_notification(CANCEL_REQUEST, {"requestId": sent}))
+            raise
+        finally:
+            self._transport.take_id(params)
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        await self._connection.send_notification(method, params)
+
+    def after_sending(self, result: JsonObject, do: Callable[[], None]) -> None:
+        """Call ``do`` when the response with this result is on its way, so that what follows comes after it."""
+        self._transport.after_sending(result, do)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class LineTransport:
+    """A `Transport` of the library: messages as lines."""
+
+    def __init__(self, *, reads: int, writes: int) -> None:
+        self._reads = reads
+        self._writes = writes
+        self._loop = asyncio.get_running_loop()
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue(_CHUNKS_AHEAD)
+        self._lines = LineSplitter(LARGEST_MESSAGE)
+        self._messages: list[JsonObject] = []
+        self._outgoing: queue.SimpleQueue[tuple[bytes, asyncio.Future[None] | None] | None] = queue.SimpleQueue()
+        self._ids: dict[int, RequestId] = {}
+        """The ids of requests to the editor, by the identity of their parameters."""
+        self._after: dict[int, Callable[[], None]] = {}
+        self._is_closed = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._read, name="acp:stdin", daemon=True).start()
+        threading.Thread(target=self._write, name="acp:stdout", daemon=True).start()
+
+    async def receive(self) -> JsonObject | None:
+        while not self._messages:
+            chunk = await self._chunks.get()
+            for line in self._lines.feed(chunk):
+                self._take(line)
+            if not chunk and not self._messages:
+                return None
+        message = self._messages.pop(0)
+        request_id.set(message.get("id"))
+        return message
+
+    async def send(self, message: JsonObject) -> None:
+        if self._is_closed:
+            raise EditorGone("the editor closed the connection")
+        if "method" in message and "id" in message:
+            self._ids[id(message["params"])] = message["id"]
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._outgoing.put((_encode(message), done))
+        if (result := message.get("result")) is not None and (then := self._after.pop(id(result), None)):
+            then()
+        await done
+
+    def send_soon(self, message: JsonObject) -> None:
+        """Send without waiting, in order with the others."""
+        if not self._is_closed and self._outgoing.qsize() < _MOST_WAITING:
+            self._outgoing.put((_encode(message), None))
+
+    def take_id(self, params: JsonObject) -> RequestId:
+        return self._ids.pop(id(params), None)
+
+    def after_sending(self, result: JsonObject, do: Callable[[], None]) -> None:
+        self._after[id(result)] = do
+
+    async def close(self) -> None:
+        self._is_closed = True
+        self._outgoing.put(None)
+
+    def _take(self, line: bytes | None) -> None:
+        """Keep a message, or answer what is none. ``None``: the line was too long."""
+        if line is None:
+            self._refuse(_INVALID_REQUEST, f"a message has at most {LARGEST_MESSAGE:,} bytes")
+            return
+        if not line.strip():
+            return
+        try:
+            message = read_json(line)
+        except ValueError:
+            self._refuse(_PARSE_ERROR, "this line is not JSON; send one message per line")
+            return
+        if wrong := shape_problem(message):
+            refused = message.get("id") if isinstance(message, dict) else None
+            self._refuse(_INVALID_REQUEST, wrong, request=refused if isinstance(refused, int | str) else None)
+            return
+        self._messages.append(message)
+
+    def _refuse(self, code: int, text: str, *, request: RequestId = None) -> None:
+        _logger.warning("a message of the editor was refused: %s", text)
+        self.send_soon({"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text}})
+
+    def _read(self) -> None:
+        """Runs in a thread. Waits while the event loop is behind."""
+        try:
+            while True:
+                try:
+                    chunk = os.read(self._reads, _CHUNK)
+                except OSError:
+                    chunk = b""
+                asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), self._loop).result()
+                if not chunk:
+                    return
+        except RuntimeError:
+            return  # the event loop has ended
+
+    def _write(self) -> None:
+        """Runs in a thread. Writes everything that is waiting at once."""
+        while (item := self._outgoing.get()) is not None:
+            items, size = [item], len(item[0])
+            while size < _CHUNK and not self._outgoing.empty():
+                following = self._outgoing.get()
+                if following is None:
+                    self._outgoing.put(None)
+                    break
+                items.append(following)
+                size += len(following[0])
+            error = self._write_bytes(b"".join(data for data, _ in items))
+            waiting = [done for _, done in items if done is not None]
+            try:
+                self._loop.call_soon_threadsafe(_settle, waiting, error)
+            except RuntimeError:
+                return  # the event loop has ended
+            if error is not None:
+                self._is_closed = True
+                asyncio.run_coroutine_threadsafe(self._chunks.put(b""), self._loop)
+
+    def _write_bytes(self, data: bytes) -> OSError | None:
+        if self._is_closed and not data:
+            return None
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._writes, view) :]
+        except OSError as error:
+            return error
+        return None
+
+
+class LineSplitter:
+    """Splits bytes into lines. A line beyond the limit is dropped and reported as ``None``. Pure."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._dropping = False
+
+    def feed(self, chunk: bytes) -> list[bytes | None]:
+        """The lines that are complete now. An empty chunk ends the last one."""
+        found: list[bytes | None] = []
+        *ended, rest = chunk.split(b"\n") if chunk else (b"", b"")
+        for piece in ended:
+            self._add(piece)
+            if self._dropping:
+                found.append(None)
+            else:
+                found.append(b"".join(self._pieces))
+            self._pieces, self._size, self._dropping = [], 0, False
+        self._add(rest)
+        return found
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._limit:
+            self._dropping = True
+            self._pieces = []
+        if piece and not self._dropping:
+            self._pieces.append(piece)
+
+
+def read_json(line: bytes) -> Any:
+    """Decode a line. Lone surrogates, which some editors send, are repaired. Raises `ValueError`."""
+    try:
+        return msgspec.json.decode(line)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except msgspec.DecodeError:
+        try:
+            return _repaired(json.loads(line))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def shape_problem(message: object) -> str:
+    """Why this JSON value is no message; empty if it is one."""
+    if not isinstance(message, dict):
+        return "a message is a JSON object"
+    if not isinstance(message.get("id"), int | str | None) or isinstance(message.get("id"), bool):
+        return "'id' must be a number or a text"
+    if "method" in message:
+        if not isinstance(message["method"], str):
+            return "'method' must be a text"
+        if not isinstance(message.get("params"), dict | None):
+            return "'params' must be an object"
+        return ""
+    if "id" not in message or not ("result" in message or "error" in message):
+        return "a message has a 'method', or an 'id' with 'result' or 'error'"
+    if not isinstance(message.get("error"), dict | None):
+        return "'error' must be an object"
+    return ""
+
+
+def _repaired(value: Any) -> Any:
+    if isinstance(value, str):
+        return repair_text(value)
+    if isinstance(value, list):
+        return [_repaired(one) for one in value]
+    if isinstance(value, dict):
+        return {repair_text(name): _repaired(one) for name, one in value.items()}
+    return value
+
+
+def _encode(message: JsonObject) -> bytes:
+    try:
+        return msgspec.json.encode(message) + b"\n"
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_repaired(message)) + b"\n"
+
+
+def _notification(method: str, params: JsonObject) -> JsonObject:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def _settle(waiting: list[asyncio.Future[None]], error: OSError | None) -> None:
+    for done in waiting:
+        if done.done():
+            continue
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(EditorGone(f"the editor cannot be written to: {error.strerror}"))
