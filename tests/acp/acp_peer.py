@@ -301,6 +301,7 @@ def shorten(text: str, directory: Path) -> str:
         return known[found[0]]
 
     text = _ID.sub(short, text.replace(str(directory), "/project"))
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", text)
     text = re.sub(r'"seconds": [0-9.]+', '"seconds": 0', text)
     text = re.sub(r"\[exit code (\d+), [0-9.]+ s\]", r"[exit code \1]", text)
     text = re.sub(r'"version": "[^"]*"', '"version": "…"', text)
