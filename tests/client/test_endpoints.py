@@ -48,6 +48,7 @@ EVERY = [
     endpoints.mcp_server("wsp_1", "docs"),
     endpoints.restart_mcp_server("wsp_1", "docs", wait=5),
     endpoints.log_in_to_mcp_server("wsp_1", "docs"),
+    endpoints.finish_mcp_login("wsp_1", "docs", "http://127.0.0.1:1/callback?code=a&state=b"),
     endpoints.log_out_of_mcp_server("wsp_1", "docs"),
     endpoints.commands("wsp_1"),
     endpoints.agents("wsp_1"),

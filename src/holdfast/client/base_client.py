@@ -111,6 +111,7 @@ class BaseClient:
     language_server_log = EndpointMethod(endpoints.language_server_log)
     mcp_server = EndpointMethod(endpoints.mcp_server)
     log_in_to_mcp_server = EndpointMethod(endpoints.log_in_to_mcp_server)
+    finish_mcp_login = EndpointMethod(endpoints.finish_mcp_login)
     log_out_of_mcp_server = EndpointMethod(endpoints.log_out_of_mcp_server)
     restart_mcp_server = EndpointMethod(endpoints.restart_mcp_server)
     remember = EndpointMethod(endpoints.remember)

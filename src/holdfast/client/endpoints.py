@@ -242,6 +242,12 @@ def log_in_to_mcp_server(workspace_id: str, name: str) -> ApiCall[McpLoginView]:
     return api_call("POST", target, {}, returns=McpLoginView, wait=60.0)
 
 
+def finish_mcp_login(workspace_id: str, name: str, url: str) -> ApiCall[McpServerView]:
+    """``url``: where the browser was sent after the login."""
+    target = api_path("workspaces", workspace_id, "mcp", name, "login", "answer")
+    return api_call("POST", target, {"url": url}, returns=McpServerView, wait=60.0)
+
+
 def log_out_of_mcp_server(workspace_id: str, name: str) -> ApiCall[McpServerView]:
     target = api_path("workspaces", workspace_id, "mcp", name, "login")
     return api_call("DELETE", target, {}, returns=McpServerView)

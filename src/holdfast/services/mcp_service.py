@@ -37,6 +37,12 @@ class McpService:
         await server.wait_login(seconds=_LOGIN_SECONDS)
         return McpLoginView(server.status, server.login_address)
 
+    async def finish_login(self, workspace_id: str, name: str, address: str) -> McpServerView:
+        """Finish a login with the address to which a browser on another machine was sent."""
+        server = (await self._servers(workspace_id)).server(name)
+        server.finish_login(address)
+        return await _settled_view(server, wait=_LOGIN_SECONDS)
+
     async def log_out(self, workspace_id: str, name: str) -> McpServerView:
         """Forget the login to a server."""
         servers = await self._servers(workspace_id)

@@ -2,7 +2,13 @@
 
 import asyncio
 import json
+import re
+import subprocess
 import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,6 +17,8 @@ from holdfast.cli.exit_status import CommandError
 from holdfast.client.server_address import ServerAddress
 from holdfast.client.sync_client import SyncClient
 from tests.cli.cli_shell import CliShell
+from tests.cli.test_terminal import terminal
+from tests.extend.mcp.oauth_server import OAuthServer, open_oauth_server
 from tests.support.mcp_peers import open_server, plain_command
 
 
@@ -84,3 +92,62 @@ def test_another_agent_runs_prompts_and_reads_sessions(sh: CliShell) -> None:
             assert refused["isError"]
 
     asyncio.run(use())
+
+
+@contextmanager
+def oauth_in_thread() -> Iterator[OAuthServer]:
+    """Run the authorization server beside a test that is not asynchronous."""
+    loop, begun, found = asyncio.new_event_loop(), threading.Event(), list[OAuthServer]()
+    done = asyncio.Event()
+
+    async def serve() -> None:
+        async with open_oauth_server() as oauth:
+            found.append(oauth)
+            begun.set()
+            await done.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert begun.wait(30)
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(done.set)
+        thread.join(30)
+        loop.close()
+
+
+def test_a_person_logs_in_with_a_browser_here_or_elsewhere_and_logs_out(sh: CliShell) -> None:
+    with oauth_in_thread() as oauth:
+        sh.ok("mcp", "add", "--transport", "http", "tracker", f"{oauth.url}/mcp")
+        refused = sh("mcp", "test", "tracker")
+        assert (refused.status, "log in with 'holdfast mcp login tracker'" in refused.err) == (1, True)
+        waiting = sh("mcp", "login", "tracker", "--answer", "http://127.0.0.1:1/callback?code=a&state=b")
+        assert (waiting.status, "no login to the MCP server 'tracker' is waiting" in waiting.err) == (2, True)
+        # a browser on this machine
+        command = [sys.executable, "-m", "holdfast", "mcp", "login", "tracker"]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, cwd=sh.work, env=sh.env, text=True, **pipes) as process:  # type: ignore[call-overload]
+            shown = ""
+            while not (address := re.search(r"http://\S+/authorize\S+", shown)):
+                shown += process.stderr.readline()
+            with urllib.request.urlopen(oauth.authorize(address[0]), timeout=30) as page:
+                assert b"logged in" in page.read()
+            assert "tracker__say" in process.stdout.read()
+            assert process.wait(60) == 0
+        assert sh.ok("mcp", "logout", "tracker").strip() == "logged out"
+        assert "log in with" in sh("mcp", "test", "tracker").err
+        # a browser that does not reach the machine of the server
+        with terminal(sh, "mcp", "login", "tracker") as shown_here:
+            shown_here.until("paste the address that it shows at the end here:")
+            address = re.search(r"http://\S+/authorize\S+", shown_here.plain)
+            assert address is not None
+            shown_here.type("what?\n")
+            shown_here.until("the address has no code")
+            shown_here.type(oauth.authorize(address[0], state="wrong") + "\n")
+            shown_here.until("the address belongs to another login")
+            assert oauth.count("/oauth/token") == 1, "nothing was exchanged for the wrong state"
+            shown_here.type(oauth.authorize(address[0]) + "\n")
+            assert shown_here.end() == 0
+        assert "tracker__say" in shown_here.plain
+        sh.ok("mcp", "remove", "tracker")

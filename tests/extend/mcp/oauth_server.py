@@ -43,7 +43,7 @@ class OAuthServer:
         if path.startswith("/.well-known/oauth-protected-resource"):
             return 200, {}, {"resource": f"{self.url}/mcp", "authorization_servers": [self.url]}
         if path == "/.well-known/oauth-authorization-server":
-            names = {"authorization": "authorize", "token": "token", "registration": "register"}
+            names = {"authorization": "authorize", "token": "oauth/token", "registration": "register"}
             return (
                 200,
                 {},
@@ -57,7 +57,7 @@ class OAuthServer:
             )
         if path == "/register":
             return 201, {}, {**json.loads(body), "client_id": self._new("client")}
-        if path == "/token":
+        if path == "/oauth/token":
             return self._token({name: values[0] for name, values in parse_qs(body.decode()).items()})
         if path == "/mcp":
             return self._mcp(method, headers, body)

@@ -65,10 +65,18 @@ async def test_the_whole_flow_and_the_tokens_are_used_again_and_refreshed(tmp_pa
         assert (tmp_path / "secrets.json").stat().st_mode & 0o077 == 0
         async with open_server(tmp_path, **options) as probe:
             assert probe.server.status.state == "ready"
-        assert oauth.count("/token") == 1
+        assert oauth.count("/oauth/token") == 1
         oauth.valid.clear()
         async with open_server(tmp_path, **options) as probe:
-            assert probe.server.status.state == "needs_auth", "a revoked token needs a new login"
+            assert probe.server.status.state == "ready", "a revoked token is refreshed if that is possible"
+            assert oauth.count("/oauth/token") == 2
+            oauth.valid.clear()
+            assert (await probe.call("say"))["content"][0]["text"] == "said", "also during a session"
+            assert oauth.count("/oauth/token") == 3
+        oauth.valid.clear()
+        oauth.refreshable = False
+        async with open_server(tmp_path, **options) as probe:
+            assert probe.server.status.state == "needs_auth", "else it needs a new login"
 
 
 async def test_an_expired_token_is_refreshed_also_after_a_restart(tmp_path: Path) -> None:
@@ -96,7 +104,7 @@ async def test_a_wrong_state_or_a_refusal_logs_nobody_in(tmp_path: Path, changes
             await log_in(probe, oauth, **changes)
             assert probe.server.status.state == "failed"
             assert "code-secret" not in probe.server.status.detail
-        assert oauth.count("/token") == 0
+        assert oauth.count("/oauth/token") == 0
 
 
 async def test_a_port_that_is_taken_is_replaced_and_the_client_registered_again(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import select
 import sys
+import time
 from typing import Any
 
 from holdfast.cli.argument_parser import Parser, add_json_argument, add_subcommands
@@ -11,6 +13,7 @@ from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.formatting import json_text, table
 from holdfast.cli.screen import one_line, plain
+from holdfast.errors import BadRequest
 from holdfast.schema.extensions import ExtensionStatus, McpServerView
 
 _ADD = "'holdfast mcp add --help' shows the forms"
@@ -29,7 +32,7 @@ def configure(parser: Parser) -> None:
             ("holdfast mcp add tracker https://mcp.example.org/mcp", "an address to connect to"),
             ("holdfast mcp add --env TOKEN=env:MY_TOKEN docs -- docs-mcp", "with a variable of yours"),
             ("holdfast mcp test docs", "start it again and list its tools"),
-            ("holdfast mcp login tracker", "log in with a browser, if the server asks for it"),
+            ("holdfast mcp login tracker", "log in with a browser, here or on another machine"),
             ("holdfast mcp logs docs", "show what it wrote and why it failed"),
             ("holdfast mcp serve", "the command of Holdfast as an MCP server, for other agents"),
             ("holdfast mcp remove docs", "remove it from config.toml"),
@@ -50,6 +53,7 @@ def configure(parser: Parser) -> None:
     tried = add("test", "start a server again, wait until it is ready, and list its tools")
     tried.set_defaults(run=test)
     login = add("login", "log in to a server with a browser; its tokens are kept with your keys")
+    login.add_argument("--answer", metavar="URL", help="finish a login: the address that the browser shows at the end")
     login.set_defaults(run=log_in)
     logout = add("logout", "forget the login to a server")
     logout.set_defaults(run=log_out)
@@ -155,15 +159,40 @@ def _described(status: ExtensionStatus) -> str:
 
 def log_in(args: argparse.Namespace) -> int:
     with CommandContext() as context:
-        begun = context.client.log_in_to_mcp_server(context.workspace.id, args.name)
-        if begun.url:
-            print(f"open this address in a browser on the machine of the server:\n\n  {begun.url}\n", file=sys.stderr)
-        found = context.client.mcp_server(context.workspace.id, args.name, wait=_LOGIN_SECONDS)
+        if args.answer is not None:
+            found = context.client.finish_mcp_login(context.workspace.id, args.name, args.answer)
+        else:
+            begun = context.client.log_in_to_mcp_server(context.workspace.id, args.name)
+            if begun.url:
+                print(f"open this address in a browser:\n\n  {begun.url}\n", file=sys.stderr)
+            found = _wait_for_login(context, args.name)
     if args.json:
         print(json_text(found))
     else:
         _print(found)
     return Exit.COMPLETED if found.status.state == "ready" else Exit.FAILED
+
+
+def _wait_for_login(context: CommandContext, name: str) -> McpServerView:
+    """Wait until the login is finished, in a browser on this machine or by an address that is pasted here."""
+    workspace_id, client = context.workspace.id, context.client
+    until = time.monotonic() + _LOGIN_SECONDS
+    can_paste = sys.stdin.isatty()
+    found = client.mcp_server(workspace_id, name)
+    if can_paste and found.status.state == "starting":
+        print("if it cannot reach this machine, paste the address that it shows at the end here:", file=sys.stderr)
+    while found.status.state == "starting" and time.monotonic() < until:
+        found = client.mcp_server(workspace_id, name, wait=1.0 if can_paste else _LOGIN_SECONDS)
+        if not can_paste or found.status.state != "starting" or not select.select([sys.stdin], [], [], 0)[0]:
+            continue
+        pasted = sys.stdin.readline()
+        can_paste = bool(pasted)
+        if pasted.strip():
+            try:
+                found = client.finish_mcp_login(workspace_id, name, pasted.strip())
+            except BadRequest as error:
+                print(one_line(error.message), file=sys.stderr)
+    return found
 
 
 def log_out(args: argparse.Namespace) -> int:

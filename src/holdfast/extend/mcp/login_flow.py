@@ -7,14 +7,23 @@ authorization server arrives at a loopback address that is open only during a lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 from mcp.client.auth import OAuthClientProvider
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import ValidationError
 
-from holdfast.errors import ToolError
+from holdfast.errors import BadRequest, ToolError
 from holdfast.extend.mcp.login_store import LoginStore
 
 _MAX_LINE = 16_384
@@ -31,12 +40,19 @@ class _Storage:
 
     def __init__(self, store: LoginStore) -> None:
         self._store = store
+        self.provider: OAuthClientProvider | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
         tokens = self._store.login.tokens
         return OAuthToken.model_validate(tokens) if tokens else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
+        if self.provider is not None:
+            context, login = self.provider.context, self._store.login
+            if context.oauth_metadata is not None:
+                login.metadata = context.oauth_metadata.model_dump(mode="json", exclude_none=True)
+            if context.protected_resource_metadata is not None:
+                login.resource = context.protected_resource_metadata.model_dump(mode="json", exclude_none=True)
         await self._store.save_tokens(tokens.model_dump(mode="json", exclude_none=True))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -47,8 +63,36 @@ class _Storage:
         await self._store.save_client(client_info.model_dump(mode="json", exclude_none=True))
 
 
+class _RefreshingProvider(OAuthClientProvider):
+    """Refreshes a token that the server refuses before a person must log in: it may have been revoked early."""
+
+    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        flow = super()._auth_flow(request)
+        is_refreshed = False
+        try:
+            sent = await anext(flow)
+            while True:
+                response = yield sent
+                is_refused = sent is request and response.status_code == 401
+                if is_refused and not is_refreshed and self.context.can_refresh_token():
+                    is_refreshed = True
+                    await flow.aclose()
+                    self.context.token_expiry_time = 1.0
+                    flow = super()._auth_flow(request)
+                    sent = await anext(flow)
+                else:
+                    sent = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
+
+
 class LoginCallback:
-    """The loopback address to which the authorization server sends the person's browser."""
+    """The loopback address to which the authorization server sends the person's browser.
+
+    A browser on another machine cannot reach it. Then the person gives the address that the browser was sent to.
+    """
 
     def __init__(self) -> None:
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
@@ -72,6 +116,20 @@ class LoginCallback:
 
     async def result(self) -> AuthorizationCodeResult:
         return await self._result
+
+    def take_address(self, address: str, *, shown: str) -> None:
+        """Take the address that a browser was sent to. ``shown`` is the one that was opened. Raises `BadRequest`."""
+        query = urlsplit(address.strip()).query
+        if not ({"code", "error"} & parse_qs(query).keys()):
+            example = f"http://127.0.0.1:{self.port}/callback?code=…&state=…"
+            raise BadRequest(f"the address has no code; paste the whole address that your browser shows: {example}")
+        if parse_qs(query).get("state") != parse_qs(urlsplit(shown).query).get("state"):
+            raise BadRequest(
+                "the address belongs to another login; open the address of this login, and paste where it leads"
+            )
+        if self._result.done():
+            raise BadRequest("this login has its answer already")
+        _ = self._take(f"/callback?{query}")
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._unanswered.add(writer)
@@ -127,6 +185,20 @@ def make_auth(
             "token_endpoint_auth_method": "none",
         }
     )
-    provider = OAuthClientProvider(url, metadata, _Storage(store), redirect, wait)
+    storage = _Storage(store)
+    provider = storage.provider = _RefreshingProvider(url, metadata, storage, redirect, wait)
     provider.context.token_expiry_time = store.login.expires_at
+    _restore_metadata(provider, store)
     return provider
+
+
+def _restore_metadata(provider: OAuthClientProvider, store: LoginStore) -> None:
+    """Without it, tokens would be refreshed at a guessed address."""
+    login = store.login
+    try:
+        if login.metadata is not None:
+            provider.context.oauth_metadata = OAuthMetadata.model_validate(login.metadata)
+        if login.resource is not None:
+            provider.context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(login.resource)
+    except ValidationError:
+        pass  # it is discovered again with the next login

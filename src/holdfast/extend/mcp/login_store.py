@@ -33,6 +33,10 @@ class StoredLogin(msgspec.Struct):
     client: dict[str, Any] | None = None
     expires_at: float | None = None
     """When the access token expires, in seconds since 1970."""
+    metadata: dict[str, Any] | None = None
+    """What the authorization server said about itself: where tokens are refreshed."""
+    resource: dict[str, Any] | None = None
+    """What the MCP server said about its authorization servers."""
     port: int = 0
     """The port of the redirect address that the client is registered with."""
 

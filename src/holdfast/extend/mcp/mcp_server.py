@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.config.settings import NetworkSettings
-from holdfast.errors import HoldfastError, ToolError
+from holdfast.errors import BadRequest, HoldfastError, ToolError
 from holdfast.extend.mcp.login_store import LoginStore, SecretFile
 from holdfast.extend.mcp.running_calls import CallHandlers, RunningCall
 from holdfast.extend.mcp.sampling_requests import NOT_ALLOWED
@@ -29,6 +29,7 @@ from holdfast.tasks import OwnedTasks
 from holdfast.tools.process.command_process import CommandLauncher, CommandSpec, RunningCommand
 
 if TYPE_CHECKING:
+    from holdfast.extend.mcp.login_flow import LoginCallback
     from holdfast.extend.mcp.mcp_session import McpSession
 
 MAX_MESSAGE = 10 << 20
@@ -96,6 +97,7 @@ class McpServer:
         self.login_address = ""
         """The address that the person opens to log in, as soon as it is known."""
         self._login_shown = asyncio.Event()
+        self._callback: LoginCallback | None = None
         self.surroundings = surroundings
         self.log = ServerLog(now=surroundings.now)
         self.tools = ServerTools()
@@ -450,7 +452,7 @@ class McpServer:
         store = LoginStore(self.surroundings.secrets, name=self.config.name, url=self.config.url)
         login = await store.load()
         if self._is_login:
-            callback = LoginCallback()
+            callback = self._callback = LoginCallback()
             await stack.enter_async_context(callback.listen(login.port))
             return make_auth(self.config.url, store, callback=callback, show=self._show_login)
         return None if login.tokens is None else make_auth(self.config.url, store, callback=None, show=None)
@@ -458,6 +460,13 @@ class McpServer:
     def _show_login(self, address: str) -> None:
         self.login_address = address
         self._login_shown.set()
+
+    def finish_login(self, address: str) -> None:
+        """Take the address to which a browser on another machine was sent. Raises `BadRequest`."""
+        if self._callback is None or not self.login_address or not self.is_starting:
+            name = self.config.name
+            raise BadRequest(f"no login to the MCP server {name!r} is waiting; begin with 'holdfast mcp login {name}'")
+        self._callback.take_address(address, shown=self.login_address)
 
     async def wait_login(self, *, seconds: float) -> None:
         """Wait until the address of a login is known, or none is needed."""

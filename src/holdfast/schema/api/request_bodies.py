@@ -283,6 +283,11 @@ class ProviderTestBody(RequestBody, frozen=True):
     model: ShortText | None = None
 
 
+class McpLoginBody(RequestBody, frozen=True):
+    url: Annotated[str, Meta(min_length=1, max_length=16_000)]
+    """Where the browser was sent after the login, with its query."""
+
+
 class BackupBody(RequestBody, frozen=True):
     path: Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=4096, description="A file that does not exist yet.")]
 

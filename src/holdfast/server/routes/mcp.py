@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import BadRequest, ConfigError, NotFound
-from holdfast.schema.api.request_bodies import EmptyBody, ExtensionsQuery, NoParameters
+from holdfast.schema.api.request_bodies import EmptyBody, ExtensionsQuery, McpLoginBody, NoParameters
 from holdfast.schema.extensions import McpLoginView, McpServerView
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 
@@ -26,6 +26,12 @@ async def log_in(request: ApiRequest[EmptyBody, NoParameters]) -> McpLoginView:
     return await request.services.mcp.log_in(path["workspace_id"], path["name"])
 
 
+async def finish_login(request: ApiRequest[McpLoginBody, NoParameters]) -> McpServerView:
+    """Finish a login whose browser is on another machine: send the address to which it was redirected."""
+    path = request.path
+    return await request.services.mcp.finish_login(path["workspace_id"], path["name"], request.body.url)
+
+
 async def log_out(request: ApiRequest[EmptyBody, NoParameters]) -> McpServerView:
     """Forget the login to an MCP server."""
     path = request.path
@@ -45,5 +51,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=_ERRORS,
     ),
     Endpoint("POST", f"{_SERVER}/login", log_in, body=EmptyBody, response=McpLoginView, errors=_ERRORS),
+    Endpoint(
+        "POST", f"{_SERVER}/login/answer", finish_login, body=McpLoginBody, response=McpServerView, errors=_ERRORS
+    ),
     Endpoint("DELETE", f"{_SERVER}/login", log_out, body=EmptyBody, response=McpServerView, errors=_ERRORS),
 )
