@@ -330,3 +330,43 @@ async def test_a_mention_counts_only_as_far_as_the_rules_allow(tmp_path: Path) -
         denied = await harness.run("review @peer:note://a", model=MODEL)
         assert (denied.state, denied.reason) == ("failed", "denied")
         assert len(bodies(provider)) == 1
+
+
+async def test_lists_of_allowed_tools_see_through_mcp_call(tmp_path: Path) -> None:
+    config = (
+        toml_of("peer", plain_command("many")) + '[approvals]\nallow = ["mcp"]\n[tools]\ndisabled = ["peer__tool_9"]\n'
+    )
+
+    def use(number: int) -> Answer:
+        return calls(Call("mcp_call", {"name": f"peer__tool_{number}", "arguments": {"text": "x"}}))
+
+    answers = (use(42), use(43), text("done"), use(1), use(2), use(9), text("done"))
+    async with open_provider_harness(tmp_path, *answers, config=config) as (harness, provider):
+        for kind, front in (
+            ("commands", "allowed-tools: peer__tool_42"),
+            ("agents", "description: x\ntools: peer__tool_1"),
+        ):
+            folder = harness.directory / ".holdfast" / kind
+            folder.mkdir(parents=True)
+            (folder / "narrow.md").write_text(f"---\n{front}\n---\nGo")
+        await harness.app.services.workspaces.trust(harness.workspace_id)
+        run = await harness.run("/narrow", model=MODEL, interactive=False)
+        called, refused = await results(harness, run.session_id)
+        assert called.text == "said x"
+        assert refused.text.endswith("tool 'peer__tool_43' is not available: /narrow allows only peer__tool_42")
+        run = await harness.run("go", model=MODEL, interactive=False, agent="narrow")
+        assert tool_names(bodies(provider)[3]) == ["mcp_search", "mcp_call"]
+        called, refused, disabled = await results(harness, run.session_id)
+        assert called.text == "said x"
+        assert "tool 'peer__tool_2' is not available" in refused.text
+        assert "tool 'peer__tool_9' is not available" in disabled.text
+
+
+async def test_the_context_lists_what_servers_add_with_its_size(tmp_path: Path) -> None:
+    async with open_app_harness(tmp_path, config=toml_of("peer", plain_command())) as harness:
+        await ready(harness)
+        found = await harness.app.services.workspaces.context(harness.workspace_id)
+        added = [(part.name, part.characters) for part in found.parts if part.kind == "mcp"]
+        assert added[0] == ("instructions of the MCP server peer", len("Be kind to the plain server."))
+        assert added[1][0] == "tools of MCP servers"
+        assert added[1][1] > 300

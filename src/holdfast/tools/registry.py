@@ -255,7 +255,8 @@ def _reason_withheld_from_agent(tool: Tool[Any], agent: AgentType, *, depth: int
     if tool.name == "ask" and depth and (agent.tools is None or "ask" not in agent.tools):
         return "a sub-agent cannot ask the user; decide yourself and say what you decided"
     if agent.tools is not None:
-        if may_use(tool.name, agent.tools):
+        reaches_any = getattr(tool, "reaches_any", None)  # it calls other tools, and checks their names itself
+        if may_use(tool.name, agent.tools) or (reaches_any is not None and reaches_any()):
             return None
         return f"the agent {agent.name!r} is configured without it"
     if agent.read_only and tool.effect not in _EXPLORER_EFFECTS and tool.name not in _COMMAND_TOOLS:
@@ -268,6 +269,13 @@ def may_use(name: str, patterns: Sequence[str]) -> bool:
     denied = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     allowed = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
     return any(fnmatchcase(name, one) for one in allowed) and not any(fnmatchcase(name, one) for one in denied)
+
+
+def may_reach(name: str, settings: Settings, agent: AgentType | None) -> bool:
+    """Whether a run may call a tool through another one: it is neither disabled nor kept from the run's agent."""
+    if any(fnmatchcase(name, pattern) for pattern in settings.tools.disabled):
+        return False
+    return agent is None or agent.tools is None or may_use(name, agent.tools)
 
 
 def _parameters(tool: Tool[Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from holdfast.agent.context_window import estimate_text
 from holdfast.agent.model_families import family_of
 from holdfast.agent.system_prompt import PromptContext, RunConditions, render_system_prompt, sent_characters
 from holdfast.errors import NoModel
+from holdfast.extend.mcp.mcp_tools import McpRunTools
 from holdfast.schema.api.response_bodies import ContextKind, ContextPart
 from holdfast.schema.base import encode
 from holdfast.workspace.open_workspace import OpenWorkspace, Setup
@@ -17,7 +18,9 @@ async def context_parts(workspace: OpenWorkspace) -> tuple[ContextPart, ...]:
     gathered = await workspace.context_gatherer(setup).gather()
     workspace.offer_skills()
     mode = setup.settings.approvals.mode
-    tools = workspace.tools.offer(setup.settings, mode=mode, interactive=True, depth=0, agent=None)
+    joining = McpRunTools(workspace.mcp, max_tokens=setup.settings.tools.mcp_tokens).join
+    tools = workspace.tools.offer(setup.settings, mode=mode, interactive=True, depth=0, agent=None, joining=joining)
+    own = len(tools.specs)
     texts = _prompt_texts(gathered, setup)
     parts = [
         _part("system prompt", "prompt", texts[0]),
@@ -31,7 +34,11 @@ async def context_parts(workspace: OpenWorkspace) -> tuple[ContextPart, ...]:
         parts.append(_part("skills", "skills", _block(texts, "Skills:")))
     if gathered.agents:
         parts.append(_part("agents", "agents", _block(texts, "Further agents")))
+    parts += [_part(f"instructions of the MCP server {one.server}", "mcp", one.text) for one in gathered.servers]
     parts.append(_part("tools", "tools", encode(tools.specs).decode()))
+    tools.update()
+    if joined := tools.specs[own:]:
+        parts.append(_part("tools of MCP servers", "mcp", encode(joined).decode()))
     return tuple(parts)
 
 

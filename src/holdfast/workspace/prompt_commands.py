@@ -240,7 +240,12 @@ class CommandTools:
 
     def prepare(self, call: ToolCall) -> PreparedCall:
         prepared = self._tools.prepare(call)
-        if self._allowed is None or prepared.tool.effect == "none" or may_use(prepared.tool.name, self._allowed):
+        if self._allowed is None or prepared.tool.effect == "none":
+            return prepared
+        name = prepared.tool.name
+        if called_name := getattr(prepared.tool, "called_name", None):  # a tool that calls another one
+            name = name if name in self._allowed else called_name(prepared.arguments)
+        if may_use(name, self._allowed):
             return prepared
         allowed = ", ".join(self._allowed) or "none"
-        raise ToolError(f"tool {call.name!r} is not available: /{self._command.name} allows only {allowed}")
+        raise ToolError(f"tool {name!r} is not available: /{self._command.name} allows only {allowed}")

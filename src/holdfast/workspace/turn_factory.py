@@ -27,6 +27,7 @@ from holdfast.schema.runs import Run, RunRequest
 from holdfast.schema.sessions import Session
 from holdfast.tools.bash import BashTool
 from holdfast.tools.protocol import Tool
+from holdfast.tools.registry import may_reach
 from holdfast.workspace.call_approval import WorkspaceCallApprover
 from holdfast.workspace.model_sampling import RunSampling
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces, Setup
@@ -157,7 +158,11 @@ class _WorkspaceTurn:
         extra: Sequence[Tool[Any]] = ()
         if setup.trusted:
             extra = await workspace.languages.tools_for(root_session_id, settings, environment)
-        mcp_tools = McpRunTools(workspace.mcp, max_tokens=settings.tools.mcp_tokens)
+        mcp_tools = McpRunTools(
+            workspace.mcp,
+            max_tokens=settings.tools.mcp_tokens,
+            may_call=lambda name: may_reach(name, settings, agent or role),
+        )
         client_tools = ClientRunTools(workspace.shared.client_calls, root_session_id=root_session_id)
         offered = workspace.tools.offer(
             settings,

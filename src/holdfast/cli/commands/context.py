@@ -15,8 +15,8 @@ from holdfast.schema.api.response_bodies import ContextPart
 def configure(parser: Parser) -> None:
     parser.explain(
         "Show what the context of a new session in this directory consists of, with estimated tokens: the system\n"
-        "prompt, each instruction file and what it imports, skills, agents and tools. Instruction files share a\n"
-        "budget; what does not fit is cut, and shown here.",
+        "prompt, each instruction file and what it imports, skills, agents, tools, and what MCP servers add.\n"
+        "Instruction files share a budget; what does not fit is cut, and shown here.",
         examples=(("holdfast context", "what every session begins with"), ("holdfast context --json", "for a script")),
     )
     add_json_argument(parser)

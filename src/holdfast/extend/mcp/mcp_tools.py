@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, cast
 
 import msgspec
@@ -39,9 +39,13 @@ _RESOURCES = "resources"
 class McpRunTools:
     """The MCP tools of one run."""
 
-    def __init__(self, servers: McpServers, *, max_tokens: int) -> None:
+    def __init__(
+        self, servers: McpServers, *, max_tokens: int, may_call: Callable[[str], bool] = lambda name: True
+    ) -> None:
+        """``may_call`` says which tools, by name, may be called with `mcp_call`: those that could be offered."""
         self._servers = servers
         self._left = max_tokens
+        self._may_call = may_call
         self._joined: set[McpServer] = set()
         self._has_search = self._has_resources = False
 
@@ -62,7 +66,7 @@ class McpRunTools:
                 tools += [McpTool(server, definition) for definition in definitions]
             elif not self._has_search:
                 self._has_search = True
-                tools += [McpSearchTool(self._servers), McpCallTool(self._servers)]
+                tools += [McpSearchTool(self._servers, self._may_call), McpCallTool(self._servers, self._may_call)]
         return cast("Sequence[Tool[Any]]", tools)
 
 
@@ -214,8 +218,13 @@ class McpSearchTool:
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = True
 
-    def __init__(self, servers: McpServers) -> None:
+    def __init__(self, servers: McpServers, may_call: Callable[[str], bool]) -> None:
         self._servers = servers
+        self._may_call = may_call
+
+    def reaches_any(self) -> bool:
+        """Whether there is a tool that may be called, so that an agent with a list of tools is offered this one."""
+        return bool(_callable(self._servers, self._may_call))
 
     def describe(self, settings: object) -> str:
         names = ", ".join(server.config.name for server in self._servers.servers if server.is_ready)
@@ -225,9 +234,7 @@ class McpSearchTool:
         return ToolPlan(Subject(tool=self.name, effect="none", title=arguments.query))
 
     async def run(self, arguments: McpSearchArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        definitions = [
-            definition for server in self._servers.servers if server.is_ready for definition in server.tools.definitions
-        ]
+        definitions = _callable(self._servers, self._may_call)
         found = search_definitions(definitions, arguments.query)[:_MAX_FOUND]
         if not found:
             return ToolOutput(f"None of {len(definitions)} tools matches {arguments.query!r}. Try other words.")
@@ -253,8 +260,17 @@ class McpCallTool:
     effect: ClassVar[Effect] = "runs"
     parallel: ClassVar[bool] = False
 
-    def __init__(self, servers: McpServers) -> None:
+    def __init__(self, servers: McpServers, may_call: Callable[[str], bool]) -> None:
         self._servers = servers
+        self._may_call = may_call
+
+    def reaches_any(self) -> bool:
+        """As of `McpSearchTool`."""
+        return bool(_callable(self._servers, self._may_call))
+
+    def called_name(self, arguments: McpCallArguments) -> str:
+        """The name of the tool that a call is for, which lists of allowed tools are about."""
+        return arguments.name
 
     async def plan(self, arguments: McpCallArguments, context: ToolContext) -> ToolPlan:
         return _plan(*self._found(arguments.name), arguments.arguments)
@@ -266,7 +282,19 @@ class McpCallTool:
         found = self._servers.find(name)
         if found is None:
             raise ToolError(f"no MCP server offers a tool {name!r}; find its name with mcp_search")
+        if not self._may_call(name):
+            raise ToolError(f"tool {name!r} is not available: it is disabled, or this agent is configured without it")
         return found
+
+
+def _callable(servers: McpServers, may_call: Callable[[str], bool]) -> list[McpToolDefinition]:
+    return [
+        definition
+        for server in servers.servers
+        if server.is_ready
+        for definition in server.tools.definitions
+        if may_call(definition.name)
+    ]
 
 
 def search_definitions(definitions: Sequence[McpToolDefinition], query: str) -> list[McpToolDefinition]:

@@ -152,7 +152,7 @@ class MemoryView(Value, frozen=True):
     user_file: str = ""
 
 
-ContextKind = Literal["prompt", "surroundings", "instructions", "skills", "agents", "tools"]
+ContextKind = Literal["prompt", "surroundings", "instructions", "skills", "agents", "mcp", "tools"]
 
 
 class ContextPart(Value, frozen=True):
