@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -14,6 +16,7 @@ import msgspec
 from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.config import Keyring, PolicyFile, Redactor, SecretStore, Settings, TrustStore, load_config
 from holdfast.config.settings import MAX_AGENT_DEPTH
+from holdfast.errors import ConfigError, StoreLocked
 from holdfast.events import Hub, prune_periodically
 from holdfast.extend.client_calls import ClientCalls
 from holdfast.ids import Clock, Ids, build_id
@@ -47,6 +50,8 @@ from holdfast.workspace.maintenance import mark_lost_jobs, remove_old_files
 from holdfast.workspace.open_workspace import OpenWorkspaces, SharedParts
 from holdfast.workspace.turn_factory import WorkspaceTurns
 from holdfast.workspace.undo.blob_store import BlobStore
+
+_logger = logging.getLogger(__name__)
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,6 +181,8 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     token_file: Path | None = None
     """The file with the token; a new token is written if there is none."""
+    crush: str | None = None
+    """The address for the clients of Crush. ``None``: as configured."""
 
 
 async def run_server(
@@ -201,10 +208,15 @@ async def run_server(
     with log_to_file(locations.logs_dir, redactor=redactor):
         async with open_app(locations, env, build=await asyncio.to_thread(build_id)) as app:
             opened.append(app)
-            listeners = await asyncio.to_thread(_listen_tcp, listen or ListenOptions())
+            listen = listen or ListenOptions()
+            parts = ServerParts(
+                services=app.services, redactor=redactor, tool_peers=tool_peers(app, adopts_orphans=True)
+            )
+            listeners = await asyncio.to_thread(_listen_tcp, listen)
             listeners.append(await asyncio.to_thread(listen_unix, locations.socket))
+            listeners += await asyncio.to_thread(listen_for_crush, app, parts, listen.crush)
             return await serve(
-                ServerParts(services=app.services, redactor=redactor, tool_peers=tool_peers(app, adopts_orphans=True)),
+                parts,
                 listeners,
                 linger=float(app.settings.server.linger),
                 idle_exit=idle_exit,
@@ -241,6 +253,28 @@ def _listen_tcp(listen: ListenOptions) -> list[Listener]:
         assert listen.token_file is not None
         token = read_token_file(listen.token_file)
     return [listen_tcp(address, token=token)]
+
+
+def listen_for_crush(app: App, parts: ServerParts, address: str | None) -> list[Listener]:
+    """The socket for the clients of Crush, if there is one: at the address, or as configured.
+
+    A configured socket that Crush's own server uses is left to it. Blocks.
+    """
+    chosen = address or app.settings.server.crush
+    if chosen is None:
+        return []
+    from holdfast.crush import crush_socket, make_crush_app
+
+    shared = app.shared
+    socket = crush_socket(chosen, shared.env, uid=os.getuid())
+    try:
+        return [listen_unix(socket, app=make_crush_app(parts, data_directory=str(shared.locations.crush_dir)))]
+    except StoreLocked:
+        message = f"Crush's own server answers at {str(socket)!r}; stop it to use its clients with Holdfast"
+        if address is not None:
+            raise ConfigError(message, detail={"option": "--crush"}) from None
+        _logger.warning("%s", message)
+        return []
 
 
 def _configured_limits(settings: Settings) -> EngineLimits:

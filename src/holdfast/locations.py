@@ -130,6 +130,11 @@ class Locations(msgspec.Struct, frozen=True):
         return self.state_dir / "logs"
 
     @property
+    def crush_dir(self) -> Path:
+        """Where the clients of Crush write their logs."""
+        return self.state_dir / "crush"
+
+    @property
     def socket(self) -> Path:
         return self.runtime_dir / "holdfast.sock"
 

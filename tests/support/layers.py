@@ -33,6 +33,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "services": _CORE | {"agent", "runs", "workspace", "extend"},
     "extend": BASE | {"config", "tools"},
     "server": _CORE | {"agent", "runs", "workspace", "services", "extend"},
+    "crush": _CORE | {"agent", "runs", "workspace", "services", "extend", "server"},
     "client": BASE,
     "cli": _FACE | {"tui", "acp", "selftest"},
     "tui": _FACE,
@@ -68,6 +69,8 @@ PURE = (
     "tools/text/text_replacement.py",
     "tools/text/terminal_text.py",
     "tui/state.py",
+    "crush/diff_contents.py",
+    "crush/event_translation.py",
 )
 """Modules without I/O, clock or framework: what they decide follows from what they are given."""
 

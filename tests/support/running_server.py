@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.app import App, open_app, tool_peers
+from holdfast.app import App, listen_for_crush, open_app, tool_peers
 from holdfast.locations import Locations
 from holdfast.runs import EngineLimits
 from holdfast.server import ServerLimits, ServerParts, TcpAddress, listen_tcp, listen_unix, serve
@@ -95,8 +95,12 @@ async def run_server(
     linger: float = 600.0,
     idle_exit: bool = False,
     env: Mapping[str, str] | None = None,
+    crush: str | None = None,
 ) -> AsyncIterator[RunningServer]:
-    """Run a server with a workspace open at ``directory/work``. At the end it has stopped."""
+    """Run a server with a workspace open at ``directory/work``. At the end it has stopped.
+
+    ``crush`` is the address for the clients of Crush.
+    """
     work = directory / "work"
     work.mkdir(exist_ok=True)
     environment = {**os.environ, "HOLDFAST_HOME": str(directory / "home"), **(env or {})}
@@ -115,11 +119,12 @@ async def run_server(
             )
             unix = await asyncio.to_thread(listen_unix, locations.socket)
             tcp = listen_tcp(TcpAddress("127.0.0.1", 0), token=TOKEN)
+            others = [] if crush is None else await asyncio.to_thread(listen_for_crush, app, parts, crush)
             ready = asyncio.Event()
             starting = ExitStack()
             starting.enter_context(app.services.state.track_request())  # no idle exit before the test begins
             task = asyncio.create_task(
-                serve(parts, [unix, tcp], linger=linger, idle_exit=idle_exit, ready=ready.set), name="serve"
+                serve(parts, [unix, tcp, *others], linger=linger, idle_exit=idle_exit, ready=ready.set), name="serve"
             )
             try:
                 await ready.wait()

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Protocol, assert_never
 
-from holdfast.client.open_texts import OpenText
 from holdfast.client.view_values import (
     AttachedFile,
     Block,
@@ -38,6 +37,7 @@ from holdfast.schema.messages import (
     call_title,
     text_of,
 )
+from holdfast.schema.open_texts import OpenText
 from holdfast.schema.runs import END_STATES, Run
 
 

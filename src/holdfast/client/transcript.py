@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.client.open_texts import OpenTexts
 from holdfast.schema.events import (
     Delta,
     Event,
@@ -23,6 +22,7 @@ from holdfast.schema.events import (
     Snapshot,
 )
 from holdfast.schema.messages import Message, Text
+from holdfast.schema.open_texts import OpenTexts
 
 
 class StreamedText:

@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from holdfast.client.context_composition import ContextShare, context_shares
 from holdfast.client.message_blocks import message_blocks, queued_prompt, turn_end_block
-from holdfast.client.open_texts import OpenTexts
 from holdfast.client.view_values import ActiveTurn, Block, QueueState, SessionTranscript
 from holdfast.schema.events import Delta, Snapshot
 from holdfast.schema.messages import Message, ToolCall, ToolResult
+from holdfast.schema.open_texts import OpenTexts
 from holdfast.schema.runs import END_STATES, Now, Queue, Run
 from holdfast.schema.sessions import Todo
 

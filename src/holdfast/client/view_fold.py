@@ -22,7 +22,6 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from holdfast.client.open_texts import OpenTexts
 from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.client.view_values import ClientView, OpenAsk, StreamConnection
 from holdfast.schema.approvals import Approval, Question
@@ -58,6 +57,7 @@ from holdfast.schema.events import (
     TodoChanged,
 )
 from holdfast.schema.messages import Message
+from holdfast.schema.open_texts import OpenTexts
 from holdfast.schema.runs import END_STATES, Queue, Run
 from holdfast.schema.sessions import Client, Job, Session, Todo
 

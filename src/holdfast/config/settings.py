@@ -318,6 +318,13 @@ class ServerSettings(Table, frozen=True):
         Count, Meta(description="Maximum unfinished runs of one session; further prompts are refused.")
     ] = 1_000
     max_streams: Annotated[Count, Meta(description="Maximum event streams open at the same time.")] = 256
+    crush: Annotated[
+        Text | None,
+        Meta(
+            description="Also answer the clients of Crush, at `unix:///path`; `auto` is the socket that they use by"
+            " default."
+        ),
+    ] = None
 
 
 class WebSearchSettings(Table, frozen=True):

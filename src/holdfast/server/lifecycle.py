@@ -47,8 +47,10 @@ async def serve(
     listeners = list(listeners)
 
     async def start(listener: Listener) -> None:
+        own_app = listener.app if isinstance(listener, UnixListener) else None
         token = listener.token if isinstance(listener, TcpListener) else None
-        server = HttpServer(make_app(parts, token=token), limits=parts.limits, tool_peers=parts.tool_peers)
+        app = own_app or make_app(parts, token=token)
+        server = HttpServer(app, limits=parts.limits, tool_peers=parts.tool_peers)
         await server.start(listener.socket)
         servers.append(server)
         _logger.info("listening at %s", listener)
@@ -60,7 +62,7 @@ async def serve(
             for index, listener in enumerate(listeners):
                 if isinstance(listener, UnixListener) and await asyncio.to_thread(listener.is_lost):
                     try:
-                        found = await asyncio.to_thread(listen_unix, listener.path)
+                        found = await asyncio.to_thread(listen_unix, listener.path, app=listener.app)
                     except HoldfastError as error:
                         _logger.warning("the socket %s was removed and cannot be made again: %s", listener.path, error)
                         continue

@@ -12,6 +12,7 @@ from pathlib import Path
 from holdfast.errors import ConfigError, StoreLocked
 from holdfast.files import file_identity
 from holdfast.schema.base import Value
+from holdfast.server.http.responses import AsgiApp
 
 _BACKLOG = 512
 _UNACKNOWLEDGED_MILLISECONDS = 60_000
@@ -20,9 +21,11 @@ _UNACKNOWLEDGED_MILLISECONDS = 60_000
 class UnixListener:
     """A Unix socket that only its owner can open."""
 
-    def __init__(self, sock: socket.socket, path: Path) -> None:
+    def __init__(self, sock: socket.socket, path: Path, *, app: AsgiApp | None = None) -> None:
         self.socket = sock
         self.path = path
+        self.app = app
+        """What answers there; ``None``: the API."""
         self._identity = file_identity(path, follow_links=False)
 
     def __str__(self) -> str:
@@ -105,7 +108,7 @@ def listen_tcp(address: TcpAddress, *, token: str) -> TcpListener:
     return TcpListener(sock, host=address.host, token=token)
 
 
-def listen_unix(path: Path) -> UnixListener:
+def listen_unix(path: Path, *, app: AsgiApp | None = None) -> UnixListener:
     """Listen at a path. A stale socket is replaced; `StoreLocked` if a server answers there.
 
     The socket gets its final name only when it is private and listens.
@@ -125,7 +128,7 @@ def listen_unix(path: Path) -> UnixListener:
         sock.close()
         draft.unlink(missing_ok=True)
         raise ConfigError(f"cannot listen at {str(path)!r}: {error.strerror or error}") from None
-    return UnixListener(sock, path)
+    return UnixListener(sock, path, app=app)
 
 
 def _is_answered(path: Path) -> bool:

@@ -19,6 +19,10 @@ class AttachedStream:
         self._presence = presence
         self._attached = attached
 
+    def show(self, session_id: str | None) -> None:
+        """Change the session that the client shows."""
+        self._attached = self._presence.move(self._attached, session_id=session_id)
+
     def close(self) -> None:
         self.subscription.close()
         self._presence.detach(self._attached)

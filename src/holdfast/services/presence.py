@@ -65,6 +65,15 @@ class Presence:
             self._hub.publish(event, key=_key(attached), workspace_id=workspace_id)
         return attached
 
+    def move(self, attached: AttachedClient, *, session_id: str | None) -> AttachedClient:
+        """Change the session that a client shows."""
+        if attached.client.session_id == session_id:
+            return attached
+        caller = Caller(attached.client.name, attached.client.id)
+        moved = self.attach(caller, workspace_id=attached.workspace_id, session_id=session_id)
+        self.detach(attached)
+        return moved
+
     def detach(self, attached: AttachedClient) -> None:
         same = self._attached[attached.place]
         same.remove(attached)

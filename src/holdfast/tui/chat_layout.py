@@ -136,8 +136,8 @@ class ChatLayout(ChatHost):
     @cached_property
     def no_session(self) -> TranscriptFold:
         """What the transcript shows while there is no session."""
-        from holdfast.client.open_texts import OpenTexts
         from holdfast.client.transcript_fold import TranscriptFold
+        from holdfast.schema.open_texts import OpenTexts
 
         return TranscriptFold("", open_texts=OpenTexts())
 

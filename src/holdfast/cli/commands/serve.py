@@ -23,6 +23,10 @@ def configure(parser: Parser) -> None:
                 "holdfast serve --listen 127.0.0.1:0",
                 "also listen on a free port; prints the address and the token file",
             ),
+            (
+                "holdfast serve --crush auto",
+                "also answer the clients of Crush, such as `CRUSH_CLIENT_SERVER=1 crush`",
+            ),
             ("HOLDFAST_SERVER=http://127.0.0.1:8787 HOLDFAST_TOKEN=… holdfast run …", "connect from another place"),
         ),
     )
@@ -33,6 +37,11 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument("--token-file", metavar="FILE", help="file to read the token from, or to write a new one to")
     parser.add_argument("--allow-remote", action="store_true", help="allow --listen on addresses other than loopback")
+    parser.add_argument(
+        "--crush",
+        metavar="ADDRESS",
+        help="also answer the clients of Crush, at unix:///path or at their default socket ('auto')",
+    )
     parser.add_argument("--idle-exit", action="store_true", help="exit after some time without clients and runs")
     parser.set_defaults(run=run)
 
@@ -49,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         allow_remote=args.allow_remote,
         token=None if args.token_file else token,
         token_file=token_file,
+        crush=args.crush,
     )
 
     def ready(addresses: tuple[str, ...]) -> None:

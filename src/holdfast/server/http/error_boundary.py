@@ -28,10 +28,19 @@ _EXPECTED_5XX = frozenset({502, 503, 507})
 class ErrorBoundary:
     """Bugs get an id that is also in the log; their details stay in the log."""
 
-    def __init__(self, app: AsgiApp, *, is_stopping: Callable[[], bool], redact: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self,
+        app: AsgiApp,
+        *,
+        is_stopping: Callable[[], bool],
+        redact: Callable[[bytes], bytes],
+        translate: Callable[[JsonResponse], JsonResponse] | None = None,
+    ) -> None:
+        """``translate`` gives errors the form of another protocol."""
         self._app = app
         self._is_stopping = is_stopping
         self._redact = redact
+        self._translate = translate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -55,6 +64,8 @@ class ErrorBoundary:
             return
         if started:
             raise ConnectionAbortedError("the response failed after it had started; the connection is closed")
+        if self._translate is not None:
+            response = self._translate(response)
         await send_response(send, response, redact=self._redact)
 
     def _cancelled(self, error: asyncio.CancelledError, scope: Scope) -> JsonResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.errors import HoldfastError
 from holdfast.schema.base import encode
@@ -13,6 +13,9 @@ from holdfast.services.api_values import error_body
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header: TypeAlias = tuple[bytes, bytes]
+
+UNFRAMED: Final = "holdfast.unframed"
+"""The key of a request's scope for a function that leaves out the chunks of its response's body."""
 
 JSON: Header = (b"content-type", b"application/json")
 _ALWAYS: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))

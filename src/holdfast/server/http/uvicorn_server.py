@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from holdfast.errors import BadRequest, HoldfastError, OutOfDescriptors, RequestTimeout, TooLarge
 from holdfast.server.http.connection_peer import PEER, ConnectionPeer
-from holdfast.server.http.responses import AsgiApp, error_response
+from holdfast.server.http.responses import UNFRAMED, AsgiApp, error_response
 from holdfast.server.server_parts import ServerLimits
 from holdfast.tools.process.tool_peers import ToolPeers
 
@@ -31,6 +31,8 @@ _REASONS = {
 
 _RESERVED_DESCRIPTORS = 64
 """Open files that connections may not take: the store, tools and requests to models need them."""
+_UNFRAMED_BYTES = 1 << 62
+"""More than any response has."""
 _UNREAD_STOP_SECONDS = 0.2
 """How long a stop waits for clients that have not read what was sent."""
 
@@ -188,6 +190,7 @@ class LimitedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope[PEER] = self._peer  # type: ignore[typeddict-unknown-key]
+        self.scope[UNFRAMED] = self._set_unframed  # type: ignore[typeddict-unknown-key]
         self._phase = "head"
         self._header_bytes = 0
 
@@ -205,6 +208,13 @@ class LimitedConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._phase = "idle"
+
+    def _set_unframed(self, *, complete: bool) -> None:
+        """Send the body of this response without chunks; it ends with the connection."""
+        cycle: RequestResponseCycle = self.cycle
+        cycle.chunked_encoding = False
+        cycle.keep_alive = False
+        cycle.expected_content_length = 0 if complete else _UNFRAMED_BYTES
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP with an error body."""
