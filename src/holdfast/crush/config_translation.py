@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.schema.api.response_bodies import ModelsView, ModelView, ProviderView
 
 _PROVIDER_TYPES = {
@@ -55,6 +57,17 @@ def agent_body(models: ModelsView, *, large: str | None, busy: bool) -> dict[str
     }
 
 
+def with_models(models: ModelsView, *names: str | None) -> ModelsView:
+    """Add models that are in use and that the catalogue does not list, so that the client knows them."""
+    known = {model.name for model in models.models}
+    added = tuple(
+        ModelView(name=name, provider=name.partition("/")[0])
+        for name in dict.fromkeys(names)
+        if name and name not in known
+    )
+    return replace(models, models=(*models.models, *added)) if added else models
+
+
 def providers_body(models: ModelsView) -> list[dict[str, Any]]:
     """The providers that can be used, with their models."""
     return [_provider(provider, models) for provider in models.providers if provider.active]
@@ -69,6 +82,7 @@ def config_body(
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The configuration that a workspace carries. The client sends no metrics and fetches no list of providers."""
+    models = with_models(models, large, small)
     return {
         "models": {"large": split_model(large), "small": split_model(small or large)},
         "providers": {

@@ -18,6 +18,8 @@ from holdfast.server.http.responses import RawResponse
 _SESSIONS = 200
 _HISTORY_SESSIONS = 20
 """Sessions whose prompts are listed for the whole workspace."""
+_PLACEHOLDER_TITLES = frozenset({"New Session", "Untitled Session", "non-interactive"})
+"""What Crush's clients call a session that has no title yet. It gets one from its first prompt."""
 _NO_TIME = "0001-01-01T00:00:00Z"
 
 
@@ -51,7 +53,8 @@ class CrushSessions:
 
     async def create(self, request: ApiRequest[TitleBody, Any]) -> dict[str, Any]:
         """Create an empty session."""
-        created = await self._face.services.sessions.create(request.path["workspace_id"], title=request.body.title)
+        title = "" if request.body.title in _PLACEHOLDER_TITLES else request.body.title
+        created = await self._face.services.sessions.create(request.path["workspace_id"], title=title)
         return session_body(created)
 
     async def get(self, request: ApiRequest[None, Any]) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from holdfast.schema.base import encode
 from holdfast.schema.events import (
     ApprovalRequested,
     Delta,
-    Event,
     QuestionAsked,
+    RunFinished,
     SessionCreated,
     SessionUpdated,
     Snapshot,
@@ -112,15 +112,18 @@ class CrushStream:
                     self._translator.learn(message)
                 return self._translator.apply(event)
             case SessionCreated() | SessionUpdated() | TodoChanged():
-                return [*self._translator.take_updates(), *await self._session(event, again=again)]
+                change = "created" if isinstance(event, SessionCreated) and not again else "updated"
+                return [*self._translator.take_updates(), *await self._session(event.session_id, change)]
+            case RunFinished(session_id=session_id):  # with what the run used, and before its end
+                updates = self._translator.take_updates()
+                session = await self._session(session_id, "updated")
+                return [*updates, *session, *self._translator.apply(event, again=again)]
             case _:
                 return self._translator.apply(event, again=again)
 
-    async def _session(self, event: Event, *, again: bool) -> list[dict[str, Any]]:
-        assert isinstance(event, SessionCreated | SessionUpdated | TodoChanged)
-        change = "created" if isinstance(event, SessionCreated) and not again else "updated"
+    async def _session(self, session_id: str, change: str) -> list[dict[str, Any]]:
         try:
-            return [envelope("session", change, await self._describe_session(event.session_id))]
+            return [envelope("session", change, await self._describe_session(session_id))]
         except HoldfastError:  # it was deleted meanwhile
             return []
 

@@ -77,7 +77,7 @@ class CrushWorkspaces:
         """Refuse to stop for another program. A client that is refused uses the server as it is."""
         if request.body.command not in _COMMANDS:
             raise BadRequest(f"unknown command {request.body.command[:80]!r}")
-        raise Conflict("this is Holdfast's server; stop it with 'holdfast server stop'", code="server_busy")
+        raise Conflict("this is Holdfast's server; stop it with 'holdfast stop'", code="server_busy")
 
     async def retire(self, request: ApiRequest[AnyBody, Any]) -> RawResponse:
         """Forget a client. Its runs go on."""
