@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from holdfast.crush.tool_translation import result_metadata, tool_input, tool_name
 from holdfast.schema.events import OpenPart
@@ -120,7 +121,7 @@ def _other_parts(part: object, created_at: int) -> list[Any]:
         case Shell(command, output, exit_code):
             return [_part("shell_command", command=command, output=output, exit_code=exit_code or 0)]
         case File(name, media_type, text, data):
-            content = data if text is None else base64.b64encode(text.encode()).decode()
+            content = data if text is None else msgspec.to_builtins(text.encode())
             return [_part("binary", Path=name, MIMEType=media_type, Data=content or "")]
         case _:  # the system prompt, and parts that are notes for the model
             return []

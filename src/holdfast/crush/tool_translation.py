@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -106,15 +106,15 @@ def _permission_parameters(name: str, approval: Approval, directory: str) -> dic
             }
         case "edit" | "multiedit" | "write":
             old, new = contents_of_diff(approval.display.get("diff", ""))
-            return {"file_path": os.path.join(directory, title), "old_content": old, "new_content": new}
+            return {"file_path": posixpath.join(directory, title), "old_content": old, "new_content": new}
         case "download":
             return {"url": title, "file_path": str(approval.display.get("path", ""))}
         case "fetch":
             return {"url": title, "format": "markdown"}
         case "view":
-            return {"file_path": os.path.join(directory, title), "offset": 0, "limit": 0}
+            return {"file_path": posixpath.join(directory, title), "offset": 0, "limit": 0}
         case "ls":
-            return {"path": os.path.join(directory, title), "ignore": [], "depth": 0}
+            return {"path": posixpath.join(directory, title), "ignore": [], "depth": 0}
         case _:
             return {"title": title, "why": approval.why}
 
