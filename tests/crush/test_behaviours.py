@@ -180,7 +180,7 @@ async def test_s11_one_end_that_a_client_gets_also_if_its_stream_broke(home: Pat
             await others.until("run_complete", run_id="r1")
         async with wire.events() as again:
             assert (await again.until("run_complete", run_id="r1"))["text"] == "begun and done"
-            changes = {(kind, change) for kind, change, _ in again.seen if kind == "message"}
+            changes = {(kind, change) for kind, change, _ in again.seen if kind == "message"}  # of prompts and answers
             assert changes <= {("message", "updated")}  # what the client may have is not created twice
             await wire.accepted(session_id, "more", "r2")
             await again.until("run_complete", run_id="r2")

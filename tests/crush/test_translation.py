@@ -166,6 +166,22 @@ def test_live_text_becomes_one_update_with_the_whole_message() -> None:
     assert not events.knows("msg_1")
 
 
+def test_results_are_created_when_they_are_there() -> None:
+    events = translator()
+    assert events.apply(MessageCreated(AT, "ses_1", message(role="tool"))) == []
+    for results in ((ToolResult("c1", "ls"),), (ToolResult("c1", "ls"), ToolResult("c2", "ls"))):
+        (found,) = events.apply(MessageFinished(AT, "ses_1", message(*results, role="tool")))
+        assert (found["payload"]["type"], len(found["payload"]["payload"]["parts"])) == ("created", len(results) + 1)
+
+
+def test_a_prompt_is_created_once_it_has_content() -> None:
+    events = translator()
+    assert events.apply(MessageCreated(AT, "ses_1", message(role="user"))) == []
+    shell = MessageFinished(AT, "ses_1", message(Shell("ls", "out", 0), role="user"))
+    assert [events.apply(shell)[0]["payload"]["type"] for _ in range(2)] == ["created", "updated"]
+    assert events.apply(shell, again=True)[0]["payload"]["type"] == "updated"
+
+
 def test_a_new_attempt_replaces_the_text() -> None:
     events = translator()
     events.apply(MessageCreated(AT, "ses_1", message()))

@@ -63,6 +63,8 @@ class EventTranslator:
         self._texts = OpenTexts()
         self._changed: dict[str, None] = {}
         """Messages with text that was not sent yet, in order."""
+        self._whole: set[str] = set()
+        """Prompts and results that were sent."""
         self._children: dict[str, str] = {}
         """The ids that Crush's client expects for the sessions of sub-agents: ``message$$call``."""
 
@@ -86,13 +88,15 @@ class EventTranslator:
                 self._texts.replace(event)
                 self._changed[event.message_id] = None
                 return []
-            case MessageCreated(message=message):
+            case MessageCreated(message=message) if message.role == "assistant":
                 return [*self.take_updates(), self._put(message, "updated" if again else "created")]
-            case MessageUpdated(message=message) | MessageFinished(message=message):
+            case MessageUpdated(message=message) | MessageFinished(message=message) if message.role == "assistant":
                 found = [*self.take_updates(except_of=message.id), self._put(message, "updated")]
                 if isinstance(event, MessageFinished):
                     self._close(message.id)
                 return found
+            case MessageCreated(message=message) | MessageUpdated(message=message) | MessageFinished(message=message):
+                return [*self.take_updates(), *self._put_whole(message, again=again)]
             case RunFinished(run=run):
                 return [*self.take_updates(), *_run_end(run, again=again)]
             case ApprovalRequested(approval=approval) if not again:
@@ -131,10 +135,17 @@ class EventTranslator:
         self._texts.close_stored(message)
         self._open[message.id] = message
         self._changed.pop(message.id, None)
-        found = envelope("message", change, self._body(message))
-        if message.role != "assistant":
-            self._close(message.id)
-        return found
+        return envelope("message", change, self._body(message))
+
+    def _put_whole(self, message: Message, *, again: bool) -> list[dict[str, Any]]:
+        """A prompt or the results of calls. Crush creates these complete, and its client ignores updates of results."""
+        self._texts.close_stored(message)
+        body = self._body(message)
+        if all(part["type"] == "finish" for part in body["parts"]):
+            return []
+        is_new = message.id not in self._whole and not again
+        self._whole.add(message.id)
+        return [envelope("message", "created" if is_new or message.role == "tool" else "updated", body)]
 
     def _close(self, message_id: str) -> None:
         self._open.pop(message_id, None)
