@@ -6,10 +6,12 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -87,89 +89,119 @@ async def open_app(
     policy = await asyncio.to_thread(policy_file.read)
     settings = (await asyncio.to_thread(load_config, locations, env=env, policy=policy)).settings
     async with AsyncExitStack() as closing:
-        store = await open_store(locations.database)
-        closing.push_async_callback(store.close)
-        secrets = SecretStore(locations.secrets_file)
-        keyring = Keyring(secrets, env=env)
-        await keyring.learn(settings)
-        models = ModelFactory(
-            keyring, network=settings.network, scripts=scripts or await asyncio.to_thread(_demo_scripts)
-        )
-        closing.push_async_callback(models.aclose)
-        hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
-        closing.callback(hub.close)
-        ids = Ids(clock=clock)
-
-        launcher, person_launcher = CommandLauncher(), CommandLauncher()
 
         async def save_rules(rules: tuple[str, ...]) -> None:
             await services.settings.add_allowed_rules(rules)
 
-        def publish_call(event: CallRequested | CallClosed) -> None:
-            call, is_open = event.call, isinstance(event, CallRequested)
-            if not is_open:
-                hub.withdraw(CallRequested, key=call.id)
-            hub.publish(event, key=call.id, workspace_id=call.workspace_id, is_state=is_open)
-
-        shared = SharedParts(
-            store=store,
-            hub=hub,
-            approvals=PendingApprovals(store, ids=ids, clock=clock, save_rules=save_rules),
-            client_calls=ClientCalls(publish=publish_call, new_id=lambda: ids.new("ccl"), now=hub.timestamp),
-            keyring=keyring,
-            models=models,
-            trust=TrustStore(locations.trust_file),
-            policy_file=policy_file,
-            blobs=BlobStore(locations.snapshots_dir),
-            launcher=launcher,
-            person_launcher=person_launcher,
-            locations=locations,
-            env=env,
-            ids=ids,
+        secrets = SecretStore(locations.secrets_file)
+        keyring = Keyring(secrets, env=env)
+        await keyring.learn(settings)
+        shared = await _open_shared(
+            closing,
+            locations,
+            env,
+            settings=settings,
             clock=clock,
+            keyring=keyring,
+            scripts=scripts,
+            policy_file=policy_file,
+            save_rules=save_rules,
         )
-        closing.push_async_callback(asyncio.to_thread, shared.blobs.close)
-        closing.push_async_callback(launcher.close)
-        closing.push_async_callback(person_launcher.close)
         open_workspaces = OpenWorkspaces(shared)
         closing.push_async_callback(open_workspaces.close_all)
         engine = Engine(
-            store,
-            hub,
+            shared.store,
+            shared.hub,
             WorkspaceTurns(open_workspaces),
-            ids=ids,
+            ids=shared.ids,
             clock=clock,
             limits=engine_limits or _configured_limits(settings),
             intents=IntentFile(locations.intents_file),
         )
         closing.push_async_callback(engine.stop)
-        keep_events = float(settings.server.keep_events)
         services = make_services(
             open_workspaces,
             engine,
             secrets,
             max_streams=settings.server.max_streams,
-            keep_events=keep_events,
+            keep_events=float(settings.server.keep_events),
             build=build,
         )
         await engine.recover()
         await mark_lost_jobs(shared)
-        for name, work in (
-            ("heartbeats", hub.send_heartbeats()),
-            ("backups", back_up_daily(store, locations.database, locations.backups_dir, clock=clock)),
-            ("prune events", prune_periodically(store, keep_seconds=keep_events, clock=clock)),
-            ("remove old files", remove_old_files(shared)),
-        ):
+        for name, work in _background_work(shared, settings):
             closing.push_async_callback(_cancel, asyncio.create_task(work, name=name))
         yield App(
             settings=settings,
-            store=store,
-            hub=hub,
+            store=shared.store,
+            hub=shared.hub,
             engine=engine,
             open_workspaces=open_workspaces,
             services=services,
             shared=shared,
         )
+
+
+async def _open_shared(
+    closing: AsyncExitStack,
+    locations: Locations,
+    env: Mapping[str, str],
+    *,
+    settings: Settings,
+    clock: Clock,
+    keyring: Keyring,
+    scripts: Mapping[str, ModelScript] | None,
+    policy_file: PolicyFile,
+    save_rules: Callable[[tuple[str, ...]], Awaitable[None]],
+) -> SharedParts:
+    """Open the database and what else all workspaces share. ``closing`` closes it in reverse order."""
+    store = await open_store(locations.database)
+    closing.push_async_callback(store.close)
+    models = ModelFactory(keyring, network=settings.network, scripts=scripts or await asyncio.to_thread(_demo_scripts))
+    closing.push_async_callback(models.aclose)
+    hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
+    closing.callback(hub.close)
+    ids = Ids(clock=clock)
+    shared = SharedParts(
+        store=store,
+        hub=hub,
+        approvals=PendingApprovals(store, ids=ids, clock=clock, save_rules=save_rules),
+        client_calls=ClientCalls(publish=partial(_publish_call, hub), new_id=lambda: ids.new("ccl"), now=hub.timestamp),
+        keyring=keyring,
+        models=models,
+        trust=TrustStore(locations.trust_file),
+        policy_file=policy_file,
+        blobs=BlobStore(locations.snapshots_dir),
+        launcher=CommandLauncher(),
+        person_launcher=CommandLauncher(),
+        locations=locations,
+        env=env,
+        ids=ids,
+        clock=clock,
+    )
+    closing.push_async_callback(asyncio.to_thread, shared.blobs.close)
+    closing.push_async_callback(shared.launcher.close)
+    closing.push_async_callback(shared.person_launcher.close)
+    return shared
+
+
+def _publish_call(hub: Hub, event: CallRequested | CallClosed) -> None:
+    """Tell the clients a call that one of them executes. An open one is also told to clients that connect later."""
+    call, is_open = event.call, isinstance(event, CallRequested)
+    if not is_open:
+        hub.withdraw(CallRequested, key=call.id)
+    hub.publish(event, key=call.id, workspace_id=call.workspace_id, is_state=is_open)
+
+
+def _background_work(shared: SharedParts, settings: Settings) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
+    store, locations, clock = shared.store, shared.locations, shared.clock
+    keep_events = float(settings.server.keep_events)
+    return (
+        ("heartbeats", shared.hub.send_heartbeats()),
+        ("backups", back_up_daily(store, locations.database, locations.backups_dir, clock=clock)),
+        ("prune events", prune_periodically(store, keep_seconds=keep_events, clock=clock)),
+        ("remove old files", remove_old_files(shared)),
+    )
 
 
 class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,9 +16,7 @@ from holdfast.extend.hooks.hook_answers import (
     MAX_REASON,
     HookAnswer,
     ProcessResult,
-    plain_text,
     possible_answer,
-    process_failure,
     read_object,
 )
 from holdfast.extend.hooks.hook_definitions import Hook
@@ -68,7 +66,6 @@ _DECISIONS: Final[Mapping[str, HookDecision | None]] = {
     "ask": "ask",
     "defer": None,
 }
-_TEXT_IS_CONTEXT: Final = frozenset({"session_start", "prompt"})
 
 
 def claude_names(event: HookEvent, fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -169,14 +166,7 @@ def own_input(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_claude_answer(event: HookEvent, result: ProcessResult, *, tool: str = "") -> HookAnswer:
     """Read the answer of a hook that was written for Claude Code. Keys that mean nothing here are ignored."""
-    if failure := process_failure(result):
-        return HookAnswer(failure=failure)
-    if result.exit_code == 2:
-        return _possible(event, HookAnswer(decision="deny", reason=plain_text(result.errors, most=MAX_REASON)))
-    text = plain_text(result.output, most=len(result.output) + 1)
-    if not text.startswith("{"):
-        return HookAnswer(context=text[:MAX_CONTEXT]) if event in _TEXT_IS_CONTEXT else HookAnswer()
-    found = read_object(text)
+    found = read_object(event, result)
     if isinstance(found, HookAnswer):
         return found
     own = found.get("hookSpecificOutput")

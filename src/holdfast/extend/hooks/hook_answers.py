@@ -95,14 +95,7 @@ def process_failure(result: ProcessResult) -> str:
 
 def read_answer(event: HookEvent, result: ProcessResult) -> HookAnswer:
     """Read the answer of a hook that was written for Holdfast."""
-    if failure := process_failure(result):
-        return HookAnswer(failure=failure)
-    if result.exit_code == 2:
-        return possible_answer(event, HookAnswer(decision="deny", reason=plain_text(result.errors, most=MAX_REASON)))
-    text = plain_text(result.output, most=len(result.output) + 1)
-    if not text.startswith("{"):
-        return HookAnswer(context=text[:MAX_CONTEXT]) if event in _TEXT_IS_CONTEXT else HookAnswer()
-    found = read_object(text)
+    found = read_object(event, result)
     if isinstance(found, HookAnswer):
         return found
     for key in found:
@@ -125,8 +118,15 @@ def read_answer(event: HookEvent, result: ProcessResult) -> HookAnswer:
     )
 
 
-def read_object(text: str) -> dict[str, Any] | HookAnswer:
-    """Decode one JSON object. A failed answer if it is none."""
+def read_object(event: HookEvent, result: ProcessResult) -> dict[str, Any] | HookAnswer:
+    """The JSON object that a program printed, in whatever dialect; or its answer, if there is none to read."""
+    if failure := process_failure(result):
+        return HookAnswer(failure=failure)
+    if result.exit_code == 2:
+        return possible_answer(event, HookAnswer(decision="deny", reason=plain_text(result.errors, most=MAX_REASON)))
+    text = plain_text(result.output, most=len(result.output) + 1)
+    if not text.startswith("{"):
+        return HookAnswer(context=text[:MAX_CONTEXT]) if event in _TEXT_IS_CONTEXT else HookAnswer()
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -173,46 +173,45 @@ class SymbolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     symbol: SymbolField
 
 
-class DefinitionTool(_ReadingTool):
+class _LocationTool(_ReadingTool):
+    """A tool that asks for the places of a symbol."""
+
+    arguments: ClassVar[type[SymbolArguments]] = SymbolArguments
+    request: ClassVar[str] = ""
+    capability: ClassVar[str] = ""
+    further_params: ClassVar[Mapping[str, Any]] = {}
+
+    async def run(self, arguments: SymbolArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        place = await find_place(
+            self._servers,
+            context,
+            path=Path(plan.subject.paths[0]),
+            line=arguments.line,
+            symbol=arguments.symbol,
+            capability=self.capability,
+        )
+        found = await place.server.ask(self.request, {**place.params, **self.further_params}, Any)
+        return await _location_output(_locations(found), place.server, context, what=arguments.symbol)
+
+
+class DefinitionTool(_LocationTool):
     name: ClassVar[str] = "definition"
     description: ClassVar[str] = (
         "Find where a symbol is defined, by the language server: exact, also across files and for names that occur "
         "often."
     )
-    arguments: ClassVar[type[SymbolArguments]] = SymbolArguments
-
-    async def run(self, arguments: SymbolArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        place = await find_place(
-            self._servers,
-            context,
-            path=Path(plan.subject.paths[0]),
-            line=arguments.line,
-            symbol=arguments.symbol,
-            capability="definition_provider",
-        )
-        found = await place.server.ask("textDocument/definition", place.params, Any)
-        return await _location_output(_locations(found), place.server, context, what=arguments.symbol)
+    request: ClassVar[str] = "textDocument/definition"
+    capability: ClassVar[str] = "definition_provider"
 
 
-class ReferencesTool(_ReadingTool):
+class ReferencesTool(_LocationTool):
     name: ClassVar[str] = "references"
     description: ClassVar[str] = (
         "List all uses of a symbol, by the language server: only real references, not other things with the same name."
     )
-    arguments: ClassVar[type[SymbolArguments]] = SymbolArguments
-
-    async def run(self, arguments: SymbolArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        place = await find_place(
-            self._servers,
-            context,
-            path=Path(plan.subject.paths[0]),
-            line=arguments.line,
-            symbol=arguments.symbol,
-            capability="references_provider",
-        )
-        params = {**place.params, "context": {"includeDeclaration": True}}
-        found = await place.server.ask("textDocument/references", params, Any)
-        return await _location_output(_locations(found), place.server, context, what=arguments.symbol)
+    request: ClassVar[str] = "textDocument/references"
+    capability: ClassVar[str] = "references_provider"
+    further_params: ClassVar[Mapping[str, Any]] = {"context": {"includeDeclaration": True}}
 
 
 class SymbolsArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
