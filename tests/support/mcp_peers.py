@@ -131,14 +131,14 @@ async def library_server(transport: str) -> AsyncIterator[str]:
         port = found.getsockname()[1]
     process = await asyncio.create_subprocess_exec(*library_command(transport, str(port)), start_new_session=True)
     try:
-        await _until_open(port)
+        await until_open(port)
         yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
     finally:
         process.kill()
         await process.wait()
 
 
-async def _until_open(port: int) -> None:
+async def until_open(port: int) -> None:
     async with asyncio.timeout(40):
         while True:
             try:

@@ -5,6 +5,7 @@ Every message that it gets is appended to the file that ``MCP_RECORD`` names.
 
 import json
 import os
+import signal
 import sys
 import time
 
@@ -128,6 +129,10 @@ def call(request, number):
     text = params.get("arguments", {}).get("text", "")
     if "exit" in BEHAVIOUR:
         os._exit(7)
+    if "ask" in BEHAVIOUR:
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+        send(id="ask", method="elicitation/create", params={"message": "Who?", "requestedSchema": schema})
+        return  # never answered
     if "sample" in BEHAVIOUR:
         text = sample(text)
     if "wait" in BEHAVIOUR:
@@ -160,6 +165,10 @@ def call(request, number):
     send(id=number, result={"content": content, "isError": text == "fail"})
 
 
+if "child" in BEHAVIOUR and os.fork() == 0:
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
 if "never" in BEHAVIOUR:
     time.sleep(600)
 for line in LINES:

@@ -128,3 +128,13 @@ async def test_a_port_that_is_taken_is_replaced_and_the_client_registered_again(
                     assert probe.server.status.state == "ready"
         assert ports[0] != ports[1]
         assert oauth.count("/register") == 2
+
+
+async def test_closing_during_a_login_closes_its_address(tmp_path: Path) -> None:
+    async with open_oauth_server() as oauth:
+        async with open_server(tmp_path, url=f"{oauth.url}/mcp", times=ONCE, transport="http", is_login=True) as probe:
+            await probe.server.wait_login(seconds=30)
+            address = oauth.authorize(probe.server.login_address)
+        with pytest.raises(ConnectionRefusedError):
+            await browse(address)
+        assert not any(task.get_name().startswith("mcp:peer") for task in asyncio.all_tasks())

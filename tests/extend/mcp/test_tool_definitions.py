@@ -117,3 +117,10 @@ def test_rubbish_recursion_and_giants_become_a_free_object() -> None:
     assert usable_schema({"properties": {"a": {"enum": ["x" * 50_000]}}}) == free
     assert usable_schema(recursive)["properties"] == {"a": {"properties": {"a": {}}}}
     assert usable_schema(bomb) == free
+
+
+def test_a_tool_that_needs_a_task_is_left_out_and_named() -> None:
+    listed = [{"name": "research", "execution": {"taskSupport": "required"}}, {"name": "add", "execution": {}}]
+    found = read_tools("docs", listed, allowed=("*",), disabled=())
+    assert [one.tool for one in found.definitions] == ["add"]
+    assert found.notes == ("left out, because they need tasks of the protocol: research",)

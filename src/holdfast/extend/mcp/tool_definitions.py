@@ -70,7 +70,7 @@ def read_tools(
     """Return the tools that a server may offer. ``taken`` are names that other servers' tools have."""
     found: dict[str, McpToolDefinition] = {}
     seen: set[str] = set()
-    repeated, renamed = [], []
+    repeated, renamed, deferred = [], [], []
     for item in listed[:MAX_TOOLS]:
         tool = item.get("name")
         if not isinstance(tool, str) or not tool:
@@ -80,6 +80,9 @@ def read_tools(
             continue
         seen.add(tool)
         if not _matches(tool, allowed) or _matches(tool, disabled):
+            continue
+        if _needs_task(item):
+            deferred.append(tool)
             continue
         name = tool_name(server, tool)
         if name in found or name in taken:
@@ -91,9 +94,17 @@ def read_tools(
         notes.append(f"only the first {MAX_TOOLS} of {len(listed)} tools are used")
     if repeated:
         notes.append(f"named twice: {_some(map(shown_name, repeated))}")
+    if deferred:
+        notes.append(f"left out, because they need tasks of the protocol: {_some(map(shown_name, deferred))}")
     if renamed:
         notes.append(f"another tool has the same name: {_some(renamed)}")
     return ServerTools(tuple(found.values()), tuple(notes))
+
+
+def _needs_task(item: dict[str, Any]) -> bool:
+    """Whether a tool can only be called as a task that goes on by itself, which is not supported."""
+    execution = item.get("execution")
+    return isinstance(execution, dict) and execution.get("taskSupport") == "required"
 
 
 def tool_name(server: str, tool: str) -> str:
