@@ -30,6 +30,7 @@ from holdfast.schema.events import CallClosed, CallRequested
 from holdfast.server import (
     Listener,
     ServerParts,
+    TcpAccess,
     adopt_orphans,
     check_token,
     hide_process,
@@ -284,7 +285,7 @@ def _listen_tcp(listen: ListenOptions) -> list[Listener]:
     else:
         assert listen.token_file is not None
         token = read_token_file(listen.token_file)
-    return [listen_tcp(address, token=token)]
+    return [listen_tcp(address, access=TcpAccess(token))]
 
 
 def listen_for_crush(app: App, parts: ServerParts, address: str | None) -> list[Listener]:

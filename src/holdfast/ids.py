@@ -9,7 +9,9 @@ import zlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, Protocol, TypeAlias
 
-Prefix = Literal["wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "cli", "ccl", "snp", "key", "mcp", "lsp"]
+Prefix = Literal[
+    "wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "cli", "ccl", "snp", "key", "mcp", "lsp", "dev"
+]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_CHARS = 9

@@ -135,6 +135,11 @@ class Locations(msgspec.Struct, frozen=True):
         return self.state_dir / "crush"
 
     @property
+    def web_file(self) -> Path:
+        """Where the server serves its web page."""
+        return self.state_dir / "web.json"
+
+    @property
     def socket(self) -> Path:
         return self.runtime_dir / "holdfast.sock"
 

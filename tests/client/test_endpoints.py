@@ -135,6 +135,17 @@ EVERY = [
     endpoints.find_ids("ru", kind="run"),
     endpoints.stats(since="2026-01-01", until="2026-02-01"),
     endpoints.search("needle", workspace_id="wsp_1", limit=3),
+    endpoints.pair("ABCD-EFGH-JKMN", name="phone"),
+    endpoints.pairing_code(scope="answer"),
+    endpoints.own_device(),
+    endpoints.forget_own_device(),
+    endpoints.devices(),
+    endpoints.rename_device("dev_1", "phone"),
+    endpoints.revoke_device("dev_1"),
+    endpoints.web(),
+    endpoints.listen_web(),
+    endpoints.listen_web(host="192.0.2.1", port=8443, certificate="/c.pem", key="/k.pem", names=["a.example"]),
+    endpoints.stop_web(),
 ]
 
 

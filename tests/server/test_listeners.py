@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ConfigError, StoreLocked
-from holdfast.server import TcpAddress, listen_tcp, listen_unix, parse_listen
+from holdfast.server import TcpAccess, TcpAddress, listen_tcp, listen_unix, parse_listen
 
 
 @pytest.mark.promise("W8")
@@ -88,8 +88,8 @@ def test_an_invalid_address_is_refused(text: str) -> None:
 
 
 def test_a_port_in_use_is_reported() -> None:
-    first = listen_tcp(TcpAddress("127.0.0.1", 0), token="t" * 16)
+    first = listen_tcp(TcpAddress("127.0.0.1", 0), access=TcpAccess("t" * 16))
     assert str(first) == f"http://127.0.0.1:{first.port}"
     with pytest.raises(ConfigError, match="cannot listen"):
-        listen_tcp(TcpAddress("127.0.0.1", first.port), token="t" * 16)
+        listen_tcp(TcpAddress("127.0.0.1", first.port), access=TcpAccess("t" * 16))
     first.socket.close()

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.app import App, listen_for_crush, open_app, tool_peers
 from holdfast.locations import Locations
 from holdfast.runs import EngineLimits
-from holdfast.server import ServerLimits, ServerParts, TcpAddress, listen_tcp, listen_unix, serve
+from holdfast.server import ServerLimits, ServerParts, TcpAccess, TcpAddress, listen_tcp, listen_unix, serve
 from holdfast.testing import Answer, ReceivedRequest, TestProvider, text
 from tests.support.engine_harness import LONG_LIMITS
 from tests.support.http_client import HttpClient, Stream
@@ -118,7 +118,7 @@ async def run_server(
                 tool_peers=tool_peers(app),
             )
             unix = await asyncio.to_thread(listen_unix, locations.socket)
-            tcp = listen_tcp(TcpAddress("127.0.0.1", 0), token=TOKEN)
+            tcp = listen_tcp(TcpAddress("127.0.0.1", 0), access=TcpAccess(TOKEN))
             others = [] if crush is None else await asyncio.to_thread(listen_for_crush, app, parts, crush)
             ready = asyncio.Event()
             starting = ExitStack()

@@ -16,6 +16,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
     "Work": (
         CliCommand("run", "run:configure", "send a prompt and print the answer"),
         CliCommand("attach", "attach:configure", "follow a session live and answer its questions"),
+        CliCommand("web", "web:configure", "open the web page in the browser"),
         CliCommand("wait", "wait:configure", "wait until a run ends"),
         CliCommand("cancel", "cancel:configure", "cancel a run or all runs of a session"),
         CliCommand("review", "review:configure", "review changes, a commit, a branch or a pull request"),
@@ -46,6 +47,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("agents", "skills:configure_agents", "list the agents and where they come from"),
         CliCommand("lsp", "lsp:configure", "list and restart language servers, and show their logs"),
         CliCommand("mcp", "mcp:configure", "list, add, remove and test MCP servers"),
+        CliCommand("devices", "devices:configure", "list, rename and revoke browsers that were paired"),
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),
         CliCommand("trust", "config:configure_trust", "use this directory's own configuration"),
         CliCommand("doctor", "doctor:configure", "check the installation"),

@@ -21,7 +21,16 @@ from holdfast.cli.run_result import make_result, print_end, unsent_run
 from holdfast.cli.screen import Screen, one_line
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import ClientError, Conflict, HoldfastError, NoModel, ServerError, ServerStopping, WorkspaceClosing
-from holdfast.schema.events import ClientAttached, ClientDetached, Event, Heartbeat, Hello, Reset
+from holdfast.schema.events import (
+    ClientAttached,
+    ClientDetached,
+    DeviceChanged,
+    Event,
+    Heartbeat,
+    Hello,
+    PairingFailed,
+    Reset,
+)
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Accepted, CoveredRun, NotSteered, Run, RunRequest
 
@@ -212,7 +221,9 @@ class PromptRunner:
 
     def _print_event_line(self, event: Event) -> None:
         """Print the session's events, without those that are about the connection."""
-        if not isinstance(event, Hello | Heartbeat | Reset | ClientAttached | ClientDetached):
+        if not isinstance(
+            event, Hello | Heartbeat | Reset | ClientAttached | ClientDetached | DeviceChanged | PairingFailed
+        ):
             self._screen.line(json_line(event))
 
     def _cancel(self) -> Run:

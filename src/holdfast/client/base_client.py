@@ -169,6 +169,16 @@ class BaseClient:
     find_ids = EndpointMethod(endpoints.find_ids)
     stats = EndpointMethod(endpoints.stats)
     search = EndpointMethod(endpoints.search)
+    pair = EndpointMethod(endpoints.pair)
+    pairing_code = EndpointMethod(endpoints.pairing_code)
+    own_device = EndpointMethod(endpoints.own_device)
+    forget_own_device = EndpointMethod(endpoints.forget_own_device)
+    devices = EndpointMethod(endpoints.devices)
+    rename_device = EndpointMethod(endpoints.rename_device)
+    revoke_device = EndpointMethod(endpoints.revoke_device)
+    web = EndpointMethod(endpoints.web)
+    listen_web = EndpointMethod(endpoints.listen_web)
+    stop_web = EndpointMethod(endpoints.stop_web)
 
     def _call_retry(self) -> CallRetry:
         return CallRetry(

@@ -29,6 +29,8 @@ from holdfast.schema.api.response_bodies import (
     MentionsView,
     ModelsView,
     PageView,
+    PairingCodeView,
+    PairingView,
     ProviderTestView,
     RepositoryView,
     SandboxView,
@@ -36,11 +38,14 @@ from holdfast.schema.api.response_bodies import (
     SessionExport,
     SessionView,
     StatsView,
+    WebListenerView,
+    WebView,
 )
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, RuleScope
 from holdfast.schema.base import Value, encode
 from holdfast.schema.client_tools import ClientCall, ClientResult, ClientTool, ClientTools
 from holdfast.schema.commands import PromptCommand
+from holdfast.schema.devices import AccessScope, Device
 from holdfast.schema.extensions import AgentView, ExtensionStatus, McpLoginView, McpServerView
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
@@ -546,6 +551,57 @@ def find_ids(prefix: str, *, kind: IdKind | None = None) -> ApiCall[PageView[IdM
 
 def stats(*, since: str | None = None, until: str | None = None) -> ApiCall[StatsView]:
     return api_call("GET", api_path("stats"), returns=StatsView, query={"since": since, "until": until})
+
+
+def pair(code: str, *, name: str = "") -> ApiCall[PairingView]:
+    """Exchange a one-time code for a device's token, which is in the cookie of the response."""
+    return api_call("POST", api_path("pairing"), {"code": code, "name": name}, returns=PairingView)
+
+
+def pairing_code(*, scope: AccessScope) -> ApiCall[PairingCodeView]:
+    return api_call("POST", api_path("pairing", "codes"), {"scope": scope}, returns=PairingCodeView)
+
+
+def own_device() -> ApiCall[PairingView]:
+    return api_call("GET", api_path("device"), returns=PairingView)
+
+
+def forget_own_device() -> ApiCall[PairingView]:
+    return api_call("DELETE", api_path("device"), {}, returns=PairingView)
+
+
+def devices() -> ApiCall[PageView[Device]]:
+    return api_call("GET", api_path("devices"), returns=PageView[Device])
+
+
+def rename_device(device_id: str, name: str) -> ApiCall[Device]:
+    return api_call("PATCH", api_path("devices", device_id), {"name": name}, returns=Device)
+
+
+def revoke_device(device_id: str) -> ApiCall[Device]:
+    return api_call("DELETE", api_path("devices", device_id), {}, returns=Device)
+
+
+def web() -> ApiCall[WebView]:
+    """Where the web page is served."""
+    return api_call("GET", api_path("web"), returns=WebView)
+
+
+def listen_web(
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    names: Sequence[str] | None = None,
+) -> ApiCall[WebListenerView]:
+    """Serve the web page: on loopback, or with a certificate on the network."""
+    body = _without_none(host=host, port=port, certificate=certificate, key=key, names=names)
+    return api_call("POST", api_path("web"), body, returns=WebListenerView)
+
+
+def stop_web() -> ApiCall[WebView]:
+    return api_call("DELETE", api_path("web"), {}, returns=WebView)
 
 
 def search(q: str, *, workspace_id: str | None = None, limit: int | None = None) -> ApiCall[PageView[SearchHit]]:

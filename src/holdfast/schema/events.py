@@ -9,6 +9,7 @@ import msgspec
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.base import TaggedReader, Unknown, Value
 from holdfast.schema.client_tools import ClientCall
+from holdfast.schema.devices import Device
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.messages import Message, read_message
 from holdfast.schema.runs import Now, Queue, Run
@@ -216,6 +217,22 @@ class ClientDetached(Value, frozen=True, tag_field="kind", tag="client.detached"
     session_id: str | None = None
 
 
+class DeviceChanged(Value, frozen=True, tag_field="kind", tag="device.changed"):
+    at: str
+    device: Device
+    change: Literal["paired", "changed", "revoked"]
+
+
+class PairingFailed(Value, frozen=True, tag_field="kind", tag="pairing.failed"):
+    """Somebody sent a code that is wrong, used or expired."""
+
+    at: str
+    address: str
+    """The address that it came from."""
+    failures: int
+    """How many there were in the last minutes."""
+
+
 class Heartbeat(Value, frozen=True, tag_field="kind", tag="heartbeat"):
     at: str
 
@@ -242,6 +259,8 @@ KnownLive: TypeAlias = (
     | CallClosed
     | ClientAttached
     | ClientDetached
+    | DeviceChanged
+    | PairingFailed
     | Heartbeat
     | Hello
     | Reset

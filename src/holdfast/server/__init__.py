@@ -9,7 +9,7 @@ an id that is also in the log. A slow or disconnected reader of a stream delays 
 from __future__ import annotations
 
 from holdfast.server.application import make_app
-from holdfast.server.auth import check_token, read_token_file
+from holdfast.server.auth import TcpAccess, check_token, read_token_file
 from holdfast.server.lifecycle import serve
 from holdfast.server.listeners import (
     Listener,
@@ -34,6 +34,7 @@ __all__ = [
     "Listener",
     "ServerLimits",
     "ServerParts",
+    "TcpAccess",
     "TcpAddress",
     "TcpListener",
     "UnixListener",

@@ -10,12 +10,26 @@ from starlette.routing import Route, Router
 from holdfast import __version__
 from holdfast.schema.api.request_bodies import NoParameters
 from holdfast.schema.base import encode
-from holdfast.server.auth import AccessControl
-from holdfast.server.http.endpoint import ApiRequest, Endpoint, EndpointApp, Resource, raise_unknown_path
+from holdfast.server.auth import AccessControl, TcpAccess
+from holdfast.server.http.endpoint import ApiRequest, Endpoint, EndpointApp, Resource
 from holdfast.server.http.error_boundary import ErrorBoundary
 from holdfast.server.http.openapi import describe
 from holdfast.server.http.responses import RawResponse
-from holdfast.server.routes import approvals, client_tools, events, mcp, runs, server, sessions, settings, workspaces
+from holdfast.server.http.static_files import StaticFiles
+from holdfast.server.route_scopes import route_scope
+from holdfast.server.routes import (
+    approvals,
+    client_tools,
+    devices,
+    events,
+    mcp,
+    runs,
+    server,
+    sessions,
+    settings,
+    web,
+    workspaces,
+)
 from holdfast.server.server_parts import ServerParts
 
 
@@ -33,23 +47,29 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *client_tools.ENDPOINTS,
     *settings.ENDPOINTS,
     *mcp.ENDPOINTS,
+    *devices.ENDPOINTS,
+    *web.ENDPOINTS,
     *server.ENDPOINTS,
     Endpoint("GET", "/v1/openapi.json", openapi, response=dict[str, Any]),
 )
 
 
-def make_app(parts: ServerParts, *, token: str | None = None) -> ErrorBoundary:
-    """The application of one listener. TCP needs a token; a private socket does not."""
+def make_app(parts: ServerParts, *, tcp: TcpAccess | None = None) -> ErrorBoundary:
+    """The application of one listener: on TCP, or on a private socket that only its owner can open."""
     by_path: dict[str, dict[str, EndpointApp]] = {}
     for endpoint in ENDPOINTS:
-        by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(endpoint, parts)
+        app = EndpointApp(endpoint, parts, needed=route_scope(endpoint))
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = app
+    page = StaticFiles(parts.static_files)
     router = Router(
         routes=[Route(path, Resource(methods, redact=parts.redact)) for path, methods in by_path.items()],
         redirect_slashes=False,
-        default=raise_unknown_path,
+        default=page,
     )
     public_paths = [endpoint.path for endpoint in ENDPOINTS if endpoint.public]
-    guarded = AccessControl(router, token=token, public_paths=public_paths)
+    guarded = AccessControl(
+        router, tcp=tcp, devices=parts.services.devices, public_paths=public_paths, is_page=page.has
+    )
     return ErrorBoundary(guarded, is_stopping=lambda: parts.services.state.stopping, redact=parts.redact)
 
 

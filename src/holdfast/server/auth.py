@@ -1,62 +1,147 @@
-"""Access control (`W8`): the socket's owner, or a token over TCP.
+"""Access control (`W8`): the socket's owner, and over TCP the server's token or the token of a paired device.
 
-Pages of other sites and the agent's own commands are refused.
+Pages of other sites and the agent's own commands are refused. Files of the web page and the pairing need no token.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import os
 import secrets
 import stat
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from pathlib import Path
+from typing import Any
 
 from holdfast.errors import BadRequest, ConfigError, Forbidden, Unauthorized
 from holdfast.files import write_atomic
+from holdfast.schema.base import Value
+from holdfast.schema.devices import Device
+from holdfast.server.device_cookie import read_cookie
 from holdfast.server.http.connection_peer import PEER
+from holdfast.server.http.request_access import ACCESS, RequestAccess
 from holdfast.server.http.request_parsing import HEADERS, Receive
 from holdfast.server.http.responses import AsgiApp, Scope, Send
+from holdfast.services.device_service import DeviceService
 
 MIN_TOKEN_LENGTH = 16
 
 
-class AccessControl:
-    """Checks the requests of one listener. Without a token the listener is a socket that only its owner can open."""
+class TcpAccess(Value, frozen=True):
+    """What requests to a TCP listener need. A private socket needs nothing."""
 
-    def __init__(self, app: AsgiApp, *, token: str | None, public_paths: Collection[str]) -> None:
+    token: str | None = None
+    """The token of the server itself. Without one, only devices are let in."""
+    scheme: str = "http"
+    names: frozenset[str] = frozenset()
+    """Host names besides ``localhost`` and addresses: those of a certificate."""
+
+
+class AccessControl:
+    """Checks the requests of one listener."""
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        *,
+        tcp: TcpAccess | None,
+        devices: DeviceService,
+        public_paths: Collection[str],
+        is_page: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        """``is_page`` says whether a path is a file of the web page, which needs no token."""
         self._app = app
-        self._token = None if token is None else token.encode()
+        self._tcp = tcp
+        self._token = None if tcp is None or tcp.token is None else tcp.token.encode()
+        self._scheme = "http" if tcp is None else tcp.scheme
+        self._devices = devices
         self._public_paths = frozenset(public_paths)
+        self._is_page = is_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (peer := scope.get(PEER)) is not None:
             await peer.refuse_tools()
         headers = scope[HEADERS] = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").lower()
-        if self._token is not None:
-            _check_host(host)
+        if self._tcp is not None:
+            _check_host(host, names=self._tcp.names)
         origin = headers.get(b"origin")
-        if origin is not None and origin.decode("latin-1").lower() != f"http://{host}":
+        if origin is not None and origin.decode("latin-1").lower() != f"{self._scheme}://{host}":
             raise Forbidden("requests from pages of other sites are refused", code="foreign_origin")
-        if self._token is not None and scope["path"] not in self._public_paths:
-            self._check_token(headers.get(b"authorization", b""))
+        if self._tcp is None or self._is_owner(headers):
+            await self._app(scope, receive, send)
+            return
+        device = await self._device(scope["method"], headers)
+        if device is not None:
+            await self._serve_device(device, scope, receive, send)
+            return
+        if scope["path"] not in self._public_paths and not await self._is_page(scope["path"]):
+            raise Unauthorized("this address needs the server's token: send 'Authorization: Bearer TOKEN'")
+        scope[ACCESS] = _NOBODY
         await self._app(scope, receive, send)
 
-    def _check_token(self, given: bytes) -> None:
-        assert self._token is not None
-        kind, _, value = given.partition(b" ")
-        if kind.lower() != b"bearer" or not hmac.compare_digest(value.strip(), self._token):
-            raise Unauthorized("this address needs the server's token: send 'Authorization: Bearer TOKEN'")
+    def _is_owner(self, headers: Mapping[bytes, bytes]) -> bool:
+        return self._token is not None and hmac.compare_digest(_bearer(headers), self._token)
+
+    async def _device(self, method: str, headers: Mapping[bytes, bytes]) -> Device | None:
+        """The device whose token the request has: as a bearer token, or as a cookie that our own page sent."""
+        if bearer := _bearer(headers):
+            return await self._devices.recognise(bearer.decode("latin-1"))
+        cookie = headers.get(b"cookie")
+        token = None if cookie is None else read_cookie(cookie, server_id=self._devices.server_id)
+        if token is None:
+            return None
+        # Pages on other ports of this host get the cookie sent too, so that it counts only for our own page.
+        if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+            raise Forbidden("requests from pages of other sites are refused", code="foreign_origin")
+        if method not in ("GET", "HEAD") and b"origin" not in headers:
+            raise Forbidden("a request with a cookie needs an Origin", code="foreign_origin")
+        return await self._devices.recognise(token)
+
+    async def _serve_device(self, device: Device, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a device's request. When the device is revoked meanwhile, it seems to have disconnected."""
+        with self._devices.request(device) as revoked:
+
+            async def receive_unless_revoked() -> MutableMapping[str, Any]:
+                return await _first(receive(), revoked)
+
+            async def send_unless_revoked(message: MutableMapping[str, Any]) -> None:
+                if revoked.is_set() and message.get("body"):
+                    message = {**message, "body": b""}
+                await send(message)
+
+            scope[ACCESS] = RequestAccess(device.scope, device)
+            await self._app(scope, receive_unless_revoked, send_unless_revoked)
 
 
-def _check_host(host: str) -> None:
-    """Accept addresses and ``localhost``. Any other name could be pointed at this server (DNS rebinding)."""
+_NOBODY = RequestAccess("watch")
+"""The sender of a request without a token; only public routes are reached by it."""
+
+
+async def _first(received: Awaitable[MutableMapping[str, Any]], revoked: asyncio.Event) -> MutableMapping[str, Any]:
+    waiting = asyncio.ensure_future(received)
+    ended = asyncio.create_task(revoked.wait(), name="device revoked")
+    try:
+        await asyncio.wait((waiting, ended), return_when=asyncio.FIRST_COMPLETED)
+        return waiting.result() if waiting.done() else {"type": "http.disconnect"}
+    finally:
+        waiting.cancel()
+        ended.cancel()
+
+
+def _bearer(headers: Mapping[bytes, bytes]) -> bytes:
+    kind, _, value = headers.get(b"authorization", b"").partition(b" ")
+    return value.strip() if kind.lower() == b"bearer" else b""
+
+
+def _check_host(host: str, *, names: Collection[str]) -> None:
+    """Accept addresses, ``localhost`` and known names. Any other name could be pointed here (DNS rebinding)."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if not name:
         raise BadRequest("the request needs a Host header", detail={"field": "Host"})
-    if name != "localhost" and not _is_address(name):
+    if name != "localhost" and name not in names and not _is_address(name):
         raise Forbidden(f"host {name[:100]!r} is not accepted; use 'localhost' or an IP address", code="foreign_host")
 
 

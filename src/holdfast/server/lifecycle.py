@@ -16,6 +16,7 @@ from holdfast.server.application import make_app
 from holdfast.server.http.uvicorn_server import HttpServer
 from holdfast.server.listeners import Listener, TcpListener, UnixListener, listen_unix
 from holdfast.server.server_parts import ServerParts
+from holdfast.server.web_listeners import WebListeners
 from holdfast.services import Services
 
 _logger = logging.getLogger(__name__)
@@ -48,10 +49,10 @@ async def serve(
 
     async def start(listener: Listener) -> None:
         own_app = listener.app if isinstance(listener, UnixListener) else None
-        token = listener.token if isinstance(listener, TcpListener) else None
-        app = own_app or make_app(parts, token=token)
+        tcp, tls = (listener.access, listener.tls) if isinstance(listener, TcpListener) else (None, None)
+        app = own_app or make_app(parts, tcp=tcp)
         server = HttpServer(app, limits=parts.limits, tool_peers=parts.tool_peers)
-        await server.start(listener.socket)
+        await server.start(listener.socket, tls=tls)
         servers.append(server)
         _logger.info("listening at %s", listener)
 
@@ -71,9 +72,11 @@ async def serve(
                     await start(found)
 
     replaced: list[UnixListener] = []
+    web = WebListeners(parts)
     try:
         for listener in tuple(listeners):
             await start(listener)
+        await services.web.start(web)
         with _stop_on_signals(services) if owns_process else nullcontext():
             if ready is not None:
                 ready()  # a signal stops the server from now on
@@ -82,7 +85,7 @@ async def serve(
                 _exit_process_later()
             is_written = await _stop_runs(services)
             services.events.close_all()
-            await asyncio.gather(*(server.stop() for server in servers))
+            await asyncio.gather(*(server.stop() for server in servers), web.close_all())
             _logger.info("stopped")
             return is_written
     finally:
@@ -130,7 +133,7 @@ async def _watch_idleness(services: Services, *, linger: float, idle_exit: bool)
             named = frozenset(workspace_id for workspace_id in watched if workspace_id is not None)
             await services.workspaces.close_idle(watched=named, linger=linger, now=loop.time())
         in_use = services.presence.streams or services.workspaces.is_busy or services.state.idle_seconds < linger
-        if idle_exit and not in_use:
+        if idle_exit and not in_use and not services.web.is_shared:
             _logger.info("idle for %.0f s: stopping", linger)
             services.state.request_stop()
 

@@ -8,11 +8,16 @@ import os
 import socket
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.errors import ConfigError, StoreLocked
 from holdfast.files import file_identity
 from holdfast.schema.base import Value
+from holdfast.server.auth import TcpAccess
 from holdfast.server.http.responses import AsgiApp
+
+if TYPE_CHECKING:
+    import ssl
 
 _BACKLOG = 512
 _UNACKNOWLEDGED_MILLISECONDS = 60_000
@@ -42,17 +47,18 @@ class UnixListener:
 
 
 class TcpListener:
-    """A host and port, and the token that requests need."""
+    """A host and port, and what requests need."""
 
-    def __init__(self, sock: socket.socket, *, host: str, token: str) -> None:
+    def __init__(self, sock: socket.socket, *, host: str, access: TcpAccess, tls: ssl.SSLContext | None = None) -> None:
         self.socket = sock
         self.host = host
         self.port: int = sock.getsockname()[1]
-        self.token = token
+        self.access = access
+        self.tls = tls
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{self.access.scheme}://{host}:{self.port}"
 
     def remove(self) -> None:
         """TCP leaves nothing to remove."""
@@ -92,7 +98,7 @@ def parse_listen(text: str, *, allow_remote: bool = False) -> TcpAddress:
     return TcpAddress(str(address), int(port))
 
 
-def listen_tcp(address: TcpAddress, *, token: str) -> TcpListener:
+def listen_tcp(address: TcpAddress, *, access: TcpAccess, tls: ssl.SSLContext | None = None) -> TcpListener:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -105,7 +111,7 @@ def listen_tcp(address: TcpAddress, *, token: str) -> TcpListener:
     except OSError as error:
         sock.close()
         raise ConfigError(f"cannot listen on {address.host}:{address.port}: {error.strerror}") from None
-    return TcpListener(sock, host=address.host, token=token)
+    return TcpListener(sock, host=address.host, access=access, tls=tls)
 
 
 def listen_unix(path: Path, *, app: AsgiApp | None = None) -> UnixListener:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.resources.abc import Traversable
 
 import msgspec
 
@@ -36,6 +37,9 @@ class ServerParts(msgspec.Struct, frozen=True, kw_only=True):
     limits: ServerLimits = ServerLimits()
     tool_peers: ToolPeers | None = None
     """Recognises connections of the agent's own commands, which are refused."""
+
+    static_files: Traversable | None = None
+    """The files of the web page; by default those of the package."""
 
     def redact(self, body: bytes) -> bytes:
         """Remove every known secret (`W8`)."""

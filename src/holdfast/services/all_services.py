@@ -8,6 +8,7 @@ from holdfast.config import SecretStore
 from holdfast.runs import Engine
 from holdfast.services.approval_service import ApprovalService
 from holdfast.services.client_tool_service import ClientToolService
+from holdfast.services.device_service import DeviceService
 from holdfast.services.event_service import EventService
 from holdfast.services.extension_service import ExtensionService
 from holdfast.services.idempotency import IdempotencyKeys
@@ -20,6 +21,7 @@ from holdfast.services.server_service import ServerService
 from holdfast.services.server_state import ServerState
 from holdfast.services.session_service import SessionService
 from holdfast.services.setting_service import SettingService
+from holdfast.services.web_service import WebService
 from holdfast.services.workspace_service import WorkspaceService
 from holdfast.workspace.open_workspace import OpenWorkspaces
 
@@ -39,6 +41,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     extensions: ExtensionService
     language_servers: LanguageServerService
     mcp: McpService
+    devices: DeviceService
+    web: WebService
     server: ServerService
 
 
@@ -71,6 +75,8 @@ def make_services(
         extensions=ExtensionService(workspaces, hub),
         language_servers=LanguageServerService(workspaces),
         mcp=McpService(workspaces),
+        devices=DeviceService(store, hub, ids=shared.ids, clock=shared.clock),
+        web=WebService(shared.locations.web_file),
         server=ServerService(
             shared,
             engine,

@@ -22,6 +22,7 @@ from holdfast.store.records import (
     Page,
     RunRecord,
     StoredResponse,
+    TokenRecord,
 )
 from holdfast.store.sqlite import SqliteStore, open_store
 from holdfast.store.writes import Batch, Committed, apply_run_write
@@ -42,6 +43,7 @@ __all__ = [
     "SqliteStore",
     "Store",
     "StoredResponse",
+    "TokenRecord",
     "apply_run_write",
     "open_store",
 ]

@@ -24,6 +24,7 @@ from holdfast.store.records import (
     Page,
     RunRecord,
     StoredResponse,
+    TokenRecord,
 )
 from holdfast.store.writes import Batch, Committed
 
@@ -229,6 +230,10 @@ class Store(Protocol):
         ...
 
     async def stored_response(self, key: str) -> StoredResponse | None: ...
+
+    async def tokens(self) -> tuple[TokenRecord, ...]:
+        """Return the tokens of all devices, also of revoked ones, the oldest first."""
+        ...
 
     async def usage_stats(self, *, since: str, until: str) -> tuple[UsageRow, ...]:
         """Return usage by day and model, both days included."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Generic, Literal, TypeVar
 
 from holdfast.schema.base import Value
+from holdfast.schema.devices import Device
 from holdfast.schema.events import KnownDurable
 from holdfast.schema.runs import EndState, LaneHold, LaneLifecycle, Run, RunDecision
 
@@ -125,6 +126,14 @@ class FileSnapshot(Value, frozen=True):
     """How many of the directories above the file were made by the change. Undo removes them if they are empty."""
     parents_removed: int = 0
     """How many were removed by the change. Redo removes them if they are empty."""
+
+
+class TokenRecord(Value, frozen=True):
+    """The token of a device."""
+
+    digest: str
+    """SHA-256 of the token, in hexadecimal. The token itself is not stored."""
+    device: Device
 
 
 class StoredResponse(Value, frozen=True):

@@ -19,7 +19,15 @@ from holdfast.schema.messages import File, Message
 from holdfast.schema.runs import EndReason, Outcome, Run, RunDecision, UnfinishedState
 from holdfast.schema.sessions import Job, Session, Todo, Workspace
 from holdfast.schema.usage import Usage
-from holdfast.store.records import CallOutput, CommittedEvent, FileSnapshot, LaneRow, SnapshotState, StoredResponse
+from holdfast.store.records import (
+    CallOutput,
+    CommittedEvent,
+    FileSnapshot,
+    LaneRow,
+    SnapshotState,
+    StoredResponse,
+    TokenRecord,
+)
 
 _UNFINISHED: tuple[UnfinishedState, ...] = ("queued", "waiting", "joined", "active", "stopping")
 
@@ -216,6 +224,12 @@ class PutResponse(_Write, frozen=True):
     response: StoredResponse
 
 
+class PutToken(_Write, frozen=True):
+    """Insert a token, or change the name, scope, last use and revocation of a known one."""
+
+    token: TokenRecord
+
+
 class AddUsage(_Write, frozen=True, kw_only=True):
     """Add to the session and to the statistics of the day and model."""
 
@@ -262,6 +276,7 @@ AnyWrite: TypeAlias = (
     | AddGrant
     | RemoveGrants
     | PutResponse
+    | PutToken
     | AddUsage
     | AddToolUse
 )

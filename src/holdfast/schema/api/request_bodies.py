@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.schema.approvals import ApprovalDecision, Effect, RuleScope
 from holdfast.schema.client_variables import MAX_LENGTH, MAX_VARIABLES
+from holdfast.schema.devices import AccessScope
 from holdfast.schema.runs import After, CancelScope, Delivery, Mode, RunState
 from holdfast.schema.sessions import IdKind
 
@@ -399,3 +400,33 @@ class SearchQuery(QueryParameters, frozen=True):
     q: Annotated[str, Meta(min_length=1, max_length=1000)]
     workspace: Id | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+DeviceName = Annotated[str, Meta(max_length=200)]
+FilePath = Annotated[str, Meta(pattern=r"^/", max_length=4096, description="An absolute path on the server's machine.")]
+
+
+class PairingBody(RequestBody, frozen=True):
+    code: Annotated[str, Meta(min_length=1, max_length=64)]
+    name: DeviceName = ""
+
+
+class PairingCodeBody(RequestBody, frozen=True):
+    scope: AccessScope = "drive"
+
+
+class DevicePatch(RequestBody, frozen=True):
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class WebListenBody(RequestBody, frozen=True):
+    """Where to serve the web page. Without a certificate only on loopback."""
+
+    constraints = {"dependentRequired": {"certificate": ["key"], "key": ["certificate"]}}
+
+    host: Annotated[str, Meta(min_length=1, max_length=100, description="An IP address of this machine.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="0 keeps the last one, or chooses a free one.")] = 0
+    certificate: FilePath | None = None
+    key: FilePath | None = None
+    names: tuple[Annotated[str, Meta(min_length=1, max_length=253)], ...] = ()
+    """Host names of the certificate."""

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from holdfast.schema.base import Value
 from holdfast.schema.commands import OfferedMention
+from holdfast.schema.devices import AccessScope, Device
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Queue, Run
 from holdfast.schema.sessions import Client, FileChange, RunChanges, Session, Todo
@@ -273,3 +274,30 @@ class StatsView(Value, frozen=True):
     until: str = ""
     models: tuple[UsageRow, ...] = ()
     tools: tuple[ToolRow, ...] = ()
+
+
+class PairingView(Value, frozen=True):
+    device: Device
+
+
+class PairingCodeView(Value, frozen=True):
+    code: str
+    """Can be used once. It belongs into the fragment of an address, which is not sent to servers and not logged."""
+    scope: AccessScope = "watch"
+    expires_at: str = ""
+
+
+class WebListenerView(Value, frozen=True):
+    """An address at which the server serves its web page."""
+
+    address: str
+    shared: bool = False
+    """Whether other machines can reach it."""
+    fingerprint: str = ""
+    """SHA-256 of the certificate."""
+    names: tuple[str, ...] = ()
+    """Names by which the server may be called besides its addresses."""
+
+
+class WebView(Value, frozen=True):
+    listeners: tuple[WebListenerView, ...] = ()

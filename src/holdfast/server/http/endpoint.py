@@ -10,8 +10,10 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.errors import HoldfastError, MethodNotAllowed, NotFound
+from holdfast.errors import HoldfastError, MethodNotAllowed
 from holdfast.schema.api.request_bodies import NoParameters, QueryParameters, RequestBody
+from holdfast.schema.devices import AccessScope
+from holdfast.server.http.request_access import ACCESS, OWNER, RequestAccess
 from holdfast.server.http.request_parsing import (
     HEADERS,
     QueryReader,
@@ -46,7 +48,7 @@ KIB = 1024
 class ApiRequest(Generic[B, Q]):
     """A request whose path, query, body and headers were read."""
 
-    __slots__ = ("_receive", "body", "caller", "headers", "key", "parts", "path", "query")
+    __slots__ = ("_receive", "_scope", "access", "body", "caller", "headers", "key", "parts", "path", "query")
 
     def __init__(
         self,
@@ -58,6 +60,8 @@ class ApiRequest(Generic[B, Q]):
         caller: Caller,
         key: str | None,
         headers: Mapping[bytes, bytes],
+        access: RequestAccess,
+        scope: Scope,
         receive: Receive,
     ) -> None:
         self.parts = parts
@@ -69,6 +73,8 @@ class ApiRequest(Generic[B, Q]):
         """The idempotency key of a mutation."""
         self.headers = headers
         """With lower-case names."""
+        self.access = access
+        self._scope = scope
         self._receive = receive
 
     @property
@@ -79,6 +85,17 @@ class ApiRequest(Generic[B, Q]):
     def client(self) -> str:
         """The name of the caller as it is stored."""
         return str(self.caller)
+
+    @property
+    def peer_address(self) -> str:
+        """The IP address that the request came from; empty for a Unix socket."""
+        client = self._scope.get("client")
+        return str(client[0]) if client else ""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the request came over TLS."""
+        return bool(self._scope.get("scheme") == "https")
 
     def wait_for_disconnect(self) -> Coroutine[Any, Any, None]:
         return wait_for_disconnect(self._receive)
@@ -128,8 +145,10 @@ class Endpoint(_EndpointKey, frozen=True, kw_only=True):
 class EndpointApp:
     """One endpoint as an ASGI application: read the request, call the handler, send the response."""
 
-    def __init__(self, endpoint: Endpoint, parts: ServerParts) -> None:
+    def __init__(self, endpoint: Endpoint, parts: ServerParts, *, needed: AccessScope) -> None:
+        """``needed`` is the scope that a device needs."""
         self._endpoint = endpoint
+        self._needed = needed
         self._parts = parts
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
         self._query = QueryReader(endpoint.query)
@@ -137,6 +156,8 @@ class EndpointApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint, services = self._endpoint, self._parts.services
         headers: Mapping[bytes, bytes] = scope[HEADERS]
+        access: RequestAccess = scope.get(ACCESS, OWNER)
+        access.require(self._needed)
         caller = read_caller(headers.get(b"x-holdfast-client"))
         raw = b""
         if endpoint.mutates:
@@ -150,6 +171,8 @@ class EndpointApp:
             caller=caller,
             key=read_key(headers.get(b"idempotency-key")) if endpoint.mutates else None,
             headers=headers,
+            access=access,
+            scope=scope,
             receive=receive,
         )
         with services.state.track_request(counts=not endpoint.public):
@@ -190,7 +213,3 @@ class Resource:
         error = MethodNotAllowed(f"method {scope['method'][:20]!r} is not allowed here; use one of {allowed}")
         response = error_response(error, headers=((b"allow", allowed.encode()),))
         await send_response(send, response, redact=self._redact)
-
-
-async def raise_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    raise NotFound(f"there is nothing at {scope['path'][:200]!r}; GET /v1/openapi.json lists the paths")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+import ssl
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import uvicorn
@@ -60,17 +61,27 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
         self._stop_seconds = limits.stop_seconds
 
-    async def start(self, sock: socket.socket) -> None:
+    async def start(self, sock: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
         """Return when connections are accepted."""
         if not self.config.loaded:
             self.config.load()
+        self.config.ssl = tls
         self.lifespan = self.config.lifespan_class(self.config)
         await self.startup(sockets=[sock])
 
-    async def stop(self) -> None:
-        """Accept no more connections, give responses `ServerLimits.stop_seconds` to finish, then close all."""
+    async def stop(self, *, at_once: bool = False) -> None:
+        """Accept no more connections, give responses `ServerLimits.stop_seconds` to finish, then close all.
+
+        With ``at_once``, streams and other responses that have begun are cut off, and those to come are still sent.
+        """
         self._protocol.is_stopped = True
         await self._stop_accepting()
+        if at_once:
+            for connection in tuple(self.server_state.connections):
+                connection.shutdown()
+                if isinstance(connection, LimitedConnection) and connection.is_sending:
+                    connection.transport.abort()
+            return
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
         await self._wait_for_responses(min(_UNREAD_STOP_SECONDS, self._stop_seconds))
@@ -156,6 +167,12 @@ class LimitedConnection(HttpToolsProtocol):
     def is_unread(self) -> bool:
         """Whether the peer has not read what was sent."""
         return self._unread_timer is not None
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether a response has begun and is not complete."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and cycle.response_started and not cycle.response_complete
 
     def _stop_unread_timer(self) -> None:
         if self._unread_timer is not None:

@@ -22,6 +22,8 @@ async def get_approval(request: ApiRequest[None, NoParameters]) -> Approval:
 async def answer_approval(request: ApiRequest[ApprovalBody, NoParameters]) -> Approval:
     """Decide an approval. The first answer counts; a later one gets `409` with the winning answer."""
     body = request.body
+    if body.decision == "always" and body.scope == "all":
+        request.access.require("admin")  # it is saved in the user's settings
     return await request.services.approvals.answer(
         request.path["approval_id"],
         body.decision,

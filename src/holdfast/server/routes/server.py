@@ -19,7 +19,7 @@ from holdfast.server.http.endpoint import ApiRequest, Endpoint
 
 
 async def health(request: ApiRequest[None, NoParameters]) -> Health:
-    """Check whether the server is up. The only address that needs no token."""
+    """Check whether the server is up. Needs no token."""
     return request.services.server.health()
 
 

@@ -25,7 +25,17 @@ from typing import Any, TypeAlias, TypeVar, assert_never
 from holdfast.errors import StoreConflict, StoreDamaged, StoreLocked, StoreUnwritable
 from holdfast.files import file_identity
 from holdfast.store import writes as w
-from holdfast.store.sqlite import approvals, event_log, messages, runs, sessions, stored_responses, tool_records, usage
+from holdfast.store.sqlite import (
+    approvals,
+    event_log,
+    messages,
+    runs,
+    sessions,
+    stored_responses,
+    tokens,
+    tool_records,
+    usage,
+)
 from holdfast.store.sqlite.database_file import BUSY_MESSAGE, Connect, is_busy
 from holdfast.store.sqlite.space_reserve import SpaceReserve, is_disk_full
 from holdfast.store.sqlite.transaction import Counters, Transaction
@@ -324,6 +334,8 @@ def apply_write(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - 
             tool_records.move_snapshot(tx, write)
         case w.PutResponse():
             stored_responses.put(tx, write.response)
+        case w.PutToken():
+            tokens.put(tx, write.token)
         case _:
             assert_never(write)
 

@@ -202,11 +202,24 @@ _ENVIRONMENTS = (
 
 _SESSION_AGENTS = ("ALTER TABLE sessions ADD COLUMN agent TEXT",)
 
+_TOKENS = (
+    # Tokens of devices. The token itself is not stored.
+    """CREATE TABLE tokens (
+        id TEXT PRIMARY KEY,
+        digest TEXT NOT NULL UNIQUE,
+        name TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        last_used_at TEXT NOT NULL,
+        revoked_at TEXT)""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_APPROVALS, *_TOOL_RECORDS),
     _DRAFTS_AND_SHORT_EVENTS,
     _ENVIRONMENTS,
     _SESSION_AGENTS,
+    _TOKENS,
 )
 """``MIGRATIONS[n]`` migrates version n to version n + 1."""
 

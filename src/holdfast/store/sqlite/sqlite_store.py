@@ -19,7 +19,16 @@ from holdfast.schema.sessions import IdKind, IdMatch, Job, SearchHit, Session, T
 from holdfast.schema.usage import ToolRow, UsageRow
 from holdfast.store.open_drafts import OpenDrafts, is_finished
 from holdfast.store.protocol import CommitListener
-from holdfast.store.records import CallOutput, FileSnapshot, LaneRecord, LogPage, Page, RunRecord, StoredResponse
+from holdfast.store.records import (
+    CallOutput,
+    FileSnapshot,
+    LaneRecord,
+    LogPage,
+    Page,
+    RunRecord,
+    StoredResponse,
+    TokenRecord,
+)
 from holdfast.store.sqlite import (
     approvals,
     database_file,
@@ -31,6 +40,7 @@ from holdfast.store.sqlite import (
     runs,
     sessions,
     stored_responses,
+    tokens,
     tool_records,
     usage,
 )
@@ -370,6 +380,9 @@ class SqliteStore:
 
     async def stored_response(self, key: str) -> StoredResponse | None:
         return await self._read(partial(stored_responses.stored_response, key=key))
+
+    async def tokens(self) -> tuple[TokenRecord, ...]:
+        return await self._read(tokens.tokens)
 
     async def usage_stats(self, *, since: str, until: str) -> tuple[UsageRow, ...]:
         return await self._read(partial(usage.usage_stats, since=since, until=until))

@@ -1,0 +1,30 @@
+"""The tokens of devices, as hashes."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from holdfast.schema.devices import Device
+from holdfast.store.records import TokenRecord
+from holdfast.store.sqlite.transaction import Transaction
+
+
+def put(tx: Transaction, token: TokenRecord) -> None:
+    device = token.device
+    tx.sql.execute(
+        "INSERT INTO tokens (id, digest, name, scope, created_at, last_used_at, revoked_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+        "name = excluded.name, scope = excluded.scope, last_used_at = excluded.last_used_at, "
+        "revoked_at = excluded.revoked_at",
+        (
+            *(device.id, token.digest, device.name, device.scope),
+            *(device.created_at, device.last_used_at, device.revoked_at),
+        ),
+    )
+
+
+def tokens(sql: sqlite3.Connection) -> tuple[TokenRecord, ...]:
+    rows = sql.execute(
+        "SELECT digest, id, name, scope, created_at, last_used_at, revoked_at FROM tokens ORDER BY created_at, id"
+    )
+    return tuple(TokenRecord(digest, Device(*fields)) for digest, *fields in rows)
