@@ -11,6 +11,7 @@ from holdfast.schema import events as ev
 from holdfast.schema.approvals import Approval, Question
 from holdfast.schema.base import Unknown, encode, to_builtins
 from holdfast.schema.client_tools import ClientCall
+from holdfast.schema.devices import Device
 from holdfast.schema.extensions import ExtensionStatus
 from holdfast.schema.messages import Message, Text
 from holdfast.schema.runs import Now, Queue, Run
@@ -37,6 +38,7 @@ _MADE: dict[Any, Any] = {
     Now: Now("tool"),
     ExtensionStatus: ExtensionStatus("mcp", "docs", "ready"),
     Client: Client("c"),
+    Device: Device("dev_1", "phone", "drive"),
     tuple[Todo, ...]: (Todo("a"),),
     tuple[ev.OpenPart, ...]: (ev.OpenPart(part=0, attempt=1, of="text", text="a"),),
 }
@@ -73,6 +75,8 @@ _KINDS = {
     "call.closed",
     "client.attached",
     "client.detached",
+    "device.changed",
+    "pairing.failed",
     "heartbeat",
     "reset",
     "hello",

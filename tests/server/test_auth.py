@@ -13,14 +13,16 @@ from tests.support.running_server import TOKEN, run_server
 
 
 @pytest.mark.promise("W8")
-async def test_over_tcp_no_route_but_health_answers_without_the_token(home: Path) -> None:
+async def test_over_tcp_no_route_but_health_and_pairing_answers_without_the_token(home: Path) -> None:
     async with run_server(home) as server:
         before = server.app.store.last_number
         for endpoint in ENDPOINTS:
             path = endpoint.path.replace("{", "").replace("}", "")
             for given in (None, "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer "):
                 answer = await server.tcp.send(endpoint.method, path, Authorization=given)
-                if endpoint.public:
+                if endpoint.path == "/v1/pairing":
+                    assert (answer.status, answer.code) == (400, "invalid_request")
+                elif endpoint.public:
                     assert answer.status == 200
                 else:
                     assert (answer.status, answer.code) == (401, "unauthorized"), path

@@ -96,6 +96,7 @@ async def run_server(
     idle_exit: bool = False,
     env: Mapping[str, str] | None = None,
     crush: str | None = None,
+    static_files: Path | None = None,
 ) -> AsyncIterator[RunningServer]:
     """Run a server with a workspace open at ``directory/work``. At the end it has stopped.
 
@@ -116,6 +117,7 @@ async def run_server(
                 redactor=lambda: app.shared.keyring.redactor,
                 limits=limits or ServerLimits(),
                 tool_peers=tool_peers(app),
+                static_files=static_files,
             )
             unix = await asyncio.to_thread(listen_unix, locations.socket)
             tcp = listen_tcp(TcpAddress("127.0.0.1", 0), access=TcpAccess(TOKEN))

@@ -1,5 +1,6 @@
 """Browsers for tests: they pair with a server's web page and send its cookie."""
 
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ class Browser:
                 self.cookie = answer.headers["set-cookie"].partition(";")[0]
         return answer
 
-    async def stream(self) -> Stream:
-        return await self.http.open_stream("/v1/events", Cookie=self.cookie)
+    def stream(self) -> AbstractAsyncContextManager[Stream]:
+        return self.http.stream("/v1/events", Cookie=self.cookie)
 
 
 async def listen(server: RunningServer, **body: Any) -> dict[str, Any]:

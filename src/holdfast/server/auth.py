@@ -101,14 +101,20 @@ class AccessControl:
         return await self._devices.recognise(token)
 
     async def _serve_device(self, device: Device, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a device's request. When the device is revoked meanwhile, it seems to have disconnected."""
+        """Handle a device's request. A read of a device that is revoked meanwhile ends as if it had disconnected."""
+        if scope["method"] not in ("GET", "HEAD"):
+            scope[ACCESS] = RequestAccess(device.scope, device)
+            await self._app(scope, receive, send)
+            return
         with self._devices.request(device) as revoked:
 
             async def receive_unless_revoked() -> MutableMapping[str, Any]:
                 return await _first(receive(), revoked)
 
             async def send_unless_revoked(message: MutableMapping[str, Any]) -> None:
-                if revoked.is_set() and message.get("body"):
+                if revoked.is_set() and message["type"] == "http.response.start":
+                    raise Unauthorized("this device was revoked")
+                if revoked.is_set() and message.get("more_body"):
                     message = {**message, "body": b""}
                 await send(message)
 

@@ -119,6 +119,7 @@ class DeviceService:
         except CommitRefused:
             self.codes.give_back(taken)
             raise
+        self._stored_use[record.device.id] = self._seconds_now()
         self._publish(record.device, "paired")
         return PairedDevice(record.device, token)
 

@@ -19,8 +19,8 @@ SCOPES = ("watch", "answer", "drive", "admin")
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "Open the web page: the same sessions as in the terminal. The server serves it on this machine only, and lets in\n"
-        "browsers that were paired: the address that is printed contains a code that works once, for five minutes.",
+        "Open the web page: the same sessions as in the terminal. The server serves it on this machine only, to\n"
+        "browsers that were paired. The address that is printed contains a code that works once, for five minutes.",
         examples=(
             ("holdfast web", "open the page in the browser"),
             ("holdfast web --no-open", "only print the address"),
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.stop:
         return _stop(args)
-    if not _has_page():
+    if not has_page():
         raise CommandError(
             "this installation has no web page", advice="install a release of Holdfast", status=Exit.CONFIGURATION
         )
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     return Exit.COMPLETED
 
 
-def _has_page() -> bool:
+def has_page() -> bool:
     from importlib.resources import files
 
     return files("holdfast.web").joinpath("static", "index.html").is_file()
