@@ -54,12 +54,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 )
 
 
+_SCOPES = tuple(route_scope(endpoint) for endpoint in ENDPOINTS)
+
+
 def make_app(parts: ServerParts, *, tcp: TcpAccess | None = None) -> ErrorBoundary:
     """The application of one listener: on TCP, or on a private socket that only its owner can open."""
     by_path: dict[str, dict[str, EndpointApp]] = {}
-    for endpoint in ENDPOINTS:
-        app = EndpointApp(endpoint, parts, needed=route_scope(endpoint))
-        by_path.setdefault(endpoint.path, {})[endpoint.method] = app
+    for endpoint, needed in zip(ENDPOINTS, _SCOPES, strict=True):
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(endpoint, parts, needed=needed)
     page = StaticFiles(parts.static_files)
     router = Router(
         routes=[Route(path, Resource(methods, redact=parts.redact)) for path, methods in by_path.items()],

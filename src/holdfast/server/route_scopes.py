@@ -1,4 +1,4 @@
-"""The scope that each route needs (`W8`). A route that is missing here keeps the server from starting.
+"""The scope that each route needs (`W8`). The server cannot be imported if a route is missing here.
 
 ``watch`` reads; ``answer`` decides approvals and questions; ``drive`` does what a person at the keyboard does in a
 session; ``admin`` changes settings, keys, trust and devices. The private socket and the server's own token are `admin`.
@@ -37,6 +37,7 @@ ROUTE_SCOPES: Final[dict[str, AccessScope]] = {
     f"GET {_WORKSPACE}/repository": "watch",
     f"GET {_WORKSPACE}/diff": "watch",
     f"GET {_WORKSPACE}/context": "watch",
+    f"GET {_WORKSPACE}/agents": "watch",
     f"GET {_WORKSPACE}/commands": "watch",
     f"GET {_WORKSPACE}/memory": "watch",
     f"GET {_WORKSPACE}/config": "watch",
