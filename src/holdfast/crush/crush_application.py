@@ -29,13 +29,13 @@ def make_crush_app(parts: ServerParts, *, data_directory: str) -> ErrorBoundary:
     ]
     by_path: dict[str, dict[str, EndpointApp]] = {}
     for endpoint in endpoints:
-        by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(endpoint, parts)
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(endpoint, parts, needed="admin")
     router = Router(
         routes=[Route(path, Resource(methods, redact=parts.redact)) for path, methods in by_path.items()],
         redirect_slashes=False,
         default=_raise_unknown_path,
     )
-    guarded = AccessControl(router, token=None, public_paths=())
+    guarded = AccessControl(router, tcp=None, devices=parts.services.devices)
     return ErrorBoundary(
         guarded, is_stopping=lambda: parts.services.state.stopping, redact=parts.redact, translate=crush_error
     )

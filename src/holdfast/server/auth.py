@@ -48,8 +48,8 @@ class AccessControl:
         *,
         tcp: TcpAccess | None,
         devices: DeviceService,
-        public_paths: Collection[str],
-        is_page: Callable[[str], Awaitable[bool]],
+        public_paths: Collection[str] = (),
+        is_page: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         """``is_page`` says whether a path is a file of the web page, which needs no token."""
         self._app = app
@@ -77,10 +77,13 @@ class AccessControl:
         if device is not None:
             await self._serve_device(device, scope, receive, send)
             return
-        if scope["path"] not in self._public_paths and not await self._is_page(scope["path"]):
+        if not await self._is_public(scope["path"]):
             raise Unauthorized("this address needs the server's token: send 'Authorization: Bearer TOKEN'")
         scope[ACCESS] = _NOBODY
         await self._app(scope, receive, send)
+
+    async def _is_public(self, path: str) -> bool:
+        return path in self._public_paths or (self._is_page is not None and await self._is_page(path))
 
     def _is_owner(self, headers: Mapping[bytes, bytes]) -> bool:
         return self._token is not None and hmac.compare_digest(_bearer(headers), self._token)

@@ -96,6 +96,7 @@ ROUTE_SCOPES: Final[dict[str, AccessScope]] = {
     f"DELETE {_WORKSPACE}/grants": "admin",
     f"PATCH {_WORKSPACE}/config": "admin",
     f"POST {_WORKSPACE}/mcp/{{name}}/login": "admin",
+    f"POST {_WORKSPACE}/mcp/{{name}}/login/answer": "admin",
     f"DELETE {_WORKSPACE}/mcp/{{name}}/login": "admin",
     "PUT /v1/providers/{provider}/key": "admin",
     "POST /v1/providers/{provider}/test": "admin",
