@@ -241,7 +241,7 @@ async def test_hooks_of_the_end_run_after_it_is_committed_and_cannot_change_it(t
         assert (given["state"], given["answer"], given["run_id"]) == ("completed", "done", run.id)
         assert (await harness.app.engine.wait_run(run.id, timeout=1)).state == "completed"
         async for item in harness.app.hub.subscribe(after=f"{harness.app.store.log_id}.0"):
-            if b"hook after" in item.body:
+            if item.kind == "message.finished" and b"hook after" in item.body:
                 break
         shown = await notices_of(harness, run)
         assert shown[0].text.startswith("hook after (end) ")
