@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from holdfast.tasks import OwnedTasks, finish_before_cancel, finish_despite_cancel
+from holdfast.tasks import OwnedTasks, WaitLimit, finish_before_cancel, finish_despite_cancel
 
 
 class Work:
@@ -169,3 +169,68 @@ async def test_a_failed_owned_task_is_logged(caplog: pytest.LogCaptureFixture, *
     await asyncio.wait((task,))
     await turn_of_the_loop()
     assert [record.levelno for record in caplog.records if "one" in record.message] == [level]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_wait_that_takes_too_long_is_a_time_out_and_leaves_no_cancel_behind() -> None:
+    limit, work = WaitLimit(), Work()
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await limit.wait(work.run(), until=now() + 0.01)
+        assert limit.expired
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+    work.gate.set()
+    assert await limit.wait(work.run(), until=now() + 60) == "result"
+    assert not limit.expired
+    limit.close()
+
+
+async def test_waits_in_time_share_one_timer_and_the_earliest_end_counts() -> None:
+    limit, work = WaitLimit(), Work()
+    work.gate.set()
+    await limit.wait(work.run(), until=now() + 60)
+    timer = limit._timer
+    for _ in range(100):
+        await limit.wait(work.run(), until=now() + 61)
+    assert limit._timer is timer
+    work.gate.clear()
+    with pytest.raises(TimeoutError):
+        await limit.wait(work.run(), until=now() + 0.01)
+    assert await limit.wait(asyncio.sleep(0, "no limit"), until=None) == "no limit"
+
+
+async def test_a_timer_that_ends_early_waits_for_the_end_of_the_current_wait() -> None:
+    limit, work = WaitLimit(), Work()
+    work.gate.set()
+    await limit.wait(work.run(), until=now() + 60)
+    work.gate.clear()
+    until = now() + 61
+    task = asyncio.create_task(limit.wait(work.run(), until=until))
+    await asyncio.sleep(0)
+    assert limit._armed < until
+    limit._check()
+    assert limit._armed == until
+    work.gate.set()
+    assert await task == "result"
+    limit._check()
+    assert limit._timer is None
+
+
+@pytest.mark.parametrize("expires", [False, True])
+async def test_a_cancel_from_outside_is_not_taken_for_a_time_out(expires: bool) -> None:
+    limit, work = WaitLimit(), Work()
+    task = asyncio.create_task(limit.wait(work.run(), until=now() + 60))
+    await work.started.wait()
+    if expires:  # both in the same turn of the loop
+        limit._until = 0.0
+        limit._check()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+    limit.close()

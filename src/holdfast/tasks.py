@@ -54,6 +54,68 @@ async def finish_despite_cancel(work: Awaitable[T]) -> tuple[T, bool]:
     return task.result(), cancelled
 
 
+class WaitLimit:
+    """Time limits for many short waits of one task, with one timer.
+
+    `asyncio.timeout` makes and cancels a timer for each wait, which is a fifth of the work for a piece of an answer.
+    Here a wait only notes its end. The timer looks whether that has passed, and otherwise runs until then.
+    """
+
+    __slots__ = ("_armed", "_task", "_timer", "_until", "expired")
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed = 0.0
+        """When the timer ends."""
+        self._task: asyncio.Task[Any] | None = None
+        """The task that waits."""
+        self._until = 0.0
+        self.expired = False
+        """A wait took too long."""
+
+    async def wait(self, work: Awaitable[T], *, until: float | None) -> T:
+        """Await `work`. Raise TimeoutError after ``until`` by the loop's clock; None is no limit."""
+        if until is None:
+            return await work
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling = task.cancelling()
+        self._task, self._until, self.expired = task, until, False
+        if self._timer is None or until < self._armed:
+            self._arm()
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self.expired and task.cancelling() <= cancelling + 1:
+                raise TimeoutError from None
+            raise  # the task was also cancelled by someone else
+        finally:
+            self._task = None
+            if self.expired:
+                task.uncancel()
+
+    def close(self) -> None:
+        """Drop the timer. No wait may be open."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self.close()
+        self._armed = self._until
+        self._timer = asyncio.get_running_loop().call_at(self._until, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._task is None:
+            return  # the next wait arms it again
+        if asyncio.get_running_loop().time() < self._until:
+            self._arm()
+        else:
+            self.expired = True
+            self._task.cancel()
+
+
 class OwnedTasks:
     """The tasks of one owner, which awaits them with `finish` when it ends."""
 

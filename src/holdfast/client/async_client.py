@@ -25,6 +25,7 @@ from holdfast.errors import ClientError, HoldfastError, NoAnswer, Unreachable
 from holdfast.schema.events import Event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import END_STATES, Run
+from holdfast.tasks import WaitLimit
 
 if TYPE_CHECKING:
     import httpx2
@@ -140,6 +141,7 @@ class AsyncEventStream:
         self._pause = pause
         self._response: httpx2.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
+        self._limit = WaitLimit()
 
     @property
     def cursor(self) -> str | None:
@@ -170,6 +172,7 @@ class AsyncEventStream:
     async def aclose(self) -> None:
         """Close the connection. Iterating again opens a new one at the cursor."""
         response, self._response, self._chunks = self._response, None, None
+        self._limit.close()
         if response is not None:
             await response.aclose()
 
@@ -182,7 +185,8 @@ class AsyncEventStream:
     async def _read(self) -> None:
         if self._chunks is None:
             self._chunks = await self._connect()
-        self._state.feed(await self._pool.read_chunk(self._chunks, seconds=self._state.silence))
+        silence = self._state.silence
+        self._state.feed(await self._pool.read_chunk(self._chunks, seconds=silence, limit=self._limit))
 
     async def _connect(self) -> AsyncIterator[bytes]:
         headers, silence = self._state.connect(), self._state.silence
@@ -235,13 +239,12 @@ class HttpPool:
         self.peer = self._peer_of(response) or self.peer
         return response
 
-    async def read_chunk(self, chunks: AsyncIterator[bytes], *, seconds: float) -> bytes | None:
+    async def read_chunk(self, chunks: AsyncIterator[bytes], *, seconds: float, limit: WaitLimit) -> bytes | None:
         """The next bytes of a body; ``None`` at its proper end."""
         import httpx2
 
         try:
-            async with asyncio.timeout(seconds):
-                return await anext(chunks, None)
+            return await limit.wait(anext(chunks, None), until=asyncio.get_running_loop().time() + seconds)
         except (httpx2.HTTPError, OSError, TimeoutError) as error:
             raise self._failure(error) from None
 
@@ -254,9 +257,12 @@ class HttpPool:
 
     async def read_rest(self, response: httpx2.Response, *, seconds: float) -> bytes:
         """The whole body; each chunk must arrive within ``seconds``."""
-        chunks, received = _body_chunks(response), []
-        while (chunk := await self.read_chunk(chunks, seconds=seconds)) is not None:
-            received.append(chunk)
+        chunks, received, limit = _body_chunks(response), [], WaitLimit()
+        try:
+            while (chunk := await self.read_chunk(chunks, seconds=seconds, limit=limit)) is not None:
+                received.append(chunk)
+        finally:
+            limit.close()
         return b"".join(received)
 
     async def aclose(self) -> None:

@@ -19,6 +19,7 @@ from holdfast.errors import ModelError, ModelInvalid, ModelMalformed, ModelNetwo
 from holdfast.models.error_mapping import Redact, error_from_response, sanitize_message
 from holdfast.models.provider_address import ProviderAddress, choose_proxy
 from holdfast.models.stall_timeout import StallTimeout
+from holdfast.tasks import WaitLimit
 
 if TYPE_CHECKING:
     import httpx2
@@ -45,6 +46,7 @@ class ProviderResponse:
         self._chunks: AsyncIterator[bytes] = aiter(source)  # type: ignore[arg-type]
         self._response = response
         self._map_error = map_error
+        self._limit = WaitLimit()
 
     @property
     def is_success(self) -> bool:
@@ -52,17 +54,16 @@ class ProviderResponse:
 
     async def read(self, stall: StallTimeout) -> bytes | None:
         """Return the next bytes, or None at the end. Raises `ModelStall` after a time-out."""
-        limit = asyncio.timeout_at(stall.begin_wait())
         try:
-            async with limit:
-                return await anext(self._chunks, None)
+            return await self._limit.wait(anext(self._chunks, None), until=stall.begin_wait())
         except Exception as error:  # noqa: BLE001 - every error of the library becomes one of our classes
-            failure = stall.error() if limit.expired() else self._map_error(error)
+            failure = stall.error() if self._limit.expired else self._map_error(error)
         finally:
             stall.end_wait()
         raise failure
 
     async def aclose(self) -> None:
+        self._limit.close()
         try:
             if isinstance(self._chunks, AsyncGenerator):
                 await self._chunks.aclose()
