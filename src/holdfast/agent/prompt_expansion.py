@@ -181,6 +181,8 @@ class _Expansion:
         )
         if isinstance(permission, CallDenied):
             why = permission.why or "the user said no"
+            if permission.cause == "unasked" and plan.subject.definition:
+                why = f"{why}; the rule 'mcp: {plan.subject.tool}' allows it"
             asked_by = self._typed.split()[0] if self._typed.startswith("/") else "the prompt"
             message = f"{asked_by} needs {plan.subject.title!r}, which was denied: {why}"
             raise ToolError(self._dependencies.tool_contexts.redact(message), code="denied")

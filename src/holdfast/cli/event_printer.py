@@ -128,9 +128,7 @@ class EventPrinter:
             if message.role == "user":
                 self._printed.add(message.run_id)
             self._printed.update(part.call_id for part in message.parts if isinstance(part, ToolResult))
-            self._printed.update(
-                f"{message.id}.{number}" for number, part in enumerate(message.parts) if isinstance(part, Notice)
-            )
+            self._printed.update(_notice_key(message, part) for part in message.parts if isinstance(part, Notice))
             for number, part in enumerate(message.parts):
                 if isinstance(part, Text):
                     self._part(message.id, number).end_at(part.text)
@@ -174,14 +172,14 @@ class EventPrinter:
         for number, part in enumerate(message.parts):
             if isinstance(part, Text) and included and message.role == "assistant":
                 self._write(message.id, self._part(message.id, number).end_at(part.text))
-        for number, part in enumerate(message.parts):
+        for part in message.parts:
             match part:
                 case ToolResult() if included or is_subagent:
                     self._print_result(part, indent=is_subagent)
                 case Notice(code="hook" | "hook_context") if not self._verbose:
                     pass  # a hook that failed has another code and is always shown
                 case Notice() if included:
-                    self._note_once(f"{message.id}.{number}", plain(part.text))
+                    self._note_once(_notice_key(message, part), plain(part.text))
                 case Shell() if included and part.exit_code is not None:
                     self._note_once(message.id, f"$ {plain(part.command)}\n{plain(part.output.rstrip())}")
                 case _:
@@ -369,3 +367,8 @@ def outcome_of(result: ToolResult) -> str:
     if result.status == "error":
         return one_line(result.text, most=120)
     return ""
+
+
+def _notice_key(message: Message, notice: Notice) -> str:
+    """Identifies a notice also after parts were added before it."""
+    return f"{message.id}.{notice.code}.{notice.text}"

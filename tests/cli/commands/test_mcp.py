@@ -28,7 +28,15 @@ def test_a_server_is_added_tested_shown_and_removed(sh: CliShell) -> None:
     listed = sh("mcp", "--json").json["servers"]
     assert [(one["name"], one["state"]) for one in listed] == [("peer", "ready")]
     assert listed[0]["source"].startswith(str(sh.locations.config_file))
-    assert "peer__read (reads only, says the server)" in sh.ok("mcp", "test", "peer")
+    tested = sh.ok("mcp", "test", "peer")
+    assert "peer__read (reads only, says the server)" in tested
+    assert "  /peer:explain\n  @peer:note://a" in tested
+    assert "peer:explain  ready  Explain it  MCP server peer" in sh.ok("commands")
+    mentioned = sh("run", "!say ok @peer:note://a")
+    why = "this needs approval, and this run cannot ask for it: note://a; the rule 'mcp: peer__resource' allows it"
+    assert (
+        mentioned.err.count(f"@peer:note://a was not read: the prompt needs 'note://a', which was denied: {why}") == 1
+    )
     assert "3 tools" in sh.ok("mcp", "list")
     assert "mcp peer: ready" in sh.ok("doctor")
     again = sh("mcp", "add", "peer", "--", "x")

@@ -18,6 +18,7 @@ from holdfast.schema.extensions import ExtensionStatus, McpServerView
 
 _ADD = "'holdfast mcp add --help' shows the forms"
 _LIST_SECONDS = 10.0
+_SHOWN_RESOURCES = 20
 _TEST_SECONDS = 120.0
 _LOGIN_SECONDS = 330.0
 
@@ -150,6 +151,12 @@ def _print(found: McpServerView) -> None:
     for tool in found.tools:
         hint = " (reads only, says the server)" if tool.read_only else ""
         print(f"  {tool.name}{hint}  {one_line(tool.description)}")
+    for prompt in found.prompts:
+        print(f"  /{status.name}:{one_line(prompt)}")
+    for resource in found.resources[:_SHOWN_RESOURCES]:
+        print(f"  @{status.name}:{one_line(resource)}")
+    if len(found.resources) > _SHOWN_RESOURCES:
+        print(f"  … and {len(found.resources) - _SHOWN_RESOURCES} more resources")
 
 
 def _described(status: ExtensionStatus) -> str:

@@ -13,6 +13,7 @@ from holdfast.cli.screen import one_line, plain
 from holdfast.schema.extensions import ExtensionKind, ExtensionStatus
 
 _SHOWN = 90
+_SERVER_SECONDS = 10.0
 
 
 def configure(parser: Parser) -> None:
@@ -32,8 +33,8 @@ def configure_commands(parser: Parser) -> None:
     parser.explain(
         "List the commands that you can call as /name in a prompt: Markdown files of this directory and your own.\n"
         "They are read from the folder 'commands' in .holdfast, .claude, .opencode and .crush of the project, from\n"
-        "those of these agents in your home directory, and from Holdfast's configuration directory. Skills can be\n"
-        "called, too.",
+        "those of these agents in your home directory, and from Holdfast's configuration directory. Prompts of MCP\n"
+        "servers are commands as well. Skills can be called, too.",
         examples=(
             ("holdfast commands", "what is there, and what is wrong with it"),
             ("holdfast run /review src/slug.py", "call one"),
@@ -65,7 +66,9 @@ def _add(parser: Parser, kind: ExtensionKind) -> None:
 def show(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         listed = context.client.extensions(context.workspace.id).items
-    found = [status for status in listed if status.kind == args.kind]
+        found = [status for status in listed if status.kind == args.kind]
+        if args.kind == "command" and any(status.kind == "mcp" for status in listed):
+            found += _prompts_of_servers(context)
     if args.json:
         print(json_text(found))
         return Exit.COMPLETED
@@ -74,6 +77,16 @@ def show(args: argparse.Namespace) -> int:
         return Exit.COMPLETED
     print("\n".join(table([("NAME", "STATE", "WHAT", "FILE"), *map(_row, found)])))
     return Exit.COMPLETED
+
+
+def _prompts_of_servers(context: CommandContext) -> list[ExtensionStatus]:
+    """The prompts of MCP servers, which are commands. Waits a moment for servers that are starting."""
+    context.client.extensions(context.workspace.id, wait=_SERVER_SECONDS)
+    return [
+        ExtensionStatus("command", one.name, "ready", one.description, f"MCP server {one.source}")
+        for one in context.client.commands(context.workspace.id).items
+        if one.kind == "mcp"
+    ]
 
 
 def show_agents(args: argparse.Namespace) -> int:
