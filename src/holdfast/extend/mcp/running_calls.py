@@ -28,6 +28,8 @@ class RunningCall:
     def __init__(self, handlers: CallHandlers, *, seconds: float) -> None:
         self.handlers = handlers
         self._seconds = seconds
+        self._left = seconds
+        """Seconds that the call may still take, while the time stands still."""
         self._deadline: asyncio.Timeout | None = None
         self._answers: set[asyncio.Task[dict[str, Any]]] = set()
         self._is_over = False
@@ -62,6 +64,15 @@ class RunningCall:
         return task.result()
 
     def _move_deadline(self) -> None:
-        if self._deadline is not None and not self._deadline.expired():
-            now = asyncio.get_running_loop().time()
-            self._deadline.reschedule(None if self._answers else now + self._seconds)
+        """Stop the time while answers are made. It then goes on, so that many requests do not make a call endless."""
+        deadline, now = self._deadline, asyncio.get_running_loop().time()
+        if deadline is None:
+            return
+        try:
+            if self._answers and (when := deadline.when()) is not None:
+                deadline.reschedule(None)
+                self._left = when - now
+            elif not self._answers and deadline.when() is None:
+                deadline.reschedule(now + self._left)
+        except RuntimeError:
+            pass  # the time is over
