@@ -11,11 +11,13 @@ from acp.exceptions import RequestError
 from acp.schema import (
     EmbeddedResourceContentBlock,
     ImageContentBlock,
+    McpServerStdio,
     ResourceContentBlock,
     TextResourceContents,
 )
 
 from tests.acp.acp_peer import EditorPeer, editor_in_process, editor_process, editor_server, recorded
+from tests.support.mcp_peers import plain_command
 from tests.support.running_server import RunningServer
 from tests.support.snapshots import check_snapshot
 
@@ -307,6 +309,29 @@ async def test_failures_are_errors_and_limits_are_stop_reasons(server: RunningSe
             await peer.prompt(session, "!status 401")
         assert refused.value.code == -32000
         check_golden("failures", peer, server)
+
+
+async def test_mcp_servers_of_the_editor_are_used_for_its_session(server: RunningServer) -> None:
+    program, *arguments = plain_command()
+    works = McpServerStdio(name="My tools", command=program, args=arguments, env=[])
+    broken = McpServerStdio(name="broken", command="/no/such/program", args=[], env=[])
+    async with _editor(server) as peer:
+        session = await peer.new(server.work, mcp_servers=[works, broken])
+        await peer.until(lambda: "broken" in peer.text())
+        assert "My-tools" not in peer.text()
+        await peer.prompt(session, "!say with them")
+        offered = [tool["function"]["name"] for tool in server.provider.requests[-2].body.get("tools", [])]
+        offered += [tool["function"]["name"] for tool in server.provider.requests[-1].body.get("tools", [])]
+        assert any("My-tools" in name or "My_tools" in name for name in offered), offered
+        other = await peer.new(server.work)
+        before = len(server.provider.requests)
+        await peer.prompt(other, "!say without")
+        for request in server.provider.requests[before:]:
+            assert "My-tools" not in str(request.body.get("tools", []))
+    listed = (await server.http.get(f"/v1/sessions/{session}/mcp")).ok()["items"]
+    assert listed == []  # the editor has left, and nothing runs
+    refused = await server.http.send("PUT", f"/v1/sessions/{session}/mcp", {"servers": [{"name": "none"}]})
+    assert refused.status == 400
 
 
 async def test_closing_cancels_and_an_unused_session_is_deleted(server: RunningServer) -> None:

@@ -12,6 +12,7 @@ from holdfast.client.endpoints import ApiCall, api_path, with_query
 from holdfast.errors import BadRequest
 from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.client_tools import ClientResult, ClientTool
+from holdfast.schema.extensions import SessionMcpServer
 from holdfast.schema.messages import File
 from holdfast.schema.runs import Limits, RunRequest
 from holdfast.server.application import ENDPOINTS
@@ -128,6 +129,8 @@ EVERY = [
     endpoints.memory("wsp_1"),
     endpoints.remember("wsp_1", "a note"),
     endpoints.forget("wsp_1", 1),
+    endpoints.use_session_servers("ses_1", [SessionMcpServer("docs", ("docs-mcp", "--fast"), {"A": "b"})]),
+    endpoints.session_servers("ses_1", wait=2.0),
     endpoints.attach_tools("ses_1", [ClientTool("lookup", "Look up.", {"type": "object"}, "none")]),
     endpoints.attached_tools("ses_1"),
     endpoints.answer_call("ccl_1", ClientResult("a", files=(File("b.png", "image/png", data="QUJD"),))),

@@ -53,6 +53,7 @@ STARTS_THE_SERVER = frozenset({"serve", "demo", "restore"})
 
 PURE = (
     "acp/editor_questions.py",
+    "acp/editor_servers.py",
     "acp/prompt_content.py",
     "acp/session_settings.py",
     "acp/session_updates.py",

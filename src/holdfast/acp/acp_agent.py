@@ -63,8 +63,10 @@ class AcpAgent:
             return
         with suppress(HoldfastError, TimeoutError):
             async with asyncio.timeout(_ACCEPT_SECONDS):
-                for session_id in self._created & self._sessions.keys():
-                    await self._drop_unused(self._sessions[session_id])
+                for session in self._sessions.values():
+                    await session.release_servers()
+                    if session.id in self._created:
+                        await self._drop_unused(session)
         await self._client.aclose()
 
     # Dispatch.
@@ -102,7 +104,7 @@ class AcpAgent:
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": False, "sse": False},
+                "mcpCapabilities": {"http": True, "sse": True, "acp": False},
                 "sessionCapabilities": {"list": {}, "resume": {}, "fork": {}, "close": {}, "delete": {}},
                 "auth": {},
             },
@@ -134,6 +136,7 @@ class AcpAgent:
         session = await client.create_session(workspace.id)
         self._created.add(session.id)
         opened = self._open(session, workspace, client, choices)
+        await opened.use_servers(params.get("mcpServers", []))
         cursor = opened.begin()
         result = {"sessionId": session.id, **_state(opened)}
         self._connection.after_sending(result, lambda: opened.follow(cursor))
@@ -177,6 +180,7 @@ class AcpAgent:
         session = self._session(params)
         await session.cancel()
         await session.settle()
+        await session.release_servers()
         await self._forget(session)
         if session.id in self._created:
             await self._drop_unused(session)
@@ -203,6 +207,7 @@ class AcpAgent:
         choices = await self._choices(client, workspace)
         choices = SessionChoices(choices.configured_mode, choices.models, choices_of_run(last[0] if last else None))
         opened = self._open(view, workspace, client, choices)
+        await opened.use_servers(params.get("mcpServers", []))
         opened.follow(await opened.load(replay=replay))
         return opened
 

@@ -22,6 +22,7 @@ from holdfast.acp.editor_questions import (
     read_form,
     read_permission,
 )
+from holdfast.acp.editor_servers import editor_servers, failed_servers
 from holdfast.acp.prompt_content import ReadPrompt, read_prompt
 from holdfast.acp.session_settings import BuiltIn, SessionChoices, available_commands, built_in_command
 from holdfast.acp.session_updates import SessionTranslator, notice, stop_reason, usage_of, usage_update
@@ -45,6 +46,7 @@ from holdfast.schema.events import (
     QuestionResolved,
     SessionDeleted,
 )
+from holdfast.schema.extensions import SessionMcpServer
 from holdfast.schema.runs import END_STATES, Accepted, Mode, Run, RunRequest
 from holdfast.schema.sessions import Session, WorkspaceView
 from holdfast.tasks import OwnedTasks
@@ -55,6 +57,7 @@ _PAGE = 500
 _OUTPUT_SECONDS = 0.1
 """How long the output of a command is collected before the editor gets it."""
 _SETTLE_SECONDS = 5.0
+_SERVER_SECONDS = 60.0
 
 
 class Editor(Protocol):
@@ -136,6 +139,7 @@ class EditorSession:
         self._commands: list[JsonObject] = []
         self._requests: dict[RequestId, str] = {}
         """The runs of the prompts that the editor waits for; empty while a prompt is being accepted."""
+        self._servers: tuple[SessionMcpServer, ...] = ()
         self._is_gone = False
 
     @property
@@ -160,8 +164,27 @@ class EditorSession:
             self._translator.skip(self._transcript)
         return cursor
 
+    async def use_servers(self, servers: list[JsonObject]) -> None:
+        """Use the MCP servers that the editor passes, for this session."""
+        self._servers = editor_servers(servers)
+        if self._servers:
+            await self._client.use_session_servers(self.id, self._servers)
+
+    async def release_servers(self) -> None:
+        """End the MCP servers of the editor, if nothing in the session needs them. A run that goes on keeps them."""
+        if self._servers and not (await self._client.session(self.id)).busy:
+            await self._client.use_session_servers(self.id, ())
+
+    async def _check_servers(self) -> None:
+        """Tell the user about servers of the editor that do not start."""
+        found = await self._client.session_servers(self.id, wait=_SERVER_SECONDS)
+        if text := failed_servers(found.items):
+            await self._send([notice(f"\n\n{text}\n\n", message_id=f"{self.id}.mcp")])
+
     def follow(self, cursor: str) -> None:
         """Send what happens from now on."""
+        if self._servers:
+            _ = self._tasks.spawn(self._check_servers(), name=f"acp:{self.id}:mcp", may_fail=True)
         _ = self._tasks.spawn(self._follow(cursor), name=f"acp:{self.id}:events")
         _ = self._tasks.spawn(self.refresh_commands(), name=f"acp:{self.id}:commands")
         self._spawn_open_asks()
@@ -341,6 +364,8 @@ class EditorSession:
                 if isinstance(event, Hello) and was_lost:
                     was_lost = False
                     await self._client.open_workspace(self.workspace.path)  # a new server goes on with its queues
+                    if self._servers:
+                        await self._client.use_session_servers(self.id, self._servers)
                 await self._take(event)
 
     async def _take(self, event: Event) -> None:

@@ -113,6 +113,8 @@ class BaseClient:
     log_in_to_mcp_server = EndpointMethod(endpoints.log_in_to_mcp_server)
     finish_mcp_login = EndpointMethod(endpoints.finish_mcp_login)
     log_out_of_mcp_server = EndpointMethod(endpoints.log_out_of_mcp_server)
+    use_session_servers = EndpointMethod(endpoints.use_session_servers)
+    session_servers = EndpointMethod(endpoints.session_servers)
     restart_mcp_server = EndpointMethod(endpoints.restart_mcp_server)
     remember = EndpointMethod(endpoints.remember)
     forget = EndpointMethod(endpoints.forget)

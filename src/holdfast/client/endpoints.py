@@ -46,7 +46,7 @@ from holdfast.schema.base import Value, encode
 from holdfast.schema.client_tools import ClientCall, ClientResult, ClientTool, ClientTools
 from holdfast.schema.commands import PromptCommand
 from holdfast.schema.devices import AccessScope, Device
-from holdfast.schema.extensions import AgentView, ExtensionStatus, McpLoginView, McpServerView
+from holdfast.schema.extensions import AgentView, ExtensionStatus, McpLoginView, McpServerView, SessionMcpServer
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
 from holdfast.schema.sessions import (
@@ -262,6 +262,18 @@ def restart_mcp_server(workspace_id: str, name: str, *, wait: float = 0.0) -> Ap
     target = api_path("workspaces", workspace_id, "mcp", name, "restart")
     query = {"wait": f"{wait:g}"} if wait else {}
     return api_call("POST", target, {}, returns=McpServerView, query=query, wait=wait)
+
+
+def use_session_servers(session_id: str, servers: Sequence[SessionMcpServer]) -> ApiCall[PageView[ExtensionStatus]]:
+    """Use these MCP servers for one session, beside those of its workspace. They replace those passed before."""
+    body = {"servers": list(servers)}
+    return api_call("PUT", api_path("sessions", session_id, "mcp"), body, returns=PageView[ExtensionStatus])
+
+
+def session_servers(session_id: str, *, wait: float = 0.0) -> ApiCall[PageView[ExtensionStatus]]:
+    """The MCP servers that clients passed for a session."""
+    target = api_path("sessions", session_id, "mcp")
+    return api_call("GET", target, returns=PageView[ExtensionStatus], query={"wait": wait or None}, wait=wait)
 
 
 def create_session(workspace_id: str, *, title: str | None = None, agent: str | None = None) -> ApiCall[Session]:

@@ -49,6 +49,17 @@ class McpToolView(Value, frozen=True):
     """What the server says. It is a hint."""
 
 
+class SessionMcpServer(Value, frozen=True):
+    """An MCP server that a client passes for one session: a command, or an address."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    url: str | None = None
+    headers: dict[str, str] = {}
+    transport: Literal["http", "sse"] | None = None
+
+
 class McpServerView(Value, frozen=True, kw_only=True):
     """An MCP server with what it offers and the end of its log."""
 

@@ -92,6 +92,8 @@ ROUTE_SCOPES: Final[dict[str, AccessScope]] = {
     "POST /v1/runs/{run_id}/cancel": "drive",
     "POST /v1/jobs/{job_id}/kill": "drive",
     # Settings, keys, trust, devices, and the server itself.
+    "GET /v1/sessions/{session_id}/mcp": "watch",
+    "PUT /v1/sessions/{session_id}/mcp": "admin",
     f"POST {_WORKSPACE}/trust": "admin",
     f"DELETE {_WORKSPACE}/grants": "admin",
     f"PATCH {_WORKSPACE}/config": "admin",

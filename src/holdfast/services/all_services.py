@@ -74,7 +74,7 @@ def make_services(
         memory=MemoryService(shared),
         extensions=ExtensionService(workspaces, hub),
         language_servers=LanguageServerService(workspaces),
-        mcp=McpService(workspaces),
+        mcp=McpService(workspaces, shared.store),
         devices=DeviceService(store, hub, ids=shared.ids, clock=shared.clock),
         web=WebService(shared.locations.web_file),
         server=ServerService(

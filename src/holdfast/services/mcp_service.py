@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
-from holdfast.errors import BadRequest
+from holdfast.errors import BadRequest, SubagentSession
 from holdfast.extend.mcp.mcp_server import McpServer
 from holdfast.extend.mcp.mcp_servers import McpServers
+from holdfast.extend.mcp.session_servers import session_server_configs
 from holdfast.extend.mcp.tool_definitions import shown_name
-from holdfast.schema.extensions import McpLoginView, McpServerView, McpToolView
+from holdfast.schema.api.response_bodies import PageView
+from holdfast.schema.extensions import ExtensionStatus, McpLoginView, McpServerView, McpToolView, SessionMcpServer
 from holdfast.services.workspace_service import WorkspaceService
+from holdfast.store import Store
 
 _LOGIN_SECONDS = 60.0
 """How long the address of a login may take."""
 
 
 class McpService:
-    def __init__(self, workspaces: WorkspaceService) -> None:
+    def __init__(self, workspaces: WorkspaceService, store: Store) -> None:
         self._workspaces = workspaces
+        self._store = store
 
     async def view(self, workspace_id: str, name: str, *, wait: float) -> McpServerView:
         """Return a server; starts it if needed, and waits so many seconds while it is starting."""
@@ -48,6 +53,31 @@ class McpService:
         servers = await self._servers(workspace_id)
         _ = await servers.log_out(name)
         return await _settled_view(servers.server(name), wait=0.0)
+
+    async def use_for_session(self, session_id: str, servers: Iterable[SessionMcpServer]) -> PageView[ExtensionStatus]:
+        """Start the servers that a client passes for a session, beside those of its workspace."""
+        opened = await self._workspaces.open_known(await self._workspace_of(session_id))
+        own = await opened.use_session_servers(session_id, session_server_configs(servers))
+        return PageView(tuple(own.statuses()))
+
+    async def session_servers(self, session_id: str, *, wait: float) -> PageView[ExtensionStatus]:
+        """List the servers that clients passed for a session; waits so many seconds while they start."""
+        opened = await self._workspaces.open_known(await self._workspace_of(session_id))
+        own = opened.session_servers(session_id)
+        if own is None:
+            return PageView()
+        try:
+            async with asyncio.timeout(wait):
+                await own.wait_started()
+        except TimeoutError:
+            pass
+        return PageView(tuple(own.statuses()))
+
+    async def _workspace_of(self, session_id: str) -> str:
+        session = await self._store.session(session_id)
+        if session.parent_id is not None:
+            raise SubagentSession("this is a sub-agent's session; pass MCP servers to the session of its user")
+        return session.workspace_id
 
     async def _servers(self, workspace_id: str) -> McpServers:
         opened = await self._workspaces.open_known(workspace_id)

@@ -51,6 +51,8 @@ from holdfast.extend.lsp.workspace_languages import LanguageParts, WorkspaceLang
 from holdfast.extend.mcp.mcp_prompts import McpPrompts
 from holdfast.extend.mcp.mcp_resources import McpResources
 from holdfast.extend.mcp.mcp_servers import McpParts, McpServers
+from holdfast.extend.mcp.server_config import McpServerConfig
+from holdfast.extend.mcp.session_servers import McpServerGroup, SessionMcpServers
 from holdfast.extend.source_folders import user_folders
 from holdfast.ids import Clock, Ids, rfc3339
 from holdfast.locations import Locations
@@ -253,19 +255,20 @@ class OpenWorkspace:
             new_id=shared.ids.new,
             now=shared.now,
         )
-        self.mcp = McpServers(
-            McpParts(
-                directory=self.path,
-                env=shared.env,
-                launcher=shared.launcher,
-                announce=self.announce_extension,
-                is_trusted=shared.trust.is_trusted,
-                remember=shared.keyring.remember,
-                secrets=shared.keyring,
-                new_id=lambda: shared.ids.new("mcp"),
-                now=shared.now,
-            )
+        self._mcp_parts = McpParts(
+            directory=self.path,
+            env=shared.env,
+            launcher=shared.launcher,
+            announce=self.announce_extension,
+            is_trusted=shared.trust.is_trusted,
+            remember=shared.keyring.remember,
+            secrets=shared.keyring,
+            new_id=lambda: shared.ids.new("mcp"),
+            now=shared.now,
         )
+        self.mcp = McpServers(self._mcp_parts)
+        self._session_mcp: dict[str, McpServers] = {}
+        """The servers that clients passed for sessions."""
         self.languages = WorkspaceLanguages(
             LanguageParts(
                 directory=self.path,
@@ -433,6 +436,22 @@ class OpenWorkspace:
         for provider in self.extensions:
             await provider.refresh(setup.config, trusted=setup.trusted)
 
+    async def use_session_servers(self, session_id: str, servers: Mapping[str, McpServerConfig]) -> McpServers:
+        """Use these MCP servers for a session and its sub-agents, until others are passed or the workspace closes."""
+        if session_id not in self._session_mcp:
+            self._session_mcp[session_id] = McpServers(self._mcp_parts)
+        own = self._session_mcp[session_id]
+        await own.use(servers, (await self.setup()).config)
+        return own
+
+    def session_servers(self, session_id: str) -> McpServers | None:
+        return self._session_mcp.get(session_id)
+
+    def servers_of(self, session_id: str) -> McpServerGroup:
+        """The MCP servers of the runs of a session."""
+        own = self._session_mcp.get(session_id)
+        return self.mcp if own is None else SessionMcpServers(self.mcp, own)
+
     def extension_statuses(self) -> list[ExtensionStatus]:
         found = [status for provider in self.extensions for status in provider.statuses()]
         return [*found, *self.hooks.statuses()]
@@ -457,7 +476,8 @@ class OpenWorkspace:
         """End its jobs and background tasks. Returns the names of processes that could not be killed."""
         await self.titles.close()
         await self.hooks.close()
-        await asyncio.gather(*(provider.close() for provider in self.extensions))
+        closing = (*self.extensions, *self._session_mcp.values())
+        await asyncio.gather(*(provider.close() for provider in closing))
         left = await self.jobs.close()
         await self.command_snapshots.close()
         await self.tools.close()

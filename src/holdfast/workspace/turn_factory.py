@@ -159,7 +159,7 @@ class _WorkspaceTurn:
         if setup.trusted:
             extra = await workspace.languages.tools_for(root_session_id, settings, environment)
         mcp_tools = McpRunTools(
-            workspace.mcp,
+            workspace.servers_of(root_session_id),
             max_tokens=settings.tools.mcp_tokens,
             may_call=lambda name: may_reach(name, settings, agent or role),
         )

@@ -76,6 +76,17 @@ class McpServers:
             self._config, self._stamps = config, stamps
             self._follow(wanted, config.settings.network)
 
+    async def use(self, servers: Mapping[str, McpServerConfig], config: Config) -> None:
+        """Use exactly these servers, which no configuration names, and start them now."""
+        async with self._refreshing:
+            if self._is_closed:
+                return
+            self._secret = secret_variables(config.settings)
+            wanted = {name: _checked(server, config.policy) for name, server in servers.items()}
+            self._parts.remember(Secret(value) for value in secrets_of(wanted.values()))
+            self._follow(wanted, config.settings.network)
+            self.hurry()
+
     def statuses(self) -> list[ExtensionStatus]:
         return [server.status for server in self._servers.values()]
 

@@ -20,9 +20,9 @@ from holdfast.errors import NotFound, ToolError
 from holdfast.extend.mcp.call_results import read_resource_contents, read_result
 from holdfast.extend.mcp.elicitations import answer_elicitation
 from holdfast.extend.mcp.mcp_server import McpServer
-from holdfast.extend.mcp.mcp_servers import McpServers
 from holdfast.extend.mcp.running_calls import CallHandlers
 from holdfast.extend.mcp.sampling_requests import answer_sampling
+from holdfast.extend.mcp.session_servers import McpServerGroup
 from holdfast.extend.mcp.tool_definitions import McpToolDefinition, shown_name, tool_name
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.base import encode
@@ -40,7 +40,7 @@ class McpRunTools:
     """The MCP tools of one run."""
 
     def __init__(
-        self, servers: McpServers, *, max_tokens: int, may_call: Callable[[str], bool] = lambda name: True
+        self, servers: McpServerGroup, *, max_tokens: int, may_call: Callable[[str], bool] = lambda name: True
     ) -> None:
         """``may_call`` says which tools, by name, may be called with `mcp_call`: those that could be offered."""
         self._servers = servers
@@ -159,7 +159,7 @@ class McpResourceTool:
     effect: ClassVar[Effect] = "network"
     parallel: ClassVar[bool] = True
 
-    def __init__(self, servers: McpServers) -> None:
+    def __init__(self, servers: McpServerGroup) -> None:
         self._servers = servers
 
     def describe(self, settings: object) -> str:
@@ -218,7 +218,7 @@ class McpSearchTool:
     effect: ClassVar[Effect] = "none"
     parallel: ClassVar[bool] = True
 
-    def __init__(self, servers: McpServers, may_call: Callable[[str], bool]) -> None:
+    def __init__(self, servers: McpServerGroup, may_call: Callable[[str], bool]) -> None:
         self._servers = servers
         self._may_call = may_call
 
@@ -260,7 +260,7 @@ class McpCallTool:
     effect: ClassVar[Effect] = "runs"
     parallel: ClassVar[bool] = False
 
-    def __init__(self, servers: McpServers, may_call: Callable[[str], bool]) -> None:
+    def __init__(self, servers: McpServerGroup, may_call: Callable[[str], bool]) -> None:
         self._servers = servers
         self._may_call = may_call
 
@@ -287,7 +287,7 @@ class McpCallTool:
         return found
 
 
-def _callable(servers: McpServers, may_call: Callable[[str], bool]) -> list[McpToolDefinition]:
+def _callable(servers: McpServerGroup, may_call: Callable[[str], bool]) -> list[McpToolDefinition]:
     return [
         definition
         for server in servers.servers

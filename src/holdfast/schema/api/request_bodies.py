@@ -269,6 +269,21 @@ class ClientResultBody(RequestBody, frozen=True):
     files: Annotated[tuple[ClientImage, ...], Meta(max_length=8)] = ()
 
 
+class SessionMcpServerBody(RequestBody, frozen=True):
+    """Needs either ``command`` or ``url``."""
+
+    name: ShortText
+    command: Annotated[tuple[Annotated[str, Meta(max_length=20_000)], ...], Meta(max_length=1_000)] = ()
+    env: Annotated[dict[str, str], Meta(max_length=1_000)] = {}
+    url: Annotated[str, Meta(max_length=4_000)] | None = None
+    headers: Annotated[dict[str, str], Meta(max_length=100)] = {}
+    transport: Literal["http", "sse"] | None = None
+
+
+class SessionMcpBody(RequestBody, frozen=True):
+    servers: Annotated[tuple[SessionMcpServerBody, ...], Meta(max_length=50)] = ()
+
+
 class ConfigPatch(RequestBody, frozen=True):
     """Values by dotted key; ``null`` removes a value. All are changed, or none."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.errors import BadRequest, ConfigError, NotFound
-from holdfast.schema.api.request_bodies import EmptyBody, ExtensionsQuery, McpLoginBody, NoParameters
-from holdfast.schema.extensions import McpLoginView, McpServerView
+import msgspec
+
+from holdfast.errors import BadRequest, ConfigError, Conflict, Gone, NotFound
+from holdfast.schema.api.request_bodies import EmptyBody, ExtensionsQuery, McpLoginBody, NoParameters, SessionMcpBody
+from holdfast.schema.api.response_bodies import PageView
+from holdfast.schema.extensions import ExtensionStatus, McpLoginView, McpServerView, SessionMcpServer
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 
 
@@ -38,6 +41,18 @@ async def log_out(request: ApiRequest[EmptyBody, NoParameters]) -> McpServerView
     return await request.services.mcp.log_out(path["workspace_id"], path["name"])
 
 
+async def use_session_servers(request: ApiRequest[SessionMcpBody, NoParameters]) -> PageView[ExtensionStatus]:
+    """Use these MCP servers for one session, beside those of its workspace; they replace those passed before."""
+    servers = [msgspec.convert(msgspec.to_builtins(one), SessionMcpServer) for one in request.body.servers]
+    return await request.services.mcp.use_for_session(request.path["session_id"], servers)
+
+
+async def list_session_servers(request: ApiRequest[None, ExtensionsQuery]) -> PageView[ExtensionStatus]:
+    """List the MCP servers that clients passed for a session, with their states."""
+    return await request.services.mcp.session_servers(request.path["session_id"], wait=request.query.wait)
+
+
+_SESSION = "/v1/sessions/{session_id}/mcp"
 _SERVER = "/v1/workspaces/{workspace_id}/mcp/{name}"
 _ERRORS = (NotFound, BadRequest, ConfigError)
 
@@ -49,6 +64,19 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body=EmptyBody,
         response=McpServerView,
         errors=_ERRORS,
+    ),
+    Endpoint(
+        *("PUT", _SESSION, use_session_servers),
+        body=SessionMcpBody,
+        response=PageView[ExtensionStatus],
+        errors=(*_ERRORS, Gone, Conflict),
+        stores_answer=False,  # a server that was started again must do it again
+    ),
+    Endpoint(
+        *("GET", _SESSION, list_session_servers),
+        query=ExtensionsQuery,
+        response=PageView[ExtensionStatus],
+        errors=(*_ERRORS, Gone, Conflict),
     ),
     Endpoint("POST", f"{_SERVER}/login", log_in, body=EmptyBody, response=McpLoginView, errors=_ERRORS),
     Endpoint(
