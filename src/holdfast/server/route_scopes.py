@@ -59,6 +59,7 @@ ROUTE_SCOPES: Final[dict[str, AccessScope]] = {
     f"GET {_SESSION}/undo": "watch",
     f"GET {_SESSION}/export": "watch",
     f"GET {_SESSION}/tools": "watch",
+    f"GET {_SESSION}/mcp": "watch",
     # Answers. A rule for all workspaces is a setting, so its route asks for more.
     "POST /v1/approvals/{approval_id}": "answer",
     "POST /v1/questions/{question_id}": "answer",
@@ -92,8 +93,7 @@ ROUTE_SCOPES: Final[dict[str, AccessScope]] = {
     "POST /v1/runs/{run_id}/cancel": "drive",
     "POST /v1/jobs/{job_id}/kill": "drive",
     # Settings, keys, trust, devices, and the server itself.
-    "GET /v1/sessions/{session_id}/mcp": "watch",
-    "PUT /v1/sessions/{session_id}/mcp": "admin",
+    f"PUT {_SESSION}/mcp": "admin",
     f"POST {_WORKSPACE}/trust": "admin",
     f"DELETE {_WORKSPACE}/grants": "admin",
     f"PATCH {_WORKSPACE}/config": "admin",
