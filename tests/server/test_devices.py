@@ -2,13 +2,23 @@
 
 import asyncio
 import hashlib
+import http.client
+import json
+import os
+import socket
+import ssl
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from holdfast.cli.web_certificate import own_certificate
+from holdfast.errors import StoreUnwritable
+from holdfast.store import Batch, Committed
 from holdfast.testing import Answer, Hang, Say
-from tests.support.http_client import Refused
+from holdfast.tools.process.tool_peers import tcp_peer_uid
+from tests.support.http_client import HttpClient, Refused
 from tests.support.running_server import TOKEN, RunningServer, answering, run_server, until
 from tests.support.web_devices import Browser, listen, make_code, make_page, paired, port_of
 
@@ -211,3 +221,95 @@ async def test_an_address_of_the_network_needs_a_certificate(home: Path) -> None
         wrong = await server.http.post("/v1/web", {"certificate": "/none.pem", "key": "/none.pem"})
         assert (wrong.status, wrong.code) == (400, "config_invalid")
         assert (await server.http.get("/v1/web")).ok()["listeners"] == []
+
+
+@pytest.mark.promise("W8")
+async def test_a_shared_page_is_served_over_tls_at_the_names_of_its_certificate(home: Path) -> None:
+    made = await asyncio.to_thread(own_certificate, home / "certificate", "127.0.0.1")
+    async with run_server(home, static_files=make_page(home / "page"), linger=0.2) as server:
+        shared = {"certificate": made.certificate, "key": made.key, "names": ["phone.example"]}
+        listener = await listen(server, **shared)
+        assert listener["address"].startswith("https://127.0.0.1:")
+        der = ssl.PEM_cert_to_DER_cert(Path(made.certificate).read_text())
+        assert listener["fingerprint"].replace(":", "").lower() == hashlib.sha256(der).hexdigest()
+        context = ssl.create_default_context(cafile=made.certificate)
+
+        def exchange(host: str) -> tuple[int, str, int]:
+            connection = http.client.HTTPSConnection("127.0.0.1", port_of(listener), context=context, timeout=30)
+            try:
+                connection.request("GET", "/", headers={"Host": host})
+                page = connection.getresponse()
+                page.read()
+                sent = {"Host": host, "Origin": f"https://{host}", "Content-Type": "application/json"}
+                connection.request("POST", "/v1/pairing", json.dumps({"code": code, "name": "phone"}), sent)
+                answer = connection.getresponse()
+                answer.read()
+                return page.status, answer.getheader("Set-Cookie", ""), answer.status
+            finally:
+                connection.close()
+
+        code = await make_code(server)
+        assert (await asyncio.to_thread(exchange, "evil.example"))[::2] == (403, 403)
+        status, cookie, paired_status = await asyncio.to_thread(exchange, "phone.example")
+        assert (status, paired_status) == (200, 200)
+        assert cookie.endswith("; HttpOnly; SameSite=Strict; Secure")
+        # Plain HTTP gets nothing there.
+        with suppress(ConnectionError):
+            assert (
+                await HttpClient(("127.0.0.1", port_of(listener))).raw(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                == b""
+            )
+        assert server.app.services.web.is_shared
+        # Both addresses at once, and after a restart.
+        assert [one["shared"] for one in (await server.http.get("/v1/web")).ok()["listeners"]] == [True]
+        await listen(server)
+        both = (await server.http.get("/v1/web")).ok()["listeners"]
+        assert [one["shared"] for one in both] == [False, True]
+    async with run_server(home, static_files=home / "page") as server:
+        assert (await server.http.get("/v1/web")).ok()["listeners"] == both
+
+
+@pytest.mark.promise("W8")
+async def test_another_user_of_this_machine_cannot_use_a_code(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with run_server(home) as server:
+        port = port_of(await listen(server))
+        code = await make_code(server)
+        monkeypatch.setattr("holdfast.server.http.connection_peer.tcp_peer_uid", lambda client, server: 54321)
+        answer = await Browser(port).pair(code)
+        assert (answer.status, answer.code) == (403, "other_user")
+        monkeypatch.undo()
+        (await Browser(port).pair(code)).ok()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/net/tcp")
+def test_the_user_of_a_tcp_peer_is_found() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+    ):
+        assert tcp_peer_uid(client.getsockname(), listening.getsockname()) == os.geteuid()
+        assert tcp_peer_uid(("127.0.0.1", 1), listening.getsockname()) is None
+        assert tcp_peer_uid(("192.0.2.1", client.getsockname()[1]), listening.getsockname()) is None
+
+
+@pytest.mark.promise("W8", "R14")
+async def test_on_a_full_disk_a_code_is_not_lost_and_revoking_works(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_server(home) as server:
+        port = port_of(await listen(server))
+        browser, code = await paired(server, port), await make_code(server)
+        store = server.app.store
+        commit = store.commit
+
+        async def refuse(batch: Batch) -> Committed:
+            raise StoreUnwritable("the disk is full")
+
+        monkeypatch.setattr(store, "commit", refuse)
+        server.app.services.devices._stored_use.clear()
+        assert (await browser.send("GET", "/v1/device")).status == 200
+        assert (await Browser(port).pair(code)).status == 507
+        assert (await server.http.send("DELETE", f"/v1/devices/{browser.device['id']}", {})).status == 507
+        assert (await browser.send("GET", "/v1/device")).status == 401
+        monkeypatch.setattr(store, "commit", commit)
+        (await Browser(port).pair(code)).ok()

@@ -27,6 +27,7 @@ from holdfast.server.http.responses import AsgiApp, Scope, Send
 from holdfast.services.device_service import DeviceService
 
 MIN_TOKEN_LENGTH = 16
+PAIRING_PATH = "/v1/pairing"
 
 
 class TcpAccess(Value, frozen=True):
@@ -79,6 +80,8 @@ class AccessControl:
             return
         if not await self._is_public(scope["path"]):
             raise Unauthorized("this address needs the server's token: send 'Authorization: Bearer TOKEN'")
+        if peer is not None and scope["path"] == PAIRING_PATH:
+            await peer.refuse_other_users()
         scope[ACCESS] = _NOBODY
         await self._app(scope, receive, send)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from holdfast.schema.events import (
     ApprovalRequested,
     ApprovalResolved,
+    DeviceChanged,
     Event,
     FileChanged,
+    PairingFailed,
     QuestionAsked,
     QuestionResolved,
     RunFinished,
@@ -34,6 +36,14 @@ class EventNotices:
                 app.notify_outside(f"{event.run.state}", event.run.text or event.run.prompt)
             case FileChanged():
                 app.draw_later({"changes"})
+            case PairingFailed():
+                app.main.tell(
+                    f"a wrong pairing code came from {event.address or 'this machine'} "
+                    f"({event.failures} in the last minute)",
+                    warning=True,
+                )
+            case DeviceChanged(change="paired"):
+                app.main.tell(f"{event.device.name} was paired; it may {event.device.scope}")
             case SessionDeleted() if event.session_id == app.link.session_id:
                 app.main.tell("this session was deleted", warning=True)
                 app.show_session(None)

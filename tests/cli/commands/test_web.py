@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -62,3 +63,33 @@ def test_the_browser_is_opened_with_the_address(sh: CliShell, tmp_path: Path) ->
     browser.chmod(0o755)
     address = sh.ok("web", env={"BROWSER": str(browser)}).strip()
     assert (tmp_path / "opened").read_text() == address
+
+
+def test_sharing_needs_consent_and_prints_the_fingerprint_and_no_qr_code_into_a_pipe(sh: CliShell) -> None:
+    refused = sh("web", "--share", "--listen", "127.0.0.1:0")
+    assert (refused.status, "--yes" in refused.err) == (2, True)
+    lines = sh.ok("web", "--share", "--yes", "--listen", "127.0.0.1:0", "--scope", "answer").splitlines()
+    assert re.fullmatch(r"https://127\.0\.0\.1:\d+/#pair=[0-9A-Z]{4}-[0-9A-Z]{4}-[0-9A-Z]{4}", lines[0])
+    assert re.search(r"SHA-256 ([0-9A-F]{2}:){31}[0-9A-F]{2}", lines[1])
+    assert "scope answer" in lines[-1]
+    assert not any("▀" in line for line in lines)
+    again = sh.ok("web", "--share", "--yes", "--listen", "127.0.0.1:0").splitlines()
+    assert again[1] == lines[1]
+    assert urlsplit(again[0]).port == urlsplit(lines[0]).port
+    sh.ok("web", "--stop")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--listen", "192.0.2.1:80"), "add --share"),
+        (("--listen", "nowhere"), "not an IP address and a port"),
+        (("--share", "--certificate", "c.pem"), "belong together"),
+        (("--certificate", "c.pem", "--key", "k.pem"), "with --share"),
+        (("--share", "--yes", "--listen", "127.0.0.1:0", "--certificate", "c.pem", "--key", "k.pem"), "certificate"),
+    ],
+)
+def test_wrong_options_are_explained(sh: CliShell, words: tuple[str, ...], told: str) -> None:
+    done = sh("web", "--no-open", *words)
+    assert done.status == 2
+    assert told in done.err

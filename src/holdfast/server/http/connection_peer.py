@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from typing import Final
 
 from holdfast.errors import Forbidden
-from holdfast.tools.process.tool_peers import ToolPeers
+from holdfast.tools.process.tool_peers import ToolPeers, tcp_peer_uid
 
 PEER: Final = "holdfast.peer"
 """The key of a request's scope for its `ConnectionPeer`."""
@@ -30,6 +31,16 @@ class ConnectionPeer:
                 "commands that the agent runs cannot use the server; only the person can, from a terminal of their own",
                 code="tool_process",
             )
+
+    async def refuse_other_users(self) -> None:
+        """Raise `Forbidden` if the peer is a process of another user of this machine, who may have seen a code."""
+        connection = self._transport.get_extra_info("socket")
+        if connection is None or connection.family == socket.AF_UNIX:
+            return
+        client, server = connection.getpeername()[:2], connection.getsockname()[:2]
+        uid = await asyncio.to_thread(tcp_peer_uid, client, server)
+        if uid not in (None, 0, os.geteuid()):
+            raise Forbidden("only browsers of the user who runs the server can be paired here", code="other_user")
 
     async def _check(self) -> bool:
         if not self._tool_peers.exist:

@@ -161,8 +161,19 @@ def _is_local(client: str, server: str) -> bool:
     return client == server or ipaddress.ip_address(client.partition("%")[0]).is_loopback
 
 
+def tcp_peer_uid(client: tuple[str, int], server: tuple[str, int]) -> int | None:
+    """The user whose process is the client of a TCP connection on this machine; ``None`` if it is unknown. Blocking."""
+    if not IS_LINUX or not _is_local(client[0], server[0]):
+        return None
+    return next((int(fields[7]) for fields in _socket_rows(client[1], server[1])), None)
+
+
 def _socket_inodes(client_port: int, server_port: int) -> Iterator[str]:
-    """The inodes of sockets from one port to the other. Only processes of this network namespace are listed."""
+    return (fields[9] for fields in _socket_rows(client_port, server_port))
+
+
+def _socket_rows(client_port: int, server_port: int) -> Iterator[list[str]]:
+    """The rows of sockets from one port to the other. Only processes of this network namespace are listed."""
     for name in ("tcp", "tcp6"):
         try:
             with open(f"/proc/net/{name}", encoding="ascii") as file:
@@ -171,7 +182,7 @@ def _socket_inodes(client_port: int, server_port: int) -> Iterator[str]:
             continue
         for fields in map(str.split, lines):
             if len(fields) > 9 and (_port(fields[1]), _port(fields[2])) == (client_port, server_port):
-                yield fields[9]
+                yield fields
 
 
 def _port(address: str) -> int:
