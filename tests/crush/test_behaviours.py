@@ -263,9 +263,10 @@ async def test_s16_mistakes_are_refused_before_anything_is_accepted(home: Path) 
             await wire.http.post("/v1/workspaces", {"client_id": wire.client_id}),
             await wire.http.post("/v1/control", {"command": "explode"}),
             await wire.http.post("/v1/control", {"command": "shutdown_if_idle"}),
+            await wire.http.send("POST", "/v1/control", {"command": "shutdown"}, Content_Type="text/plain"),
             await wire.http.get("/v1/nowhere"),
         ]
-        assert [answer.status for answer in answers] == [400, 400, 404, 404, 400, 400, 400, 400, 409, 404]
+        assert [answer.status for answer in answers] == [400, 400, 404, 404, 400, 400, 400, 400, 409, 409, 404]
         assert all(list(answer.json()) == ["message"] for answer in answers)
         assert await wire.messages(session_id) == []
 

@@ -10,7 +10,17 @@ from typing import Any
 from holdfast.app import App, listen_for_crush, open_app, tool_peers
 from holdfast.locations import Locations
 from holdfast.runs import EngineLimits
-from holdfast.server import ServerLimits, ServerParts, TcpAccess, TcpAddress, listen_tcp, listen_unix, serve
+from holdfast.server import (
+    ServerLimits,
+    ServerParts,
+    TcpAccess,
+    TcpAddress,
+    UnixListener,
+    listen_tcp,
+    listen_unix,
+    serve,
+)
+from holdfast.server.http.responses import AsgiApp
 from holdfast.testing import Answer, ReceivedRequest, TestProvider, text
 from tests.support.engine_harness import LONG_LIMITS
 from tests.support.http_client import HttpClient, Stream
@@ -97,10 +107,11 @@ async def run_server(
     env: Mapping[str, str] | None = None,
     crush: str | None = None,
     static_files: Path | None = None,
+    wrap_crush: Callable[[AsgiApp], AsgiApp] = lambda app: app,
 ) -> AsyncIterator[RunningServer]:
     """Run a server with a workspace open at ``directory/work``. At the end it has stopped.
 
-    ``crush`` is the address for the clients of Crush.
+    ``crush`` is the address for the clients of Crush, and ``wrap_crush`` is applied to what answers there.
     """
     work = directory / "work"
     work.mkdir(exist_ok=True)
@@ -122,6 +133,10 @@ async def run_server(
             unix = await asyncio.to_thread(listen_unix, locations.socket)
             tcp = listen_tcp(TcpAddress("127.0.0.1", 0), access=TcpAccess(TOKEN))
             others = [] if crush is None else await asyncio.to_thread(listen_for_crush, app, parts, crush)
+            for other in others:
+                assert isinstance(other, UnixListener)
+                assert other.app is not None
+                other.app = wrap_crush(other.app)
             ready = asyncio.Event()
             starting = ExitStack()
             starting.enter_context(app.services.state.track_request())  # no idle exit before the test begins

@@ -14,7 +14,7 @@ from holdfast.schema.api.response_bodies import ErrorBody
 from holdfast.server.auth import AccessControl
 from holdfast.server.http.endpoint import EndpointApp, Resource
 from holdfast.server.http.error_boundary import ErrorBoundary
-from holdfast.server.http.request_parsing import Receive
+from holdfast.server.http.request_parsing import HEADERS, Receive
 from holdfast.server.http.responses import JsonResponse, Scope, Send
 from holdfast.server.server_parts import ServerParts
 
@@ -35,7 +35,13 @@ def make_crush_app(parts: ServerParts, *, data_directory: str) -> ErrorBoundary:
         redirect_slashes=False,
         default=_raise_unknown_path,
     )
-    guarded = AccessControl(router, tcp=None, devices=parts.services.devices)
+
+    async def ignore_media_type(scope: Scope, receive: Receive, send: Send) -> None:
+        """Crush's client sends some of its JSON as ``text/plain``."""
+        scope[HEADERS].pop(b"content-type", None)
+        await router(scope, receive, send)
+
+    guarded = AccessControl(ignore_media_type, tcp=None, devices=parts.services.devices)
     return ErrorBoundary(
         guarded, is_stopping=lambda: parts.services.state.stopping, redact=parts.redact, translate=crush_error
     )
