@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.app import listen_for_crush
+from holdfast.errors import ConfigError
+from holdfast.server import ServerParts
 from holdfast.testing import Answer, Call, Gate, Say, calls, text
 from holdfast.tools.process.process_table import IS_LINUX
 from tests.crush.crush_wire import crush_wire, parts_of, text_of
 from tests.server.test_tool_peers import answer_to, ask
+from tests.support.app_harness import open_app_harness
 from tests.support.running_server import answering
 
 HELD = Answer(pieces=(Say("begun "), Gate("go"), Say("and done")))
@@ -222,6 +226,21 @@ def test_serve_refuses_an_address_that_is_no_socket(holdfast_home: Path) -> None
     env = {**os.environ, "HOLDFAST_HOME": str(holdfast_home)}
     found = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert (found.returncode, "--crush needs a Unix socket" in found.stderr) == (2, True), found.stderr
+
+
+async def test_a_configured_socket_is_left_to_a_server_that_uses_it(home: Path) -> None:
+    address = f"unix://{home}/c.sock"
+    async with open_app_harness(home, config=f'[server]\ncrush = "{address}"\n') as harness:
+        app = harness.app
+        parts = ServerParts(services=app.services, redactor=lambda: app.shared.keyring.redactor)
+        (listener,) = await asyncio.to_thread(listen_for_crush, app, parts, None)
+        try:
+            assert str(listener) == f"unix:{home}/c.sock"
+            assert await asyncio.to_thread(listen_for_crush, app, parts, None) == []
+            with pytest.raises(ConfigError, match="Crush's own server answers"):
+                await asyncio.to_thread(listen_for_crush, app, parts, address)
+        finally:
+            listener.socket.close()
 
 
 async def test_one_end_each_when_many_sessions_are_prompted_together(home: Path) -> None:

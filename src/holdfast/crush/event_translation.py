@@ -63,8 +63,8 @@ class EventTranslator:
         self._texts = OpenTexts()
         self._changed: dict[str, None] = {}
         """Messages with text that was not sent yet, in order."""
-        self._whole: set[str] = set()
-        """Prompts and results that were sent."""
+        self._empty: set[str] = set()
+        """Prompts and results that are not sent yet, because they have no content."""
         self._children: dict[str, str] = {}
         """The ids that Crush's client expects for the sessions of sub-agents: ``message$$call``."""
 
@@ -96,7 +96,8 @@ class EventTranslator:
                     self._close(message.id)
                 return found
             case MessageCreated(message=message) | MessageUpdated(message=message) | MessageFinished(message=message):
-                return [*self.take_updates(), *self._put_whole(message, again=again)]
+                is_new = isinstance(event, MessageCreated) and not again
+                return [*self.take_updates(), *self._put_whole(message, is_new=is_new)]
             case RunFinished(run=run):
                 return [*self.take_updates(), *_run_end(run, again=again)]
             case ApprovalRequested(approval=approval) if not again:
@@ -137,15 +138,17 @@ class EventTranslator:
         self._changed.pop(message.id, None)
         return envelope("message", change, self._body(message))
 
-    def _put_whole(self, message: Message, *, again: bool) -> list[dict[str, Any]]:
+    def _put_whole(self, message: Message, *, is_new: bool) -> list[dict[str, Any]]:
         """A prompt or the results of calls. Crush creates these complete, and its client ignores updates of results."""
         self._texts.close_stored(message)
         body = self._body(message)
         if all(part["type"] == "finish" for part in body["parts"]):
+            if is_new:
+                self._empty.add(message.id)
             return []
-        is_new = message.id not in self._whole and not again
-        self._whole.add(message.id)
-        return [envelope("message", "created" if is_new or message.role == "tool" else "updated", body)]
+        is_new = is_new or message.id in self._empty or message.role == "tool"
+        self._empty.discard(message.id)
+        return [envelope("message", "created" if is_new else "updated", body)]
 
     def _close(self, message_id: str) -> None:
         self._open.pop(message_id, None)
