@@ -28,6 +28,7 @@ NOT_RUN = {
     "holdfast selftest --quick": "takes half a minute; tests/selftest runs it",
     "holdfast selftest --json": "takes a minute; tests/selftest runs it",
     "holdfast selftest --server unix:/run/holdfast.sock": "needs a server at that place; tests/selftest has one",
+    "holdfast serve --crush auto": "listens outside the test's directory; tests/crush listens inside it",
     "HOLDFAST_SERVER=http://127.0.0.1:8787 HOLDFAST_TOKEN=… holdfast run …": "needs a server at that port; "
     "test_environment.py does the same with a free port",
 }
