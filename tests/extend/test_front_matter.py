@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,11 @@ def test_yaml_tags_and_aliases_make_no_objects_and_no_bombs() -> None:
     found = split_front_matter("---\na: !!python/object/apply:os.system ['true']\nb: &b [x, x]\nc: [*b, *b]\n---\n")
     assert found.fields["a"] == ["true"]
     assert list_field(found.fields, "b") == ("x", "x")
+    layers = "".join(
+        f"{name}: &{name} [{', '.join(f'*{below}' for _ in range(9))}]\n" for below, name in pairwise("abcdefghij")
+    )
+    bomb = split_front_matter(f"---\na: &a [x, x]\n{layers}---\n").fields
+    assert (list_field(bomb, "j"), text_field(bomb, "j")) == ((), "[]")
 
 
 def test_lists_are_written_in_several_ways() -> None:

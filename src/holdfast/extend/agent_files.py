@@ -106,6 +106,6 @@ def _steps(fields: Mapping[str, Any]) -> int | None:
     written = next((text_field(fields, name) for name in ("steps", "maxSteps", "max_steps") if name in fields), "")
     if not written:
         return None
-    if not written.isdigit() or not 0 < int(written) <= _MAX_STEPS:
+    if not written.isdecimal() or not 0 < int(written) <= _MAX_STEPS:
         raise UnusableFile(f"'steps' is {written!r}; it must be a number from 1 to {_MAX_STEPS:,}")
     return int(written)

@@ -88,10 +88,13 @@ def find_files(folder: Path, *, suffix: str = ".md") -> Iterator[Path]:
 
 
 def text_field(fields: Mapping[str, Any], name: str) -> str:
-    """A field as a line of text. A list, as in ``argument-hint: [issue]``, is written as it was."""
+    """A field as a line of text. A list, as in ``argument-hint: [issue]``, is written as it was.
+
+    Only texts in it are used: YAML can make a short file a list of lists without end.
+    """
     value = fields.get(name, "")
     if isinstance(value, list):
-        value = f"[{', '.join(str(item) for item in value)}]"
+        value = f"[{', '.join(item for item in value if isinstance(item, str))}]"
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
@@ -102,7 +105,7 @@ def list_field(fields: Mapping[str, Any], *names: str) -> tuple[str, ...] | None
         value = re.findall(r"(?:[^\s,(]|\([^)]*\))+", value)
     if not isinstance(value, list):
         return None
-    return tuple(str(item).strip() for item in value if str(item).strip())
+    return tuple(item.strip() for item in value if isinstance(item, str) and item.strip())
 
 
 def _read(path: Path, *, inside: Path | None) -> MarkdownFile:
