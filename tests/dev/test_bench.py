@@ -97,3 +97,15 @@ def test_the_programs_run(share: StressShare) -> None:
     ):
         program = bench.ROOT / "bench" / f"{words[0]}.py"
         subprocess.run([sys.executable, program, *words[1:]], check=True, capture_output=True, timeout=300)
+
+
+def test_the_comparison_with_other_agents_names_those_that_are_not_installed(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, bench.ROOT / "bench" / "peers.py", "crush", "codex"],
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == "  not installed: crush, codex\n"

@@ -8,6 +8,7 @@ stream knows when a key cannot become longer.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 _WORD_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -16,14 +17,22 @@ _DASHED_CHARACTERS = _WORD_CHARACTERS | frozenset("_-")
 
 class KeyPattern(NamedTuple):
     prefix: str
-    run: re.Pattern[str]
-    """Matches the prefix and every character that could belong to the key."""
-    key: re.Pattern[str]
-    """Matches the key, at the start of the run. Its group is the part to mask, if it has one."""
+    run_source: str
+    key_source: str
     longest: int
     """The length of the longest run."""
     not_after: frozenset[str] = _WORD_CHARACTERS
     """Characters that cannot be before the prefix."""
+
+    @property
+    def run(self) -> re.Pattern[str]:
+        """Matches the prefix and every character that could belong to the key."""
+        return _compiled(self.run_source)
+
+    @property
+    def key(self) -> re.Pattern[str]:
+        """Matches the key, at the start of the run. Its group is the part to mask, if it has one."""
+        return _compiled(self.key_source)
 
     def find(self, text: str, start: int, *, before: str) -> tuple[int, int] | None:
         """The part of the text to mask if a key begins at `start`. `before` is the character before the text."""
@@ -34,19 +43,25 @@ class KeyPattern(NamedTuple):
         return found.span(found.lastindex or 0) if found else None
 
 
+@cache
+def _compiled(source: str) -> re.Pattern[str]:
+    """Compile a pattern when its prefix is first found: all of them take 10 ms, and most are never needed."""
+    return re.compile(source)
+
+
 def _token(prefix: str, characters: str, least: int, most: int = 255, *, mixed: bool = False) -> KeyPattern:
     """A prefix and a run of characters. `mixed`: the run has letters and digits, so that it is not a phrase."""
     escaped = re.escape(prefix)
-    run = re.compile(f"{escaped}[{characters}]{{0,{most}}}")
+    run = f"{escaped}[{characters}]{{0,{most}}}"
     needs = rf"(?=[{characters}]{{0,{most - 1}}}[0-9])(?=[{characters}]{{0,{most - 1}}}[A-Z])" if mixed else ""
-    key = re.compile(rf"{escaped}{needs}[{characters}]{{{least},{most}}}(?<!EXAMPLE)")
+    key = rf"{escaped}{needs}[{characters}]{{{least},{most}}}(?<!EXAMPLE)"
     return KeyPattern(prefix, run, key, len(prefix) + most, _DASHED_CHARACTERS if mixed else _WORD_CHARACTERS)
 
 
 def _named(name: str, characters: str, least: int, most: int) -> KeyPattern:
     """A value after a name, such as ``aws_secret_access_key = …``. Only the value is masked."""
-    run = re.compile(rf"{name}[ \t]{{0,8}}[=:]?[ \t]{{0,8}}[\"']?[{characters}]{{0,{most}}}")
-    key = re.compile(rf"{name}[ \t]{{0,8}}[=:][ \t]{{0,8}}[\"']?([{characters}]{{{least},{most}}})(?<!EXAMPLEKEY)")
+    run = rf"{name}[ \t]{{0,8}}[=:]?[ \t]{{0,8}}[\"']?[{characters}]{{0,{most}}}"
+    key = rf"{name}[ \t]{{0,8}}[=:][ \t]{{0,8}}[\"']?([{characters}]{{{least},{most}}})(?<!EXAMPLEKEY)"
     return KeyPattern(name, run, key, len(name) + 18 + most)
 
 
@@ -61,15 +76,15 @@ def _private_key_block() -> KeyPattern:
     begin = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     end = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     body = rf"{_PEM_BODY}{{0,{_PEM_LIMIT - 200}}}+"
-    key = re.compile(rf"{begin}(?:{body}{end}|(?={_PEM_BODY}{{0,200}}?[A-Za-z0-9+/=]{{40}}){body})")
-    run = re.compile(rf"-----BEGIN [A-Za-z0-9+/=\\\s:,|>-]{{0,{_PEM_LIMIT}}}")
+    key = rf"{begin}(?:{body}{end}|(?={_PEM_BODY}{{0,200}}?[A-Za-z0-9+/=]{{40}}){body})"
+    run = rf"-----BEGIN [A-Za-z0-9+/=\\\s:,|>-]{{0,{_PEM_LIMIT}}}"
     return KeyPattern("-----BEGIN ", run, key, len("-----BEGIN ") + _PEM_LIMIT)
 
 
 def _json_web_token() -> KeyPattern:
     part = "[A-Za-z0-9_-]"
-    run = re.compile(r"eyJ[A-Za-z0-9_.-]{0,8192}")
-    key = re.compile(rf"eyJ{part}{{8,2700}}\.eyJ{part}{{4,2700}}\.{part}{{8,2700}}")
+    run = r"eyJ[A-Za-z0-9_.-]{0,8192}"
+    key = rf"eyJ{part}{{8,2700}}\.eyJ{part}{{4,2700}}\.{part}{{8,2700}}"
     return KeyPattern("eyJ", run, key, 3 + 8192, _DASHED_CHARACTERS)
 
 
