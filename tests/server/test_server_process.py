@@ -109,3 +109,11 @@ def test_the_limit_of_open_files_is_raised_as_far_as_permitted() -> None:
         "assert soft == hard, (soft, hard)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_server_that_serves_no_page_imports_nothing_for_it() -> None:
+    program = "import holdfast.app, holdfast.cli.commands.run, sys; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
+    loaded = set(done.stdout.split())
+    assert "holdfast.server.web_listeners" in loaded
+    assert loaded & {"cryptography", "segno", "webbrowser", "holdfast.web", "holdfast.cli.web_certificate"} == set()
