@@ -17,6 +17,7 @@ WITHOUT_JSON = {
     "logs": "prints lines of a file",
     "mcp serve": "speaks a protocol on stdout",
     "serve": "runs until it is stopped",
+    "acp": "speaks a protocol of its own on stdout",
     "stop": "prints one word",
 }
 
