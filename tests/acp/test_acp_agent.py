@@ -16,6 +16,7 @@ from acp.schema import (
     TextResourceContents,
 )
 
+from holdfast.testing import Call, calls, text
 from tests.acp.acp_peer import EditorPeer, editor_in_process, editor_process, editor_server, recorded
 from tests.support.mcp_peers import plain_command
 from tests.support.running_server import RunningServer
@@ -332,6 +333,33 @@ async def test_mcp_servers_of_the_editor_are_used_for_its_session(server: Runnin
     assert listed == []  # the editor has left, and nothing runs
     refused = await server.http.send("PUT", f"/v1/sessions/{session}/mcp", {"servers": [{"name": "none"}]})
     assert refused.status == 400
+
+
+async def test_files_are_read_as_the_editor_has_them(server: RunningServer) -> None:
+    file = server.work / "notes.txt"
+    file.write_text("on the disk\n")
+    view = calls(Call("view", {"path": "notes.txt"}))
+    server.provider._respond = lambda received: (
+        view if received.body["messages"][-1]["role"] == "user" else text(str(received.body["messages"][-1]["content"]))
+    )
+    async with _editor(server, fs={"readTextFile": True}) as peer:
+        session = await peer.new(server.work)
+        tools = f"/v1/sessions/{session}/tools"
+        while not (await server.http.get(tools)).ok()["items"]:  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.01)
+        peer.buffers[str(file)] = "in the editor\n"
+        await peer.prompt(session, "read it")
+        assert "in the editor" in peer.text()
+        assert "not saved" in peer.text()
+        assert "editor_read_file" not in str(server.provider.requests[-1].body.get("tools"))
+        peer.buffers.clear()
+        await peer.prompt(session, "read it again")
+        assert peer.text().count("on the disk") == 1
+        check_golden("files", peer, server)
+    async with _editor(server) as peer:  # this one does not offer files
+        session = await peer.new(server.work)
+        await peer.prompt(session, "read it")
+        assert "on the disk" in peer.text()
 
 
 async def test_closing_cancels_and_an_unused_session_is_deleted(server: RunningServer) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from acp import schema
 from acp.exceptions import RequestError
+from msgspec.structs import replace
 
 from holdfast import __version__
 from holdfast.acp.acp_connection import CANCEL_REQUEST, AcpConnection, request_id
@@ -205,7 +206,7 @@ class AcpAgent:
             await self._forget(before)
         last = (await client.runs(view.id, limit=1)).items
         choices = await self._choices(client, workspace)
-        choices = SessionChoices(choices.configured_mode, choices.models, choices_of_run(last[0] if last else None))
+        choices = replace(choices, chosen=choices_of_run(last[0] if last else None))
         opened = self._open(view, workspace, client, choices)
         await opened.use_servers(params.get("mcpServers", []))
         opened.follow(await opened.load(replay=replay))
@@ -214,6 +215,7 @@ class AcpAgent:
     def _open(
         self, session: Session, workspace: WorkspaceView, client: AsyncClient, choices: SessionChoices
     ) -> EditorSession:
+        files = (self._capabilities or {}).get("fs") or {}
         forms = ((self._capabilities or {}).get("elicitation") or {}).get("form")
         opened = self._sessions[session.id] = EditorSession(
             session,
@@ -224,6 +226,7 @@ class AcpAgent:
             choices=choices,
             work=self._work,
             has_forms=forms is not None,
+            reads_files=choices.reads_files and bool(files.get("readTextFile")),
         )
         return opened
 
@@ -232,7 +235,8 @@ class AcpAgent:
         models = with_shell_models(models, self._env)
         if models.large is None:
             raise NoModel(_AUTH_ADVICE)
-        return SessionChoices(configured_mode(config.values), models)
+        reads_files = (config.values.get("acp") or {}).get("files") is not False
+        return SessionChoices(configured_mode(config.values), models, reads_files=reads_files)
 
     async def _forget(self, session: EditorSession) -> None:
         self._sessions.pop(session.id, None)

@@ -36,9 +36,12 @@ from holdfast.client.view_fold import SessionSnapshot, ViewFold
 from holdfast.errors import Conflict, Gone, HoldfastError, NotFound
 from holdfast.ids import Ids
 from holdfast.schema.approvals import Approval, Question
+from holdfast.schema.client_tools import ClientCall, ClientResult, ClientTool
 from holdfast.schema.events import (
     ApprovalRequested,
     ApprovalResolved,
+    CallClosed,
+    CallRequested,
     Delta,
     Event,
     Hello,
@@ -58,6 +61,9 @@ _OUTPUT_SECONDS = 0.1
 """How long the output of a command is collected before the editor gets it."""
 _SETTLE_SECONDS = 5.0
 _SERVER_SECONDS = 60.0
+_READ_FILE = "editor_read_file"
+_READ_SECONDS = 5.0
+"""How long an editor may take to give a file; then the one on the disk is read."""
 
 
 class Editor(Protocol):
@@ -113,6 +119,7 @@ class EditorSession:
         choices: SessionChoices,
         work: WorkInProgress,
         has_forms: bool,
+        reads_files: bool,
     ) -> None:
         self.id = session.id
         self.workspace = workspace
@@ -140,6 +147,9 @@ class EditorSession:
         self._requests: dict[RequestId, str] = {}
         """The runs of the prompts that the editor waits for; empty while a prompt is being accepted."""
         self._servers: tuple[SessionMcpServer, ...] = ()
+        self._reads_files = reads_files
+        self._client_id = ""
+        """Our id for the server, once files can be read from the editor."""
         self._is_gone = False
 
     @property
@@ -361,6 +371,8 @@ class EditorSession:
                 aspects = self._fold.apply(event)
                 if not aspects.isdisjoint({"reset", "gap"}) or isinstance(event, SessionDeleted):
                     return
+                if isinstance(event, Hello):
+                    await self._attach()
                 if isinstance(event, Hello) and was_lost:
                     was_lost = False
                     await self._client.open_workspace(self.workspace.path)  # a new server goes on with its queues
@@ -383,6 +395,10 @@ class EditorSession:
                 self._stop_asking(event.approval.id)
             case QuestionResolved():
                 self._stop_asking(event.question.id)
+            case CallRequested() if event.call.client_id == self._client_id:
+                self._ask_file(event.call)
+            case CallClosed():
+                self._stop_asking(event.call.id)
             case _:
                 pass
         await self._send_changes()
@@ -499,6 +515,35 @@ class EditorSession:
     def _spawn_ask(self, ask_id: str, work: Any) -> None:
         task = self._asks[ask_id] = self._tasks.spawn(self._quietly(work), name=f"acp:{ask_id}")
         task.add_done_callback(lambda _: self._asks.pop(ask_id, None) if self._asks.get(ask_id) is task else None)
+
+    def _ask_file(self, call: ClientCall) -> None:
+        if call.state == "open" and call.id not in self._asks and call.root_session_id == self.id:
+            self._spawn_ask(call.id, self._read_file(call))
+
+    async def _read_file(self, call: ClientCall) -> None:
+        """Read a file as the editor has it. An editor that cannot leaves it to the server."""
+        from acp.exceptions import RequestError
+
+        request: JsonObject = {"sessionId": self.id, "path": str(call.arguments.get("path"))}
+        try:
+            found = await self._editor.request("fs/read_text_file", request)
+            content = found.get("content") if isinstance(found, dict) else None
+            result = ClientResult(content) if isinstance(content, str) else ClientResult("no text", status="error")
+        except RequestError as error:
+            result = ClientResult(str(error), status="error")
+        await self._client.answer_call(call.id, result)
+
+    async def _attach(self) -> None:
+        """Offer to read files as the editor has them. Again with each connection: a new server does not know it."""
+        if not self._reads_files:
+            return
+        tool = ClientTool(_READ_FILE, effect="reads", parallel=True, for_model=False, seconds=_READ_SECONDS)
+        try:
+            attached = await self._client.attach_tools(self.id, [tool])
+        except HoldfastError as error:
+            _logger.warning("files are not read from the editor: %s", error)
+            return
+        self._client_id = attached.client.rpartition(" ")[2]
 
     def _stop_asking(self, ask_id: str) -> None:
         """Another client answered, or the run was cancelled. The editor is told that its answer is not needed."""

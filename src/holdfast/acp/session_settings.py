@@ -49,6 +49,8 @@ class SessionChoices(Value, frozen=True):
     configured_mode: Mode
     models: ModelsView
     chosen: EditorChoices = EditorChoices()
+    reads_files: bool = True
+    """Whether files are read as the editor has them."""
 
     @property
     def mode(self) -> Mode:

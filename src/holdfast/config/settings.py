@@ -367,6 +367,14 @@ class McpServerSettings(Table, frozen=True):
     enabled: Annotated[bool, Meta(description="`false` turns it off.")] = True
 
 
+class AcpSettings(Table, frozen=True):
+    """Editors that use `holdfast acp`."""
+
+    files: Annotated[
+        bool, Meta(description="Whether files are read as the editor has them, with changes that are not saved.")
+    ] = True
+
+
 class TuiSettings(Table, frozen=True):
     """The terminal UI."""
 
@@ -441,3 +449,4 @@ class Settings(Table, frozen=True):
     network: NetworkSettings = NetworkSettings()
     server: ServerSettings = ServerSettings()
     tui: TuiSettings = TuiSettings()
+    acp: AcpSettings = AcpSettings()

@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple, cast
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 from msgspec.structs import replace
 
@@ -32,6 +32,28 @@ RECONNECT_SECONDS = 5.0
 _MAX_CLOSED = 1_000
 """Closed calls that are remembered, to tell a late answer why it is refused."""
 _MAX_TITLE = 300
+
+
+class ClientCallContext(Protocol):
+    """The tool call to which a client's call belongs. A `ToolContext` is one."""
+
+    @property
+    def workspace_id(self) -> str: ...
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def call_id(self) -> str: ...
+
+
+class EditorCall(NamedTuple):
+    """A `ClientCallContext` for reads of an editor."""
+
+    workspace_id: str
+    session_id: str
+    run_id: str
+    call_id: str
 
 
 class _Attachment(NamedTuple):
@@ -135,7 +157,7 @@ class ClientCalls:
                 waiting.close("gone", f"the program that executes {tool!r} is gone; whether it has run is not known")
 
     async def call(
-        self, name: str, arguments: dict[str, Any], *, root_session_id: str, context: ToolContext
+        self, name: str, arguments: dict[str, Any], *, root_session_id: str, context: ClientCallContext
     ) -> ClientResult:
         """Have the client execute a call, and wait for its result. Raises `ToolError` if there will be none."""
         attachment = self._find(root_session_id, name)
@@ -207,6 +229,27 @@ def _closed_error(call: ClientCall) -> Conflict:
         code="call_closed",
         detail={"call": to_builtins(call)},
     )
+
+
+EDITOR_READ = "editor_read_file"
+"""The tool by which an editor's client returns the text of a file as the editor has it. The model does not see it."""
+
+
+def editor_reader(
+    calls: ClientCalls, *, root_session_id: str, context: ClientCallContext
+) -> Callable[[str], Awaitable[str | None]] | None:
+    """Reads files as an attached editor has them; ``None`` if none is attached. Without an answer the disk counts."""
+    if calls.find(root_session_id, EDITOR_READ) is None:
+        return None
+
+    async def read(path: str) -> str | None:
+        try:
+            found = await calls.call(EDITOR_READ, {"path": path}, root_session_id=root_session_id, context=context)
+        except ToolError:
+            return None
+        return found.text if found.status == "ok" else None
+
+    return read
 
 
 class ClientRunTools:

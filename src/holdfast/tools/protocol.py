@@ -195,6 +195,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Makes an id with a prefix."""
     now: Callable[[], str]
     files: FileLedger
+    editor_text: Callable[[str], Awaitable[str | None]] | None = None
+    """Returns the text of a file as the user's editor has it, by its path. None: no editor offers that."""
     command_watch: CommandWatch | None = None
     """None: changes of commands are not recorded."""
     after_edit: AfterEdit | None = None

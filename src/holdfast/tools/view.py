@@ -23,6 +23,10 @@ MAX_LINE_CHARS = 2_000
 MAX_CHARS = 100_000
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 
+_UNSAVED = (
+    "this is the text in the user's editor, with changes that are not saved; the file differs, so ask the user to save"
+    " it before you change it"
+)
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -53,14 +57,17 @@ class ViewTool:
         return ToolPlan(Subject(self.name, self.effect, title, cwd=str(context.workspace), paths=(str(path),)))
 
     async def run(self, arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
-        output, content = await asyncio.to_thread(_read, arguments, context, plan)
         (path,) = plan.subject.paths
+        unsaved = None if context.editor_text is None else await context.editor_text(path)
+        output, content = await asyncio.to_thread(_read, arguments, context, plan, unsaved)
         await context.files.record_read(Path(path), content)
         return output
 
 
-def _read(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> tuple[ToolOutput, str]:
-    """Return the output and the hash of the whole content."""
+def _read(
+    arguments: ViewArguments, context: ToolContext, plan: ToolPlan, unsaved: str | None
+) -> tuple[ToolOutput, str]:
+    """Return the output and the hash of the whole content of the file. ``unsaved``: its text in the user's editor."""
     path = resolve_path(arguments.path, context.workspace)
     name = display_path(path, context.workspace)
     if plan.subject.paths != (str(path),):
@@ -75,9 +82,12 @@ def _read(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> tup
     found = decode_text(data)
     if found is None:
         raise binary_file_error(name, data)
+    is_unsaved = unsaved is not None and unsaved.splitlines() != found.text.splitlines()
+    text = unsaved if is_unsaved and unsaved is not None else found.text
     # The whole text is masked, because a secret can have several lines, and lines are cut.
-    masked = msgspec.structs.replace(found, text=clean_text(context, found.text))
-    return ToolOutput(clean_text(context, _shown(masked, arguments)), display=display), content_hash(data)
+    masked = msgspec.structs.replace(found, text=clean_text(context, text))
+    shown = _with_notes(_shown(masked, arguments), [_UNSAVED] if is_unsaved else [])
+    return ToolOutput(clean_text(context, shown), display=display), content_hash(data)
 
 
 def image_type(data: bytes) -> str | None:
