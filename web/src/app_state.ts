@@ -78,6 +78,7 @@ export class AppState {
   private cursor = "";
   private serverPid = 0;
   private loading: Promise<void> = Promise.resolve();
+  private isLoaded = false;
   private readonly listeners = new Set<{ topics: ReadonlySet<Topic>; draw: () => void }>();
   private readonly dirty = new Set<Topic>();
   private frame = 0;
@@ -233,6 +234,7 @@ export class AppState {
         await new Promise((resolve) => window.setTimeout(resolve, Math.min(500 * 2 ** failures, 10_000)));
       }
     }
+    this.isLoaded = true;
     this.followEvents();
     this.follow();
   }
@@ -306,7 +308,10 @@ export class AppState {
         if (!event.run.parent_run_id && event.run.kind === "prompt" && event.run.reason !== "user_cancel") {
           tellOutside(capital(event.run.state ?? ""), event.run.text || event.run.prompt || "");
         }
-        if (event.session_id === this.sessionId) void this.loadChanges();
+        if (event.session_id === this.sessionId) {
+          void this.loadChanges();
+          void this.refreshSession(event.session_id, event.at);
+        }
         break;
       case "file.changed":
         if (this.fold.rootOf(event.session_id) === this.sessionId) void this.loadChanges();
@@ -401,7 +406,7 @@ export class AppState {
     const before = this.sessionId;
     this.route = parseRoute(location.hash);
     this.changed("route");
-    if (this.link === "pairing" || this.link === "starting") return;
+    if (!this.isLoaded) return;
     const now = this.sessionId;
     if (now !== before && before !== null) this.fold.closeSession(before);
     if (now !== null && (now !== before || !this.fold.transcript(now))) void this.show(now);
@@ -469,6 +474,16 @@ export class AppState {
     this.changed("blocks", "queue", "active", "todos", "sessions", "jobs");
   }
 
+  /** Read the session again after a run, for its usage. */
+  private async refreshSession(sessionId: string, at: string): Promise<void> {
+    try {
+      const session = await api.session(sessionId);
+      this.changed(...this.fold.apply({ kind: "session.updated", at, session_id: sessionId, session }));
+    } catch {
+      // it is read again after the next run
+    }
+  }
+
   private loadingOlder = false;
 
   /** Load the page of messages before the first one. */
@@ -511,11 +526,19 @@ export class AppState {
   }
 
   private changesTimer = 0;
+  private changesAgain = false;
 
   /** Read the changed files, at most twice a second. */
   async loadChanges(): Promise<void> {
-    if (this.changesTimer) return;
-    this.changesTimer = window.setTimeout(() => (this.changesTimer = 0), 500);
+    if (this.changesTimer) {
+      this.changesAgain = true;
+      return;
+    }
+    this.changesTimer = window.setTimeout(() => {
+      this.changesTimer = 0;
+      if (this.changesAgain) void this.loadChanges();
+    }, 500);
+    this.changesAgain = false;
     const sessionId = this.sessionId;
     if (sessionId === null) return;
     try {

@@ -96,7 +96,7 @@ function ApprovalPanel({ approval }: { approval: Approval }) {
         <pre class="command" tabIndex={0}>
           {visible(approval.title)}
         </pre>
-        {typeof diff === "string" && diff && <Diff diff={diff} />}
+        {typeof diff === "string" && diff && <Diff diff={diff} withFile={diff.split("\n+++ ").length > 2} />}
         {callArguments && typeof callArguments === "object" && !Array.isArray(callArguments) && (
           <dl class="arguments">
             {Object.entries(callArguments).map(([name, value]) => (

@@ -2,7 +2,7 @@
 
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
-import { api } from "./api";
+import { api, CLIENT_HEADER } from "./api";
 import { app } from "./app_state";
 import { Diff } from "./diff";
 import { showText } from "./dialogs";
@@ -76,7 +76,7 @@ function Prompt({ block, message }: { block: PromptBlock; message: Message | nul
   const files = (message?.parts ?? []).filter((part): part is FilePart => part.type === "file");
   const text = visible(block.text);
   return (
-    <article class={`prompt${block.unsent ? " unsent" : ""}`} aria-label="Prompt">
+    <article class={`prompt${block.unsent ? " unsent" : ""}`} aria-label="Your prompt">
       <div class={isLong && !isOpen ? "prompt-text clipped" : "prompt-text"}>{text}</div>
       {isLong && (
         <button type="button" class="quiet" aria-expanded={isOpen} onClick={toggle}>
@@ -151,7 +151,7 @@ export function Call({ block, depth }: { block: CallBlock; depth: number }) {
   const [isOpen, toggle] = useFold(block.id, false);
   const title = visible(callTitle(block)).replace(/\s+/g, " ").slice(0, 400);
   const took = block.duration_ms !== null && block.duration_ms >= 100 ? duration(block.duration_ms) : "";
-  const by = answeredBy(block);
+  const by = answeredBy(block, clientKind(CLIENT_HEADER));
   return (
     <section class={`call call-${block.state}`}>
       <button type="button" class="call-head" aria-expanded={isOpen} onClick={toggle}>

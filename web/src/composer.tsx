@@ -339,11 +339,18 @@ function ModeSelect() {
 
 function ModelSelect() {
   const models = app.models.get(app.workspaceId ?? "");
-  if (!models?.models.length) return null;
+  if (!models) return null;
+  const current = app.modelName;
+  const isListed = models.models.some((model) => model.name === current);
   return (
     <label class="select model-select">
       <span class="hidden">Model</span>
       <select value={app.modelName} onChange={(event) => app.choose({ model: event.currentTarget.value })}>
+        {!isListed && (
+          <option value={current} selected>
+            {visible(current.slice(current.indexOf("/") + 1)) || "No model"}
+          </option>
+        )}
         {models.models.map((model) => (
           <option key={model.name} value={model.name} selected={model.name === app.modelName}>
             {visible(model.title || model.name)}

@@ -45,7 +45,7 @@ export function Details() {
           <p>{joined(`${tokens(contextTokens(session.usage))} tokens`, cost(session.usage))}</p>
           {used > 0 && (
             <div class="context">
-              <progress max={100} value={share} aria-label="Context used" />
+              {window > 0 && <progress max={100} value={share} aria-label="Context used" />}
               <span>{window ? `${share} % of ${tokens(window)} context` : `${tokens(used)} tokens of context`}</span>
             </div>
           )}

@@ -42,7 +42,11 @@ const SIGNS = { add: "+", remove: "−", same: " ", hunk: "", file: "" };
 
 export const Diff = memo(({ diff, withFile = true }: { diff: string; withFile?: boolean }) => {
   const [whole, setWhole] = useState(false);
-  const lines = useMemo(() => parseDiff(diff).filter((line) => withFile || line.kind !== "file"), [diff, withFile]);
+  const lines = useMemo(() => {
+    const found = parseDiff(diff).filter((line) => withFile || line.kind !== "file");
+    // The place of a hunk is needed only between two hunks: lines have numbers.
+    return found.filter((line, number) => line.kind !== "hunk" || (number > 0 && found[number - 1]?.kind !== "file"));
+  }, [diff, withFile]);
   const shown = whole ? lines : lines.slice(0, SHOWN_LINES);
   return (
     <div class="diff" role="group" aria-label="Changes" tabIndex={0}>
@@ -52,7 +56,7 @@ export const Diff = memo(({ diff, withFile = true }: { diff: string; withFile?: 
             <tr class={`diff-${line.kind}`} key={number}>
               <td class="line-number">{line.new ?? line.old ?? ""}</td>
               <td class="sign">{SIGNS[line.kind]}</td>
-              <td class="line">{visible(line.text)}</td>
+              <td class="line">{line.kind === "hunk" ? "⋯" : visible(line.text)}</td>
             </tr>
           ))}
         </tbody>

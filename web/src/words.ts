@@ -132,13 +132,13 @@ export function decisionWords(decision: string | null): string {
   return DECISIONS[decision ?? ""] ?? "answered";
 }
 
-/** `allowed once, by phone`: who answered the approval of a call. */
-export function answeredBy(block: CallBlock): string {
+/** `allowed once, by phone`: who answered the approval of a call, if it was another kind of client than this one. */
+export function answeredBy(block: CallBlock, ownKind: string): string {
   const approval = block.display["approval"];
   if (!approval || typeof approval !== "object" || Array.isArray(approval)) return "";
   const by = approval["by"];
   const decision = approval["decision"];
-  if (typeof by !== "string" || !by) return "";
+  if (typeof by !== "string" || !by || clientKind(by) === ownKind) return "";
   return `${decisionWords(typeof decision === "string" ? decision : "")}, by ${visible(clientKind(by))}`;
 }
 

@@ -1,0 +1,135 @@
+"""The web page in a real Chromium, against a real server in this process with a scripted provider.
+
+`make test-web` installs Playwright and runs these tests. They are skipped where Playwright or Chromium is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.testing import Answer
+from tests.support.running_server import RunningServer, answering, run_server
+
+playwright = pytest.importorskip("playwright.async_api", reason="Playwright is not installed; run 'make test-web'")
+
+CHROMIUM = os.environ.get("HOLDFAST_TEST_CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None
+)
+NO_CHROMIUM = "Chromium is not installed; install it, or name it in HOLDFAST_TEST_CHROMIUM"
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+DESKTOP = {"viewport": {"width": 1360, "height": 860}}
+SIZES = {"phone": PHONE, "desktop": DESKTOP}
+
+
+class WebPage:
+    """One browser window with the page, and everything that went wrong in it."""
+
+    def __init__(self, page: Any, context: Any, address: str) -> None:
+        self.page = page
+        self.context = context
+        self.address = address
+        self.problems: list[str] = []
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("console", self._console)
+        page.on("dialog", self._dialog)
+
+    def _console(self, message: Any) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.problems.append(f"console: {message.text}")
+
+    async def _dialog(self, dialog: Any) -> None:
+        self.problems.append(f"dialog: {dialog.message}")  # only a script of the model opens one
+        await dialog.dismiss()
+
+    async def shows(self, text: str) -> None:
+        await playwright.expect(self.page.get_by_text(text).first).to_be_visible(timeout=20_000)
+
+    async def hides(self, text: str) -> None:
+        await playwright.expect(self.page.get_by_text(text)).to_have_count(0, timeout=20_000)
+
+    def button(self, name: str) -> Any:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    async def click(self, name: str) -> None:
+        await self.button(name).first.click(timeout=20_000)
+
+    async def send(self, text: str, button: str = "Send") -> None:
+        await self.page.locator(".composer textarea").fill(text)
+        await self.click(button)
+
+    async def open_session(self, session_id: str) -> None:
+        await self.page.evaluate("id => { location.hash = `#/s/${id}` }", session_id)
+        await playwright.expect(self.page.get_by_role("log")).to_be_visible(timeout=20_000)
+
+    async def new_session(self) -> None:
+        await self.page.evaluate("location.hash = '#/new/'")
+        await playwright.expect(self.page.locator(".composer textarea")).to_be_visible(timeout=20_000)
+
+    async def session_id(self) -> str:
+        await self.page.wait_for_url("**/#/s/**", timeout=20_000)
+        found: str = await self.page.evaluate("location.hash.split('/')[2]")
+        return found
+
+    async def until(self, holds: Callable[[], Awaitable[Any]]) -> None:
+        while not await holds():
+            await asyncio.sleep(0.02)
+
+
+class WebHarness:
+    """A server, a browser, and the windows that are open in it."""
+
+    def __init__(self, server: RunningServer, browser: Any) -> None:
+        self.server = server
+        self.browser = browser
+        self.windows: list[WebPage] = []
+        self.address = ""
+
+    async def listen(self) -> str:
+        answer = await self.server.http.post("/v1/web", {})
+        self.address = answer.ok(answer.status)["address"]
+        return self.address
+
+    async def code(self, scope: str = "drive") -> str:
+        answer = await self.server.http.post("/v1/pairing/codes", {"scope": scope})
+        found: str = answer.ok(answer.status)["code"]
+        return found
+
+    async def window(self, size: str = "desktop", *, scope: str = "drive", dark: bool = False) -> WebPage:
+        """A window of a new device, paired and connected."""
+        scheme = "dark" if dark else "light"
+        context = await self.browser.new_context(**SIZES[size], color_scheme=scheme, bypass_csp=False)
+        window = WebPage(await context.new_page(), context, self.address)
+        await window.page.goto(f"{self.address}/#pair={await self.code(scope)}")
+        await playwright.expect(window.page.get_by_role("navigation", name="Sessions")).to_be_attached(timeout=20_000)
+        await playwright.expect(window.page.locator(".device")).to_be_attached(timeout=20_000)
+        self.windows.append(window)
+        return window
+
+
+@asynccontextmanager
+async def open_web(directory: Path, *answers: Answer, **options: Any) -> AsyncIterator[WebHarness]:
+    """A server with these answers of the model and a browser. Errors in any window, such as violations of the
+    Content-Security-Policy, fail the test."""
+    if CHROMIUM is None:
+        pytest.skip(NO_CHROMIUM)
+    async with run_server(directory, answering(*answers), **options) as server, playwright.async_playwright() as driver:
+        browser = await driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--mute-audio"]
+        )
+        try:
+            harness = WebHarness(server, browser)
+            await harness.listen()
+            yield harness
+            problems = [problem for window in harness.windows for problem in window.problems]
+            assert problems == []
+        finally:
+            await browser.close()
