@@ -8,6 +8,8 @@ KEY    := $(shell cat lock/dev.txt pyproject.toml | cksum | tr ' ' '-')
 READY  := $(VENV)/ready-$(KEY)
 E2E    := .venv-e2e
 E2E_KEY := $(shell cat lock/e2e.txt | cksum | tr ' ' '-')
+WEB    := .venv-web
+WEB_KEY := $(shell cat lock/web.txt pyproject.toml | cksum | tr ' ' '-')
 ifndef SEED
 SEED   := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
@@ -16,10 +18,10 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --generate-hashes --no-emi
           --python-version 3.11 pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check promises bench eval stress lock
+.PHONY: help demo test check promises bench eval stress lock web test-web
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## show a session with a scripted model; no account, no network
 	@$(PY) -m holdfast demo
@@ -52,11 +54,20 @@ stress: $(READY) ## run the long tests for STRESS_MINUTES=40 on two cores, and t
 	  $(PY) -m pytest -n 2 -q --maxschedchunk=1 -m "stress or hypothesis" --inline-snapshot=disable \
 	  --hypothesis-profile=random --hypothesis-seed=$(SEED) $(ARGS)
 
+web: web/node_modules/ready ## build the web page from web/ into src/holdfast/web/static; needs node 18 or newer
+	@cd web && npx --no-install tsc --noEmit && node build.mjs
+
+test-web: $(WEB)/ready-$(WEB_KEY) ## test the web page in Chromium; tests whose programs are not installed are skipped
+	@command -v npm >/dev/null && $(MAKE) --no-print-directory web/node_modules/ready || echo "npm is not installed: the tests that need it are skipped"
+	@$(WEB)/bin/python -m pytest -q tests/web
+	@$(WEB)/bin/python -m bench.web || test $$? = 77
+
 lock: $(READY) ## rebuild the lock files after a change of dependencies in pyproject.toml
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PY) -m pip install --quiet uv
 	@$(COMPILE) --group dev -o lock/dev.txt
 	@$(COMPILE) --group e2e --constraint lock/dev.txt -o lock/e2e.txt
 	@$(COMPILE) --group oracles --constraint lock/dev.txt -o lock/oracles.txt
+	@$(COMPILE) --group dev --group web --constraint lock/dev.txt -o lock/web.txt
 
 $(READY):
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3")'
@@ -69,3 +80,12 @@ $(E2E)/ready-$(E2E_KEY):
 	@test -x $(E2E)/bin/python || "$(PYTHON)" -m venv $(E2E)
 	@$(E2E)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r lock/e2e.txt
 	@rm -f $(E2E)/ready-* && touch $@
+
+$(WEB)/ready-$(WEB_KEY):
+	@test -x $(WEB)/bin/python || "$(PYTHON)" -m venv $(WEB)
+	@$(WEB)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r lock/web.txt
+	@$(WEB)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@rm -f $(WEB)/ready-* && touch $@
+
+web/node_modules/ready: web/package-lock.json
+	@cd web && npm ci --silent --no-audit --no-fund && touch node_modules/ready

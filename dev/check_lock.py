@@ -14,7 +14,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-LOCKS = {"lock/dev.txt": ("dev",), "lock/e2e.txt": ("e2e",), "lock/oracles.txt": ("oracles",)}
+LOCKS = {
+    "lock/dev.txt": ("dev",),
+    "lock/e2e.txt": ("e2e",),
+    "lock/oracles.txt": ("oracles",),
+    "lock/web.txt": ("dev", "web"),
+}
 """Each lock file, and the dependency groups that it covers in addition to the project's dependencies."""
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;]+)")

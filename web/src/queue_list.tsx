@@ -56,7 +56,7 @@ export function QueueList({ queue, sessionId }: { queue: QueueState; sessionId: 
                     type="button"
                     class="icon"
                     aria-label="Move up"
-                    onClick={() => app.attempt(() => api.changeRun(item.run_id, { position: number - 1 }))}
+                    onClick={() => app.attempt(() => api.changeRun(item.run_id, { position: number }))}
                   >
                     ↑
                   </button>

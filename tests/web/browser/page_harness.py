@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -79,10 +78,6 @@ class WebPage:
         found: str = await self.page.evaluate("location.hash.split('/')[2]")
         return found
 
-    async def until(self, holds: Callable[[], Awaitable[Any]]) -> None:
-        while not await holds():
-            await asyncio.sleep(0.02)
-
 
 class WebHarness:
     """A server, a browser, and the windows that are open in it."""
@@ -116,20 +111,26 @@ class WebHarness:
 
 
 @asynccontextmanager
-async def open_web(directory: Path, *answers: Answer, **options: Any) -> AsyncIterator[WebHarness]:
-    """A server with these answers of the model and a browser. Errors in any window, such as violations of the
-    Content-Security-Policy, fail the test."""
+async def launch() -> AsyncIterator[Any]:
+    """A Chromium without windows."""
     if CHROMIUM is None:
         pytest.skip(NO_CHROMIUM)
-    async with run_server(directory, answering(*answers), **options) as server, playwright.async_playwright() as driver:
+    async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--mute-audio"]
         )
         try:
-            harness = WebHarness(server, browser)
-            await harness.listen()
-            yield harness
-            problems = [problem for window in harness.windows for problem in window.problems]
-            assert problems == []
+            yield browser
         finally:
             await browser.close()
+
+
+@asynccontextmanager
+async def open_web(directory: Path, *answers: Answer, **options: Any) -> AsyncIterator[WebHarness]:
+    """A server with these answers of the model and a browser. Errors in any window, such as violations of the
+    Content-Security-Policy, fail the test."""
+    async with launch() as browser, run_server(directory, answering(*answers), **options) as server:
+        harness = WebHarness(server, browser)
+        await harness.listen()
+        yield harness
+        assert [problem for window in harness.windows for problem in window.problems] == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import Answer, Call, Gate, Say, Think, calls, text
+from tests.support.running_server import until
 from tests.web.browser.page_harness import SIZES, WebPage, open_web, playwright
 
 pytestmark = pytest.mark.timeout(120)
@@ -65,16 +66,17 @@ async def test_a_prompt_is_answered_with_markdown_thinking_tools_todos_diffs_and
         await window.shows("hm, the blanks")
         await details(window, size)
         await expect(page.locator(".details")).to_contain_text("Tasks 1/2", timeout=20_000)
-        await expect(page.locator(".details")).to_contain_text("360 tokens", timeout=20_000)
+        await expect(page.locator(".details")).to_contain_text("tokens", timeout=20_000)
+        await expect(page.locator(".turn-end")).to_contain_text("360 tokens")
         await page.locator(".changes .row").click()
         await expect(page.get_by_role("dialog").locator(".diff-add").first).to_contain_text("def slug():")
         await page.get_by_role("button", name="Close").click()
         assert (web.server.work / "slug.py").exists()
         await window.click("Undo last run…")
         await page.get_by_role("dialog").get_by_role("button", name="Undo", exact=True).click()
-        await window.until(lambda: asyncio.sleep(0, not (web.server.work / "slug.py").exists()))
+        await until(lambda: not (web.server.work / "slug.py").exists())
         await window.click("Redo")
-        await window.until(lambda: asyncio.sleep(0, (web.server.work / "slug.py").exists()))
+        await until((web.server.work / "slug.py").exists)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -169,14 +171,14 @@ async def test_files_are_attached_and_mentioned_and_commands_are_completed(tmp_p
         await page.get_by_role("button", name="Remove photo.png").click()
         area = page.locator(".composer textarea")
         await area.press_sequentially("look at @pars")
-        await expect(page.get_by_role("option").first).to_contain_text("parser.py", timeout=20_000)
+        await expect(page.locator(".choices li").first).to_contain_text("parser.py", timeout=20_000)
         await area.press("Enter")
         await expect(area).to_have_value("look at @parser.py ")
         await window.click("Send")
         await window.shows("I see.")
         assert "remember the milk" in str(web.server.provider.requests)
         await area.press_sequentially("/ren")
-        await expect(page.get_by_role("option").first).to_contain_text("rename")
+        await expect(page.locator(".choices li").first).to_contain_text("rename")
         await area.press("Tab")
         await area.press_sequentially("A better name")
         await window.click("Send")
@@ -225,7 +227,7 @@ async def test_a_watching_browser_cannot_answer_or_prompt_and_a_revoked_one_sees
         await expect(window.button("Allow once")).to_be_disabled()
         await expect(window.page.locator(".composer textarea")).to_have_count(0)
         (device,) = (await web.server.http.get("/v1/devices")).ok()["items"]
-        (await web.server.http.delete(f"/v1/devices/{device['id']}")).ok()
+        (await web.server.http.send("DELETE", f"/v1/devices/{device['id']}", {})).ok()
         await window.shows("This browser is not paired yet.")
         await window.page.goto(f"{web.address}/#pair=WRONG-CODE")
         await window.page.reload()

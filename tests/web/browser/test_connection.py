@@ -1,0 +1,98 @@
+"""Flight mode, a killed server and a slow network lose nothing: the page continues at its cursor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.locations import Locations
+from holdfast.testing import Answer, Gate, Say, text
+from tests.support.running_server import CONFIG, KEY, answering
+from tests.web.browser.page_harness import WebPage, launch, open_web, playwright
+
+pytestmark = pytest.mark.timeout(120)
+expect = playwright.expect
+
+
+async def test_what_happens_while_a_device_is_offline_is_shown_when_it_is_back(tmp_path: Path) -> None:
+    slow = Answer(pieces=(Say("Before. "), Gate("go"), Say("While you were away.")))
+    async with open_web(tmp_path, slow, text("The next one too.")) as web:
+        window = await web.window("phone")
+        await window.new_session()
+        await window.send("begin")
+        await window.shows("Before.")
+        session = await window.session_id()
+        await window.context.set_offline(True)
+        await window.shows("This device is offline.")
+        await window.page.locator(".composer textarea").fill("typed in a tunnel")
+        await window.click("Queue")
+        await expect(window.page.locator(".toast-error")).to_be_visible(timeout=20_000)
+        await expect(window.page.locator(".composer textarea")).to_have_value("typed in a tunnel")
+        web.server.provider.open("go")
+        await web.server.ended((await web.server.prompt(session, "and more"))["run"]["id"])
+        await window.context.set_offline(False)
+        await window.shows("Before. While you were away.")
+        await window.shows("The next one too.")
+        await window.hides("This device is offline.")
+        await window.click("Send")
+        await expect(window.page.locator(".prompt", has_text="typed in a tunnel")).to_have_count(1, timeout=20_000)
+
+
+async def _start(home: Path, work: Path) -> str:
+    """Start the server in a process of its own with `holdfast web`, and return the page's address."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "holdfast", "web", "--no-open", "--json"),
+        cwd=work,
+        env={**os.environ, "HOLDFAST_HOME": str(home)},
+        stdout=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 30)
+    found: str = msgspec.json.decode(output)["address"]
+    return found
+
+
+async def _pid(window: WebPage) -> int:
+    answer = await window.context.request.get(f"{window.address}/v1/server")
+    return int((await answer.json())["pid"])
+
+
+async def test_a_killed_server_that_starts_again_is_found_and_its_run_is_shown_as_interrupted(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    async with answering(Answer(pieces=(Say("I begin. "), Gate("never")))) as provider, launch() as browser:
+        settings = CONFIG.format(url=provider.url(), key=KEY, heartbeat="1s")
+        locations = Locations.from_env({**os.environ, "HOLDFAST_HOME": str(home)})
+        locations.config_dir.mkdir(parents=True, exist_ok=True)
+        locations.config_file.write_text(settings)
+        address = await _start(home, work)
+        context = await browser.new_context(viewport={"width": 1360, "height": 860})
+        window = WebPage(await context.new_page(), context, address.partition("/#")[0])
+        await window.page.goto(address)
+        await expect(window.page.locator(".device")).to_be_attached(timeout=20_000)
+        pid = await _pid(window)
+        try:
+            opened = await window.context.request.post(
+                f"{window.address}/v1/workspaces", data={"path": str(work)}, headers={"Origin": window.address}
+            )
+            assert opened.ok, await opened.text()
+            await window.page.reload()
+            await window.new_session()
+            await window.send("begin")
+            await window.shows("I begin.")
+            os.kill(pid, signal.SIGKILL)
+            await window.shows("No connection to the server")
+            await _start(home, work)
+            pid = await _pid(window)
+            await window.shows("Interrupted: the server crashed")
+            await window.hides("No connection to the server")
+            await window.shows("I begin.")
+            await expect(window.button("Continue")).to_be_visible()
+        finally:
+            os.kill(pid, signal.SIGTERM)
