@@ -227,6 +227,7 @@ export function readSession(session: Partial<Session> & { id: string; workspace_
     usage: readUsage(session.usage),
     created_at: session.created_at ?? "",
     updated_at: session.updated_at ?? "",
+    agent: session.agent ?? null,
   };
 }
 

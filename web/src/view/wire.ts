@@ -42,6 +42,7 @@ export interface Session {
   usage: Usage;
   created_at: string;
   updated_at: string;
+  agent: string | null;
 }
 
 export interface Client {
