@@ -57,6 +57,7 @@ def test_primary_and_disabled_agents_are_marked(tmp_path: Path) -> None:
         ("---\ndescription: x\n---\n", "no text below"),
         ("---\ndescription: x\nmode: wild\n---\nb", "there is no mode 'wild'"),
         ("---\ndescription: x\nsteps: many\n---\nb", "'steps' is 'many'"),
+        ("---\ndescription: x\nsteps: ²\n---\nb", "'steps' is '²'"),
         ("---\ndescription: x\nname: a b\n---\nb", "must be of letters"),
     ],
 )
