@@ -44,7 +44,8 @@
     │   ├── Unreachable       503    unreachable: the connection was refused or broke
     │   ├── NoAnswer          504    no_answer: timeout
     │   ├── NotHoldfast       502    not_ours: another program responded
-    │   └── StartFailed       503    start_failed: the local server did not start
+    │   ├── StartFailed       503    start_failed: the local server did not start
+    │   └── RunNotCompleted   502    run_not_completed: a run did not complete, and a program asked for its answer
     └── ToolError                    the model gets it as the result of the call; the run continues
 """
 
@@ -256,6 +257,12 @@ class NotHoldfast(ClientError):
 
 class StartFailed(ClientError):
     code, status = "start_failed", 503
+
+
+class RunNotCompleted(ClientError):
+    """A run did not complete, and a program asked for its answer."""
+
+    code, status = "run_not_completed", 502
 
 
 class ToolError(HoldfastError):

@@ -89,6 +89,11 @@ class BaseClient:
         self._response_seconds = response_seconds
         self._revive = revive
 
+    @property
+    def client_id(self) -> str:
+        """The id by which the server and other clients know this client."""
+        return self._headers["X-Holdfast-Client"].rpartition(" ")[2]
+
     health = EndpointMethod(endpoints.health)
     server = EndpointMethod(endpoints.server)
     sandbox = EndpointMethod(endpoints.sandbox)
