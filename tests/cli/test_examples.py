@@ -23,6 +23,20 @@ EXAMPLES = documented_calls()
 
 NOT_RUN = {
     "holdfast mcp login tracker": "needs a server and a browser; tests/extend/mcp/test_login.py has both",
+    "holdfast mcp login tracker --answer URL": "ends a login that waits; tests/cli/commands/test_mcp.py has one",
+    **{
+        f"holdfast devices {what}": "needs a paired browser; tests/server/test_devices.py pairs one"
+        for what in ('rename dev_1 "sofa"', 'rename dev_1 "my phone"', "revoke dev_1")
+    },
+    **{
+        f"holdfast web --share{options}": "listens on the network; tests/cli/commands/test_web.py does it on loopback"
+        for options in (
+            "",
+            " --scope answer",
+            " --listen 192.168.1.7:8443",
+            " --certificate cert.pem --key key.pem",
+        )
+    },
     "holdfast review --pr 17 look at the locking": "asks a host of git repositories, over the network",
     "holdfast selftest": "takes a minute; tests/selftest runs it",
     "holdfast selftest --quick": "takes half a minute; tests/selftest runs it",
@@ -101,7 +115,7 @@ class Examples:
         self.env = {
             **sh.env,
             "PATH": f"{programs}{os.pathsep}{sh.env['PATH']}",
-            "EDITOR": "true",
+            **dict.fromkeys(("EDITOR", "BROWSER"), "true"),
             **dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:9"),  # nothing leaves this machine
             "NO_PROXY": "127.0.0.1,localhost",
         }

@@ -37,7 +37,7 @@ def configure_commands(parser: Parser) -> None:
         "servers are commands as well. Skills can be called, too.",
         examples=(
             ("holdfast commands", "what is there, and what is wrong with it"),
-            ("holdfast run /review src/slug.py", "call one"),
+            ("holdfast run /fix-issue 123", "call one"),
         ),
     )
     _add(parser, "command")
