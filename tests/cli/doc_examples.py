@@ -10,7 +10,7 @@ from holdfast.cli.command_table import all_commands, overview
 _ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"(?<!`)`([^`]*?\bholdfast\b[^`]*?)`(?!`)")
-_CALL = re.compile(r"(?:^|[|;(]\s*|\s|=\S*\s)holdfast(?:\s|$)")
+_CALL = re.compile(r"(?!from |import )(?:^|.*(?:[|;(]\s*|\s|=\S*\s))holdfast(?:\s|$)")
 
 
 def documented_calls() -> dict[str, str]:
@@ -39,11 +39,11 @@ def _document_lines(text: str) -> Iterator[str]:
     for language, body in _BLOCK.findall(text):
         for line in body.splitlines():
             call = re.sub(r"\s+#.*$", "", line).strip()
-            if language in ("", "sh") and _CALL.search(call):
+            if language in ("", "sh") and _CALL.match(call):
                 yield call
     for inline in _INLINE.findall(_BLOCK.sub("", text)):
         call = " ".join(inline.split())
-        if _CALL.search(call):
+        if _CALL.match(call):
             yield call
 
 

@@ -38,7 +38,16 @@ async def test_a_key_identifies_the_run_it_started(home: Path) -> None:
 @pytest.mark.promise("W9")
 async def test_unknown_paths_and_methods_get_an_error_body(home: Path) -> None:
     async with run_server(home) as server:
-        for path in ("/", "/v1", "/v1/", "/v1/health/", "/v2/health", "/v1/sessions//runs", "/%ff", "/v1/runs/a%2Fb"):
+        for path in (
+            "/page",
+            "/v1",
+            "/v1/",
+            "/v1/health/",
+            "/v2/health",
+            "/v1/sessions//runs",
+            "/%ff",
+            "/v1/runs/a%2Fb",
+        ):
             answer = await server.http.get(path)
             assert (answer.status, answer.code) == (404, "not_found"), path
         for method in ("DELETE", "OPTIONS", "TRACE", "PROPFIND"):
