@@ -109,13 +109,12 @@ export function Composer({ busy }: { busy: boolean }) {
     if (!word) return;
     const inserted = `${word.kind}${choice.value} `;
     const value = text.slice(0, word.start) + inserted + text.slice(element.selectionStart);
+    const cursor = word.start + inserted.length;
+    element.value = value; // now, not with the next drawing: the next key may come before it
+    element.focus();
+    element.setSelectionRange(cursor, cursor);
     write(value);
     setChoices([]);
-    const cursor = word.start + inserted.length;
-    requestAnimationFrame(() => {
-      element.focus();
-      element.setSelectionRange(cursor, cursor);
-    });
   };
 
   const attach = async (found: Iterable<File>) => {
@@ -137,8 +136,13 @@ export function Composer({ busy }: { busy: boolean }) {
     setSending(false);
     if (!succeeded) return; // the text stays
     localStorage.removeItem(sentKey);
-    setText("");
-    setFiles([]);
+    const typed = area.current?.value ?? "";
+    if (typed.startsWith(text)) {
+      const rest = typed.slice(text.length); // typed while the prompt was being sent
+      setText(rest);
+      if (rest) localStorage.setItem(draftKey(), rest);
+    }
+    setFiles((known) => known.filter((file) => !files.includes(file)));
     if (matchMedia("(pointer: fine)").matches) area.current?.focus();
   };
 

@@ -7,6 +7,7 @@ import base64
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,6 +184,32 @@ async def test_files_are_attached_and_mentioned_and_commands_are_completed(tmp_p
         await area.press_sequentially("A better name")
         await window.click("Send")
         await expect(page.locator(".titles h1")).to_have_text("A better name", timeout=20_000)
+
+
+async def test_text_that_is_typed_while_a_prompt_is_sent_stays(tmp_path: Path) -> None:
+    async with open_web(tmp_path, text("First."), text("Second.")) as web:
+        window = await web.window("desktop")
+        page = window.page
+        await window.new_session()
+        area = page.locator(".composer textarea")
+        await area.press_sequentially("one")
+        await window.click("Send")
+        await window.shows("First.")
+        held, release = asyncio.Event(), asyncio.Event()
+
+        async def hold(route: Any) -> None:
+            held.set()
+            await release.wait()
+            await route.continue_()
+
+        await page.route("**/runs", hold)
+        await area.press_sequentially("two")
+        await area.press("Enter")
+        await held.wait()
+        await area.press_sequentially(" three")
+        release.set()
+        await window.shows("Second.")
+        await expect(area).to_have_value(" three")
 
 
 async def test_two_browsers_and_the_command_line_see_one_session_and_the_first_answer_wins(tmp_path: Path) -> None:
