@@ -93,6 +93,7 @@ async def test_ctrl_c_ends_the_command_and_not_the_run(place: Path, crush_binary
 async def test_the_interface(place: Path, crush_binary: str) -> None:
     async with trial(place, crush_binary) as t:
         crush = t.crush
+        await crush.run("the other session")
         crush.open_interface()
         await crush.until_shown("ctrl+p commands")
         crush.type("hello", "Enter")
@@ -121,8 +122,12 @@ async def test_the_interface(place: Path, crush_binary: str) -> None:
         await wait_for(lambda: "Switch Model" not in crush.screen())
         crush.type("C-s")
         await crush.until_shown("Enter session name")
-        crush.type("Enter")
-        await wait_for(lambda: "Enter session name" not in crush.screen())
+        crush.type("Down", "Enter")
+        await crush.until_shown("You said: the other session")
+        assert "Canceled" not in crush.screen()
+        crush.type("C-s")
+        await crush.until_shown("Enter session name")
+        crush.type("Down", "Enter")
         await crush.until_shown("Canceled")
         crush.type("C-c")
         await crush.until_shown("quit?")
