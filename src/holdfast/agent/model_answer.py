@@ -304,9 +304,10 @@ async def _closed_on_failure(opening: asyncio.Task[None]) -> AsyncIterator[None]
     """Stop what runs inside as soon as the task fails, and raise its error."""
     loop = asyncio.get_running_loop()
     scope = asyncio.timeout(None)
+    is_inside = True
 
     def stop_if_failed(done: asyncio.Task[None]) -> None:
-        if done.cancelled() or done.exception() is not None:
+        if is_inside and (done.cancelled() or done.exception() is not None):
             scope.reschedule(loop.time())
 
     try:
@@ -315,6 +316,7 @@ async def _closed_on_failure(opening: asyncio.Task[None]) -> AsyncIterator[None]
             try:
                 yield
             finally:
+                is_inside = False  # a callback that is about to be called cannot be removed any more
                 opening.remove_done_callback(stop_if_failed)
     except TimeoutError:
         if not scope.expired():
