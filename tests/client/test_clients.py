@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import __version__
-from holdfast.client.endpoints import api_call
+from holdfast.client.api_call import api_call
 from holdfast.errors import Conflict, NoAnswer, NotFound, NotHoldfast, ServerStopping, Unauthorized, Unreachable
 from holdfast.schema.api.response_bodies import Health, PageView
 from holdfast.schema.base import to_builtins

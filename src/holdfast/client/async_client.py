@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from holdfast.client import endpoints
+from holdfast.client.api_call import ApiCall
 from holdfast.client.base_client import BaseClient, OnLost
-from holdfast.client.endpoints import ApiCall
+from holdfast.client.endpoints import server_endpoints
 from holdfast.client.response_decoding import read_error
 from holdfast.client.retry import LongPoll, Retry, StreamBroken
 from holdfast.client.server_address import ServerAddress
@@ -94,7 +94,7 @@ class AsyncClient(BaseClient):
         """
         return AsyncEventStream(
             self._pool,
-            endpoints.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing),
+            server_endpoints.events_target(workspace_id=workspace_id, session_id=session_id, viewing=viewing),
             self._stream_state(
                 after=after, transcript=transcript, give_up_after=give_up_after, raise_when_full=raise_when_full
             ),
