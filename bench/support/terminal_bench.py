@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import termios
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import NamedTuple
 
 STARTS = 7
 SECONDS = 6.0
+TYPING_SECONDS = 14.0
 SIZE = (120, 40)
 MARK = "›".encode()
 EMPTY_APP = """
@@ -46,8 +46,8 @@ PARAGRAPH = (
     "that has to change.\n\n```python\nreturn '-'.join(kept.split())\n```\n\n"
     "- nothing else depends on it\n- all tests pass\n\n"
 )
-KEYS = "αβγδεζηθικλμνξοπρστυφχψω"
-"""Characters that the answer does not contain."""
+KEYS = "".join(chr(code) for code in (*range(0x3B1, 0x3C2), *range(0x400, 0x482), *range(0x48A, 0x530)))
+"""Characters that the answer does not contain, each typed once: a line that is drawn again shows the earlier ones."""
 
 
 class StartTimes(NamedTuple):
@@ -96,20 +96,19 @@ class BenchTerminal:
             os.write(self._master, b"\x1b]11;rgb:1414/1717/1c1c\x1b\\\x1b[?62;22c")
         self.received += data
 
-    def until(self, wanted: bytes, *, since: int = 0, seconds: float = 30.0) -> float:
+    def until(self, wanted: bytes, *, seconds: float = 30.0) -> float:
         """Wait until the bytes were received; returns the time."""
         deadline = time.perf_counter() + seconds
-        while self.received.find(wanted, since) < 0:
+        while wanted not in self.received:
             if time.perf_counter() > deadline:
                 raise SystemExit(f"the program did not show {wanted!r}; it sent {self.received[-2000:]!r}")
             self.pump(0.01)
         return time.perf_counter()
 
-    def type(self, text: str) -> int:
-        """Send keys; returns how much was received before."""
-        before = len(self.received)
+    def type(self, text: str) -> None:
+        """Send keys, and forget what was received before."""
+        self.received = b""
         os.write(self._master, text.encode())
-        return before
 
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -125,18 +124,6 @@ class BenchTerminal:
 def running_home() -> Iterator[Home]:
     """A directory with a configuration, a server that runs, and a provider that streams at the rate in the prompt."""
     from holdfast.locations import Locations
-    from holdfast.testing import Answer, ReceivedRequest, Say, TestProvider, text
-
-    def respond(received: ReceivedRequest) -> Answer:
-        messages = received.body["messages"]
-        if "Give this coding task a title" in str(messages[0]):
-            return text("A title")
-        rate = int(str(messages[-1]["content"]).split()[-1].strip("'}]"))
-        count = int(rate * SECONDS * 3)
-        size = 8
-        source = PARAGRAPH * (count * size // len(PARAGRAPH) + 1)
-        deltas = tuple(source[start : start + size] for start in range(0, count * size, size))
-        return Answer(pieces=(Say(deltas=deltas),), pace=1 / rate)
 
     directory = Path(tempfile.mkdtemp(prefix="hf-bench-"))
     (directory / "work").mkdir()
@@ -149,21 +136,20 @@ def running_home() -> Iterator[Home]:
         "TERM": "xterm-256color",
         "PYTHONPYCACHEPREFIX": str(directory / "bytecode"),
     }
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    provider = TestProvider(respond)
-    asyncio.run_coroutine_threadsafe(provider.start(), loop).result(10)
+    provider = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
+    assert provider.stdout is not None
+    url = provider.stdout.readline().strip()
     locations = Locations.from_env(env)
     locations.config_dir.mkdir(parents=True)
-    locations.config_file.write_text(CONFIG.format(url=provider.url()))
+    locations.config_file.write_text(CONFIG.format(url=url))
     try:
         subprocess.run([sys.executable, "-m", "holdfast", "sessions"], env=env, check=True, capture_output=True)
         yield Home(directory, env)
     finally:
         subprocess.run([sys.executable, "-m", "holdfast", "stop"], env=env, check=False, capture_output=True)
-        asyncio.run_coroutine_threadsafe(provider.stop(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
+        provider.terminate()
+        provider.wait()
+        provider.stdout.close()
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -175,8 +161,8 @@ def measure_start(home: Home) -> tuple[StartTimes, StartTimes]:
             terminal = BenchTerminal(arguments, home)
             try:
                 frame = terminal.until(MARK)
-                since = terminal.type("α")
-                key = terminal.until("α".encode(), since=since)
+                terminal.type("α")
+                key = terminal.until("α".encode())
             finally:
                 terminal.close()
             if number:  # the first start fills the caches
@@ -195,8 +181,8 @@ def measure_keys(home: Home, *, rate: int) -> KeyTimes:
     terminal = BenchTerminal(["-m", "holdfast"], home)
     try:
         terminal.until(b"bench/model")
-        since = terminal.type(f"stream at {rate}\r")
-        terminal.until(b"splits", since=since)
+        terminal.type(f"stream at {rate}\r")
+        terminal.until(b"splits")
         idle = _cpu_percent(terminal, SECONDS)
         times, busy = _type(terminal)
         return KeyTimes(rate, statistics.median(times), _p99(times), busy, idle)
@@ -222,11 +208,11 @@ def _type(terminal: BenchTerminal) -> tuple[list[float], float]:
     """Type a key every 40 ms; returns the times to the screen in ms, and the CPU percent of the program."""
     times: list[float] = []
     began, began_cpu, number = time.perf_counter(), terminal.cpu_seconds(), 0
-    while time.perf_counter() - began < SECONDS:
-        key = KEYS[number % len(KEYS)]
+    while time.perf_counter() - began < TYPING_SECONDS and number < len(KEYS):
+        key = KEYS[number]
         sent = time.perf_counter()
-        since = terminal.type(key)
-        times.append((terminal.until(key.encode(), since=since) - sent) * 1000)
+        terminal.type(key)
+        times.append((terminal.until(key.encode()) - sent) * 1000)
         number += 1
         pause = time.perf_counter() + 0.04
         while (left := pause - time.perf_counter()) > 0:
@@ -243,3 +229,27 @@ def _cpu_percent(terminal: BenchTerminal, seconds: float) -> float:
     while (left := began + seconds - time.perf_counter()) > 0:
         terminal.pump(min(left, 0.05))
     return 100 * (terminal.cpu_seconds() - cpu) / (time.perf_counter() - began)
+
+
+async def _provide() -> None:
+    """A provider that streams at the rate in the prompt, in its own process: a thread would delay the keys."""
+    from holdfast.testing import Answer, ReceivedRequest, Say, TestProvider, text
+
+    def respond(received: ReceivedRequest) -> Answer:
+        messages = received.body["messages"]
+        if "Give this coding task a title" in str(messages[0]):
+            return text("A title")
+        rate = int(str(messages[-1]["content"]).split()[-1].strip("'}]"))
+        count = int(rate * (SECONDS + TYPING_SECONDS) * 1.5)
+        size = 8
+        source = PARAGRAPH * (count * size // len(PARAGRAPH) + 1)
+        deltas = tuple(source[start : start + size] for start in range(0, count * size, size))
+        return Answer(pieces=(Say(deltas=deltas),), pace=1 / rate)
+
+    provider = await TestProvider(respond).start()
+    print(provider.url(), flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_provide())

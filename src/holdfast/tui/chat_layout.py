@@ -23,6 +23,7 @@ from holdfast.tui.actions import slash_commands
 from holdfast.tui.bindings import bindings_for, hints, key_of
 from holdfast.tui.composer import Composer
 from holdfast.tui.exclusive_work import run_newest
+from holdfast.tui.garbage_collection import collect_if_due, collect_in_pauses
 from holdfast.tui.start_text import StartFacts, draw_start
 from holdfast.tui.status_line import StatusFacts, StatusLine
 from holdfast.tui.status_words import activity, money
@@ -109,9 +110,12 @@ class ChatLayout(ChatHost):
         self.draw_all()
         self.mounted.set()
         if not gc.isenabled():  # `open_tui` has disabled it
-            gc.freeze()
-            gc.enable()
+            collect_in_pauses()
+            self.set_interval(1.0, self._collect_garbage, name="garbage")
         await asyncio.to_thread(import_module, "rich.syntax")  # keys would wait for it at the first code block
+
+    def _collect_garbage(self) -> None:
+        collect_if_due(idle_seconds=time.monotonic() - self.edited_at)
 
     def on_resize(self, event: Resize) -> None:
         self.draw_all()
