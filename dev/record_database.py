@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from holdfast.store.sqlite.migrations import MIGRATIONS
+
 from tests.store.sqlite.old_databases import DUMPS
 from tests.support.app_harness import open_app_harness, saying
 

@@ -17,7 +17,7 @@ from holdfast.schema.messages import Finish, Text, ToolResult
 from holdfast.schema.runs import Now
 from holdfast.schema.sessions import Client
 from holdfast.store import Batch, SqliteStore, open_store
-from holdfast.store.sqlite import event_log
+from holdfast.store.rows import event_log
 from holdfast.store.writes import DeleteSession, PutMessage
 from tests.events.stream_readers import Reader, pending, seen
 from tests.store.batches import AT, a_message, a_run, accept, end, new_session, new_workspace, says

@@ -15,8 +15,8 @@ import pytest
 
 from holdfast.errors import BadRequest, StoreDamaged, StoreLocked, StoreNewer, StoreUnwritable
 from holdfast.store import SqliteStore, open_store
+from holdfast.store.rows.migrations import APPLICATION_ID, MIGRATIONS
 from holdfast.store.sqlite import database_file
-from holdfast.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS
 from tests.store.batches import new_session, new_workspace, says
 from tests.store.faulty_database import Faults, disk_error, small_disk
 

@@ -13,7 +13,7 @@ import pytest
 from holdfast.schema.events import MessageFinished, RunFinished, read_event
 from holdfast.schema.messages import text_of
 from holdfast.store import SqliteStore
-from holdfast.store.sqlite.migrations import MIGRATIONS
+from holdfast.store.rows.migrations import MIGRATIONS
 from tests.store.batches import says
 from tests.store.sqlite.old_databases import DUMPS
 from tests.support.log_consistency import check_log_matches_tables

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from holdfast.errors import StoreDamaged, StoreLocked, StoreNewer, StoreUnwritable
 from holdfast.files import lock
-from holdfast.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS, SEARCH_INDEX
+from holdfast.store.rows.migrations import APPLICATION_ID, MIGRATIONS, SEARCH_INDEX
 
 _MAGIC = b"SQLite format 3\x00"
 _BUSY_SECONDS = 5.0

@@ -20,25 +20,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, assert_never
+from typing import Any, TypeAlias, TypeVar
 
 from holdfast.errors import StoreConflict, StoreDamaged, StoreLocked, StoreUnwritable
 from holdfast.files import file_identity
 from holdfast.store import writes as w
-from holdfast.store.sqlite import (
-    approvals,
-    event_log,
-    messages,
-    runs,
-    sessions,
-    stored_responses,
-    tokens,
-    tool_records,
-    usage,
-)
+from holdfast.store.rows import event_log, messages
+from holdfast.store.rows.apply_write import apply_write
+from holdfast.store.rows.transaction import Counters, Transaction
 from holdfast.store.sqlite.database_file import BUSY_MESSAGE, Connect, is_busy
+from holdfast.store.sqlite.search_index import FTS5_INDEX
 from holdfast.store.sqlite.space_reserve import SpaceReserve, is_disk_full
-from holdfast.store.sqlite.transaction import Counters, Transaction
 
 _logger = logging.getLogger(__name__)
 
@@ -95,7 +87,7 @@ class WriterThread:
         self._loop = loop
         self._deliver = deliver
         self._queue: queue.SimpleQueue[PendingWork | None] = queue.SimpleQueue()
-        self._has_search = messages.has_search_index(connection)
+        self._has_search = FTS5_INDEX.exists(connection)
         (activity,) = connection.execute("SELECT coalesce(max(activity), 0) FROM sessions").fetchone()
         self._counters = Counters(last=event_log.last_number(connection), activity=activity)
         self._reserve = SpaceReserve(path)
@@ -233,7 +225,7 @@ class WriterThread:
         return outcome
 
     def _apply(self, batch: w.Batch) -> w.Committed:
-        transaction = Transaction(self._sql, counters=self._counters)
+        transaction = Transaction(self._sql, counters=self._counters, search=FTS5_INDEX)
         for write in batch.writes:
             apply_write(transaction, write)
         events = event_log.append(transaction, batch.events)
@@ -271,7 +263,7 @@ class WriterThread:
     def _index_some(self) -> bool:
         """Return whether there was text to index."""
         self._sql.execute("BEGIN IMMEDIATE")
-        count = messages.index_new_text(self._sql)
+        count = messages.index_new_text(self._sql, FTS5_INDEX)
         self._sql.execute("COMMIT")
         return count > 0
 
@@ -282,62 +274,6 @@ class WriterThread:
         except sqlite3.Error as error:
             _logger.warning("the last checkpoint of the database failed: %s; the next start repeats it", error)
         self._sql.close()
-
-
-def apply_write(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - one line per kind
-    match write:
-        case w.PutMessage():
-            messages.put(tx, write.message, attempt=write.attempt)
-        case w.UpdateRun():
-            runs.update(tx, write)
-        case w.EndRun():
-            runs.end(tx, write)
-        case w.InsertRun():
-            runs.insert(tx, write)
-        case w.SetLane():
-            runs.set_lane(tx, write.lane)
-        case w.AddUsage():
-            usage.add_usage(tx, write)
-        case w.AddToolUse():
-            usage.add_tool_use(tx, write)
-        case w.RecordRead():
-            tool_records.record_read(tx, write)
-        case w.PutWorkspace():
-            sessions.put_workspace(tx, write.workspace)
-        case w.PutSession():
-            sessions.put(tx, write.session)
-        case w.UpdateSession():
-            sessions.update(tx, write)
-        case w.DeleteSession():
-            sessions.delete(tx, write)
-        case w.OpenApproval():
-            approvals.open_approval(tx, write.approval)
-        case w.ResolveApproval():
-            approvals.resolve_approval(tx, write)
-        case w.OpenQuestion():
-            approvals.open_question(tx, write.question)
-        case w.ResolveQuestion():
-            approvals.resolve_question(tx, write)
-        case w.AddGrant():
-            approvals.add_grant(tx, write.grant)
-        case w.RemoveGrants():
-            approvals.remove_grants(tx, write)
-        case w.PutJob():
-            tool_records.put_job(tx, write.job)
-        case w.PutTodos():
-            tool_records.put_todos(tx, write)
-        case w.PutCallOutput():
-            tool_records.put_call_output(tx, write.output)
-        case w.PutSnapshot():
-            tool_records.put_snapshot(tx, write.snapshot)
-        case w.MoveSnapshot():
-            tool_records.move_snapshot(tx, write)
-        case w.PutResponse():
-            stored_responses.put(tx, write.response)
-        case w.PutToken():
-            tokens.put(tx, write.token)
-        case _:
-            assert_never(write)
 
 
 def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 
 import msgspec
@@ -11,8 +10,9 @@ from holdfast.errors import NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.sessions import Job, Todo
 from holdfast.store.records import CallOutput, FileSnapshot, Page
-from holdfast.store.sqlite import event_log
-from holdfast.store.sqlite.transaction import Transaction, conflict
+from holdfast.store.rows import event_log
+from holdfast.store.rows.sql import Sql
+from holdfast.store.rows.transaction import Transaction, conflict
 from holdfast.store.writes import MoveSnapshot, PutTodos, RecordRead
 
 _job = msgspec.json.Decoder(Job)
@@ -86,38 +86,38 @@ def move_snapshot(tx: Transaction, write: MoveSnapshot) -> None:
     tx.sql.execute("UPDATE snapshots SET state = ?, body = ? WHERE id = ?", (moved.state, encode(moved), moved.id))
 
 
-def job(sql: sqlite3.Connection, job_id: str) -> Job:
+def job(sql: Sql, job_id: str) -> Job:
     row = sql.execute("SELECT body FROM jobs WHERE id = ?", (job_id,)).fetchone()
     if row is None:
         raise NotFound(f"job {job_id!r} does not exist", code="job_not_found")
     return _job.decode(row[0])
 
 
-def jobs(sql: sqlite3.Connection, *, workspace_id: str | None, running: bool) -> Page[Job]:
+def jobs(sql: Sql, *, workspace_id: str | None, running: bool) -> Page[Job]:
     rows = sql.execute(
         "SELECT body FROM jobs WHERE (:workspace IS NULL OR workspace_id = :workspace) "
-        "AND (NOT :running OR state = 'running') ORDER BY n",
+        "AND (:running = 0 OR state = 'running') ORDER BY n",
         {"workspace": workspace_id, "running": running},
     )
     return Page(items=tuple(_job.decode(body) for (body,) in rows), at=event_log.last_number(sql))
 
 
-def todos(sql: sqlite3.Connection, session_id: str) -> tuple[Todo, ...]:
+def todos(sql: Sql, session_id: str) -> tuple[Todo, ...]:
     row = sql.execute("SELECT body FROM todos WHERE session_id = ?", (session_id,)).fetchone()
     return _todos.decode(row[0]) if row else ()
 
 
-def read_hash(sql: sqlite3.Connection, session_id: str, path: str) -> str | None:
+def read_hash(sql: Sql, session_id: str, path: str) -> str | None:
     row = sql.execute("SELECT content_hash FROM reads WHERE session_id = ? AND path = ?", (session_id, path)).fetchone()
     return row[0] if row else None
 
 
-def read_hashes(sql: sqlite3.Connection, session_id: str) -> tuple[tuple[str, str], ...]:
+def read_hashes(sql: Sql, session_id: str) -> tuple[tuple[str, str], ...]:
     found = sql.execute("SELECT path, content_hash FROM reads WHERE session_id = ? ORDER BY path", (session_id,))
     return tuple(found)
 
 
-def call_output(sql: sqlite3.Connection, call_id: str) -> CallOutput:
+def call_output(sql: Sql, call_id: str) -> CallOutput:
     row = sql.execute(
         "SELECT call_id, session_id, path, size, message_id FROM call_outputs WHERE call_id = ?", (call_id,)
     ).fetchone()
@@ -126,7 +126,7 @@ def call_output(sql: sqlite3.Connection, call_id: str) -> CallOutput:
     return CallOutput(*row)
 
 
-def snapshots(sql: sqlite3.Connection, session_id: str, *, path: str | None) -> tuple[FileSnapshot, ...]:
+def snapshots(sql: Sql, session_id: str, *, path: str | None) -> tuple[FileSnapshot, ...]:
     rows = sql.execute(
         "SELECT body FROM snapshots WHERE session_id = :session AND (:path IS NULL OR path = :path) ORDER BY seq",
         {"session": session_id, "path": path},
@@ -134,7 +134,7 @@ def snapshots(sql: sqlite3.Connection, session_id: str, *, path: str | None) -> 
     return tuple(_snapshot.decode(body) for (body,) in rows)
 
 
-def known_contents(sql: sqlite3.Connection, hashes: Iterable[str]) -> frozenset[str]:
+def known_contents(sql: Sql, hashes: Iterable[str]) -> frozenset[str]:
     rows = sql.execute(
         "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM snapshots WHERE before = value) "
         "OR EXISTS (SELECT 1 FROM snapshots WHERE after = value)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from typing import Any, NamedTuple
 
 from holdfast.schema import events as e
 from holdfast.schema.base import encode
@@ -21,18 +21,31 @@ from holdfast.store.event_bodies import (
 )
 from holdfast.store.public_events import public_event
 from holdfast.store.records import CommittedEvent, LoggedEvent, LogPage
-from holdfast.store.sqlite.row_bodies import referenced_message, referenced_run
-from holdfast.store.sqlite.transaction import Transaction
+from holdfast.store.rows.row_bodies import referenced_message, referenced_run
+from holdfast.store.rows.sql import Sql
+from holdfast.store.rows.transaction import Transaction
 
 PRUNE_BATCH = 2000
 """Events removed in one transaction, so that commits do not wait long."""
 MAX_SPAN = 10_000
 
 
-def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[CommittedEvent, ...]:
-    """Number the events and insert them."""
-    committed = []
-    rows = []
+class NewEvent(NamedTuple):
+    """An event that is ready to be numbered."""
+
+    event: KnownDurable
+    body: bytes
+    row: tuple[Any, ...]
+    """The columns of the log after the number: workspace, session, root, kind, time, body, and what it leaves out."""
+
+    def committed(self, number: int) -> CommittedEvent:
+        workspace_id, session_id, _, kind, *_ = self.row
+        return CommittedEvent(number, workspace_id, session_id, kind, self.body, self.event)
+
+
+def prepare(tx: Transaction, events: tuple[KnownDurable, ...]) -> list[NewEvent]:
+    """Return the events as the log stores them. Raises `StoreConflict` if a session does not exist."""
+    prepared = []
     for given in events:
         session_id: str | None = getattr(given, "session_id", None)
         workspace_id: str | None
@@ -43,23 +56,30 @@ def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[Committed
             place = tx.place(session_id)
             workspace_id, root_id = place.workspace_id, place.root_id
         event = public_event(given, seqs=tx.seqs, deleted=tx.deleted)
-        tx.counters.last += 1
-        number, kind, body = tx.counters.last, event_kind(event), encode(event)
-        committed.append(CommittedEvent(number, workspace_id, session_id, kind, body, event))
+        body = encode(event)
         stored = _shortened(tx, event) or StoredBody(body)
         left_out = stored.left_out or _NOTHING
-        rows.append(
-            (
-                *(number, workspace_id, session_id, root_id, kind, event.at, stored.body),
-                *(left_out.source or None, left_out.first, left_out.count),
-            )
+        row = (
+            *(workspace_id, session_id, root_id, event_kind(event), event.at, stored.body),
+            *(left_out.source or None, left_out.first, left_out.count),
         )
-    tx.sql.executemany(
-        "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body, source, first_part, "
-        "part_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        rows,
-    )
-    return tuple(committed)
+        prepared.append(NewEvent(event, body, row))
+    return prepared
+
+
+def append(tx: Transaction, events: tuple[KnownDurable, ...]) -> tuple[CommittedEvent, ...]:
+    """Number the events and insert them."""
+    prepared = prepare(tx, events)
+    first = tx.counters.last + 1
+    tx.counters.last += len(prepared)
+    tx.sql.executemany(INSERT_EVENT, [(number, *new.row) for number, new in enumerate(prepared, first)])
+    return tuple(new.committed(number) for number, new in enumerate(prepared, first))
+
+
+INSERT_EVENT = (
+    "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body, source, first_part, part_count) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 
 
 _NOTHING = LeftOut("")
@@ -75,8 +95,8 @@ def _shortened(tx: Transaction, event: KnownDurable) -> StoredBody | None:
             found = shorten_message(event, message)
             if found is not None and found.left_out is not None:
                 tx.sql.execute(
-                    "UPDATE messages SET referenced = max(referenced, ?) WHERE id = ?",
-                    (found.left_out.count, message.id),
+                    "UPDATE messages SET referenced = :count WHERE id = :id AND referenced < :count",
+                    {"count": found.left_out.count, "id": message.id},
                 )
             return found
         case e.RunAccepted() | e.RunStarted() | e.RunJoined() | e.RunStopping() | e.RunUpdated() | e.RunFinished():
@@ -124,7 +144,7 @@ def _store_whole(tx: Transaction, number: int, body: bytes) -> None:
 class _Sources:
     """Reads the messages and runs of one page of events, each once."""
 
-    def __init__(self, sql: sqlite3.Connection) -> None:
+    def __init__(self, sql: Sql) -> None:
         self._sql = sql
         self._messages: dict[str, Message] = {}
         self._runs: dict[str, Run] = {}
@@ -142,22 +162,22 @@ class _Sources:
         return fill_run(body, run)
 
 
-def last_number(sql: sqlite3.Connection) -> int:
+def last_number(sql: Sql) -> int:
     """Return the last assigned number, even if its event was removed."""
     return int(sql.execute("SELECT last FROM log").fetchone()[0])
 
 
-def set_last_number(sql: sqlite3.Connection, number: int) -> None:
+def set_last_number(sql: Sql, number: int) -> None:
     sql.execute("UPDATE log SET last = ?", (number,))
 
 
-def identity(sql: sqlite3.Connection) -> tuple[str, int, int]:
+def identity(sql: Sql) -> tuple[str, int, int]:
     """Return the log id, the last number and the highest pruned number."""
     log_id, last, pruned = sql.execute("SELECT id, last, pruned FROM log").fetchone()
     return str(log_id), int(last), int(pruned)
 
 
-def prune(sql: sqlite3.Connection, before: str) -> tuple[int, int]:
+def prune(sql: Sql, before: str) -> tuple[int, int]:
     """Remove some of the events older than the time. Return how many, and the highest pruned number."""
     _, last, pruned = identity(sql)
     oldest = sql.execute("SELECT number, at FROM events ORDER BY number LIMIT ?", (PRUNE_BATCH + 1,)).fetchall()
@@ -184,12 +204,12 @@ _OF_SESSION = """WITH RECURSIVE tree (id) AS (
         SELECT :session UNION SELECT sessions.id FROM sessions JOIN tree ON sessions.parent_id = tree.id)
     SELECT number, workspace_id, session_id, kind, body, source, first_part, part_count FROM events
     WHERE root_id = (SELECT root_id FROM sessions WHERE id = :session) AND number > :after AND number <= :upto
-        AND session_id IN tree
+        AND session_id IN (SELECT id FROM tree)
     ORDER BY number LIMIT :limit"""
 
 
 def events_after(
-    sql: sqlite3.Connection,
+    sql: Sql,
     number: int,
     *,
     upto: int,

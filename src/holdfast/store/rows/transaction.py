@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 from holdfast.errors import Gone, NotFound, StoreConflict
 from holdfast.schema.base import Value
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import Run
+from holdfast.store.rows.sql import SearchIndex, Sql
 
 
 class SessionPlace(Value, frozen=True):
@@ -35,10 +35,11 @@ class Counters:
 class Transaction:
     """What the writes and events of one batch share."""
 
-    __slots__ = ("_places", "counters", "deleted", "first", "messages", "runs", "seqs", "sql")
+    __slots__ = ("_places", "counters", "deleted", "first", "messages", "runs", "search", "seqs", "sql")
 
-    def __init__(self, sql: sqlite3.Connection, *, counters: Counters) -> None:
+    def __init__(self, sql: Sql, *, counters: Counters, search: SearchIndex) -> None:
         self.sql = sql
+        self.search = search
         self.counters = counters
         self.first = counters.last + 1
         """The number of the batch's first event."""
@@ -80,7 +81,7 @@ class Transaction:
         return self.counters.activity
 
 
-def require_session(sql: sqlite3.Connection, session_id: str) -> None:
+def require_session(sql: Sql, session_id: str) -> None:
     """Raise `NotFound` or `Gone` unless the session can be read."""
     row = sql.execute("SELECT deleted_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:

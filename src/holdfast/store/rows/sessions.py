@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 import msgspec
@@ -13,8 +12,9 @@ from holdfast.schema.base import encode
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.schema.usage import Usage
 from holdfast.store.records import Page
-from holdfast.store.sqlite import event_log, messages, runs
-from holdfast.store.sqlite.transaction import Transaction, conflict, require_session
+from holdfast.store.rows import event_log, messages, runs
+from holdfast.store.rows.sql import Sql
+from holdfast.store.rows.transaction import Transaction, conflict, require_session
 from holdfast.store.writes import DeleteSession, UpdateSession
 
 _workspace = msgspec.json.Decoder(Workspace)
@@ -81,7 +81,7 @@ def delete(tx: Transaction, write: DeleteSession) -> None:
         runs.remove_text(tx, session_id)
         messages.delete_of_session(tx, session_id)
         for statement in _DELETE_RECORDS:
-            tx.sql.execute(statement, (session_id,))
+            tx.sql.execute(statement, {"id": session_id})
         tx.sql.execute(
             "UPDATE sessions SET deleted_at = ?, title = '', folded_title = '' WHERE id = ? AND deleted_at IS NULL",
             (write.at, session_id),
@@ -90,31 +90,31 @@ def delete(tx: Transaction, write: DeleteSession) -> None:
 
 
 _DELETE_RECORDS = (
-    "DELETE FROM events WHERE root_id = (SELECT root_id FROM sessions WHERE id = ?1) AND session_id = ?1",
-    "DELETE FROM approvals WHERE session_id = ?",
-    "DELETE FROM questions WHERE session_id = ?",
-    "DELETE FROM grants WHERE session_id = ?",
-    "DELETE FROM jobs WHERE session_id = ? AND state <> 'running'",
-    "DELETE FROM todos WHERE session_id = ?",
-    "DELETE FROM reads WHERE session_id = ?",
-    "DELETE FROM call_outputs WHERE session_id = ?",
-    "DELETE FROM snapshots WHERE session_id = ?",
+    "DELETE FROM events WHERE root_id = (SELECT root_id FROM sessions WHERE id = :id) AND session_id = :id",
+    "DELETE FROM approvals WHERE session_id = :id",
+    "DELETE FROM questions WHERE session_id = :id",
+    "DELETE FROM grants WHERE session_id = :id",
+    "DELETE FROM jobs WHERE session_id = :id AND state <> 'running'",
+    "DELETE FROM todos WHERE session_id = :id",
+    "DELETE FROM reads WHERE session_id = :id",
+    "DELETE FROM call_outputs WHERE session_id = :id",
+    "DELETE FROM snapshots WHERE session_id = :id",
 )
 
 
-def workspace(sql: sqlite3.Connection, workspace_id: str) -> Workspace:
+def workspace(sql: Sql, workspace_id: str) -> Workspace:
     row = sql.execute("SELECT body FROM workspaces WHERE id = ?", (workspace_id,)).fetchone()
     if row is None:
         raise NotFound(f"workspace {workspace_id!r} does not exist", code="workspace_not_found")
     return _workspace.decode(row[0])
 
 
-def workspace_at(sql: sqlite3.Connection, path: str) -> Workspace | None:
+def workspace_at(sql: Sql, path: str) -> Workspace | None:
     row = sql.execute("SELECT body FROM workspaces WHERE path = ?", (path,)).fetchone()
     return None if row is None else _workspace.decode(row[0])
 
 
-def workspaces(sql: sqlite3.Connection) -> tuple[Workspace, ...]:
+def workspaces(sql: Sql) -> tuple[Workspace, ...]:
     return tuple(_workspace.decode(body) for (body,) in sql.execute("SELECT body FROM workspaces ORDER BY rowid"))
 
 
@@ -142,17 +142,17 @@ def _session(row: tuple[Any, ...]) -> Session:
     )
 
 
-def session(sql: sqlite3.Connection, session_id: str) -> Session:
+def session(sql: Sql, session_id: str) -> Session:
     require_session(sql, session_id)
     return _session(sql.execute(f"{_SESSION} WHERE id = ?", (session_id,)).fetchone())
 
 
-_FILTER = """(:q IS NULL OR instr(folded_title, :q)) AND (:archived IS NULL OR archived = :archived)
+_FILTER = """(:q IS NULL OR instr(folded_title, :q) > 0) AND (:archived IS NULL OR archived = :archived)
     AND (:before IS NULL OR activity < :before) AND deleted_at IS NULL ORDER BY activity DESC LIMIT :limit"""
 
 
 def sessions(
-    sql: sqlite3.Connection,
+    sql: Sql,
     workspace_id: str,
     *,
     limit: int,
@@ -181,10 +181,10 @@ def sessions(
     )
 
 
-def descendants(sql: sqlite3.Connection, session_id: str) -> tuple[str, ...]:
+def descendants(sql: Sql, session_id: str) -> tuple[str, ...]:
     return _tree(sql, session_id)[1:]
 
 
-def _tree(sql: sqlite3.Connection, session_id: str) -> tuple[str, ...]:
+def _tree(sql: Sql, session_id: str) -> tuple[str, ...]:
     """Return the session, then all below it."""
     return tuple(row[0] for row in sql.execute(_TREE, (session_id,)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection
 
 from holdfast.schema.sessions import IdKind, IdMatch
+from holdfast.store.rows.sql import Sql
 
 _QUERIES: dict[IdKind, str] = {
     "session": "SELECT found.id FROM sessions AS found "
@@ -23,7 +23,7 @@ _QUERIES: dict[IdKind, str] = {
 }
 
 
-def find_ids(sql: sqlite3.Connection, *, prefix: str, kinds: Collection[IdKind], limit: int) -> tuple[IdMatch, ...]:
+def find_ids(sql: Sql, *, prefix: str, kinds: Collection[IdKind], limit: int) -> tuple[IdMatch, ...]:
     """Ids that begin with ``prefix``, in order. An id that is the prefix itself is the only match."""
     above = prefix[:-1] + chr(ord(prefix[-1]) + 1)
     found: list[IdMatch] = []

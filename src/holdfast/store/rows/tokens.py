@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from holdfast.schema.devices import Device
 from holdfast.store.records import TokenRecord
-from holdfast.store.sqlite.transaction import Transaction
+from holdfast.store.rows.sql import Sql
+from holdfast.store.rows.transaction import Transaction
 
 
 def put(tx: Transaction, token: TokenRecord) -> None:
@@ -23,7 +22,7 @@ def put(tx: Transaction, token: TokenRecord) -> None:
     )
 
 
-def tokens(sql: sqlite3.Connection) -> tuple[TokenRecord, ...]:
+def tokens(sql: Sql) -> tuple[TokenRecord, ...]:
     rows = sql.execute(
         "SELECT digest, id, name, scope, created_at, last_used_at, revoked_at FROM tokens ORDER BY created_at, id"
     )

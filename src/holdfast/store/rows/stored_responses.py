@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from holdfast.store.records import StoredResponse
-from holdfast.store.sqlite.transaction import Transaction
+from holdfast.store.rows.sql import Sql
+from holdfast.store.rows.transaction import Transaction
 
 
 def put(tx: Transaction, response: StoredResponse) -> None:
@@ -15,13 +14,13 @@ def put(tx: Transaction, response: StoredResponse) -> None:
     )
 
 
-def stored_response(sql: sqlite3.Connection, key: str) -> StoredResponse | None:
+def stored_response(sql: Sql, key: str) -> StoredResponse | None:
     row = sql.execute(
         "SELECT key, request_hash, status, body, created_at FROM answers WHERE key = ?", (key,)
     ).fetchone()
     return StoredResponse(*row) if row else None
 
 
-def prune(sql: sqlite3.Connection, before: str) -> int:
+def prune(sql: Sql, before: str) -> int:
     """Remove responses older than the time. Return how many."""
     return sql.execute("DELETE FROM answers WHERE created_at < ?", (before,)).rowcount

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -15,8 +13,9 @@ from holdfast.schema.messages import Message, Shell, Summary, Text, read_message
 from holdfast.schema.sessions import SearchHit
 from holdfast.store.open_drafts import DraftPiece, OpenDraft, OpenDrafts, is_finished
 from holdfast.store.records import Page
-from holdfast.store.sqlite import event_log
-from holdfast.store.sqlite.transaction import Transaction, conflict, require_session
+from holdfast.store.rows import event_log
+from holdfast.store.rows.sql import SearchIndex, Sql
+from holdfast.store.rows.transaction import Transaction, conflict, require_session
 
 _EXCERPT_BEFORE, _EXCERPT_AFTER = 60, 140
 _INDEX_BATCH = 500
@@ -47,10 +46,10 @@ def put(tx: Transaction, message: Message, *, attempt: int) -> None:
     tx.seqs[message.id] = seq
     tx.messages[message.id] = message
     if message.role == "user" or is_finished(message):
-        tx.sql.execute("INSERT OR IGNORE INTO message_text (n, text, indexed) VALUES (?, '', 0)", (n,))
+        tx.sql.execute("INSERT INTO message_text (n, text, indexed) VALUES (?, '', 0) ON CONFLICT DO NOTHING", (n,))
 
 
-def _next_seq(sql: sqlite3.Connection, session_id: str) -> int:
+def _next_seq(sql: Sql, session_id: str) -> int:
     (last,) = sql.execute("SELECT max(seq) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
     return int(last or 0) + 1
 
@@ -61,7 +60,7 @@ def _searchable(message: Message) -> str:
     return "\n".join(found)
 
 
-def _stored(sql: sqlite3.Connection, n: int) -> Message:
+def _stored(sql: Sql, n: int) -> Message:
     return read_message(sql.execute("SELECT body FROM messages WHERE n = ?", (n,)).fetchone()[0])
 
 
@@ -71,21 +70,21 @@ def _remove_from_index(tx: Transaction, n: int, message: Message) -> None:
         return
     known = _searchable(_stored(tx.sql, n))
     if known != _searchable(message):
-        tx.sql.execute("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", (n, known))
+        tx.search.remove(tx.sql, [(n, known)])
         tx.sql.execute("UPDATE message_text SET indexed = 0 WHERE n = ?", (n,))
 
 
-def has_new_text(sql: sqlite3.Connection) -> bool:
+def has_new_text(sql: Sql) -> bool:
     return sql.execute("SELECT 1 FROM message_text WHERE indexed = 0 LIMIT 1").fetchone() is not None
 
 
-def index_new_text(sql: sqlite3.Connection) -> int:
+def index_new_text(sql: Sql, index: SearchIndex) -> int:
     """Index some of the texts that are not indexed yet, so that no commit waits for the index. Return how many."""
     found = sql.execute(
         "SELECT n, body FROM message_text JOIN messages USING (n) WHERE indexed = 0 LIMIT ?", (_INDEX_BATCH,)
     ).fetchall()
     rows = [(n, _searchable(read_message(body))) for n, body in found]
-    sql.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", rows)
+    index.add(sql, rows)
     sql.executemany("UPDATE message_text SET indexed = 1 WHERE n = ?", [(n,) for n, _ in rows])
     return len(rows)
 
@@ -96,11 +95,11 @@ def delete_of_session(tx: Transaction, session_id: str) -> None:
     ).fetchall()
     texts = [(n, _searchable(read_message(body))) for n, body in indexed]
     if texts:
-        tx.sql.executemany("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", texts)
+        tx.search.remove(tx.sql, texts)
     tx.sql.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
 
 
-def restored_drafts(sql: sqlite3.Connection, pieces: Iterable[DraftPiece]) -> OpenDrafts:
+def restored_drafts(sql: Sql, pieces: Iterable[DraftPiece]) -> OpenDrafts:
     """Return the drafts of the last server whose message is still open, and whose run has not ended."""
     drafts = OpenDrafts()
     drafts.restore(pieces)
@@ -111,7 +110,7 @@ def restored_drafts(sql: sqlite3.Connection, pieces: Iterable[DraftPiece]) -> Op
     return drafts
 
 
-def _is_open(sql: sqlite3.Connection, message: Message) -> bool:
+def _is_open(sql: Sql, message: Message) -> bool:
     run = sql.execute("SELECT live FROM runs WHERE id = ?", (message.run_id,)).fetchone()
     return not is_finished(message) and run is not None and bool(run[0])
 
@@ -120,11 +119,13 @@ def _read(row: tuple[bytes, str, int], drafts: Mapping[str, OpenDraft]) -> Messa
     """Decode a message, with the text of its draft if it is open."""
     body, message_id, attempt = row
     found = read_message(body)
+    if found.role == "user" or is_finished(found):
+        return found
     draft = drafts.get(message_id)
-    return found if draft is None or draft.attempt != attempt or is_finished(found) else draft.add_to(found)
+    return found if draft is None or draft.attempt != attempt else draft.add_to(found)
 
 
-def message(sql: sqlite3.Connection, message_id: str, *, drafts: Mapping[str, OpenDraft]) -> Message:
+def message(sql: Sql, message_id: str, *, drafts: Mapping[str, OpenDraft]) -> Message:
     row = sql.execute("SELECT body, id, attempt FROM messages WHERE id = ?", (message_id,)).fetchone()
     if row is None:
         raise NotFound(f"message {message_id!r} does not exist", code="message_not_found")
@@ -132,7 +133,7 @@ def message(sql: sqlite3.Connection, message_id: str, *, drafts: Mapping[str, Op
 
 
 def messages(
-    sql: sqlite3.Connection,
+    sql: Sql,
     session_id: str,
     *,
     limit: int,
@@ -159,7 +160,7 @@ def messages(
     return Page(items=found, at=event_log.last_number(sql), next=rest)
 
 
-def since_summary(sql: sqlite3.Connection, session_id: str, *, drafts: Mapping[str, OpenDraft]) -> tuple[Message, ...]:
+def since_summary(sql: Sql, session_id: str, *, drafts: Mapping[str, OpenDraft]) -> tuple[Message, ...]:
     require_session(sql, session_id)
     (start,) = sql.execute(
         "SELECT max(seq) FROM messages WHERE session_id = ? AND summary = 1", (session_id,)
@@ -171,33 +172,22 @@ def since_summary(sql: sqlite3.Connection, session_id: str, *, drafts: Mapping[s
     return tuple(_read(row, drafts) for row in rows)
 
 
-_INDEXED = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body
-    FROM search JOIN messages ON messages.n = search.rowid JOIN sessions ON sessions.id = messages.session_id
-    WHERE search MATCH :q AND (:workspace IS NULL OR sessions.workspace_id = :workspace)
-    ORDER BY search.rank LIMIT :limit"""
-
 _NEW = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body
     FROM message_text JOIN messages ON messages.n = message_text.n JOIN sessions ON sessions.id = messages.session_id
     WHERE indexed = 0 AND (:workspace IS NULL OR sessions.workspace_id = :workspace) ORDER BY messages.n DESC"""
 
 
-def search(sql: sqlite3.Connection, q: str, *, workspace_id: str | None, limit: int) -> tuple[SearchHit, ...]:
+def search(sql: Sql, q: str, *, workspace_id: str | None, limit: int, index: SearchIndex) -> tuple[SearchHit, ...]:
     """Scan the texts that are not indexed yet, then use the index. Without an index all texts are scanned."""
     words = q.replace("\0", " ").casefold().split()  # SQLite ends a text at NUL
     if not words:
         return ()
-    parameters: dict[str, Any] = {"workspace": workspace_id, "limit": limit}
     patterns = [re.compile(rf"(?<!\w){re.escape(word)}") for word in words]
-    new = [_Match(row) for row in sql.execute(_NEW, parameters)]
+    new = [_Match(row) for row in sql.execute(_NEW, {"workspace": workspace_id})]
     hits = [match for match in new if all(pattern.search(match.text.casefold()) for pattern in patterns)]
-    if has_search_index(sql):
-        parameters["q"] = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
-        hits += [_Match(row) for row in sql.execute(_INDEXED, parameters)]
+    if index.exists(sql):
+        hits += [_Match(row) for row in index.find(sql, words, workspace_id=workspace_id, limit=limit)]
     return tuple(hit.shown(words) for hit in hits[:limit])
-
-
-def has_search_index(sql: sqlite3.Connection) -> bool:
-    return sql.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search'").fetchone() is not None
 
 
 class _Match:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 
 import msgspec
 
-from holdfast.store.sqlite.transaction import Transaction
+from holdfast.store.rows.sql import Sql
+from holdfast.store.rows.transaction import Transaction
 
 _variables = msgspec.json.Decoder(dict[str, str])
 _canonical_json = msgspec.json.Encoder(order="sorted")
@@ -26,11 +26,12 @@ def remove_of_session(tx: Transaction, session_id: str) -> None:
     ).fetchall()
     tx.sql.execute("UPDATE runs SET environment = NULL WHERE session_id = ?", (session_id,))
     tx.sql.executemany(
-        "DELETE FROM environments WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM runs WHERE environment = ?1)", digests
+        "DELETE FROM environments WHERE digest = ? AND NOT EXISTS (SELECT 1 FROM runs WHERE environment = digest)",
+        digests,
     )
 
 
-def of_run(sql: sqlite3.Connection, run_id: str) -> dict[str, str] | None:
+def of_run(sql: Sql, run_id: str) -> dict[str, str] | None:
     """What was sent with the run, or with the last run before it in its session; ``None`` if nothing was."""
     row = sql.execute(
         "SELECT environments.body FROM runs AS this JOIN runs AS sent ON sent.session_id = this.session_id "

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import msgspec
 
 from holdfast.schema.base import encode
 from holdfast.schema.usage import ToolRow, Usage, UsageRow
-from holdfast.store.sqlite.transaction import Transaction
+from holdfast.store.rows.sql import Sql
+from holdfast.store.rows.transaction import Transaction
 from holdfast.store.writes import AddToolUse, AddUsage
 
 _usage = msgspec.json.Decoder(Usage)
@@ -22,10 +21,11 @@ def add_usage(tx: Transaction, write: AddUsage) -> None:
     tx.sql.execute(
         "INSERT INTO usage_days (day, model, input, output, cache_read, cache_write, cost, estimated, runs, steps) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, model) DO UPDATE SET "
-        "input = input + excluded.input, output = output + excluded.output, "
-        "cache_read = cache_read + excluded.cache_read, cache_write = cache_write + excluded.cache_write, "
-        "cost = cost + excluded.cost, estimated = max(estimated, excluded.estimated), "
-        "runs = runs + excluded.runs, steps = steps + excluded.steps",
+        "input = usage_days.input + excluded.input, output = usage_days.output + excluded.output, "
+        "cache_read = usage_days.cache_read + excluded.cache_read, "
+        "cache_write = usage_days.cache_write + excluded.cache_write, cost = usage_days.cost + excluded.cost, "
+        "estimated = usage_days.estimated | excluded.estimated, "
+        "runs = usage_days.runs + excluded.runs, steps = usage_days.steps + excluded.steps",
         (
             write.day,
             write.model,
@@ -50,12 +50,13 @@ def _add_to_session(tx: Transaction, session_id: str, usage: Usage) -> None:
 def add_tool_use(tx: Transaction, write: AddToolUse) -> None:
     tx.sql.execute(
         "INSERT INTO tool_days (day, tool, calls, failed) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (day, tool) DO UPDATE SET calls = calls + excluded.calls, failed = failed + excluded.failed",
+        "ON CONFLICT (day, tool) DO UPDATE SET calls = tool_days.calls + excluded.calls, "
+        "failed = tool_days.failed + excluded.failed",
         (write.day, write.tool, write.calls, write.failed),
     )
 
 
-def usage_stats(sql: sqlite3.Connection, *, since: str, until: str) -> tuple[UsageRow, ...]:
+def usage_stats(sql: Sql, *, since: str, until: str) -> tuple[UsageRow, ...]:
     rows = sql.execute(
         "SELECT day, model, input, output, cache_read, cache_write, cost, estimated, runs, steps FROM usage_days "
         "WHERE day BETWEEN ? AND ? ORDER BY day, model",
@@ -75,7 +76,7 @@ def usage_stats(sql: sqlite3.Connection, *, since: str, until: str) -> tuple[Usa
     )
 
 
-def tool_stats(sql: sqlite3.Connection, *, since: str, until: str) -> tuple[ToolRow, ...]:
+def tool_stats(sql: Sql, *, since: str, until: str) -> tuple[ToolRow, ...]:
     rows = sql.execute(
         "SELECT day, tool, calls, failed FROM tool_days WHERE day BETWEEN ? AND ? ORDER BY day, tool", (since, until)
     )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import msgspec
 
 from holdfast.errors import NotFound
 from holdfast.schema.approvals import Approval, Grant, Question
 from holdfast.schema.base import encode
 from holdfast.store.records import Page
-from holdfast.store.sqlite import event_log
-from holdfast.store.sqlite.transaction import Transaction, conflict
+from holdfast.store.rows import event_log
+from holdfast.store.rows.sql import Sql
+from holdfast.store.rows.transaction import Transaction, conflict
 from holdfast.store.writes import RemoveGrants, ResolveApproval, ResolveQuestion
 
 _approval = msgspec.json.Decoder(Approval)
@@ -113,14 +112,14 @@ def remove_grants(tx: Transaction, write: RemoveGrants) -> None:
     )
 
 
-def approval(sql: sqlite3.Connection, approval_id: str) -> Approval:
+def approval(sql: Sql, approval_id: str) -> Approval:
     row = sql.execute("SELECT body FROM approvals WHERE id = ?", (approval_id,)).fetchone()
     if row is None:
         raise NotFound(f"approval {approval_id!r} does not exist", code="approval_not_found")
     return _approval.decode(row[0])
 
 
-def question(sql: sqlite3.Connection, question_id: str) -> Question:
+def question(sql: Sql, question_id: str) -> Question:
     row = sql.execute("SELECT body FROM questions WHERE id = ?", (question_id,)).fetchone()
     if row is None:
         raise NotFound(f"question {question_id!r} does not exist", code="question_not_found")
@@ -134,17 +133,17 @@ _OPEN_QUESTIONS = """SELECT body FROM questions WHERE state = 'open'
     AND (:workspace IS NULL OR workspace_id = :workspace) AND (:run IS NULL OR run_id = :run) ORDER BY n"""
 
 
-def open_approvals(sql: sqlite3.Connection, *, workspace_id: str | None, run_id: str | None) -> Page[Approval]:
+def open_approvals(sql: Sql, *, workspace_id: str | None, run_id: str | None) -> Page[Approval]:
     rows = sql.execute(_OPEN_APPROVALS, {"workspace": workspace_id, "run": run_id})
     return Page(items=tuple(_approval.decode(body) for (body,) in rows), at=event_log.last_number(sql))
 
 
-def open_questions(sql: sqlite3.Connection, *, workspace_id: str | None, run_id: str | None) -> Page[Question]:
+def open_questions(sql: Sql, *, workspace_id: str | None, run_id: str | None) -> Page[Question]:
     rows = sql.execute(_OPEN_QUESTIONS, {"workspace": workspace_id, "run": run_id})
     return Page(items=tuple(_question.decode(body) for (body,) in rows), at=event_log.last_number(sql))
 
 
-def grants(sql: sqlite3.Connection, workspace_id: str, *, session_id: str | None) -> tuple[Grant, ...]:
+def grants(sql: Sql, workspace_id: str, *, session_id: str | None) -> tuple[Grant, ...]:
     rows = sql.execute(
         "SELECT body FROM grants WHERE workspace_id = ? AND (session_id IS NULL OR session_id = ?) ORDER BY n",
         (workspace_id, session_id),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,9 +13,10 @@ from holdfast.schema.messages import text_of
 from holdfast.schema.runs import END_STATES, Run, RunState
 from holdfast.store.public_events import run_without_text
 from holdfast.store.records import LaneRecord, LaneRow, Page, RunRecord
-from holdfast.store.sqlite import environments, event_log
-from holdfast.store.sqlite.row_bodies import read_run
-from holdfast.store.sqlite.transaction import Transaction, conflict, require_session
+from holdfast.store.rows import environments, event_log
+from holdfast.store.rows.row_bodies import read_run
+from holdfast.store.rows.sql import Sql
+from holdfast.store.rows.transaction import Transaction, conflict, require_session
 from holdfast.store.writes import EndRun, InsertRun, UpdateRun, apply_run_write
 
 _run = msgspec.json.Decoder(Run)
@@ -96,7 +96,7 @@ def set_lane(tx: Transaction, lane: LaneRow) -> None:
     )
 
 
-def unfinished_ids(sql: sqlite3.Connection, session_id: str) -> list[str]:
+def unfinished_ids(sql: Sql, session_id: str) -> list[str]:
     return [row[0] for row in sql.execute("SELECT id FROM runs WHERE session_id = ? AND live = 1", (session_id,))]
 
 
@@ -108,7 +108,7 @@ def remove_text(tx: Transaction, session_id: str) -> None:
         tx.sql.execute("UPDATE runs SET body = ?, text_from = NULL WHERE id = ?", (encode(kept), kept.id))
 
 
-def run(sql: sqlite3.Connection, run_id: str) -> Run:
+def run(sql: Sql, run_id: str) -> Run:
     record = run_record(sql, run_id)
     if record is None:
         raise NotFound(f"run {run_id!r} does not exist", code="run_not_found")
@@ -117,7 +117,7 @@ def run(sql: sqlite3.Connection, run_id: str) -> Run:
     return record.run
 
 
-def run_record(sql: sqlite3.Connection, run_id: str) -> RunRecord | None:
+def run_record(sql: Sql, run_id: str) -> RunRecord | None:
     row = sql.execute(
         "SELECT runs.body, text_from, workspace_id, body_hash, verdict, position, host_run_id, deleted_at IS NOT NULL "
         "FROM runs JOIN sessions ON sessions.id = session_id WHERE runs.id = ?",
@@ -137,9 +137,7 @@ def run_record(sql: sqlite3.Connection, run_id: str) -> RunRecord | None:
     )
 
 
-def runs(
-    sql: sqlite3.Connection, session_id: str, *, limit: int, before: int | None, states: Iterable[RunState] | None
-) -> Page[Run]:
+def runs(sql: Sql, session_id: str, *, limit: int, before: int | None, states: Iterable[RunState] | None) -> Page[Run]:
     require_session(sql, session_id)
     wanted = None if states is None else encode(list(states)).decode()
     rows = sql.execute(
@@ -151,7 +149,7 @@ def runs(
     return Page(items=found, at=event_log.last_number(sql), next=found[-1].seq if len(rows) > limit else None)
 
 
-def lane(sql: sqlite3.Connection, session_id: str) -> LaneRecord:
+def lane(sql: Sql, session_id: str) -> LaneRecord:
     require_session(sql, session_id)
     *fields, workspace_id = sql.execute(
         "SELECT session_id, next_seq, mark, hold, last_end, lifecycle, workspace_id FROM lanes "
@@ -165,7 +163,7 @@ def lane(sql: sqlite3.Connection, session_id: str) -> LaneRecord:
     )
 
 
-def unfinished(sql: sqlite3.Connection, *, workspace_id: str | None, session_id: str | None) -> tuple[Run, ...]:
+def unfinished(sql: Sql, *, workspace_id: str | None, session_id: str | None) -> tuple[Run, ...]:
     rows: Iterable[Any]
     if session_id is not None:
         rows = sql.execute("SELECT body FROM runs WHERE session_id = ? AND live = 1 ORDER BY seq", (session_id,))

@@ -1,0 +1,32 @@
+"""The search index of SQLite, a table of FTS5. A SQLite without FTS5 works without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.store.rows.sql import Sql
+
+_INDEXED = """SELECT sessions.workspace_id, sessions.id, sessions.title, messages.body
+    FROM search JOIN messages ON messages.n = search.rowid JOIN sessions ON sessions.id = messages.session_id
+    WHERE search MATCH :q AND (:workspace IS NULL OR sessions.workspace_id = :workspace)
+    ORDER BY search.rank LIMIT :limit"""
+
+
+class Fts5Index:
+    """A `SearchIndex`. It has no content of its own, so it must be given the text that it removes."""
+
+    def exists(self, sql: Sql) -> bool:
+        return sql.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search'").fetchone() is not None
+
+    def add(self, sql: Sql, texts: list[tuple[int, str]]) -> None:
+        sql.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", texts)
+
+    def remove(self, sql: Sql, texts: list[tuple[int, str]]) -> None:
+        sql.executemany("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", texts)
+
+    def find(self, sql: Sql, words: list[str], *, workspace_id: str | None, limit: int) -> list[Any]:
+        q = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
+        return sql.execute(_INDEXED, {"q": q, "workspace": workspace_id, "limit": limit}).fetchall()
+
+
+FTS5_INDEX = Fts5Index()
