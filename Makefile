@@ -59,7 +59,7 @@ web: web/node_modules/ready ## build the web page from web/ into src/holdfast/we
 
 test-web: $(WEB)/ready-$(WEB_KEY) ## test the web page in Chromium; tests whose programs are not installed are skipped
 	@command -v npm >/dev/null && $(MAKE) --no-print-directory web/node_modules/ready || echo "npm is not installed: the tests that need it are skipped"
-	@$(WEB)/bin/python -m pytest -q tests/web
+	@$(WEB)/bin/python -m pytest -n 2 -q --inline-snapshot=disable tests/web
 
 lock: $(READY) ## rebuild the lock files after a change of dependencies in pyproject.toml
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PY) -m pip install --quiet uv

@@ -40,11 +40,12 @@ async def test_a_code_is_exchanged_once_for_a_cookie_that_opens_the_interface(ho
         device = answer.ok()["device"]
         assert (device["name"], device["scope"], device["revoked_at"]) == ("my [31m phone", "drive", None)
         name, _, rest = answer.headers["set-cookie"].partition("=")
-        token, *attributes = rest.split("; ")
+        half, *attributes = rest.split("; ")
+        token = half + answer.json()["page_key"]
         assert name == f"holdfast_device_{server.app.services.devices.server_id}"
         assert set(attributes) == {"Max-Age=34560000", "Path=/", "HttpOnly", "SameSite=Strict"}
-        assert token not in answer.body.decode()
-        assert (await browser.send("GET", "/v1/device")).ok() == {"device": device}
+        assert half not in answer.body.decode()
+        assert (await browser.send("GET", "/v1/device")).ok() == {"device": device, "page_key": None}
         session = (await browser.send("POST", f"/v1/workspaces/{server.workspace_id}/sessions", {})).ok(201)
         assert (await browser.send("GET", f"/v1/sessions/{session['id']}")).ok()["id"] == session["id"]
         assert (await Browser(port).http.get("/v1/server", Authorization=f"Bearer {token}")).status == 200
@@ -55,7 +56,29 @@ async def test_a_code_is_exchanged_once_for_a_cookie_that_opens_the_interface(ho
         (record,) = await server.app.store.tokens()
         assert record.digest == hashlib.sha256(token.encode()).hexdigest()
         files = [path for path in home.rglob("*") if path.is_file()]
-        assert not [path for path in files if token.encode() in path.read_bytes()]
+        for secret in (half, answer.json()["page_key"]):
+            assert not [path for path in files if secret.encode() in path.read_bytes()]
+
+
+@pytest.mark.promise("W8")
+async def test_the_cookie_that_other_ports_of_the_host_receive_is_not_enough(home: Path) -> None:
+    async with run_server(home) as server:
+        port = port_of(await listen(server))
+        browser = await paired(server, port, "admin")
+        assert browser.cookie is not None
+        half = browser.cookie.partition("=")[2]
+        other = await paired(server, port)
+        for stolen in (
+            {"Cookie": browser.cookie},
+            {"Cookie": browser.cookie, "X-Holdfast-Page": ""},
+            {"Cookie": browser.cookie, "X-Holdfast-Page": half},
+            {"Cookie": browser.cookie, "X-Holdfast-Page": other.page_key},
+            {"X-Holdfast-Page": browser.page_key},
+            {"Authorization": f"Bearer {half}"},
+            {"Authorization": f"Bearer {browser.page_key}"},
+        ):
+            assert (await browser.http.send("GET", "/v1/device", **stolen)).status == 401, stolen
+        assert (await browser.send("GET", "/v1/device")).status == 200
 
 
 @pytest.mark.promise("W8")
@@ -204,7 +227,7 @@ async def test_two_servers_on_one_host_do_not_mix_their_devices(home: Path) -> N
             answer = await browser.send("GET", "/v1/device", Cookie=both)
             assert answer.ok()["device"]["id"] == browser.device["id"]
         assert (await two.send("GET", "/v1/device", Cookie=one.cookie)).status == 401
-        token = one.cookie.partition("=")[2]
+        token = f"{one.cookie.partition('=')[2]}{one.page_key}"
         assert (await two.http.get("/v1/device", Authorization=f"Bearer {token}")).status == 401
 
 

@@ -28,10 +28,16 @@ class Browser:
         self.http = HttpClient((host, port))
         self.origin = f"http://{host}:{port}"
         self.cookie: str | None = None
+        self.page_key: str | None = None
         self.device: dict[str, Any] = {}
 
+    @property
+    def secrets(self) -> dict[str, str | None]:
+        """What the browser and the page send to be recognised."""
+        return {"Cookie": self.cookie, "X-Holdfast-Page": self.page_key}
+
     async def send(self, method: str, target: str, value: Any = None, **headers: str | None) -> Answer:
-        sent: dict[str, str | None] = {"Host": self.origin.partition("//")[2], "Cookie": self.cookie}
+        sent: dict[str, str | None] = {"Host": self.origin.partition("//")[2], **self.secrets}
         if method != "GET":
             sent["Origin"] = self.origin
         return await self.http.send(method, target, value, **{**sent, **headers})
@@ -42,10 +48,11 @@ class Browser:
             self.device = answer.json()["device"]
             if "set-cookie" in answer.headers:
                 self.cookie = answer.headers["set-cookie"].partition(";")[0]
+                self.page_key = answer.json()["page_key"]
         return answer
 
     def stream(self) -> AbstractAsyncContextManager[Stream]:
-        return self.http.stream("/v1/events", Cookie=self.cookie)
+        return self.http.stream("/v1/events", **self.secrets)
 
 
 async def listen(server: RunningServer, **body: Any) -> dict[str, Any]:

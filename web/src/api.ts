@@ -1,4 +1,4 @@
-/** The calls of the HTTP interface. A cookie that scripts cannot read names the device. */
+/** The calls of the HTTP interface. A cookie that scripts cannot read and the page's key together name the device. */
 
 import type {
   Accepted,
@@ -47,9 +47,20 @@ export const CLIENT_ID = randomId();
 export const CLIENT_HEADER = `${IS_PHONE ? "phone" : "web"}/1 ${CLIENT_ID}`;
 
 const REQUEST_SECONDS = 30;
+const PAGE_KEY = "holdfast.page_key";
+
+/** The cookie goes to all ports of this host, the page's storage belongs to this port: the server wants both. */
+export function identity(): Record<string, string> {
+  const key = localStorage.getItem(PAGE_KEY);
+  return { "X-Holdfast-Client": CLIENT_HEADER, ...(key ? { "X-Holdfast-Page": key } : {}) };
+}
+
+export function keepPageKey(key: string | null): void {
+  if (key) localStorage.setItem(PAGE_KEY, key);
+}
 
 async function request<T>(method: string, path: string, body?: unknown, seconds = REQUEST_SECONDS): Promise<T> {
-  const headers: Record<string, string> = { "X-Holdfast-Client": CLIENT_HEADER };
+  const headers = identity();
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response: Response;
   try {
@@ -86,7 +97,8 @@ const post = <T>(path: string, body: unknown = {}, seconds?: number): Promise<T>
 const id = encodeURIComponent;
 
 export const api = {
-  pair: (code: string, name: string) => post<{ device: Device }>("/v1/pairing", { code, name }),
+  pair: (code: string, name: string) =>
+    post<{ device: Device; page_key: string | null }>("/v1/pairing", { code, name }),
   device: () => get<{ device: Device } | Device>("/v1/device"),
   server: () => get<{ pid: number; version: string }>("/v1/server"),
 
@@ -115,6 +127,7 @@ export const api = {
   runs: (session: string, limit: number, before: string | null) =>
     get<Page<Run>>(`/v1/sessions/${id(session)}/runs?limit=${limit}${before === null ? "" : `&before=${id(before)}`}`),
   changes: (session: string) => get<Changes>(`/v1/sessions/${id(session)}/changes`),
+  exportMarkdown: (session: string) => get<string>(`/v1/sessions/${id(session)}/export?format=markdown`),
   callOutput: (call: string) => get<string>(`/v1/calls/${id(call)}/output`),
 
   start: (session: string, body: PromptBody) => post<Accepted>(`/v1/sessions/${id(session)}/runs`, body, 120),

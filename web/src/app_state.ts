@@ -1,7 +1,7 @@
 /** The state of the page and what can be done with it. Components read it and draw again once a frame if it changed. */
 
 import { useEffect, useReducer } from "preact/hooks";
-import { api, ApiError, CLIENT_ID, randomId, Unreachable } from "./api";
+import { api, ApiError, CLIENT_ID, keepPageKey, randomId, Unreachable } from "./api";
 import { EventStream, type StreamState } from "./event_stream";
 import { tellOutside } from "./notifications";
 import { ViewFold, type Aspect, type TranscriptFold } from "./view";
@@ -211,7 +211,9 @@ export class AppState {
   async pair(code: string, name: string): Promise<void> {
     this.pairingError = "";
     try {
-      this.device = (await api.pair(code.trim(), name)).device;
+      const paired = await api.pair(code.trim(), name);
+      keepPageKey(paired.page_key);
+      this.device = paired.device;
       await this.connect();
     } catch (error) {
       this.pairingError = error instanceof Error ? error.message : String(error);

@@ -5,7 +5,7 @@
  * by sleep, flight mode or a restart of the server: the next one continues exactly there.
  */
 
-import { ApiError, CLIENT_HEADER, readError } from "./api";
+import { ApiError, identity, readError } from "./api";
 import type { Event } from "./wire_types";
 
 export type StreamState =
@@ -120,7 +120,7 @@ export class EventStream {
     try {
       const viewing = this.viewing === null ? "" : `?viewing=${encodeURIComponent(this.viewing)}`;
       const response = await fetch(`/v1/events${viewing}`, {
-        headers: { Accept: "text/event-stream", "Last-Event-ID": this.cursor, "X-Holdfast-Client": CLIENT_HEADER },
+        headers: { ...identity(), Accept: "text/event-stream", "Last-Event-ID": this.cursor },
         credentials: "same-origin",
         cache: "no-store",
         signal: abort.signal,

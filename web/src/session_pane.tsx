@@ -140,6 +140,8 @@ function SessionMenu({ sessionId, title }: { sessionId: string; title: string })
       await api.changeSession(sessionId, { archived: true });
       app.go({ page: "list" });
     });
+  const save = () =>
+    void app.attempt(async () => saveText(await api.exportMarkdown(sessionId), `${fileName(title) || "session"}.md`));
   const remove = () =>
     confirmDialog({
       title: "Delete this session?",
@@ -163,19 +165,27 @@ function SessionMenu({ sessionId, title }: { sessionId: string; title: string })
         <button type="button" onClick={act(archive)}>
           Archive
         </button>
-        <a
-          href={`/v1/sessions/${encodeURIComponent(sessionId)}/export?format=markdown`}
-          download="session.md"
-          onClick={act(() => undefined)}
-        >
+        <button type="button" onClick={act(save)}>
           Export
-        </a>
+        </button>
         <button type="button" class="danger-text" onClick={act(remove)}>
           Delete…
         </button>
       </div>
     </details>
   );
+}
+
+function fileName(title: string): string {
+  return title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60);
+}
+
+function saveText(text: string, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/markdown" }));
+  link.download = name;
+  link.click();
+  window.setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
 /** What the active run is doing and since when, with the button that cancels it. */

@@ -19,7 +19,7 @@ from holdfast.errors import BadRequest, ConfigError, Forbidden, Unauthorized
 from holdfast.files import write_atomic
 from holdfast.schema.base import Value
 from holdfast.schema.devices import Device
-from holdfast.server.device_cookie import read_cookie
+from holdfast.server.device_cookie import browser_token
 from holdfast.server.http.connection_peer import PEER
 from holdfast.server.http.request_access import ACCESS, RequestAccess
 from holdfast.server.http.request_parsing import HEADERS, Receive
@@ -92,14 +92,13 @@ class AccessControl:
         return self._token is not None and hmac.compare_digest(_bearer(headers), self._token)
 
     async def _device(self, method: str, headers: Mapping[bytes, bytes]) -> Device | None:
-        """The device whose token the request has: as a bearer token, or as a cookie that our own page sent."""
+        """The device whose token the request has: as a bearer token, or as the cookie and the key of our own page."""
         if bearer := _bearer(headers):
             return await self._devices.recognise(bearer.decode("latin-1"))
-        cookie = headers.get(b"cookie")
-        token = None if cookie is None else read_cookie(cookie, server_id=self._devices.server_id)
+        is_secure = self._scheme == "https"
+        token = browser_token(headers, server_id=self._devices.server_id, secure=is_secure)
         if token is None:
             return None
-        # Pages on other ports of this host get the cookie sent too, so that it counts only for our own page.
         if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
             raise Forbidden("requests from pages of other sites are refused", code="foreign_origin")
         if method not in ("GET", "HEAD") and b"origin" not in headers:

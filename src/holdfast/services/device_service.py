@@ -28,7 +28,7 @@ from holdfast.store.writes import PutToken
 
 _LAST_USE_SECONDS = 300.0
 """The last use of a token is stored at most this often."""
-_TOKEN_BYTES = 32
+_TOKEN_BYTES = 48
 _NAME_CHARS = 60
 
 _logger = logging.getLogger(__name__)

@@ -1,14 +1,15 @@
 """The web page in a real Chromium, against a real server in this process with a scripted provider.
 
 `make test-web` installs Playwright and runs these tests. They are skipped where Playwright or Chromium is missing.
+All tests of a process share one Chromium; each has its own server and its own windows, which share nothing.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ NO_CHROMIUM = "Chromium is not installed; install it, or name it in HOLDFAST_TES
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 DESKTOP = {"viewport": {"width": 1360, "height": 860}}
 SIZES = {"phone": PHONE, "desktop": DESKTOP}
+REPORT_VIOLATIONS = """addEventListener("securitypolicyviolation", (event) =>
+  console.error(`refused by the policy: ${event.violatedDirective} ${event.blockedURI}`));"""
+FETCH = """async ([method, path, body]) => {
+  const headers = { "X-Holdfast-Page": localStorage.getItem("holdfast.page_key") ?? "" };
+  if (body !== null) headers["Content-Type"] = "application/json";
+  const answer = await fetch(path, { method, headers, body: body === null ? null : JSON.stringify(body) });
+  return { status: answer.status, body: await answer.json() };
+}"""
 
 
 class WebPage:
@@ -49,6 +58,10 @@ class WebPage:
         self.problems.append(f"dialog: {dialog.message}")  # only a script of the model opens one
         await dialog.dismiss()
 
+    async def fetch(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request as a script of the page would; returns ``status`` and ``body``."""
+        return await self.page.evaluate(FETCH, [method, path, body])
+
     async def shows(self, text: str) -> None:
         await playwright.expect(self.page.get_by_text(text).first).to_be_visible(timeout=20_000)
 
@@ -64,6 +77,10 @@ class WebPage:
     async def send(self, text: str, button: str = "Send") -> None:
         await self.page.locator(".composer textarea").fill(text)
         await self.click(button)
+
+    async def is_connected(self) -> None:
+        await playwright.expect(self.page.get_by_role("navigation", name="Sessions")).to_be_attached(timeout=20_000)
+        await playwright.expect(self.page.locator(".device")).to_be_attached(timeout=20_000)
 
     async def open_session(self, session_id: str) -> None:
         await self.page.evaluate("id => { location.hash = `#/s/${id}` }", session_id)
@@ -98,26 +115,35 @@ class WebHarness:
         found: str = answer.ok(answer.status)["code"]
         return found
 
-    async def window(self, size: str = "desktop", *, scope: str = "drive", dark: bool = False) -> WebPage:
+    async def window(self, size: str = "desktop", *, scope: str = "drive", **options: Any) -> WebPage:
         """A window of a new device, paired and connected."""
-        scheme = "dark" if dark else "light"
-        context = await self.browser.new_context(**SIZES[size], color_scheme=scheme, bypass_csp=False)
-        window = WebPage(await context.new_page(), context, self.address)
-        await window.page.goto(f"{self.address}/#pair={await self.code(scope)}")
-        await playwright.expect(window.page.get_by_role("navigation", name="Sessions")).to_be_attached(timeout=20_000)
-        await playwright.expect(window.page.locator(".device")).to_be_attached(timeout=20_000)
+        window = await open_window(self.browser, self.address, size, **options)
         self.windows.append(window)
+        await window.page.goto(f"{self.address}/#pair={await self.code(scope)}")
+        await window.is_connected()
         return window
 
 
+async def open_window(
+    browser: Any, address: str, size: str = "desktop", *, dark: bool = False, **options: Any
+) -> WebPage:
+    """A window that shares nothing with others; its page is not loaded yet."""
+    scheme = "dark" if dark else "light"
+    context = await browser.new_context(**SIZES[size], color_scheme=scheme, bypass_csp=False, **options)
+    await context.add_init_script(REPORT_VIOLATIONS)
+    return WebPage(await context.new_page(), context, address)
+
+
 @asynccontextmanager
-async def launch() -> AsyncIterator[Any]:
-    """A Chromium without windows."""
+async def launch(home: Path) -> AsyncIterator[Any]:
+    """A Chromium without windows. What it writes is below ``home``."""
     if CHROMIUM is None:
         pytest.skip(NO_CHROMIUM)
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--mute-audio"]
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--mute-audio"],
+            env={**os.environ, "HOME": str(home)},
         )
         try:
             yield browser
@@ -125,12 +151,19 @@ async def launch() -> AsyncIterator[Any]:
             await browser.close()
 
 
+OpenWeb = Callable[..., AbstractAsyncContextManager[WebHarness]]
+
+
 @asynccontextmanager
-async def open_web(directory: Path, *answers: Answer, **options: Any) -> AsyncIterator[WebHarness]:
-    """A server with these answers of the model and a browser. Errors in any window, such as violations of the
-    Content-Security-Policy, fail the test."""
-    async with launch() as browser, run_server(directory, answering(*answers), **options) as server:
+async def open_web_at(browser: Any, directory: Path, *answers: Answer, **options: Any) -> AsyncIterator[WebHarness]:
+    """A server with these answers of the model, for windows of the browser. Errors in any window, such as violations of
+    the Content-Security-Policy, fail the test."""
+    async with run_server(directory, answering(*answers), **options) as server:
         harness = WebHarness(server, browser)
-        await harness.listen()
-        yield harness
+        try:
+            await harness.listen()
+            yield harness
+        finally:
+            for window in harness.windows:
+                await window.context.close()
         assert [problem for window in harness.windows for problem in window.problems] == []

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,15 +15,15 @@ import pytest
 from holdfast.locations import Locations
 from holdfast.testing import Answer, Gate, Say, text
 from tests.support.running_server import CONFIG, KEY, answering
-from tests.web.browser.page_harness import WebPage, launch, open_web, playwright
+from tests.web.browser.page_harness import OpenWeb, WebPage, open_window, playwright
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 expect = playwright.expect
 
 
-async def test_what_happens_while_a_device_is_offline_is_shown_when_it_is_back(tmp_path: Path) -> None:
+async def test_what_happens_while_a_device_is_offline_is_shown_when_it_is_back(open_web: OpenWeb) -> None:
     slow = Answer(pieces=(Say("Before. "), Gate("go"), Say("While you were away.")))
-    async with open_web(tmp_path, slow, text("The next one too.")) as web:
+    async with open_web(slow, text("The next one too.")) as web:
         window = await web.window("phone")
         await window.new_session()
         await window.send("begin")
@@ -59,29 +60,26 @@ async def _start(home: Path, work: Path) -> str:
 
 
 async def _pid(window: WebPage) -> int:
-    answer = await window.context.request.get(f"{window.address}/v1/server")
-    return int((await answer.json())["pid"])
+    return int((await window.fetch("GET", "/v1/server"))["body"]["pid"])
 
 
-async def test_a_killed_server_that_starts_again_is_found_and_its_run_is_shown_as_interrupted(tmp_path: Path) -> None:
+async def test_a_killed_server_that_starts_again_is_found_and_its_run_is_shown_as_interrupted(
+    browser: Any, tmp_path: Path
+) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     work.mkdir()
-    async with answering(Answer(pieces=(Say("I begin. "), Gate("never")))) as provider, launch() as browser:
+    async with answering(Answer(pieces=(Say("I begin. "), Gate("never")))) as provider:
         settings = CONFIG.format(url=provider.url(), key=KEY, heartbeat="1s")
         locations = Locations.from_env({**os.environ, "HOLDFAST_HOME": str(home)})
         locations.config_dir.mkdir(parents=True, exist_ok=True)
         locations.config_file.write_text(settings)
         address = await _start(home, work)
-        context = await browser.new_context(viewport={"width": 1360, "height": 860})
-        window = WebPage(await context.new_page(), context, address.partition("/#")[0])
+        window = await open_window(browser, address.partition("/#")[0])
         await window.page.goto(address)
-        await expect(window.page.locator(".device")).to_be_attached(timeout=20_000)
+        await window.is_connected()
         pid = await _pid(window)
         try:
-            opened = await window.context.request.post(
-                f"{window.address}/v1/workspaces", data={"path": str(work)}, headers={"Origin": window.address}
-            )
-            assert opened.ok, await opened.text()
+            assert (await window.fetch("POST", "/v1/workspaces", {"path": str(work)}))["status"] in (200, 201)
             await window.page.reload()
             await window.new_session()
             await window.send("begin")
@@ -96,3 +94,4 @@ async def test_a_killed_server_that_starts_again_is_found_and_its_run_is_shown_a
             await expect(window.button("Continue")).to_be_visible()
         finally:
             os.kill(pid, signal.SIGTERM)
+            await window.context.close()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from holdfast.testing import Answer, Call, Say, Think, calls, text
-from tests.web.browser.page_harness import open_web, playwright
+from tests.web.browser.page_harness import OpenWeb, playwright
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 expect = playwright.expect
 
 PAYLOADS = (
@@ -45,7 +43,7 @@ ONE_LINE = " ".join(payload.replace("\n", " ") for payload in PAYLOADS)
 FILE_NAME = "<img src=x onerror=alert(30)>.py"
 
 
-async def test_no_payload_runs_wherever_text_of_others_appears(tmp_path: Path) -> None:
+async def test_no_payload_runs_wherever_text_of_others_appears(open_web: OpenWeb) -> None:
     name = "mcp_<img src=x onerror=alert(31)>"
     answers = (
         Answer(pieces=(Think(LIST), Say(LIST), Call("bash", {"command": f"echo '{PAYLOADS[1]}'; false"}))),
@@ -58,7 +56,7 @@ async def test_no_payload_runs_wherever_text_of_others_appears(tmp_path: Path) -
         ),
         text(LIST),
     )
-    async with open_web(tmp_path, *answers) as web:
+    async with open_web(*answers) as web:
         outside: list[str] = []
         window = await web.window("desktop")
         page = window.page
@@ -86,8 +84,8 @@ async def test_no_payload_runs_wherever_text_of_others_appears(tmp_path: Path) -
         # Scripts that ran would have opened a dialog, and refused ones are violations: both fail in `open_web`.
 
 
-async def test_a_link_of_the_model_leaves_only_after_its_address_was_confirmed(tmp_path: Path) -> None:
-    async with open_web(tmp_path, text("See [the bank](https://evil.example/path?q=1).")) as web:
+async def test_a_link_of_the_model_leaves_only_after_its_address_was_confirmed(open_web: OpenWeb) -> None:
+    async with open_web(text("See [the bank](https://evil.example/path?q=1).")) as web:
         window = await web.window("phone")
         await window.new_session()
         await window.send("where?")

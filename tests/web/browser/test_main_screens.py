@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import Answer, Call, Say, Think, calls, text
-from tests.web.browser.page_harness import WebPage, open_web, playwright
+from tests.web.browser.page_harness import OpenWeb, WebPage, playwright
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 expect = playwright.expect
 
 ROOT = Path(__file__).parents[3]
@@ -52,7 +52,7 @@ async def check(window: WebPage, name: str) -> None:
     assert serious == [], name
 
 
-async def test_the_main_screens_are_accessible(tmp_path: Path) -> None:
+async def test_the_main_screens_are_accessible(open_web: OpenWeb, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "slug.py").write_text(BEFORE)
@@ -72,7 +72,7 @@ async def test_the_main_screens_are_accessible(tmp_path: Path) -> None:
         calls(Call("bash", {"command": "git add slug.py && git commit -m 'slug: any white space separates words'"})),
         text(SUMMARY),
     )
-    async with open_web(tmp_path, *answers) as web:
+    async with open_web(*answers) as web:
         for title in ("Upgrade the dependencies", "Why is the import slow?"):
             await web.server.session(title=title)
         desk = await web.window("desktop")

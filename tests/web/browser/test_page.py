@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.testing import Answer, Call, Gate, Say, Think, calls, text
 from tests.support.running_server import until
-from tests.web.browser.page_harness import SIZES, WebPage, open_web, playwright
+from tests.web.browser.page_harness import SIZES, OpenWeb, WebPage, playwright
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 expect = playwright.expect
 
 ANSWER = """Here is **what** I found:
@@ -44,12 +44,11 @@ async def details(window: WebPage, size: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_prompt_is_answered_with_markdown_thinking_tools_todos_diffs_and_usage(
-    tmp_path: Path, size: str
+    open_web: OpenWeb, size: str
 ) -> None:
     todos = [{"text": "read the test", "status": "completed"}, {"text": "fix slug", "status": "in_progress"}]
     first = (Think("hm, the blanks"), Say("I look at the test."), Call("bash", {"command": "ls"}))
     async with open_web(
-        tmp_path,
         Answer(pieces=(*first, Call("todos", {"todos": todos}))),
         calls(Call("write", {"path": "slug.py", "content": "def slug():\n    pass\n"})),
         text(ANSWER),
@@ -82,10 +81,10 @@ async def test_a_prompt_is_answered_with_markdown_thinking_tools_todos_diffs_and
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_an_approval_shows_the_exact_command_and_the_rule_and_a_denial_takes_a_reason(
-    tmp_path: Path, size: str
+    open_web: OpenWeb, size: str
 ) -> None:
     asks = [calls(Call("bash", {"command": f"touch made-{number} && echo 'a  b'"})) for number in (1, 2)]
-    async with open_web(tmp_path, *asks, text("All done.")) as web:
+    async with open_web(*asks, text("All done.")) as web:
         window = await web.window(size)
         await window.new_session()
         await window.send("make it")
@@ -107,12 +106,12 @@ async def test_an_approval_shows_the_exact_command_and_the_rule_and_a_denial_tak
         assert any("touch" in grant["rule"] for grant in grants["items"])
 
 
-async def test_a_question_is_answered(tmp_path: Path) -> None:
+async def test_a_question_is_answered(open_web: OpenWeb) -> None:
     items = [
         {"text": "Which one?", "kind": "single", "options": ["red", "blue"]},
         {"text": "Why?", "kind": "text"},
     ]
-    async with open_web(tmp_path, calls(Call("question", {"questions": items})), text("Thank you.")) as web:
+    async with open_web(calls(Call("question", {"questions": items})), text("Thank you.")) as web:
         window = await web.window("phone")
         await window.new_session()
         await window.send("ask me")
@@ -125,10 +124,10 @@ async def test_a_question_is_answered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_prompts_are_queued_edited_moved_removed_steered_and_cancelled_with_a_receipt(
-    tmp_path: Path, size: str
+    open_web: OpenWeb, size: str
 ) -> None:
     slow = Answer(pieces=(Say("I begin. "), Gate("go"), Say("too late")))
-    async with open_web(tmp_path, slow) as web:
+    async with open_web(slow) as web:
         window = await web.window(size)
         page = window.page
         await window.new_session()
@@ -156,10 +155,10 @@ async def test_prompts_are_queued_edited_moved_removed_steered_and_cancelled_wit
         await window.shows("queued prompts dropped")
 
 
-async def test_files_are_attached_and_mentioned_and_commands_are_completed(tmp_path: Path) -> None:
+async def test_files_are_attached_and_mentioned_and_commands_are_completed(open_web: OpenWeb, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "parser.py").write_text("x = 1\n")
-    async with open_web(tmp_path, text("I see.")) as web:
+    async with open_web(text("I see.")) as web:
         window = await web.window("phone")
         page = window.page
         await window.new_session()
@@ -186,8 +185,8 @@ async def test_files_are_attached_and_mentioned_and_commands_are_completed(tmp_p
         await expect(page.locator(".titles h1")).to_have_text("A better name", timeout=20_000)
 
 
-async def test_text_that_is_typed_while_a_prompt_is_sent_stays(tmp_path: Path) -> None:
-    async with open_web(tmp_path, text("First."), text("Second.")) as web:
+async def test_text_that_is_typed_while_a_prompt_is_sent_stays(open_web: OpenWeb) -> None:
+    async with open_web(text("First."), text("Second.")) as web:
         window = await web.window("desktop")
         page = window.page
         await window.new_session()
@@ -212,10 +211,12 @@ async def test_text_that_is_typed_while_a_prompt_is_sent_stays(tmp_path: Path) -
         await expect(area).to_have_value(" three")
 
 
-async def test_two_browsers_and_the_command_line_see_one_session_and_the_first_answer_wins(tmp_path: Path) -> None:
+async def test_two_browsers_and_the_command_line_see_one_session_and_the_first_answer_wins(
+    open_web: OpenWeb, tmp_path: Path
+) -> None:
     command = "touch both-see-it"
     answers = (calls(Call("bash", {"command": command})), text("Done for all."), text("For the command line."))
-    async with open_web(tmp_path, *answers) as web:
+    async with open_web(*answers) as web:
         desk, phone = await web.window("desktop"), await web.window("phone")
         session = await web.server.session()
         await web.server.prompt(session, "make it")
@@ -244,8 +245,10 @@ async def test_two_browsers_and_the_command_line_see_one_session_and_the_first_a
         assert (cli.returncode, b"For the command line." in output) == (0, True)
 
 
-async def test_a_watching_browser_cannot_answer_or_prompt_and_a_revoked_one_sees_nothing_more(tmp_path: Path) -> None:
-    async with open_web(tmp_path, calls(Call("bash", {"command": "touch x"})), text("Done.")) as web:
+async def test_a_watching_browser_cannot_answer_or_prompt_and_a_revoked_one_sees_nothing_more(
+    open_web: OpenWeb,
+) -> None:
+    async with open_web(calls(Call("bash", {"command": "touch x"})), text("Done.")) as web:
         session = await web.server.session()
         await web.server.prompt(session, "make it")
         window = await web.window("desktop", scope="watch")
@@ -261,9 +264,8 @@ async def test_a_watching_browser_cannot_answer_or_prompt_and_a_revoked_one_sees
         await expect(window.page.get_by_role("alert")).to_be_visible(timeout=20_000)
 
 
-async def test_sub_agents_are_shown_below_their_call_and_a_draft_survives_a_reload(tmp_path: Path) -> None:
+async def test_sub_agents_are_shown_below_their_call_and_a_draft_survives_a_reload(open_web: OpenWeb) -> None:
     async with open_web(
-        tmp_path,
         calls(Call("agent", {"prompt": "look around", "title": "looking"})),
         calls(Call("bash", {"command": "ls"})),
         text("It is empty here."),
@@ -282,9 +284,9 @@ async def test_sub_agents_are_shown_below_their_call_and_a_draft_survives_a_relo
         await window.shows("It is empty here.")
 
 
-async def test_the_keyboard_is_enough(tmp_path: Path) -> None:
+async def test_the_keyboard_is_enough(open_web: OpenWeb) -> None:
     slow = Answer(pieces=(Say("I begin. "), Gate("go")))
-    async with open_web(tmp_path, slow) as web:
+    async with open_web(slow) as web:
         window = await web.window("desktop")
         page = window.page
         await page.get_by_role("button", name="New").focus()
@@ -301,8 +303,8 @@ async def test_the_keyboard_is_enough(tmp_path: Path) -> None:
         assert outline != await page.evaluate("getComputedStyle(document.body).backgroundColor")
 
 
-async def test_the_title_counts_what_happened_while_the_page_was_not_in_front(tmp_path: Path) -> None:
-    async with open_web(tmp_path, text("Ready.")) as web:
+async def test_the_title_counts_what_happened_while_the_page_was_not_in_front(open_web: OpenWeb) -> None:
+    async with open_web(text("Ready.")) as web:
         window = await web.window("desktop")
         await window.page.evaluate("document.hasFocus = () => false")
         session = await web.server.session()

@@ -278,6 +278,8 @@ class StatsView(Value, frozen=True):
 
 class PairingView(Value, frozen=True):
     device: Device
+    page_key: str | None = None
+    """Only when a device is paired: the page sends it as ``X-Holdfast-Page`` beside the cookie."""
 
 
 class PairingCodeView(Value, frozen=True):

@@ -6,7 +6,7 @@ from holdfast.errors import Forbidden, NotFound, TooMany, Unauthorized
 from holdfast.schema.api.request_bodies import DevicePatch, EmptyBody, NoParameters, PairingBody, PairingCodeBody
 from holdfast.schema.api.response_bodies import PageView, PairingCodeView, PairingView
 from holdfast.schema.devices import Device
-from holdfast.server.device_cookie import clear_cookie, make_cookie
+from holdfast.server.device_cookie import clear_cookie, make_cookie, split_token
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 from holdfast.server.http.responses import Header, JsonResponse
 
@@ -17,9 +17,11 @@ async def pair(request: ApiRequest[PairingBody, NoParameters]) -> JsonResponse:
     current = request.access.device
     paired = await devices.pair(body.code, name=body.name, current=current, address=request.peer_address)
     headers: tuple[Header, ...] = ()
+    page_key: str | None = None
     if paired.token is not None:
-        headers = (make_cookie(paired.token, server_id=devices.server_id, secure=request.is_secure),)
-    return JsonResponse(PairingView(paired.device), headers=headers)
+        half, page_key = split_token(paired.token)
+        headers = (make_cookie(half, server_id=devices.server_id, secure=request.is_secure),)
+    return JsonResponse(PairingView(paired.device, page_key), headers=headers)
 
 
 async def get_own_device(request: ApiRequest[None, NoParameters]) -> PairingView:
