@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -16,3 +17,15 @@ def cpu_seconds(pid: int, *, with_children: bool = False) -> float:
 
 def resident_megabytes(pid: int) -> float:
     return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """The CPU time of a process, of all processes below it, and of those below it that ended."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for one in found:
+        found += [other for other, parent in parents.items() if parent == one]
+    return sum(cpu_seconds(one, with_children=True) for one in found)

@@ -162,3 +162,18 @@ async def test_the_file_does_not_grow_with_messages_that_are_finished(
     await store.commit(Batch((w.PutMessage(replace(a_message("msg_29"), parts=(Finish("interrupted"),))),)))
     await store.close()
     assert path.stat().st_size == 0
+
+
+def test_a_long_open_message_is_rewritten_only_when_it_has_doubled(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewriting it with every delta would cost the square of its length, in time and in memory."""
+    monkeypatch.setattr(draft_log, "_COMPACT_BYTES", 100)
+    log, text, rewritten = DraftLog(path), "", []
+    for offset in range(0, 10_000, 10):
+        log.append(piece("x" * 10, offset))
+        text += "x" * 10
+        if log.is_long:
+            rewritten.append(len(text))
+            log.replace([piece(text)])
+    log.close()
+    assert rewritten == [110, 230, 470, 950, 1910, 3830, 7670]
+    assert "".join(one.text for one in read_pieces(path)) == text

@@ -31,7 +31,7 @@ APPEND_SECONDS = 0.02
 SYNC_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
 _COMPACT_BYTES = 4 << 20
-"""A file of this size is rewritten with the open messages only."""
+"""A file of this size is rewritten with the open messages only, and again when it is twice as long as they were."""
 
 _logger = logging.getLogger(__name__)
 _piece = msgspec.json.Decoder(DraftPiece)
@@ -83,7 +83,8 @@ class DraftLog:
         self._queue: queue.SimpleQueue[_Work] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._appended = 0
-        """Code points since the file was emptied or rewritten, about its size."""
+        """Code points in the file, about its size."""
+        self._rewrite_at = _COMPACT_BYTES
 
     def append(self, piece: DraftPiece) -> None:
         self._appended += len(piece.text)
@@ -91,17 +92,18 @@ class DraftLog:
 
     @property
     def is_long(self) -> bool:
-        return self._appended > _COMPACT_BYTES
+        return self._appended > self._rewrite_at
 
     def replace(self, pieces: Iterable[DraftPiece]) -> None:
         """Keep only these pieces."""
         kept = tuple(pieces)
-        self._appended = sum(len(piece.text) for piece in kept) // 2
+        self._appended = sum(len(piece.text) for piece in kept)
+        self._rewrite_at = max(_COMPACT_BYTES, 2 * self._appended)
         self._submit(_Replace(kept))
 
     def clear(self) -> None:
         """Forget everything: no message is open."""
-        self._appended = 0
+        self._appended, self._rewrite_at = 0, _COMPACT_BYTES
         self._submit(_Clear())
 
     def close(self) -> None:
