@@ -21,7 +21,7 @@ from holdfast.errors import (
     WorkspaceClosing,
 )
 from holdfast.schema.messages import File, Text
-from holdfast.schema.runs import Accepted, Limits, RunRequest
+from holdfast.schema.runs import Accepted, Limits, RunRequest, RunSettings
 from tests.support.engine_harness import DEFAULT_LIMITS, WORKSPACE, ControlledStore, EngineHarness, open_harness
 from tests.support.scripted_turns import ScriptedTurns, TurnActions
 
@@ -76,6 +76,64 @@ async def test_a_steer_that_is_queued_or_started_says_why(harness: EngineHarness
     joins = await harness.accept("third", delivery="steer")
     assert (joins.decision, joins.not_steered) == ("steered", None)
     assert (await harness.accept("fourth")).not_steered is None
+
+
+@pytest.mark.promise("R6")
+async def test_a_steer_that_names_what_the_active_run_uses_joins_and_waits_until_that_is_known(
+    harness: EngineHarness,
+) -> None:
+    @harness.turns.on("host")
+    async def host(turn: TurnActions) -> Ending | None:
+        await turn.gate("reading settings")
+        turn.handle.use_settings(RunSettings(model="a/b"))
+        await turn.gate("working")
+        await turn.finish("one step")
+        await turn.finish("done")
+        return None
+
+    def steer(model: str, used: str) -> asyncio.Task[Accepted]:
+        request = RunRequest(prompt=f"steer {model}", delivery="steer", model=model, in_effect=RunSettings(model=used))
+        return asyncio.create_task(harness.engine.accept("ses_1", request, client="", body_hash=""))
+
+    hosting = await harness.accept("host")
+    await harness.gates.arrived("reading settings")
+    waiting = [steer("a/b", "a/b"), steer("short", "a/b"), steer("x/y", "x/y")]
+    assert (await harness.accept("as it is", delivery="steer")).decision == "steered"  # needs no comparison
+    assert not any(task.done() for task in waiting)
+    harness.gates.open("reading settings")
+    same, alias, other = [await task for task in waiting]
+    assert [answer.host_run_id for answer in (same, alias)] == [hosting.run.id] * 2
+    assert (other.decision, other.not_steered) == ("queued", "settings")
+    harness.gates.open("working")
+    assert (await harness.ended(same)).host_run_id == hosting.run.id
+    assert (await harness.ended(same)).model == "a/b"  # as it was sent
+    assert (await harness.ended(other)).host_run_id is None
+
+
+@pytest.mark.promise("R6", "C1")
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+async def test_a_steer_that_waits_to_be_compared_has_its_own_turn_when_the_active_run_ends(
+    harness: EngineHarness, end: str
+) -> None:
+    @harness.turns.on("host")
+    async def host(turn: TurnActions) -> Ending | None:
+        await turn.gate("reading settings")
+        raise NoModel("it cannot start")
+
+    hosting = await harness.accept("host")
+    await harness.gates.arrived("reading settings")
+    request = RunRequest(prompt="steer", delivery="steer", model="a/b", in_effect=RunSettings(model="a/b"))
+    steer = asyncio.create_task(harness.engine.accept("ses_1", request, client="", body_hash=""))
+    await harness.accept("as it is", delivery="steer")
+    assert not steer.done()
+    if end == "cancelled":
+        await harness.engine.cancel_run(hosting.run.id)
+    else:
+        harness.gates.open("reading settings")
+    assert (await harness.ended(hosting)).state == end
+    accepted = await steer
+    assert accepted.host_run_id is None
+    assert (await harness.ended(accepted)).state == "completed"
 
 
 @pytest.mark.promise("R3")

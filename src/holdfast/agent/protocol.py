@@ -23,7 +23,7 @@ from holdfast.ids import Prefix
 from holdfast.schema.base import Value
 from holdfast.schema.events import DeltaKind, KnownDurable
 from holdfast.schema.messages import Message, Part, Role
-from holdfast.schema.runs import BoundaryAnswer, EndReason, Outcome, Phase, Run, RunRequest
+from holdfast.schema.runs import BoundaryAnswer, EndReason, Outcome, Phase, Run, RunRequest, RunSettings
 from holdfast.schema.sessions import Session
 from holdfast.schema.usage import Usage
 from holdfast.store.writes import AnyWrite, Committed
@@ -133,6 +133,10 @@ class TurnHandle(Protocol):
         """
         ...
 
+    def use_settings(self, in_effect: RunSettings) -> None:
+        """Say with which settings the turn works, all defaults filled in. Steers are compared with them (`R6`)."""
+        ...
+
     def report(self, *, killed: Sequence[str] = (), left_running: Sequence[str] = ()) -> None:
         """Add the names of processes that were killed or did not die, for receipts and for the run's end."""
         ...
@@ -180,7 +184,8 @@ class TurnFactory(Protocol):
     """Makes the turn for a run's kind and its session's workspace."""
 
     async def prepare(self, session: Session, request: RunRequest) -> RunRequest:
-        """Return the request as it is stored, with the settings of the command that it calls.
+        """Return the request as it is stored, with the settings of the command that it calls; for a steer also with
+        those that would be in effect.
 
         Refuses one that cannot run (`NoModel`, `BadRequest`). Not called for known ids.
         """

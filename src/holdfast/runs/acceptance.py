@@ -17,7 +17,7 @@ from holdfast.errors import (
     WorkspaceClosing,
 )
 from holdfast.ids import is_valid_client_id
-from holdfast.runs.engine_state import EngineState
+from holdfast.runs.engine_state import ActiveRun, EngineState
 from holdfast.runs.lane.commit_plan import Acceptance, CommitPlan, LaneState, accepted_as
 from holdfast.runs.lane.decisions import decide, why_not_steered
 from holdfast.runs.lane.protocol import Accept, Repeated
@@ -89,7 +89,7 @@ def accept_planner(engine_state: EngineState, acceptance: Acceptance) -> Planner
     request = acceptance.request
     assert request.run_id is not None
 
-    command = Accept(
+    accept = Accept(
         run_id=request.run_id,
         kind=request.kind,
         delivery=request.delivery,
@@ -98,6 +98,7 @@ def accept_planner(engine_state: EngineState, acceptance: Acceptance) -> Planner
     )
 
     async def plan(state: LaneState) -> CommitPlan[Accepted | None]:
+        command = replace(accept, same_settings_as=_same_settings_as(_active_run(engine_state, state), request))
         if state.lane.find(command.run_id) is None:
             _refuse_new_run(engine_state, state)
         decision = decide(state.lane, command)
@@ -110,6 +111,29 @@ def accept_planner(engine_state: EngineState, acceptance: Acceptance) -> Planner
         return made.with_answer(replace(accepted, not_steered=why_not_steered(state.lane, command)))
 
     return plan
+
+
+async def wait_for_host(engine_state: EngineState, session_id: str, request: RunRequest) -> None:
+    """Wait until a steer can be compared with the active run, if that run was given other settings."""
+    while request.in_effect is not None and (mailbox := engine_state.mailboxes.get(session_id)) is not None:
+        host = None if mailbox.state is None else _active_run(engine_state, mailbox.state)
+        if host is None or host.in_effect.done() or not host.takes_steers:
+            return
+        if settings_of(host.run) == settings_of(request):
+            return
+        await host.settings_known()
+
+
+def _active_run(engine_state: EngineState, state: LaneState) -> ActiveRun | None:
+    turn = state.lane.active
+    return None if turn is None else engine_state.active_runs.get(turn.id)
+
+
+def _same_settings_as(host: ActiveRun | None, request: RunRequest) -> str | None:
+    """The active run, if it works with the settings that a steer asks for."""
+    if host is None or request.in_effect is None or not host.in_effect.done():
+        return None
+    return host.run.id if host.in_effect.result() == request.in_effect else None
 
 
 async def _with_session_agent(made: CommitPlan[A], engine_state: EngineState, agent: str) -> CommitPlan[A]:

@@ -21,7 +21,13 @@ from holdfast.agent.protocol import TurnFactory
 from holdfast.errors import BadRequest, ServerStopping, StoreConflict
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids
-from holdfast.runs.acceptance import accept_planner, refuse_subagent_session, repeat_answer, validate_request
+from holdfast.runs.acceptance import (
+    accept_planner,
+    refuse_subagent_session,
+    repeat_answer,
+    validate_request,
+    wait_for_host,
+)
 from holdfast.runs.cancel_receipt import CancelCommand, PendingReceipt, receipt_of_ended
 from holdfast.runs.driver import Driver
 from holdfast.runs.engine_state import EndedRun, EngineLimits, EngineState
@@ -84,6 +90,7 @@ class Engine:
         validate_request(request)
         refuse_subagent_session(session)
         request = await self._state.turns.prepare(session, request)
+        await wait_for_host(self._state, session_id, request)
         acceptance = Acceptance(request=self._with_id(request), client=client, body_hash=body_hash)
         return await self._accept(self._state.mailbox(session_id, session=session), acceptance, find_answer)
 

@@ -26,7 +26,7 @@ from holdfast.runs.lane.protocol import Command, Decision
 from holdfast.runs.lane.state import RunStopReason
 from holdfast.runs.mailbox import CommittedAnswer, Mailbox, MailboxOwner
 from holdfast.schema.base import Value
-from holdfast.schema.runs import Now, Outcome, Run
+from holdfast.schema.runs import Now, Outcome, Run, RunSettings
 from holdfast.schema.sessions import Session
 from holdfast.store import Store
 from holdfast.tasks import OwnedTasks
@@ -113,6 +113,8 @@ class ActiveRun:
         self.turn_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the turn and its sub-agents have returned, or were abandoned."""
         self.end_committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.in_effect: asyncio.Future[RunSettings] = asyncio.get_running_loop().create_future()
+        """The settings with which the turn works, all defaults filled in."""
         self._progress = Now("starting", since=now())
         self._hub = hub
         self._now = now
@@ -128,6 +130,21 @@ class ActiveRun:
         if self.mailbox.write_error is not None:
             return Now("store", self.mailbox.write_error.message, self._progress.since)
         return self._progress
+
+    def use_settings(self, in_effect: RunSettings) -> None:
+        if not self.in_effect.done():
+            self.in_effect.set_result(in_effect)
+
+    async def settings_known(self) -> None:
+        """Wait until it is known with which settings the turn works, or until it takes no steers any more."""
+        await asyncio.wait(
+            (self.in_effect, self.stop_requested, self.turn_over, self.end_committed),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+
+    @property
+    def takes_steers(self) -> bool:
+        return self.run.kind == "prompt" and self.stop_reason is None and not self.turn_over.done()
 
     def set_progress(self, progress: Now) -> None:
         if not self.has_ended and (self.stop_reason is None or progress.phase == "stopping"):

@@ -17,7 +17,7 @@ from holdfast.runs.run_end import complete_ending
 from holdfast.runs.subagents import Subagents
 from holdfast.schema.events import DeltaKind, KnownDurable
 from holdfast.schema.messages import Message
-from holdfast.schema.runs import BoundaryAnswer, Ended, EndReason, Now, Outcome, Phase, Run, RunRequest
+from holdfast.schema.runs import BoundaryAnswer, Ended, EndReason, Now, Outcome, Phase, Run, RunRequest, RunSettings
 from holdfast.schema.sessions import Session
 from holdfast.store import Committed
 from holdfast.store import writes as w
@@ -112,6 +112,9 @@ class EngineTurnHandle:
     def progress(self, phase: Phase, what: str = "", *, since: str | None = None, seconds: float | None = None) -> None:
         until = "" if seconds is None else self._engine_state.now(later=seconds)
         self._active.set_progress(Now(phase, what, since or self.now(), until))
+
+    def use_settings(self, in_effect: RunSettings) -> None:
+        self._active.use_settings(in_effect)
 
     def report(self, *, killed: Sequence[str] = (), left_running: Sequence[str] = ()) -> None:
         self._active.report(killed=killed, left_running=left_running)

@@ -74,7 +74,7 @@ class Limits(Value, frozen=True, omit_defaults=True):
 
 
 class RunSettings(Value, frozen=True, omit_defaults=True):
-    """Settings of one run. A steer joins only a host with equal settings (`R6`)."""
+    """Settings of one run. A steer joins only a host that works with the same settings (`R6`)."""
 
     model: str | None = None
     """``provider/model``. ``None``: as configured when the run starts."""
@@ -103,6 +103,8 @@ class RunRequest(RunSettings, frozen=True, omit_defaults=True):
     """Variables of the client's shell, for the commands of the run. Not part of the hash, and not shown to clients."""
     chooses_agent: bool = False
     """Whether ``agent`` becomes the agent of the session. Set when the server prepares a request."""
+    in_effect: RunSettings | None = None
+    """The settings of a steer with all defaults filled in. Set when the server prepares a request."""
 
 
 class RunError(Value, frozen=True, omit_defaults=True):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.answer_schema import check_schema
@@ -16,25 +17,29 @@ from holdfast.agent.protocol import Ending, Turn, TurnHandle
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
 from holdfast.config.agent_types import AgentType, agent_of_run, agent_types
-from holdfast.config.model_catalogue import ResolvedModel
-from holdfast.config.reasoning_effort import OFF, choose_effort
+from holdfast.config.settings import Settings
 from holdfast.errors import BadRequest, NotFound
 from holdfast.extend.client_calls import ClientRunTools
 from holdfast.extend.command_files import narrower_mode
 from holdfast.extend.mcp.mcp_tools import McpRunTools
+from holdfast.models.protocol import Model
 from holdfast.schema.client_variables import merge_variables
-from holdfast.schema.runs import Run, RunRequest
+from holdfast.schema.runs import Mode, Run, RunRequest, RunSettings
 from holdfast.schema.sessions import Session
 from holdfast.tools.bash import BashTool
 from holdfast.tools.protocol import Tool
-from holdfast.tools.registry import may_reach
+from holdfast.tools.registry import OfferedTools, may_reach
 from holdfast.workspace.call_approval import WorkspaceCallApprover
 from holdfast.workspace.model_sampling import RunSampling
 from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces, Setup
 from holdfast.workspace.prompt_commands import CommandTools, WorkspacePromptExpander
+from holdfast.workspace.run_settings import check_request, settings_in_effect, turn_limits
 from holdfast.workspace.session_observer import WorkspaceObserver
 from holdfast.workspace.tool_context import WorkspaceToolContexts
 from holdfast.workspace.undo.undo_turn import UndoTurn
+
+if TYPE_CHECKING:
+    from holdfast.workspace.run_hooks import RunHooks
 
 
 class WorkspaceTurns:
@@ -51,16 +56,14 @@ class WorkspaceTurns:
                 setup = (await workspace.setup()).of_shell(request.environment)
                 request = await _with_command_settings(request, workspace, setup)
                 request = await self._with_agent(request, session, workspace, setup)
-                resolved = setup.model(request.model)
                 if request.mode is not None:
                     setup.config.policy.check_mode(request.mode)
-                if request.effort and request.effort not in (*resolved.reasoning, OFF):
-                    known = ", ".join((*resolved.reasoning, OFF))
-                    raise BadRequest(f"{resolved.name!r} has no effort {request.effort!r}; known: {known}")
-                _check_cost_limit(request, resolved)
-                _check_attachments(request, resolved)
+                check_request(request, setup.model(request.model))
                 if request.output_schema is not None:
                     await asyncio.to_thread(check_schema, request.output_schema)
+                if request.delivery == "steer":
+                    agent = await workspace.find_agent(request.agent, setup) if request.agent else None
+                    request = replace(request, in_effect=settings_in_effect(request, setup, agent=agent))
             case "shell":
                 workspace.refuse_other_config(request.environment)
                 if not isinstance(request.arguments.get("command"), str) or not request.arguments["command"].strip():
@@ -92,6 +95,26 @@ class WorkspaceTurns:
         return _WorkspaceTurn(self._workspaces.require(session.workspace_id), run, session)
 
 
+class _TurnInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What the parts of one turn are made of."""
+
+    setup: Setup
+    with_files: Settings
+    """The settings with the sub-agents in files."""
+    environment: Mapping[str, str]
+    agent: AgentType | None
+    """The kind of a sub-agent."""
+    role: AgentType | None
+    """The agent that the user chose."""
+    in_effect: RunSettings
+    mode: Mode
+    limits: TurnLimits
+    model: Model
+    small_model: Model
+    root_session_id: str
+    depth: int
+
+
 class _WorkspaceTurn:
     """Reads the setup and makes the turn when it starts, so that an error there is the end of this run."""
 
@@ -103,7 +126,7 @@ class _WorkspaceTurn:
     async def run(self, handle: TurnHandle) -> Ending | None:
         variables = await self._client_variables()
         setup = (await self._workspace.setup()).of_shell(variables)
-        return await (await self._turn(setup, variables)).run(handle)
+        return await (await self._turn(setup, variables, handle)).run(handle)
 
     async def _client_variables(self) -> dict[str, str] | None:
         """The variables sent with the run, or before it in its session. A sub-agent has those of its parent."""
@@ -112,13 +135,13 @@ class _WorkspaceTurn:
             run = await store.run(run.parent_run_id)
         return await store.environment_of_run(run.id)
 
-    async def _turn(self, setup: Setup, variables: Mapping[str, str] | None) -> Turn:
+    async def _turn(self, setup: Setup, variables: Mapping[str, str] | None, handle: TurnHandle) -> Turn:
         run = self._run
         match run.kind:
             case "prompt":
-                return PromptTurn(await self._dependencies(setup, variables))
+                return PromptTurn(await self._dependencies(setup, variables, handle))
             case "compact":
-                return CompactTurn(await self._dependencies(setup, variables))
+                return CompactTurn(await self._dependencies(setup, variables, handle))
             case "shell":
                 contexts = WorkspaceToolContexts(
                     self._workspace,
@@ -135,11 +158,42 @@ class _WorkspaceTurn:
             case "delete":
                 raise AssertionError("a session is deleted by its lane, not by a turn")
 
-    async def _dependencies(self, setup: Setup, variables: Mapping[str, str] | None) -> TurnDependencies:
-        run, workspace, settings = self._run, self._workspace, setup.settings
+    async def _dependencies(
+        self, setup: Setup, variables: Mapping[str, str] | None, handle: TurnHandle
+    ) -> TurnDependencies:
+        workspace = self._workspace
         await workspace.refresh_extensions(setup)
-        if not run.interactive:
+        inputs = await self._inputs(setup, variables)
+        handle.use_settings(inputs.in_effect)
+        if not self._run.interactive:
             await workspace.mcp.wait_started()
+        hooks = await self._hooks(inputs)
+        approver = WorkspaceCallApprover(
+            workspace, setup, mode=inputs.mode, root_session_id=inputs.root_session_id, hooks=hooks
+        )
+        offered = await self._offered_tools(inputs)
+        called = workspace.commands.find(self._run.prompt) if inputs.agent is None else None
+        return TurnDependencies(
+            store=workspace.shared.store,
+            model=inputs.model,
+            toolbox=CommandTools(offered, called.file) if called and called.file else offered,
+            expander=None if inputs.agent is not None else WorkspacePromptExpander(workspace.commands, offered),
+            approver=approver,
+            tool_contexts=self._tool_contexts(inputs, approver, hooks),
+            context_gatherer=workspace.context_gatherer(setup),
+            observer=WorkspaceObserver(workspace, self._run.session_id, trusted=setup.trusted),
+            titler=workspace.titles.using(inputs.small_model),
+            limits=inputs.limits,
+            mode=inputs.mode,
+            agent=inputs.agent,
+            hooks=hooks,
+            role=inputs.role,
+            effort=inputs.in_effect.effort,
+        )
+
+    async def _inputs(self, setup: Setup, variables: Mapping[str, str] | None) -> _TurnInputs:
+        """Read what the parts of the turn are made of."""
+        run, workspace = self._run, self._workspace
         files = workspace.files.found
         with_files = setup.with_agents(file for file in files.usable_agents if file.is_subagent).settings
         agent = role = None
@@ -147,75 +201,80 @@ class _WorkspaceTurn:
             agent = agent_of_run(with_files, run.agent)
         elif run.agent is not None:
             role = agent_types(setup.with_agents(files.usable_agents).settings).get(run.agent)
+        in_effect = settings_in_effect(run, setup, agent=agent or role)
+        assert in_effect.mode is not None
+        setup.config.policy.check_mode(in_effect.mode)
         resolved = setup.model(run.model)
-        model = workspace.open_model(setup, resolved)
-        small_model = workspace.open_model(setup, setup.catalogue.small(beside=resolved))
-        mode = run.mode or settings.approvals.mode
-        setup.config.policy.check_mode(mode)
         root_session_id, depth = await self._ancestry()
-        workspace.offer_skills()
-        environment = self._environment(setup, variables)
-        extra: Sequence[Tool[Any]] = ()
-        if setup.trusted:
-            extra = await workspace.languages.tools_for(root_session_id, settings, environment)
-        mcp_tools = McpRunTools(
-            workspace.servers_of(root_session_id),
-            max_tokens=settings.tools.mcp_tokens,
-            may_call=lambda name: may_reach(name, settings, agent or role),
-        )
-        client_tools = ClientRunTools(workspace.shared.client_calls, root_session_id=root_session_id)
-        offered = workspace.tools.offer(
-            settings,
-            mode=mode,
-            interactive=run.interactive,
+        return _TurnInputs(
+            setup=setup,
+            with_files=with_files,
+            environment=self._environment(setup, variables),
+            agent=agent,
+            role=role,
+            in_effect=in_effect,
+            mode=in_effect.mode,
+            limits=turn_limits(run, setup, agent=agent or role),
+            model=workspace.open_model(setup, resolved),
+            small_model=workspace.open_model(setup, setup.catalogue.small(beside=resolved)),
+            root_session_id=root_session_id,
             depth=depth,
-            agent=agent or role,
-            preferred=PREFERRED_TOOLS.get(family_of(model.info.name), ()),
-            joining=lambda: (*mcp_tools.join(), *client_tools.join()),
-            extra=extra,
         )
-        called = workspace.commands.find(run.prompt) if agent is None else None
-        hooks = await workspace.hooks.of_run(
-            run,
+
+    async def _hooks(self, inputs: _TurnInputs) -> RunHooks | None:
+        setup = inputs.setup
+        return await self._workspace.hooks.of_run(
+            self._run,
             setup.config,
             trusted=setup.trusted,
             has_claude_files=setup.has_claude_files,
-            mode=mode,
-            environment=environment,
-            root_session_id=root_session_id,
+            mode=inputs.mode,
+            environment=inputs.environment,
+            root_session_id=inputs.root_session_id,
         )
-        approver = WorkspaceCallApprover(workspace, setup, mode=mode, root_session_id=root_session_id, hooks=hooks)
-        limits = _limits(run, setup, agent or role)
-        return TurnDependencies(
-            store=workspace.shared.store,
-            model=model,
-            toolbox=CommandTools(offered, called.file) if called and called.file else offered,
-            expander=None if agent is not None else WorkspacePromptExpander(workspace.commands, offered),
-            approver=approver,
-            tool_contexts=WorkspaceToolContexts(
-                workspace,
-                with_files,
-                environment=environment,
-                root_session_id=root_session_id,
-                can_see_images=model.info.images,
-                permits_url=approver.permits_url,
-                runs_edit_steps=setup.trusted,
-                hooks=hooks,
-                sampling=RunSampling(
-                    approver,
-                    open_model=lambda name: workspace.open_model(setup, setup.model(name)) if name else small_model,
-                    max_cost=limits.max_cost,
-                ),
-            ),
-            context_gatherer=workspace.context_gatherer(setup),
-            observer=WorkspaceObserver(workspace, run.session_id, trusted=setup.trusted),
-            titler=workspace.titles.using(small_model),
-            limits=limits,
-            mode=mode,
+
+    async def _offered_tools(self, inputs: _TurnInputs) -> OfferedTools:
+        """The tools of the run, with those of extensions and clients that join while it runs."""
+        workspace, settings, agent = self._workspace, inputs.setup.settings, inputs.agent or inputs.role
+        workspace.offer_skills()
+        extra: Sequence[Tool[Any]] = ()
+        if inputs.setup.trusted:
+            extra = await workspace.languages.tools_for(inputs.root_session_id, settings, inputs.environment)
+        mcp_tools = McpRunTools(
+            workspace.servers_of(inputs.root_session_id),
+            max_tokens=settings.tools.mcp_tokens,
+            may_call=lambda name: may_reach(name, settings, agent),
+        )
+        client_tools = ClientRunTools(workspace.shared.client_calls, root_session_id=inputs.root_session_id)
+        return workspace.tools.offer(
+            settings,
+            mode=inputs.mode,
+            interactive=self._run.interactive,
+            depth=inputs.depth,
             agent=agent,
+            preferred=PREFERRED_TOOLS.get(family_of(inputs.model.info.name), ()),
+            joining=lambda: (*mcp_tools.join(), *client_tools.join()),
+            extra=extra,
+        )
+
+    def _tool_contexts(
+        self, inputs: _TurnInputs, approver: WorkspaceCallApprover, hooks: RunHooks | None
+    ) -> WorkspaceToolContexts:
+        workspace, setup = self._workspace, inputs.setup
+
+        def open_model(name: str | None) -> Model:
+            return workspace.open_model(setup, setup.model(name)) if name else inputs.small_model
+
+        return WorkspaceToolContexts(
+            workspace,
+            inputs.with_files,
+            environment=inputs.environment,
+            root_session_id=inputs.root_session_id,
+            can_see_images=inputs.model.info.images,
+            permits_url=approver.permits_url,
+            runs_edit_steps=setup.trusted,
             hooks=hooks,
-            role=role,
-            effort=choose_effort(run.effort or settings.models.effort, resolved.reasoning),
+            sampling=RunSampling(approver, open_model=open_model, max_cost=inputs.limits.max_cost),
         )
 
     def _environment(self, setup: Setup, variables: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -259,55 +318,6 @@ async def _with_command_settings(request: RunRequest, workspace: OpenWorkspace, 
     return request
 
 
-def _check_cost_limit(request: RunRequest, model: ResolvedModel) -> None:
-    """Refuse a limit that could not be kept."""
-    if request.limits.max_cost and model.price is None:
-        raise BadRequest(
-            f"the price of {model.name!r} is not known, so the limit of {request.limits.max_cost:g} US dollars cannot"
-            f" be kept; set providers.{model.provider}.models.{model.model}.price, or leave out the limit",
-            detail={"field": "limits.max_cost"},
-        )
-
-
-def _check_attachments(request: RunRequest, model: ResolvedModel) -> None:
-    """Refuse files that the model would not get."""
-    for index, file in enumerate(request.attachments):
-        if file.data is None:
-            continue
-        field = {"field": f"attachments[{index}]"}
-        if not file.media_type.startswith("image/"):
-            raise BadRequest(
-                f"{file.name!r} ({file.media_type}) is neither text nor an image, so no model can read it; put it into"
-                " the directory, where tools can read it",
-                detail=field,
-            )
-        if not model.images:
-            raise BadRequest(
-                f"{model.name!r} cannot read images, so {file.name!r} cannot be attached; choose another model, or set"
-                f" providers.{model.provider}.models.{model.model}.images to true if it can",
-                detail=field,
-            )
-
-
 async def _permit_none(tool: str, url: str) -> bool:
     """A shell run has only the shell."""
     return False
-
-
-def _limits(run: Run, setup: Setup, agent: AgentType | None) -> TurnLimits:
-    configured, own, policy = setup.settings.limits, run.limits, setup.config.policy
-    steps = own.max_steps or (agent.max_steps if agent else None) or configured.max_steps
-    seconds = configured.max_time if own.max_seconds is None else own.max_seconds
-    cost = configured.max_cost if own.max_cost is None else own.max_cost
-    return TurnLimits(
-        max_steps=min(steps, configured.max_steps) if policy.fixes("limits", "max_steps") else steps,
-        max_seconds=_smaller(seconds, configured.max_time) if policy.fixes("limits", "max_time") else seconds,
-        max_cost=_smaller(cost, configured.max_cost) if policy.fixes("limits", "max_cost") else cost,
-        last_answer_seconds=configured.last_answer,
-        tool_parallel=configured.tool_parallel,
-    )
-
-
-def _smaller(one: float, other: float) -> float:
-    """The smaller limit; 0 is no limit."""
-    return min(one, other) if one and other else one or other

@@ -32,12 +32,14 @@ from holdfast.runs.lane.state import Lane, LaneRun
 from holdfast.schema.runs import RunSettings
 from tests.runs.lane.lane_promises import (
     COMPLETED,
+    CONFIGURED_MODEL,
     FAILED,
     BrokenPromiseError,
     Decide,
     check_decision,
     check_drain,
     check_state,
+    in_effect,
     must,
     queue_of,
     right_cover,
@@ -46,7 +48,7 @@ from tests.runs.lane.lane_promises import (
     turn_of,
 )
 
-_SETTINGS = (RunSettings(model="p/one"), RunSettings(model="p/two"))
+_SETTINGS = (RunSettings(model=CONFIGURED_MODEL), RunSettings(model="p/two"))
 _NEW_RUNS = (
     *(Accept(run_id="", settings=settings) for settings in _SETTINGS),
     *(Accept(run_id="", settings=settings, after="success") for settings in _SETTINGS),
@@ -54,6 +56,8 @@ _NEW_RUNS = (
     *(Accept(run_id="", settings=settings, delivery="steer", after="success") for settings in _SETTINGS),
     Accept(run_id="", settings=_SETTINGS[0], kind="compact"),
     Accept(run_id="", settings=_SETTINGS[0], kind="compact", delivery="steer"),
+    Accept(run_id="", settings=RunSettings(), delivery="steer"),
+    Accept(run_id="", settings=_SETTINGS[1], delivery="steer", same_settings_as="gone"),
 )
 
 
@@ -100,7 +104,8 @@ def reduced_state(node: Node, limits: ExplorationLimits) -> Hashable:
     """The part of a state that can affect later decisions. States that are equal in it are explored once.
 
     It leaves out the ids and numbers of runs (but not their order); kinds and settings if no run can be accepted any
-    more, and those of a stopping run; which of the two settings is which; the last end while another run has the turn.
+    more, and those of a stopping run; which of the two settings is which, and how they were given; the last end while
+    another run has the turn.
     """
     lane, turn = node.lane, turn_of(node.lane)
     names: dict[object, int] = {}
@@ -108,7 +113,7 @@ def reduced_state(node: Node, limits: ExplorationLimits) -> Hashable:
     def kind(run: LaneRun) -> Hashable:
         if node.accepted == limits.runs:
             return None
-        return names.setdefault(run.settings.model, len(names)) if run.kind == "prompt" else run.kind
+        return names.setdefault(in_effect(run.settings).model, len(names)) if run.kind == "prompt" else run.kind
 
     return (
         (node.accepted, node.cancels, node.crashes, len(node.covered)),
@@ -189,7 +194,7 @@ def next_commands(node: Node, limits: ExplorationLimits) -> Iterator[Command]:
     lane = node.lane
     if node.accepted < limits.runs:
         for new in _NEW_RUNS:
-            yield replace(new, run_id=f"r{node.accepted + 1}")
+            yield _as_the_engine_sends(replace(new, run_id=f"r{node.accepted + 1}"), lane)
     for run_id in (*(run.id for run in lane.runs), "gone"):
         if run_id != "gone":
             yield Accept(run_id=run_id)
@@ -208,6 +213,13 @@ def next_commands(node: Node, limits: ExplorationLimits) -> Iterator[Command]:
     yield from (Pause(), Resume(), Delete(), ServerStop(), Open())
     if turn_of(lane) is None or node.crashes < limits.crashes:
         yield Recover()
+
+
+def _as_the_engine_sends(command: Accept, lane: Lane) -> Accept:
+    """The engine knows with which settings the run that has the turn works."""
+    turn = turn_of(lane)
+    same = turn is not None and in_effect(turn.settings) == in_effect(command.settings)
+    return replace(command, same_settings_as=turn.id) if turn is not None and same else command
 
 
 def step(decide: Decide, node: Node, command: Command) -> Node | None:

@@ -48,12 +48,13 @@ from holdfast.runs.lane.protocol import (
     TurnStopping,
 )
 from holdfast.runs.lane.state import Lane, LaneRun, StoppingPhase, lane_run
-from holdfast.schema.runs import Ended, GoOn, Outcome, Queue, Run, StopNow
+from holdfast.schema.runs import Ended, GoOn, Outcome, Queue, Run, RunSettings, StopNow
 
 Decide = Callable[[Lane, Command], Decision[Any]]
 
 COMPLETED = Outcome("completed", "end_turn")
 FAILED = Outcome("failed", "provider")
+CONFIGURED_MODEL = "p/one"
 
 _ENDS_BY = {
     "user_cancel": ("cancelled", "user_cancel"),
@@ -76,6 +77,11 @@ class BrokenPromiseError(AssertionError):
 def must(holds: bool, promise: str) -> None:
     if not holds:
         raise BrokenPromiseError(promise)
+
+
+def in_effect(settings: RunSettings) -> RunSettings:
+    """The settings with which a run works, in a directory that is configured for one model."""
+    return settings if settings.model is not None else replace(settings, model=CONFIGURED_MODEL)
 
 
 def runs_in(lane: Lane, *states: str) -> tuple[LaneRun, ...]:
@@ -101,7 +107,8 @@ def check_state(lane: Lane, *, covered: frozenset[str]) -> None:
         must(turn is not None and turn.id == run.host, "R6: a steer's host does not have the turn")
     for run in runs_in(lane, "waiting"):
         must(turn is not None and turn.state == "active", "R6: a steer waits for a stopping run")
-        must(turn is not None and turn.settings == run.settings, "R6: a steer waits for a run with other settings")
+        same = turn is not None and in_effect(turn.settings) == in_effect(run.settings)
+        must(same, "R6: a steer waits for a run with other settings")
         must(turn is not None and turn.kind == run.kind == "prompt", "R6: a steer or its host is not a prompt")
     for run in lane.runs:
         stops_with_host = run.state == "joined" and turn is not None and turn.state == "stopping"
@@ -348,7 +355,8 @@ def _right_answer(before: Lane, command: Accept) -> object:
         last_was_good = before.last_end in (None, "completed")
         free = before.hold is None and not queue and (command.after == "any" or last_was_good)
         return Started() if free else QueuedAt(len(queue) + 1)
-    fits = turn.state == "active" and turn.kind == command.kind == "prompt" and turn.settings == command.settings
+    same = in_effect(turn.settings) == in_effect(command.settings)
+    fits = turn.state == "active" and turn.kind == command.kind == "prompt" and same
     return Steered(turn.id) if command.delivery == "steer" and fits else QueuedAt(len(queue) + 1)
 
 

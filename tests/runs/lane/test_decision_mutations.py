@@ -17,8 +17,16 @@ _LIMITS = ExplorationLimits(runs=3, cancels=1, crashes=1)
 _IN_DECIDE = {
     "a seq is used twice": ("next_seq=run.seq + 1", "next_seq=run.seq"),
     "a steer waits for a stopping run": ('alike = host.state == "active" and host.kind', "alike = host.kind"),
-    "a steer waits for a run with other settings": (" and host.settings == command.settings", ""),
-    "a steer waits for a compaction": (' and host.kind == "prompt"', ""),
+    "a steer waits for a run with other settings": (
+        ' and host.kind == "prompt" and same',
+        ' and host.kind == "prompt"',
+    ),
+    "a steer with the same settings, given differently, is queued": (" or host.id == command.same_settings_as", ""),
+    "a steer waits for a run that is not the one with its settings": (
+        "host.id == command.same_settings_as",
+        "command.same_settings_as is not None",
+    ),
+    "a steer waits for a compaction": ('host.kind == "prompt" and same', "same"),
     "a compaction is accepted as a steer": ('or command.kind != "prompt" or host is None', "or host is None"),
     "a repeated run is accepted again": ("if lane.find(command.run_id) is not None:", "if lane is None:"),
     "a run is accepted while the session is being deleted": ('case "open":\n', 'case "open" | "deleting":\n'),

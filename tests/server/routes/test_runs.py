@@ -180,6 +180,24 @@ async def test_a_joined_run_is_cancelled_with_its_host_only(home: Path) -> None:
         assert (await server.ended(steer))["state"] == "cancelled"
 
 
+@pytest.mark.promise("R6")
+async def test_a_steer_that_names_the_settings_of_the_active_run_joins_it(home: Path) -> None:
+    async with run_server(home, answering(HELD, HELD)) as server:
+        models = (await server.http.get(f"/v1/models?workspace={server.workspace_id}")).ok()
+        named = {"model": models["large"], "mode": "ask", "limits": {"max_steps": 500}}
+        change = {"limits.max_steps": 500}
+        (await server.http.send("PATCH", f"/v1/workspaces/{server.workspace_id}/config", {"changes": change})).ok()
+        for host, steer in (({}, named), (named, {})):
+            session_id = await server.session()
+            hosting = (await server.prompt(session_id, **host))["run"]["id"]
+            accepted = await server.prompt(session_id, delivery="steer", **steer)
+            assert (accepted["decision"], accepted["host_run_id"]) == ("steered", hosting)
+            for other in ({"model": "offline/demo"}, {"mode": "plan"}, {"limits": {"max_steps": 7}}):
+                refused = await server.prompt(session_id, delivery="steer", **(named | other))
+                assert (refused["decision"], refused["not_steered"]) == ("queued", "settings")
+            (await server.http.post(f"/v1/sessions/{session_id}/cancel")).ok()
+
+
 @pytest.mark.promise("R5")
 async def test_a_paused_queue_can_be_edited_moved_and_goes_on_when_resumed(home: Path) -> None:
     async with run_server(home, answering(HANGING)) as server:

@@ -224,7 +224,8 @@ def _find_host(lane: Lane, command: Accept) -> LaneRun | None:
     host = lane.active
     if command.delivery != "steer" or command.kind != "prompt" or host is None:
         return None
-    alike = host.state == "active" and host.kind == "prompt" and host.settings == command.settings
+    same = host.settings == command.settings or host.id == command.same_settings_as
+    alike = host.state == "active" and host.kind == "prompt" and same
     return host if alike else None
 
 

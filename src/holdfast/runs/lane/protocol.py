@@ -29,6 +29,8 @@ class Accept(Value, frozen=True, kw_only=True):
     delivery: Delivery = "queue"
     after: After = "any"
     settings: RunSettings = RunSettings()
+    same_settings_as: str | None = None
+    """For a steer: the active run that works with these settings, though they were given differently to it."""
 
 
 class Edit(Value, frozen=True):
