@@ -9,7 +9,6 @@ import asyncio
 import gc
 import time
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -112,7 +111,10 @@ class ChatLayout(ChatHost):
         if not gc.isenabled():  # `open_tui` has disabled it
             collect_in_pauses()
             self.set_interval(1.0, self._collect_garbage, name="garbage")
-        await asyncio.to_thread(import_module, "rich.syntax")  # keys would wait for it at the first code block
+        from holdfast.tui.transcript.code_rows import prepare_highlighting
+        from holdfast.tui.transcript.palette import Palette
+
+        await asyncio.to_thread(prepare_highlighting, Palette.of_app(self.app))
 
     def _collect_garbage(self) -> None:
         collect_if_due(idle_seconds=time.monotonic() - self.edited_at)

@@ -1,5 +1,7 @@
 """How text, Markdown, output, diffs and blocks look at given widths."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -422,3 +424,20 @@ class TestRowHeights:
             index, inner = tree.find(row)
             assert sum(heights[:index]) + inner == row
             assert inner < heights[index]
+
+
+def test_the_first_code_block_loads_nothing_after_the_preparation() -> None:
+    program = """
+import sys
+from holdfast.tui.transcript.code_rows import highlight, prepare_highlighting
+from holdfast.tui.transcript.palette import Palette
+palette = Palette.from_variables({}, name="", dark=True)
+before = set(sys.modules)
+prepare_highlighting(palette)
+prepared = set(sys.modules)
+for language in ("python", "bash"):
+    assert highlight("if x: print('a')  # why", language, palette)
+print(len(prepared - before) > 10, sorted(set(sys.modules) - prepared))
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.split(maxsplit=1) == ["True", "[]\n"]

@@ -15,6 +15,9 @@ from holdfast.tui.transcript.rows import LineRows, StyledRun
 _LARGEST = 200_000
 """Characters of code that are highlighted. Longer code is plain."""
 
+_COMMON_LANGUAGES = ("python", "bash")
+"""Those that are loaded in advance. The rules of another language take at most 20 ms when they are first needed."""
+
 TARGETS: Final = re.compile(
     r"""(?P<url>https?://[^\s<>"'`\])}]*[^\s<>"'`\])}.,;:!?])
       | (?P<place>(?<![\w/.@~-])(?:~|\.{1,2})?/?(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.\w{1,8}:\d+(?::\d+)?\b)""",
@@ -67,6 +70,12 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[StyledRun
     while lines and not lines[-1]:
         lines.pop()
     return lines
+
+
+def prepare_highlighting(palette: Palette) -> None:
+    """Load what the first code block needs. It takes 100 ms, so call it in a thread: keys would wait for it later."""
+    for language in _COMMON_LANGUAGES:
+        highlight("x = 1", language, palette)
 
 
 @lru_cache(maxsize=64)
