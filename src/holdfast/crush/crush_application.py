@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.routing import Route, Router
-
 from holdfast.crush.crush_agent import CrushAgent
 from holdfast.crush.crush_face import CrushFace
 from holdfast.crush.crush_sessions import CrushSessions
@@ -16,6 +14,7 @@ from holdfast.server.http.endpoint import EndpointApp, Resource
 from holdfast.server.http.error_boundary import ErrorBoundary
 from holdfast.server.http.request_parsing import HEADERS, Receive
 from holdfast.server.http.responses import JsonResponse, Scope, Send
+from holdfast.server.http.router import Router
 from holdfast.server.server_parts import ServerParts
 
 
@@ -31,8 +30,7 @@ def make_crush_app(parts: ServerParts, *, data_directory: str) -> ErrorBoundary:
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(endpoint, parts, needed="admin")
     router = Router(
-        routes=[Route(path, Resource(methods, redact=parts.redact)) for path, methods in by_path.items()],
-        redirect_slashes=False,
+        {path: Resource(methods, redact=parts.redact) for path, methods in by_path.items()},
         default=_raise_unknown_path,
     )
 

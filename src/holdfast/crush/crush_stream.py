@@ -68,13 +68,11 @@ class CrushStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         subscription = self._stream.subscription
         watch: asyncio.Task[None] | None = None
-        set_unframed = scope.get(UNFRAMED, lambda *, complete: None)
         try:
-            set_unframed(complete=False)
+            scope.get(UNFRAMED, lambda: None)()
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
             watch = asyncio.create_task(self._close_on_disconnect(receive), name="crush-stream:disconnect")
             await self._send_envelopes(send)
-            set_unframed(complete=True)
             await send({"type": "http.response.body", "body": b""})
         finally:
             self._client.cursor = subscription.cursor

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from starlette.routing import Route, Router
-
 from holdfast import __version__
 from holdfast.schema.api.request_bodies import NoParameters
 from holdfast.schema.base import encode
@@ -15,6 +13,7 @@ from holdfast.server.http.endpoint import ApiRequest, Endpoint, EndpointApp, Res
 from holdfast.server.http.error_boundary import ErrorBoundary
 from holdfast.server.http.openapi import describe
 from holdfast.server.http.responses import RawResponse
+from holdfast.server.http.router import Router
 from holdfast.server.http.static_files import StaticFiles
 from holdfast.server.route_scopes import route_scope
 from holdfast.server.routes import (
@@ -39,7 +38,7 @@ async def openapi(request: ApiRequest[None, NoParameters]) -> RawResponse:
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *runs.ENDPOINTS,  # paths are matched in this order: the most used first
+    *runs.ENDPOINTS,
     *events.ENDPOINTS,
     *sessions.ENDPOINTS,
     *workspaces.ENDPOINTS,
@@ -63,11 +62,7 @@ def make_app(parts: ServerParts, *, tcp: TcpAccess | None = None) -> ErrorBounda
     for endpoint, needed in zip(ENDPOINTS, _SCOPES, strict=True):
         by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(endpoint, parts, needed=needed)
     page = StaticFiles(parts.static_files)
-    router = Router(
-        routes=[Route(path, Resource(methods, redact=parts.redact)) for path, methods in by_path.items()],
-        redirect_slashes=False,
-        default=page,
-    )
+    router = Router({path: Resource(methods, redact=parts.redact) for path, methods in by_path.items()}, default=page)
     public_paths = [endpoint.path for endpoint in ENDPOINTS if endpoint.public]
     guarded = AccessControl(
         router, tcp=tcp, devices=parts.services.devices, public_paths=public_paths, is_page=page.has

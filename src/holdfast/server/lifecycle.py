@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.server.application import make_app
-from holdfast.server.http.uvicorn_server import HttpServer
+from holdfast.server.http.http_server import HttpServer
 from holdfast.server.listeners import Listener, TcpListener, UnixListener, listen_unix
 from holdfast.server.server_parts import ServerParts
 from holdfast.server.web_listeners import WebListeners

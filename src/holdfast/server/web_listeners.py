@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.errors import ConfigError
 from holdfast.server.application import make_app
 from holdfast.server.auth import TcpAccess
-from holdfast.server.http.uvicorn_server import HttpServer
+from holdfast.server.http.http_server import HttpServer
 from holdfast.server.listeners import TcpAddress, TcpListener, listen_tcp
 from holdfast.server.server_parts import ServerParts
 from holdfast.services.web_service import OpenWebListener, WebListen

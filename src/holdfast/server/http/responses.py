@@ -21,6 +21,35 @@ JSON: Header = (b"content-type", b"application/json")
 _ALWAYS: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
+_REASONS: Final = {
+    200: b"OK",
+    201: b"Created",
+    202: b"Accepted",
+    206: b"Partial Content",
+    304: b"Not Modified",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    408: b"Request Timeout",
+    409: b"Conflict",
+    410: b"Gone",
+    413: b"Content Too Large",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    507: b"Insufficient Storage",
+}
+"""For people who look at the bytes; a response with another status has none."""
+
+
+def status_line(status: int) -> bytes:
+    return b"HTTP/1.1 %d %b\r\n" % (status, _REASONS.get(status, b""))
+
+
 class AsgiApp(Protocol):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
