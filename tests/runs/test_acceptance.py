@@ -186,6 +186,24 @@ async def test_a_known_id_with_another_body_or_for_another_session_is_refused(ha
     assert len(harness.turns.started) == 1
 
 
+@pytest.mark.promise("R3")
+async def test_a_known_id_is_answered_whatever_would_refuse_a_new_run(tmp_path: Path) -> None:
+    async with open_harness(tmp_path / "holdfast.db", controlled=True) as harness:
+        await harness.session()
+        assert isinstance(harness.store, ControlledStore)
+        await harness.ended(await harness.accept("hello", run_id="mine"))
+        harness.store.refuse()
+        assert (await harness.accept("hello", run_id="mine")).run.state == "completed"
+        with pytest.raises(StoreUnwritable):
+            await harness.accept("hello", run_id="other")
+        harness.store.refusing = None
+        await harness.engine.close_workspace(WORKSPACE)
+        assert (await harness.accept("hello", run_id="mine")).run.state == "completed"
+        with pytest.raises(WorkspaceClosing):
+            await harness.accept("hello", run_id="other")
+        assert harness.turns.started == ["mine"]
+
+
 @pytest.mark.promise("R3", "E8")
 async def test_a_known_id_of_a_deleted_session_is_gone(harness: EngineHarness) -> None:
     await harness.ended(await harness.accept("hello", run_id="mine"))

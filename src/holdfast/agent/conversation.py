@@ -6,6 +6,8 @@ not grow with the conversation.
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
 from holdfast.agent import context_window, request_messages, system_prompt
@@ -62,8 +64,8 @@ class Conversation:
 
     async def begin(self) -> None:
         """Read the messages, gather the context, and add what is new to the prompt."""
-        messages = await self._expand_prompt(await self._read())
-        gathered = await self._dependencies.context_gatherer.gather()
+        messages, gathered = await asyncio.gather(self._read(), self._dependencies.context_gatherer.gather())
+        messages = await self._expand_prompt(messages)
         self.system, known = system_prompt.known_context(messages)
         context: Context | None
         if self.system:

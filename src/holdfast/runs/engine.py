@@ -18,7 +18,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from holdfast.agent.protocol import TurnFactory
-from holdfast.errors import BadRequest, ServerStopping, StoreConflict
+from holdfast.errors import BadRequest, HoldfastError, ServerStopping
 from holdfast.events import Hub
 from holdfast.ids import Clock, Ids
 from holdfast.runs.acceptance import (
@@ -59,7 +59,7 @@ from holdfast.store import Store
 
 _logger = logging.getLogger(__name__)
 
-_FindAnswer: TypeAlias = Callable[[str | None], Awaitable[Accepted | None]]
+_TryAccept: TypeAlias = Callable[[], Awaitable[Accepted | None]]
 
 
 class Engine:
@@ -83,47 +83,62 @@ class Engine:
 
     async def accept(self, session_id: str, request: RunRequest, *, client: str, body_hash: str) -> Accepted:
         """Accept a run durably, or repeat the first answer for a known `run_id` (`R1`-`R3`)."""
-        find_answer = partial(self._find_answer, body_hash=body_hash, session_id=session_id)
-        if answer := await find_answer(request.run_id):
-            return answer
-        session = await self._session(session_id)
-        validate_request(request)
-        refuse_subagent_session(session)
-        request = await self._state.turns.prepare(session, request)
-        await wait_for_host(self._state, session_id, request)
-        acceptance = Acceptance(request=self._with_id(request), client=client, body_hash=body_hash)
-        return await self._accept(self._state.mailbox(session_id, session=session), acceptance, find_answer)
+
+        async def accept_new() -> Accepted | None:
+            session = await self._session(session_id)
+            validate_request(request)
+            refuse_subagent_session(session)
+            prepared = self._with_id(await self._state.turns.prepare(session, request))
+            await wait_for_host(self._state, session_id, prepared)
+            acceptance = Acceptance(request=prepared, client=client, body_hash=body_hash)
+            return await self._post(self._state.mailbox(session_id, session=session), acceptance)
+
+        return await self._accept(
+            accept_new, partial(self._find_answer, request.run_id, body_hash=body_hash, session_id=session_id)
+        )
 
     async def accept_in_new_session(
         self, workspace_id: str, request: RunRequest, *, client: str, body_hash: str, title: str = ""
     ) -> Accepted:
         """Create a session and accept its first run in one commit."""
-        find_answer = partial(self._find_answer, body_hash=body_hash, workspace_id=workspace_id)
-        if answer := await find_answer(request.run_id):
-            return answer
-        await self._store.workspace(workspace_id)
-        validate_request(request)
-        at = self._state.now()
-        session = Session(
-            id=self._state.ids.new("ses"), workspace_id=workspace_id, title=title, created_at=at, updated_at=at
-        )
-        request = await self._state.turns.prepare(session, request)
-        if request.chooses_agent:
-            session = replace(session, agent=request.agent)
-        acceptance = Acceptance(request=self._with_id(request), client=client, body_hash=body_hash, in_new_session=True)
-        return await self._accept(self._state.new_mailbox(session), acceptance, find_answer)
 
-    async def _accept(self, mailbox: Mailbox, acceptance: Acceptance, find_answer: _FindAnswer) -> Accepted:
-        """Two requests with the same id may get here: the lane or the database knows which came first."""
+        async def accept_new() -> Accepted | None:
+            if workspace_id not in self._state.open_workspaces:
+                await self._store.workspace(workspace_id)
+            validate_request(request)
+            at = self._state.now()
+            session = Session(
+                id=self._state.ids.new("ses"), workspace_id=workspace_id, title=title, created_at=at, updated_at=at
+            )
+            prepared = self._with_id(await self._state.turns.prepare(session, request))
+            if prepared.chooses_agent:
+                session = replace(session, agent=prepared.agent)
+            acceptance = Acceptance(request=prepared, client=client, body_hash=body_hash, in_new_session=True)
+            return await self._post(self._state.new_mailbox(session), acceptance)
+
+        return await self._accept(
+            accept_new, partial(self._find_answer, request.run_id, body_hash=body_hash, workspace_id=workspace_id)
+        )
+
+    async def _accept(self, accept_new: _TryAccept, find_answer: _TryAccept) -> Accepted:
+        """Accept a run. Most ids are new, so the ledger is read only if the run is refused or known.
+
+        Whatever refuses it, a known id gets its first answer (`R3`). Two requests with the same id may come at once:
+        the lane or the database knows which was first.
+        """
         try:
-            answer = (await mailbox.post(accept_planner(self._state, acceptance))).answer
-        except StoreConflict:
-            answer = await find_answer(acceptance.request.run_id)
+            answer = await accept_new()
+        except HoldfastError:
+            answer = await find_answer()
             if answer is None:
                 raise
-        answer = answer or await find_answer(acceptance.request.run_id)
+        answer = answer or await find_answer()
         assert answer is not None, "a run that is in the lane is in the database"
         return replace(answer, run=self.with_live_state(answer.run))
+
+    async def _post(self, mailbox: Mailbox, acceptance: Acceptance) -> Accepted | None:
+        """The answer, or None if the id is already in this lane."""
+        return (await mailbox.post(accept_planner(self._state, acceptance))).answer
 
     async def get_run(self, run_id: str) -> Run:
         """The run with what it is doing now. Raises `NotFound`, or `Gone` if its session is deleted."""
@@ -272,8 +287,7 @@ class Engine:
         record = await self._store.run_record(run_id) if run_id is not None else None
         if record is None:
             return None
-        answer = repeat_answer(record, body_hash=body_hash, session_id=session_id, workspace_id=workspace_id)
-        return replace(answer, run=self.with_live_state(answer.run))
+        return repeat_answer(record, body_hash=body_hash, session_id=session_id, workspace_id=workspace_id)
 
     async def _session(self, session_id: str) -> Session:
         mailbox = self._state.mailboxes.get(session_id)

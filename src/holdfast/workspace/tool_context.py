@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -62,12 +63,16 @@ class WorkspaceToolContexts:
         self._root_session_id = root_session_id
         self._can_see_images = can_see_images
         self._permits_url = permits_url
-        self._environment = with_shipped_programs(
-            command_environment(environment, settings), workspace.shared.locations.programs_dir
-        )
+        self._own_environment = environment
         self._is_trusted = runs_edit_steps
         formatters = FormatterStep(workspace.shared.launcher, seconds=float(settings.tools.format_timeout))
         self._edit_steps = EditSteps([formatters, workspace.languages.step(settings)]) if runs_edit_steps else None
+
+    @cached_property
+    def _environment(self) -> Mapping[str, str]:
+        """The environment of commands. Most turns run none."""
+        environment = command_environment(self._own_environment, self._settings)
+        return with_shipped_programs(environment, self._workspace.shared.locations.programs_dir)
 
     def redact(self, text: str) -> str:
         return self._workspace.redactor.redact(text)

@@ -18,7 +18,7 @@ from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
 from holdfast.config.agent_types import AgentType, agent_of_run, agent_types
 from holdfast.config.settings import Settings
-from holdfast.errors import BadRequest, NotFound
+from holdfast.errors import BadRequest
 from holdfast.extend.client_calls import ClientRunTools
 from holdfast.extend.command_files import narrower_mode
 from holdfast.extend.mcp.mcp_tools import McpRunTools
@@ -78,7 +78,7 @@ class WorkspaceTurns:
         """Add the agent of the session, and what it says about the model and the mode."""
         if request.kind != "prompt":
             return request
-        kept = None if request.agent else await _session_agent(workspace, session.id)
+        kept = None if request.agent else session.agent
         name = request.agent or kept or setup.settings.session.agent
         if name is None:
             return request
@@ -124,8 +124,12 @@ class _WorkspaceTurn:
         self._session = session
 
     async def run(self, handle: TurnHandle) -> Ending | None:
-        variables = await self._client_variables()
-        setup = (await self._workspace.setup()).of_shell(variables)
+        setup = await self._workspace.setup()
+        refreshing = (
+            self._workspace.refresh_extensions(setup) if self._run.kind in ("prompt", "compact") else _nothing()
+        )
+        variables, _ = await asyncio.gather(self._client_variables(), refreshing)
+        setup = setup.of_shell(variables)
         return await (await self._turn(setup, variables, handle)).run(handle)
 
     async def _client_variables(self) -> dict[str, str] | None:
@@ -162,7 +166,6 @@ class _WorkspaceTurn:
         self, setup: Setup, variables: Mapping[str, str] | None, handle: TurnHandle
     ) -> TurnDependencies:
         workspace = self._workspace
-        await workspace.refresh_extensions(setup)
         inputs = await self._inputs(setup, variables)
         handle.use_settings(inputs.in_effect)
         if not self._run.interactive:
@@ -290,13 +293,6 @@ class _WorkspaceTurn:
         return session.id, depth
 
 
-async def _session_agent(workspace: OpenWorkspace, session_id: str) -> str | None:
-    try:
-        return (await workspace.shared.store.session(session_id)).agent
-    except NotFound:  # the prompt starts the session
-        return None
-
-
 async def _with_command_settings(request: RunRequest, workspace: OpenWorkspace, setup: Setup) -> RunRequest:
     """Add the settings of the command that a prompt calls, where the request has none. They only narrow the mode."""
     if request.kind != "prompt" or not request.prompt.startswith("/"):
@@ -316,6 +312,10 @@ async def _with_command_settings(request: RunRequest, workspace: OpenWorkspace, 
     if file.agent and request.agent is None:
         request = replace(request, agent=file.agent if file.agent in await workspace.agents(setup) else None)
     return request
+
+
+async def _nothing() -> None:
+    pass
 
 
 async def _permit_none(tool: str, url: str) -> bool:
