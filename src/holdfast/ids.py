@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, Protocol, TypeAlias
 
 Prefix = Literal[
-    "wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "cli", "ccl", "snp", "key", "mcp", "lsp", "dev"
+    "wsp", "ses", "run", "msg", "call", "apr", "qst", "job", "cli", "ccl", "snp", "key", "mcp", "lsp", "dev", "aud"
 ]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

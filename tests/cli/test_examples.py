@@ -29,6 +29,17 @@ NOT_RUN = {
         for what in ('rename dev_1 "sofa"', 'rename dev_1 "my phone"', "revoke dev_1")
     },
     **{
+        f"holdfast {what}": "needs a person; tests/cli/commands/test_people.py adds one"
+        for what in (
+            "people token anna",
+            "people token anna --scope watch",
+            "people change anna --role watch",
+            "people change anna --all-workspaces",
+            "people remove anna",
+            "web --person anna",
+        )
+    },
+    **{
         f"holdfast web --share{options}": "listens on the network; tests/cli/commands/test_web.py does it on loopback"
         for options in (
             "",

@@ -48,6 +48,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("lsp", "lsp:configure", "list and restart language servers, and show their logs"),
         CliCommand("mcp", "mcp:configure", "list, add, remove and test MCP servers"),
         CliCommand("devices", "devices:configure", "list, rename and revoke browsers that were paired"),
+        CliCommand("people", "people:configure", "who may use the server, what each may do, and where"),
         CliCommand("approvals", "approvals:configure", "list and answer approval requests"),
         CliCommand("trust", "config:configure_trust", "use this directory's own configuration"),
         CliCommand("doctor", "doctor:configure", "check the installation"),

@@ -13,6 +13,7 @@ from holdfast.client.endpoints import (
     approval_endpoints,
     device_endpoints,
     extension_endpoints,
+    people_endpoints,
     run_endpoints,
     server_endpoints,
     session_endpoints,
@@ -192,6 +193,11 @@ class BaseClient:
     devices = EndpointMethod(device_endpoints.devices)
     rename_device = EndpointMethod(device_endpoints.rename_device)
     revoke_device = EndpointMethod(device_endpoints.revoke_device)
+    people = EndpointMethod(people_endpoints.people)
+    add_person = EndpointMethod(people_endpoints.add_person)
+    change_person = EndpointMethod(people_endpoints.change_person)
+    remove_person = EndpointMethod(people_endpoints.remove_person)
+    make_person_token = EndpointMethod(people_endpoints.make_person_token)
     web = EndpointMethod(device_endpoints.web)
     listen_web = EndpointMethod(device_endpoints.listen_web)
     stop_web = EndpointMethod(device_endpoints.stop_web)

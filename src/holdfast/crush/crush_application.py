@@ -39,7 +39,7 @@ def make_crush_app(parts: ServerParts, *, data_directory: str) -> ErrorBoundary:
         scope[HEADERS].pop(b"content-type", None)
         await router(scope, receive, send)
 
-    guarded = AccessControl(ignore_media_type, tcp=None, devices=parts.services.devices)
+    guarded = AccessControl(ignore_media_type, parts.services, tcp=None)
     return ErrorBoundary(
         guarded, is_stopping=lambda: parts.services.state.stopping, redact=parts.redact, translate=crush_error
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from holdfast.events.live_state import LiveState, encode_snapshot
 from holdfast.events.recent_events import RecentEvent, RecentEvents
@@ -72,10 +72,18 @@ class Hub:
         return str(Cursor(self.store.log_id, number))
 
     def subscribe(
-        self, *, after: str | None = None, workspace_id: str | None = None, session_id: str | None = None
+        self,
+        *,
+        after: str | None = None,
+        workspace_id: str | None = None,
+        session_id: str | None = None,
+        includes: Callable[[str | None], bool] | None = None,
     ) -> Subscription:
-        """Return a stream from a cursor on, or from now. The stream of a session includes its descendants."""
-        scope = StreamScope(workspace_id=workspace_id, session_id=session_id)
+        """Return a stream from a cursor on, or from now. The stream of a session includes its descendants.
+
+        ``includes`` says which workspaces the reader may see.
+        """
+        scope = StreamScope(workspace_id=workspace_id, session_id=session_id, includes=includes)
         subscription = Subscription(self, after=after, scope=scope)
         self._subscriptions.add(subscription)
         return subscription

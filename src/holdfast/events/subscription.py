@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
 
@@ -48,11 +48,19 @@ class StreamSource(Protocol):
 
 
 class StreamScope:
-    """What a stream shows: everything, a workspace, or a session with its descendants."""
+    """What a stream shows: everything, the workspaces that its reader may see, one of them, or a session with its
+    descendants."""
 
-    __slots__ = ("session_id", "sessions", "workspace_id")
+    __slots__ = ("_includes", "session_id", "sessions", "workspace_id")
 
-    def __init__(self, *, workspace_id: str | None, session_id: str | None) -> None:
+    def __init__(
+        self,
+        *,
+        workspace_id: str | None,
+        session_id: str | None,
+        includes: Callable[[str | None], bool] | None = None,
+    ) -> None:
+        self._includes = includes
         self.workspace_id = workspace_id
         self.session_id = session_id
         self.sessions = None if session_id is None else {session_id}
@@ -60,7 +68,19 @@ class StreamScope:
     def contains(self, workspace_id: str | None, session_id: str | None) -> bool:
         if self.sessions is not None:
             return session_id in self.sessions
+        if not self.may_show(workspace_id):
+            return False
         return self.workspace_id is None or workspace_id is None or workspace_id == self.workspace_id
+
+    def may_show(self, workspace_id: str | None) -> bool:
+        """Whether the reader may see the workspace."""
+        return self._includes is None or workspace_id is None or self._includes(workspace_id)
+
+    def contains_live(self, workspace_id: str | None, session_id: str | None) -> bool:
+        """Like `contains`. A reader of some workspaces is not told what belongs to none, or to one that is unknown."""
+        if self._includes is not None and self.sessions is None and workspace_id is None:
+            return False
+        return self.contains(workspace_id, session_id)
 
     def include(self, session_ids: Collection[str]) -> bool:
         """Add sessions. Return whether all of them were included already."""
@@ -236,7 +256,7 @@ class Subscription:
         if self._passed < source.recent_events.last:
             return None
         for message in source.live_state.messages_since(self._message_revision):
-            if self.scope.contains(source.workspace_of(message.session_id), message.session_id):
+            if self.scope.contains_live(source.workspace_of(message.session_id), message.session_id):
                 item = message.next_item_for(self, synced_at=self._synced_at, timestamp=source.timestamp)
                 if item is not None:
                     return item
@@ -244,7 +264,7 @@ class Subscription:
         for notice in source.live_state.notices_since(self._notice_revision):
             self._notice_revision = notice.revision
             is_new = notice.is_state or notice.revision > self._synced_at
-            if is_new and self.scope.contains(notice.workspace_id, notice.session_id):
+            if is_new and self.scope.contains_live(notice.workspace_id, notice.session_id):
                 return notice.item
         return None
 
@@ -280,6 +300,8 @@ class Subscription:
             return
         self._index = None
         for event in page.events:
+            if not self.scope.may_show(event.workspace_id):
+                continue
             item = StreamItem(event.kind, event.body, id=self._source.cursor_at(event.number))
             self._log_page.append((event.number, item))
         self._log_page.append((page.passed, None))

@@ -203,6 +203,13 @@ class ClientCalls:
     def open_calls(self, session_id: str | None = None) -> tuple[ClientCall, ...]:
         return tuple(one.call for one in self._open.values() if session_id in (None, one.call.root_session_id))
 
+    def workspace_of(self, client_call_id: str) -> str | None:
+        """The workspace of a call, open or closed; ``None`` if there is no such call."""
+        waiting, closed = self._open.get(client_call_id), self._closed.get(client_call_id)
+        if waiting is not None:
+            return waiting.call.workspace_id
+        return None if closed is None else closed[0].workspace_id
+
     def answer(self, client_call_id: str, result: ClientResult, *, client_id: str) -> ClientCall:
         """Give the result of a call. Raises `Conflict` if the call is closed and this is not the result it got."""
         waiting = self._open.get(client_call_id)

@@ -15,6 +15,7 @@ from holdfast.server.http.openapi import describe
 from holdfast.server.http.responses import RawResponse
 from holdfast.server.http.router import Router
 from holdfast.server.http.static_files import StaticFiles
+from holdfast.server.route_reach import RouteReach
 from holdfast.server.route_scopes import route_scope
 from holdfast.server.routes import (
     approvals,
@@ -22,6 +23,7 @@ from holdfast.server.routes import (
     devices,
     events,
     mcp,
+    people,
     runs,
     server,
     sessions,
@@ -47,6 +49,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *settings.ENDPOINTS,
     *mcp.ENDPOINTS,
     *devices.ENDPOINTS,
+    *people.ENDPOINTS,
     *web.ENDPOINTS,
     *server.ENDPOINTS,
     Endpoint("GET", "/v1/openapi.json", openapi, response=dict[str, Any]),
@@ -60,13 +63,14 @@ def make_app(parts: ServerParts, *, tcp: TcpAccess | None = None) -> ErrorBounda
     """The application of one listener: on TCP, or on a private socket that only its owner can open."""
     by_path: dict[str, dict[str, EndpointApp]] = {}
     for endpoint, needed in zip(ENDPOINTS, _SCOPES, strict=True):
-        by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(endpoint, parts, needed=needed)
+        reach = RouteReach(endpoint.method, endpoint.path)
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = EndpointApp(
+            endpoint, parts, needed=needed, reach=reach
+        )
     page = StaticFiles(parts.static_files)
     router = Router({path: Resource(methods, redact=parts.redact) for path, methods in by_path.items()}, default=page)
     public_paths = [endpoint.path for endpoint in ENDPOINTS if endpoint.public]
-    guarded = AccessControl(
-        router, tcp=tcp, devices=parts.services.devices, public_paths=public_paths, is_page=page.has
-    )
+    guarded = AccessControl(router, parts.services, tcp=tcp, public_paths=public_paths, is_page=page.has)
     return ErrorBoundary(guarded, is_stopping=lambda: parts.services.state.stopping, redact=parts.redact)
 
 

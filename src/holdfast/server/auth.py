@@ -1,4 +1,4 @@
-"""Access control (`W8`): the socket's owner, and over TCP the server's token or the token of a paired device.
+"""Access control (`W8`): the socket's owner, and over TCP the server's token, or the token of a device or person.
 
 Pages of other sites and the agent's own commands are refused. Files of the web page and the pairing need no token.
 """
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMap
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import BadRequest, ConfigError, Forbidden, Unauthorized
+from holdfast.errors import BadRequest, ConfigError, Conflict, Forbidden, Unauthorized
 from holdfast.files import write_atomic
 from holdfast.schema.base import Value
 from holdfast.schema.devices import Device
@@ -24,7 +24,7 @@ from holdfast.server.http.connection_peer import PEER
 from holdfast.server.http.request_access import ACCESS, RequestAccess
 from holdfast.server.http.request_parsing import HEADERS, Receive
 from holdfast.server.http.responses import AsgiApp, Scope, Send
-from holdfast.services.device_service import DeviceService
+from holdfast.services import Services
 
 MIN_TOKEN_LENGTH = 16
 PAIRING_PATH = "/v1/pairing"
@@ -46,9 +46,9 @@ class AccessControl:
     def __init__(
         self,
         app: AsgiApp,
+        services: Services,
         *,
         tcp: TcpAccess | None,
-        devices: DeviceService,
         public_paths: Collection[str] = (),
         is_page: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
@@ -57,7 +57,8 @@ class AccessControl:
         self._tcp = tcp
         self._token = None if tcp is None or tcp.token is None else tcp.token.encode()
         self._scheme = "http" if tcp is None else tcp.scheme
-        self._devices = devices
+        self._devices = services.devices
+        self._people = services.people
         self._public_paths = frozenset(public_paths)
         self._is_page = is_page
 
@@ -106,25 +107,40 @@ class AccessControl:
         return await self._devices.recognise(token)
 
     async def _serve_device(self, device: Device, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a device's request. A read of a device that is revoked meanwhile ends as if it had disconnected."""
-        if scope["method"] not in ("GET", "HEAD"):
-            scope[ACCESS] = RequestAccess(device.scope, device)
-            await self._app(scope, receive, send)
-            return
-        with self._devices.request(device) as revoked:
+        """Handle a device's request. If it is revoked or its rights change meanwhile, a read ends as if the device had
+        disconnected, and a mutation is refused unless its body was read before."""
+        with self._devices.request(device) as ended:
+            person = None if device.person is None else await self._people.owner_of(device)
+            if device.person is not None and person is None:
+                raise Unauthorized("this token belongs to a person who was removed")
+            scope[ACCESS] = RequestAccess.of(device, person)
 
-            async def receive_unless_revoked() -> MutableMapping[str, Any]:
-                return await _first(receive(), revoked)
+            async def receive_all() -> MutableMapping[str, Any]:
+                message = await receive()
+                self._raise_if_ended(device, ended)
+                return message
 
-            async def send_unless_revoked(message: MutableMapping[str, Any]) -> None:
-                if revoked.is_set() and message["type"] == "http.response.start":
-                    raise Unauthorized("this device was revoked")
-                if revoked.is_set() and message.get("more_body"):
+            async def receive_until_ended() -> MutableMapping[str, Any]:
+                return await _first(receive(), ended)
+
+            async def send_unless_ended(message: MutableMapping[str, Any]) -> None:
+                if message["type"] == "http.response.start":
+                    self._raise_if_ended(device, ended)
+                if ended.is_set() and message.get("more_body"):
                     message = {**message, "body": b""}
                 await send(message)
 
-            scope[ACCESS] = RequestAccess(device.scope, device)
-            await self._app(scope, receive_unless_revoked, send_unless_revoked)
+            if scope["method"] in ("GET", "HEAD"):
+                await self._app(scope, receive_until_ended, send_unless_ended)
+            else:
+                await self._app(scope, receive_all, send)
+
+    def _raise_if_ended(self, device: Device, ended: asyncio.Event) -> None:
+        if not ended.is_set():
+            return
+        if self._devices.is_known(device):
+            raise Conflict("what you may do was changed just now; send the request again", code="access_changed")
+        raise Unauthorized("this device was revoked")
 
 
 _NOBODY = RequestAccess("watch")

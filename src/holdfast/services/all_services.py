@@ -15,6 +15,7 @@ from holdfast.services.idempotency import IdempotencyKeys
 from holdfast.services.language_server_service import LanguageServerService
 from holdfast.services.mcp_service import McpService
 from holdfast.services.memory_service import MemoryService
+from holdfast.services.people_service import PeopleService
 from holdfast.services.presence import Presence
 from holdfast.services.run_service import RunService
 from holdfast.services.server_service import ServerService
@@ -22,6 +23,7 @@ from holdfast.services.server_state import ServerState
 from holdfast.services.session_service import SessionService
 from holdfast.services.setting_service import SettingService
 from holdfast.services.web_service import WebService
+from holdfast.services.workspace_reach import WorkspaceDirectories, WorkspaceReach
 from holdfast.services.workspace_service import WorkspaceService
 from holdfast.workspace.open_workspace import OpenWorkspaces
 
@@ -42,8 +44,15 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     language_servers: LanguageServerService
     mcp: McpService
     devices: DeviceService
+    people: PeopleService
+    workspace_paths: WorkspaceDirectories
     web: WebService
     server: ServerService
+
+    async def reach(self, directories: tuple[str, ...]) -> WorkspaceReach:
+        """What somebody may see who may use only these directories."""
+        await self.workspace_paths.load()
+        return WorkspaceReach(directories, store=self.workspaces.store, paths=self.workspace_paths)
 
 
 def make_services(
@@ -59,7 +68,9 @@ def make_services(
     store, hub = shared.store, shared.hub
     state = ServerState()
     presence = Presence(hub, new_id=lambda: shared.ids.new("cli"), on_change=shared.client_calls.note_streams)
-    workspaces = WorkspaceService(open_workspaces, engine, presence=presence, state=state)
+    paths = WorkspaceDirectories(store)
+    workspaces = WorkspaceService(open_workspaces, engine, presence=presence, state=state, paths=paths)
+    devices = DeviceService(store, hub, ids=shared.ids, clock=shared.clock)
     return Services(
         state=state,
         presence=presence,
@@ -75,7 +86,9 @@ def make_services(
         extensions=ExtensionService(workspaces, hub),
         language_servers=LanguageServerService(workspaces),
         mcp=McpService(workspaces, shared.store),
-        devices=DeviceService(store, hub, ids=shared.ids, clock=shared.clock),
+        devices=devices,
+        people=PeopleService(store, hub, devices, clock=shared.clock),
+        workspace_paths=paths,
         web=WebService(shared.locations.web_file),
         server=ServerService(
             shared,

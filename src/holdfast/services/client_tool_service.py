@@ -50,6 +50,10 @@ class ClientToolService:
         session = await self._shared.store.session(session_id)
         return PageView(self._shared.client_calls.attached(session.id), cursor)
 
+    def workspace_of(self, client_call_id: str) -> str | None:
+        """The id of the workspace that a call belongs to."""
+        return self._shared.client_calls.workspace_of(client_call_id)
+
     def answer(self, client_call_id: str, body: ClientResultBody, *, caller: Caller) -> ClientCall:
         """Give the result of a call. Raises `Conflict` if the call is closed."""
         result = msgspec.convert(msgspec.to_builtins(body), ClientResult)

@@ -1,4 +1,4 @@
-"""Devices: pair a browser or program with a one-time code, recognise its token, rename it, revoke it.
+"""Devices: pair a browser or program with a one-time code, make a person's token, recognise it, rename it, revoke it.
 
 Devices are read from the store when the first token is checked. A server that is used over its own socket only does
 nothing here.
@@ -81,7 +81,7 @@ class DeviceService:
 
     @contextmanager
     def request(self, device: Device) -> Iterator[asyncio.Event]:
-        """Yields an event that is set when the device is revoked while its request is handled."""
+        """Yields an event that is set when the device is revoked, or its rights change, while a request is handled."""
         revoked = asyncio.Event()
         requests = self._requests.setdefault(device.id, [])
         requests.append(revoked)
@@ -92,8 +92,22 @@ class DeviceService:
             if not requests:
                 self._requests.pop(device.id, None)
 
-    def make_code(self, scope: AccessScope) -> PairingCodeView:
-        code = self.codes.make(scope)
+    def is_known(self, device: Device) -> bool:
+        """Whether a device that was recognised is still let in."""
+        return any(one.device.id == device.id and not one.device.revoked_at for one in (self._by_digest or {}).values())
+
+    def end_requests_of(self, person: str) -> None:
+        """End the open streams of a person, whose rights have changed."""
+        for record in (self._by_digest or {}).values():
+            if record.device.person == person:
+                self._end_requests(record.device.id)
+
+    def _end_requests(self, device_id: str) -> None:
+        for ended in self._requests.get(device_id, ()):
+            ended.set()
+
+    def make_code(self, scope: AccessScope, *, person: str | None = None) -> PairingCodeView:
+        code = self.codes.make(scope, person=person)
         return PairingCodeView(code.text, scope, rfc3339(self._clock() + CODE_SECONDS))
 
     async def pair(self, code: str, *, name: str, current: Device | None, address: str) -> PairedDevice:
@@ -107,13 +121,11 @@ class DeviceService:
             self._hub.publish(event, key="pairing")
             raise
         token: str | None = None
-        if current is not None and (known := await self._find(current.id)) is not None:
+        known = None if current is None else await self._find(current.id)
+        if known is not None and known.device.person == taken.person:
             record = TokenRecord(known.digest, replace(known.device, scope=taken.scope))
         else:
-            token = secrets.token_urlsafe(_TOKEN_BYTES)
-            now = rfc3339(self._clock())
-            device = Device(self._ids.new("dev"), _clean_name(name) or "browser", taken.scope, now, now)
-            record = TokenRecord(_digest(token), device)
+            token, record = self._new_token(_clean_name(name) or "browser", taken.scope, person=taken.person)
         try:
             await self._put(record)
         except CommitRefused:
@@ -122,6 +134,32 @@ class DeviceService:
         self._stored_use[record.device.id] = self._seconds_now()
         self._publish(record.device, "paired")
         return PairedDevice(record.device, token)
+
+    async def make_token(self, *, person: str, name: str, scope: AccessScope) -> PairedDevice:
+        """Make a token for a program of a person."""
+        token, record = self._new_token(_clean_name(name) or "token", scope, person=person)
+        await self._put(record)
+        self._stored_use[record.device.id] = self._seconds_now()
+        self._publish(record.device, "paired")
+        return PairedDevice(record.device, token)
+
+    def _new_token(self, name: str, scope: AccessScope, *, person: str | None) -> tuple[str, TokenRecord]:
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        now = rfc3339(self._clock())
+        return token, TokenRecord(_digest(token), Device(self._ids.new("dev"), name, scope, now, now, person=person))
+
+    async def forget_tokens_of(self, person: str) -> list[TokenRecord]:
+        """Refuse the tokens of a person from now on, and end their streams. Returns them for the store."""
+        records = await self._records()
+        known = [one for one in records.values() if one.device.person == person and not one.device.revoked_at]
+        return [self._forget(records, record) for record in known]
+
+    def _forget(self, records: dict[str, TokenRecord], record: TokenRecord) -> TokenRecord:
+        record = TokenRecord(record.digest, replace(record.device, revoked_at=rfc3339(self._clock())))
+        records[record.digest] = record
+        self._end_requests(record.device.id)
+        self._publish(record.device, "revoked")
+        return record
 
     async def devices(self) -> PageView[Device]:
         """All devices that may connect, the oldest first."""
@@ -138,12 +176,7 @@ class DeviceService:
 
     async def revoke(self, device_id: str) -> Device:
         """Refuse the token from now on, and end the device's streams. Takes effect even if it cannot be stored."""
-        record = await self._require(device_id)
-        record = TokenRecord(record.digest, replace(record.device, revoked_at=rfc3339(self._clock())))
-        (await self._records())[record.digest] = record
-        for revoked in self._requests.get(device_id, ()):
-            revoked.set()
-        self._publish(record.device, "revoked")
+        record = self._forget(await self._records(), await self._require(device_id))
         await self._put(record, uses_reserve=True)
         return record.device
 

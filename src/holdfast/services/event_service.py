@@ -8,6 +8,7 @@ from holdfast.schema.base import encode
 from holdfast.schema.events import ApprovalRequested, QuestionAsked, event_kind
 from holdfast.services.presence import AttachedClient, Caller, Presence
 from holdfast.services.server_state import ServerState
+from holdfast.services.workspace_reach import WorkspaceReach
 from holdfast.store import Store
 
 
@@ -44,10 +45,12 @@ class EventService:
         workspace_id: str | None = None,
         session_id: str | None = None,
         viewing: str | None = None,
+        reach: WorkspaceReach | None = None,
     ) -> AttachedStream:
         """Open a stream of a workspace or of all, from a cursor or from now.
 
-        ``session_id`` limits it to a session and its descendants; ``viewing`` names the session that the client shows.
+        ``session_id`` limits it to a session and its descendants; ``viewing`` names the session that the client shows;
+        ``reach`` limits it to the workspaces that its reader may see.
         """
         if workspace_id is not None:
             await self._store.workspace(workspace_id)
@@ -60,17 +63,25 @@ class EventService:
         if self._presence.streams >= self._max_streams:
             raise TooMany(f"{self._max_streams} streams are open already; close some", code="too_many_streams")
         attached = self._presence.attach(caller, workspace_id=workspace_id, session_id=viewing)
-        subscription = self._hub.subscribe(after=after, workspace_id=workspace_id, session_id=session_id)
+        subscription = self._hub.subscribe(
+            after=after,
+            workspace_id=workspace_id,
+            session_id=session_id,
+            includes=None if reach is None else reach.includes,
+        )
         stream = AttachedStream(subscription, self._presence, attached)
         if subscription.is_fresh:
             try:
-                subscription.add_first(await self._open_requests(workspace_id=workspace_id, session_id=session_id))
+                first = await self._open_requests(workspace_id=workspace_id, session_id=session_id, reach=reach)
+                subscription.add_first(first)
             except BaseException:
                 stream.close()
                 raise
         return stream
 
-    async def _open_requests(self, *, workspace_id: str | None, session_id: str | None) -> list[StreamItem]:
+    async def _open_requests(
+        self, *, workspace_id: str | None, session_id: str | None, reach: WorkspaceReach | None
+    ) -> list[StreamItem]:
         """The approvals and questions that wait for an answer, as events for a client that has seen none (`W4`).
 
         They are read after the stream has its position: one that is opened meanwhile may come twice, one that is closed
@@ -78,6 +89,9 @@ class EventService:
         """
         approvals = (await self._store.open_approvals(workspace_id=workspace_id)).items
         questions = (await self._store.open_questions(workspace_id=workspace_id)).items
+        if reach is not None:
+            approvals = tuple(one for one in approvals if reach.includes(one.workspace_id))
+            questions = tuple(one for one in questions if reach.includes(one.workspace_id))
         if not approvals and not questions:
             return []
         shown = None if session_id is None else {session_id, *await self._store.descendants(session_id)}

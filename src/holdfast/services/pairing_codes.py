@@ -11,6 +11,8 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from holdfast.errors import Forbidden, TooMany
 from holdfast.schema.base import Value
 from holdfast.schema.devices import AccessScope
@@ -37,6 +39,8 @@ class OpenCode(Value, frozen=True):
     scope: AccessScope
     expires: float
     failures: int = 0
+    person: str | None = None
+    """The person whose device it makes."""
 
     @property
     def text(self) -> str:
@@ -53,14 +57,14 @@ class PairingCodes:
         self._open: dict[str, OpenCode] = {}
         self._failed_at: deque[float] = deque()
 
-    def make(self, scope: AccessScope) -> OpenCode:
+    def make(self, scope: AccessScope, *, person: str | None = None) -> OpenCode:
         self._remove_expired()
         while len(self._open) >= MAX_OPEN_CODES:
             del self._open[next(iter(self._open))]
         public = self._random(_PUBLIC_CHARS)
         while public in self._open:
             public = self._random(_PUBLIC_CHARS)
-        code = OpenCode(public, self._random(_SECRET_CHARS), scope, self._now() + CODE_SECONDS)
+        code = OpenCode(public, self._random(_SECRET_CHARS), scope, self._now() + CODE_SECONDS, person=person)
         self._open[public] = code
         return code
 
@@ -98,7 +102,7 @@ class PairingCodes:
         if failures >= MAX_FAILURES_PER_CODE:
             del self._open[code.public]
         else:
-            self._open[code.public] = OpenCode(code.public, code.secret, code.scope, code.expires, failures)
+            self._open[code.public] = replace(code, failures=failures)
 
     def _remove_expired(self) -> None:
         now = self._now()

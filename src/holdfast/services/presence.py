@@ -100,12 +100,11 @@ class Presence:
     def streams(self) -> int:
         return sum(len(same) for same in self._attached.values())
 
-    def clients(self, workspace_id: str | None = None) -> tuple[Client, ...]:
-        """The clients attached to a workspace, and those attached to all workspaces."""
+    def clients(self, workspace_id: str | None = None, *, only_here: bool = False) -> tuple[Client, ...]:
+        """The clients attached to a workspace, and unless ``only_here`` those attached to all workspaces."""
+        places = {workspace_id} if only_here else {None, workspace_id}
         return tuple(
-            same[0].client
-            for same in self._attached.values()
-            if workspace_id is None or same[0].workspace_id in (None, workspace_id)
+            same[0].client for same in self._attached.values() if workspace_id is None or same[0].workspace_id in places
         )
 
     def viewers(self, session_id: str) -> tuple[Client, ...]:

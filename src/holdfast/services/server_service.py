@@ -23,12 +23,15 @@ from holdfast.schema.api.response_bodies import (
 from holdfast.schema.sessions import IdKind, IdMatch
 from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState
+from holdfast.services.workspace_reach import WorkspaceReach
 from holdfast.services.workspace_service import WorkspaceService
 from holdfast.tools.process.sandbox import CommandSandbox
 from holdfast.workspace.maintenance import remove_old_files_now, size_of_files
 from holdfast.workspace.open_workspace import SharedParts
 
 _STATS_DAYS = 30
+_MAX_FOREIGN_IDS = 1000
+"""How many ids are looked at to find those that somebody may see."""
 
 
 class ServerService:
@@ -129,9 +132,14 @@ class ServerService:
             files_after=await asyncio.to_thread(size_of_files, shared),
         )
 
-    async def find_ids(self, prefix: str, *, kinds: tuple[IdKind, ...], limit: int) -> PageView[IdMatch]:
+    async def find_ids(
+        self, prefix: str, *, kinds: tuple[IdKind, ...], limit: int, reach: WorkspaceReach | None = None
+    ) -> PageView[IdMatch]:
         """What has an id that begins with ``prefix``; only it, if the prefix is an id."""
         cursor = self._hub.cursor
+        if reach is not None:
+            found = await self._store.find_ids(prefix, kinds=kinds, limit=_MAX_FOREIGN_IDS)
+            return PageView((await reach.only_own(found))[:limit], cursor)
         return PageView(await self._store.find_ids(prefix, kinds=kinds, limit=limit), cursor)
 
     async def stats(self, *, since: date | None = None, until: date | None = None) -> StatsView:

@@ -20,6 +20,7 @@ from holdfast.services.api_values import page_position, page_view
 from holdfast.services.presence import Presence
 from holdfast.services.session_changes import preview_undo, session_changes
 from holdfast.services.session_export import export_markdown, read_messages, read_runs
+from holdfast.services.workspace_reach import WorkspaceReach
 from holdfast.services.workspace_service import WorkspaceService
 from holdfast.store import Batch
 from holdfast.store.writes import PutMessage, PutSession, UpdateSession
@@ -174,11 +175,19 @@ class SessionService:
     async def export_markdown(self, session_id: str) -> str:
         return await export_markdown(self._store, session_id)
 
-    async def search(self, text: str, *, workspace_id: str | None, limit: int) -> PageView[SearchHit]:
-        """Messages of past sessions that contain all the words, best first."""
+    async def search(
+        self, text: str, *, workspace_id: str | None, limit: int, reach: WorkspaceReach | None = None
+    ) -> PageView[SearchHit]:
+        """Messages of past sessions that contain all the words, best first; with ``reach``, by workspace."""
         cursor = self._hub.cursor
         if workspace_id is not None:
             await self._store.workspace(workspace_id)
+        elif reach is not None:
+            hits: list[SearchHit] = []
+            for workspace in await self._store.workspaces():
+                if reach.includes(workspace.id) and len(hits) < limit:
+                    hits += await self._store.search(text, workspace_id=workspace.id, limit=limit - len(hits))
+            return PageView(tuple(hits), cursor)
         return PageView(await self._store.search(text, workspace_id=workspace_id, limit=limit), cursor)
 
     async def call_output(self, call_id: str) -> Path | str:

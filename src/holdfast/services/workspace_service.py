@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from holdfast.agent.system_prompt import MAX_INSTRUCTION_CHARACTERS
-from holdfast.errors import BadRequest, HoldfastError, NotFound
+from holdfast.errors import BadRequest, Forbidden, HoldfastError, NotFound
 from holdfast.extend.instructions import find_instructions
 from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import DiffQuery
@@ -20,7 +20,8 @@ from holdfast.schema.sessions import Client, Job, Workspace, WorkspaceView
 from holdfast.services.api_values import page_view
 from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState
-from holdfast.store import Batch
+from holdfast.services.workspace_reach import WorkspaceDirectories, WorkspaceReach
+from holdfast.store import Batch, Store
 from holdfast.store.writes import PutWorkspace, RemoveGrants
 from holdfast.workspace.context_gatherer import changed_files, git_branch
 from holdfast.workspace.context_parts import context_parts
@@ -33,8 +34,15 @@ class WorkspaceService:
     """All workspaces of one server, one per resolved directory (`W1`)."""
 
     def __init__(
-        self, open_workspaces: OpenWorkspaces, engine: Engine, *, presence: Presence, state: ServerState
+        self,
+        open_workspaces: OpenWorkspaces,
+        engine: Engine,
+        *,
+        presence: Presence,
+        state: ServerState,
+        paths: WorkspaceDirectories,
     ) -> None:
+        self._paths = paths
         self._open_workspaces = open_workspaces
         self._engine = engine
         self._presence = presence
@@ -43,13 +51,19 @@ class WorkspaceService:
         self._opening = asyncio.Lock()
         self._idle_since: dict[str, float] = {}
 
-    async def open(self, path: str) -> tuple[WorkspaceView, bool]:
+    @property
+    def store(self) -> Store:
+        return self._shared.store
+
+    async def open(self, path: str, *, reach: WorkspaceReach | None = None) -> tuple[WorkspaceView, bool]:
         """Open a directory, or join its open workspace. Returns the workspace, and whether it is new.
 
-        Runs no code of the directory.
+        Runs no code of the directory. ``reach`` limits which directories may be opened.
         """
         self._state.raise_if_stopping()
         directory = await asyncio.to_thread(_resolve_directory, path)
+        if reach is not None and not reach.includes_path(str(directory)):  # a link was changed meanwhile
+            raise Forbidden(f"you may not work in {path!r}; an admin can change that", code="workspace_forbidden")
         async with self._opening:
             known = await self._shared.store.workspace_at(str(directory))
             workspace = known or await self._register(directory)
@@ -106,10 +120,12 @@ class WorkspaceService:
     async def views(self) -> tuple[WorkspaceView, ...]:
         return tuple([await self.view(workspace.id) for workspace in await self._shared.store.workspaces()])
 
-    async def list_workspaces(self) -> PageView[WorkspaceView]:
-        """Every directory that was ever opened."""
+    async def list_workspaces(self, *, reach: WorkspaceReach | None = None) -> PageView[WorkspaceView]:
+        """Every directory that was ever opened; with ``reach``, those in it."""
         cursor = self._shared.hub.cursor
-        return PageView(await self.views(), cursor)
+        known = await self._shared.store.workspaces()
+        shown = known if reach is None else [one for one in known if reach.includes(one.id)]
+        return PageView(tuple([await self.view(workspace.id) for workspace in shown]), cursor)
 
     async def trust(self, workspace_id: str, *, trusted: bool = True) -> WorkspaceView:
         """Let the configuration, hooks and servers of the directory take effect, or stop that."""
@@ -128,10 +144,10 @@ class WorkspaceService:
         event = ConfigChanged(at=self._shared.now(), workspace_id=workspace_id, keys=keys)
         await self._shared.store.commit(Batch(events=(event,)))
 
-    async def clients(self, workspace_id: str) -> PageView[Client]:
-        """The clients that are attached to the workspace."""
+    async def clients(self, workspace_id: str, *, only_here: bool = False) -> PageView[Client]:
+        """The clients that are attached to the workspace; with ``only_here``, without those attached to all."""
         workspace = await self._shared.store.workspace(workspace_id)
-        return PageView(self._presence.clients(workspace.id), self._shared.hub.cursor)
+        return PageView(self._presence.clients(workspace.id, only_here=only_here), self._shared.hub.cursor)
 
     async def grants(self, workspace_id: str, *, session_id: str | None = None) -> PageView[Grant]:
         """What was allowed for longer than once, in the workspace and in a session of it."""
@@ -256,6 +272,7 @@ class WorkspaceService:
 
     async def _register(self, directory: Path) -> Workspace:
         workspace = Workspace(id=self._shared.ids.new("wsp"), path=str(directory), created_at=self._shared.now())
+        self._paths.add(workspace)
         await self._shared.store.commit(Batch((PutWorkspace(workspace),)))
         return workspace
 

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 from holdfast.schema.approvals import Approval, Grant, Question
 from holdfast.schema.messages import Message
+from holdfast.schema.people import Person
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import IdKind, IdMatch, Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
@@ -21,6 +22,7 @@ from holdfast.store.records import (
     FileSnapshot,
     LaneRecord,
     LogPage,
+    OwnedKind,
     Page,
     RunRecord,
     StoredResponse,
@@ -230,6 +232,17 @@ class Store(Protocol):
         ...
 
     async def stored_response(self, key: str) -> StoredResponse | None: ...
+
+    async def people(self) -> tuple[Person, ...]:
+        """Return all people, also those that were removed, by name."""
+        ...
+
+    async def workspace_of(self, kind: OwnedKind, owned_id: str) -> str | None:
+        """Return the id of the workspace that something belongs to, also after its session was deleted.
+
+        ``None`` if the id is unknown. The id of a call is that of its stored output.
+        """
+        ...
 
     async def tokens(self) -> tuple[TokenRecord, ...]:
         """Return the tokens of all devices, also of revoked ones, the oldest first."""

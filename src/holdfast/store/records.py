@@ -128,6 +128,10 @@ class FileSnapshot(Value, frozen=True):
     """How many were removed by the change. Redo removes them if they are empty."""
 
 
+OwnedKind = Literal["session", "run", "approval", "question", "job", "call"]
+"""What belongs to a workspace and has an id."""
+
+
 class TokenRecord(Value, frozen=True):
     """The token of a device."""
 

@@ -16,6 +16,7 @@ from holdfast.schema.approvals import Approval, ApprovalDecision, ApprovalState,
 from holdfast.schema.base import Value
 from holdfast.schema.events import KnownDurable
 from holdfast.schema.messages import File, Message
+from holdfast.schema.people import Person
 from holdfast.schema.runs import EndReason, Outcome, Run, RunDecision, UnfinishedState
 from holdfast.schema.sessions import Job, Session, Todo, Workspace
 from holdfast.schema.usage import Usage
@@ -225,9 +226,15 @@ class PutResponse(_Write, frozen=True):
 
 
 class PutToken(_Write, frozen=True):
-    """Insert a token, or change the name, scope, last use and revocation of a known one."""
+    """Insert a token, or change the name, scope and last use of a known one, or revoke it. A revocation is final."""
 
     token: TokenRecord
+
+
+class PutPerson(_Write, frozen=True):
+    """Insert or replace by name."""
+
+    person: Person
 
 
 class AddUsage(_Write, frozen=True, kw_only=True):
@@ -277,6 +284,7 @@ AnyWrite: TypeAlias = (
     | RemoveGrants
     | PutResponse
     | PutToken
+    | PutPerson
     | AddUsage
     | AddToolUse
 )

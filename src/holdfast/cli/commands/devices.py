@@ -13,7 +13,8 @@ from holdfast.schema.devices import Device
 
 def configure(parser: Parser) -> None:
     parser.explain(
-        "List, rename and revoke the browsers that 'holdfast web' paired. A device that is revoked is cut off at once.",
+        "List, rename and revoke the browsers that 'holdfast web' paired, and the tokens of people. A device that is\n"
+        "revoked is cut off at once.",
         examples=(
             ("holdfast devices", "list them"),
             ('holdfast devices rename dev_1 "my phone"', "give one a name"),
@@ -44,8 +45,11 @@ def show(args: argparse.Namespace) -> int:
     elif not devices:
         print("no device is paired; 'holdfast web' pairs a browser")
     else:
-        rows = [(one.id, one.name, one.scope, _minute(one.created_at), _minute(one.last_used_at)) for one in devices]
-        print("\n".join(table([("DEVICE", "NAME", "SCOPE", "PAIRED", "LAST USED"), *rows])))
+        rows = [
+            (one.id, one.name, one.person or "-", one.scope, _minute(one.created_at), _minute(one.last_used_at))
+            for one in devices
+        ]
+        print("\n".join(table([("DEVICE", "NAME", "PERSON", "SCOPE", "PAIRED", "LAST USED"), *rows])))
     return Exit.COMPLETED
 
 

@@ -43,6 +43,9 @@ def configure(parser: Parser) -> None:
         "admin changes settings, keys and trust too",
     )
     parser.add_argument(
+        "--person", metavar="NAME", help="the browser belongs to this person, and may do no more ('holdfast people')"
+    )
+    parser.add_argument(
         "--listen",
         type=host_and_port,
         metavar="HOST:PORT",
@@ -115,7 +118,7 @@ def _open_here(args: argparse.Namespace) -> int:
     host, port = args.listen or (None, None)
     with CommandContext() as context:
         listener = context.client.listen_web(host=host, port=port)
-        code = context.client.pairing_code(scope=args.scope)
+        code = context.client.pairing_code(scope=args.scope, person=args.person)
     address = f"{listener.address}/#pair={code.code}"
     if args.json:
         print(json_text({"address": address, "listener": listener, "code": code}))
@@ -142,7 +145,7 @@ def _share(args: argparse.Namespace) -> int:
         listener = context.client.listen_web(
             host=host, port=port, certificate=certificate.certificate, key=certificate.key, names=certificate.names
         )
-        code = context.client.pairing_code(scope=args.scope)
+        code = context.client.pairing_code(scope=args.scope, person=args.person)
     if args.certificate and certificate.names:
         shown = certificate.names[0]
     bracketed = f"[{shown}]" if ":" in shown else shown

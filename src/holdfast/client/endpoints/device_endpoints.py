@@ -14,8 +14,9 @@ def pair(code: str, *, name: str = "") -> ApiCall[PairingView]:
     return api_call("POST", api_path("pairing"), {"code": code, "name": name}, returns=PairingView)
 
 
-def pairing_code(*, scope: AccessScope) -> ApiCall[PairingCodeView]:
-    return api_call("POST", api_path("pairing", "codes"), {"scope": scope}, returns=PairingCodeView)
+def pairing_code(*, scope: AccessScope, person: str | None = None) -> ApiCall[PairingCodeView]:
+    body = without_none(scope=scope, person=person)
+    return api_call("POST", api_path("pairing", "codes"), body, returns=PairingCodeView)
 
 
 def own_device() -> ApiCall[PairingView]:

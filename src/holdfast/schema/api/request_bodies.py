@@ -428,6 +428,30 @@ class PairingBody(RequestBody, frozen=True):
 
 class PairingCodeBody(RequestBody, frozen=True):
     scope: AccessScope = "drive"
+    person: Annotated[str, Meta(min_length=1, max_length=60)] | None = None
+    """The person whose device it makes; without it, a device of the server's owner."""
+
+
+PersonDirectories = Annotated[tuple[FilePath, ...], Meta(max_length=1_000)]
+
+
+class PersonBody(RequestBody, frozen=True):
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,59}$(?!\n)")]
+    role: AccessScope
+    workspaces: PersonDirectories | None
+    """Directories, each with all below it; ``null``: all."""
+
+
+class PersonPatch(RequestBody, frozen=True):
+    role: AccessScope | UnsetType = UNSET
+    workspaces: PersonDirectories | UnsetType | None = UNSET
+
+
+class PersonTokenBody(RequestBody, frozen=True):
+    label: DeviceName = ""
+    """What it is for."""
+    scope: AccessScope = "admin"
+    """What the token allows, if less than the person's role."""
 
 
 class DevicePatch(RequestBody, frozen=True):

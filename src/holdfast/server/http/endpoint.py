@@ -6,7 +6,7 @@ The routes and the OpenAPI description are made from these rows.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ from holdfast.server.server_parts import ServerParts
 from holdfast.services import Services
 from holdfast.services.idempotency import KeyedAnswer
 from holdfast.services.presence import Caller
+from holdfast.services.workspace_reach import WorkspaceReach
 
 B = TypeVar("B")
 Q = TypeVar("Q")
@@ -48,7 +49,7 @@ KIB = 1024
 class ApiRequest(Generic[B, Q]):
     """A request whose path, query, body and headers were read."""
 
-    __slots__ = ("_receive", "_scope", "access", "body", "caller", "headers", "key", "parts", "path", "query")
+    __slots__ = ("_receive", "_scope", "access", "body", "caller", "headers", "key", "parts", "path", "query", "reach")
 
     def __init__(
         self,
@@ -74,6 +75,8 @@ class ApiRequest(Generic[B, Q]):
         self.headers = headers
         """With lower-case names."""
         self.access = access
+        self.reach: WorkspaceReach | None = None
+        """The workspaces that the sender may use; ``None``: all. What a request names was checked already."""
         self._scope = scope
         self._receive = receive
 
@@ -142,11 +145,22 @@ class Endpoint(_EndpointKey, frozen=True, kw_only=True):
         return self.method != "GET"
 
 
+class LimitsReach(Protocol):
+    """Limits a route to the workspaces that the sender may use (see `route_reach`)."""
+
+    async def limit(
+        self, access: RequestAccess, services: Services, *, path: Mapping[str, str], query: Any, body: Any
+    ) -> WorkspaceReach | None: ...
+
+
 class EndpointApp:
     """One endpoint as an ASGI application: read the request, call the handler, send the response."""
 
-    def __init__(self, endpoint: Endpoint, parts: ServerParts, *, needed: AccessScope) -> None:
-        """``needed`` is the scope that a device needs."""
+    def __init__(
+        self, endpoint: Endpoint, parts: ServerParts, *, needed: AccessScope, reach: LimitsReach | None = None
+    ) -> None:
+        """``needed`` is the scope that a device needs. Without ``reach``, only the owner gets here."""
+        self._reach = reach
         self._endpoint = endpoint
         self._needed = needed
         self._parts = parts
@@ -176,6 +190,12 @@ class EndpointApp:
             receive=receive,
         )
         with services.state.track_request(counts=not endpoint.public):
+            if self._reach is None:
+                access.require_all_workspaces()
+            elif access.directories is not None:
+                request.reach = await self._reach.limit(
+                    access, services, path=request.path, query=request.query, body=request.body
+                )
             if request.key is None or not endpoint.stores_answer:
                 answer = await endpoint.handler(request)
             else:

@@ -24,6 +24,7 @@ async def answer_approval(request: ApiRequest[ApprovalBody, NoParameters]) -> Ap
     body = request.body
     if body.decision == "always" and body.scope == "all":
         request.access.require("admin")  # it is saved in the user's settings
+        request.access.require_all_workspaces()
     return await request.services.approvals.answer(
         request.path["approval_id"],
         body.decision,

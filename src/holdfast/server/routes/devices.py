@@ -42,7 +42,10 @@ async def forget_own_device(request: ApiRequest[EmptyBody, NoParameters]) -> Jso
 
 async def make_code(request: ApiRequest[PairingCodeBody, NoParameters]) -> PairingCodeView:
     """Make a one-time code for a new device. It can be used for five minutes."""
-    return request.services.devices.make_code(request.body.scope)
+    body = request.body
+    if body.person is not None:
+        await request.services.people.require(body.person)
+    return request.services.devices.make_code(body.scope, person=body.person)
 
 
 async def list_devices(request: ApiRequest[None, NoParameters]) -> PageView[Device]:
@@ -72,7 +75,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=(Forbidden, TooMany),
     ),
     Endpoint(
-        *("POST", "/v1/pairing/codes", make_code), body=PairingCodeBody, response=PairingCodeView, stores_answer=False
+        *("POST", "/v1/pairing/codes", make_code),
+        body=PairingCodeBody,
+        response=PairingCodeView,
+        stores_answer=False,
+        errors=(NotFound,),
     ),
     Endpoint("GET", "/v1/device", get_own_device, response=PairingView),
     Endpoint("DELETE", "/v1/device", forget_own_device, body=EmptyBody, response=PairingView, stores_answer=False),

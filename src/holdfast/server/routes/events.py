@@ -26,6 +26,7 @@ async def _stream(request: ApiRequest[None, StreamQuery], *, workspace_id: str |
         workspace_id=workspace_id,
         session_id=query.session,
         viewing=query.viewing,
+        reach=request.reach,
     )
     return EventStream(stream, redact=request.parts.redact)
 

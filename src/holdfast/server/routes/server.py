@@ -57,7 +57,9 @@ async def stats(request: ApiRequest[None, StatsQuery]) -> StatsView:
 async def find_ids(request: ApiRequest[None, IdsQuery]) -> PageView[IdMatch]:
     """Find ids that begin with a text, so that people need not type whole ids. An exact id is the only match."""
     query = request.query
-    return await request.services.server.find_ids(query.prefix, kinds=query.kind, limit=query.limit)
+    return await request.services.server.find_ids(
+        query.prefix, kinds=query.kind, limit=query.limit, reach=request.reach
+    )
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

@@ -91,7 +91,9 @@ async def export(request: ApiRequest[None, ExportQuery]) -> SessionExport | RawR
 async def search(request: ApiRequest[None, SearchQuery]) -> PageView[SearchHit]:
     """Search messages of past sessions that contain all the words, best first."""
     query = request.query
-    return await request.services.sessions.search(query.q, workspace_id=query.workspace, limit=query.limit)
+    return await request.services.sessions.search(
+        query.q, workspace_id=query.workspace, limit=query.limit, reach=request.reach
+    )
 
 
 async def call_output(request: ApiRequest[None, NoParameters]) -> FileResponse | RawResponse:

@@ -41,13 +41,13 @@ from holdfast.server.http.responses import JsonResponse
 
 async def open_workspace(request: ApiRequest[OpenWorkspaceBody, NoParameters]) -> JsonResponse:
     """Open a directory, or join its open workspace. Runs no code of the directory."""
-    view, is_new = await request.services.workspaces.open(request.body.path)
+    view, is_new = await request.services.workspaces.open(request.body.path, reach=request.reach)
     return JsonResponse(view, status=201 if is_new else 200)
 
 
 async def list_workspaces(request: ApiRequest[None, NoParameters]) -> PageView[WorkspaceView]:
     """List every directory that was ever opened."""
-    return await request.services.workspaces.list_workspaces()
+    return await request.services.workspaces.list_workspaces(reach=request.reach)
 
 
 async def get_workspace(request: ApiRequest[None, NoParameters]) -> WorkspaceView:
@@ -67,7 +67,8 @@ async def trust(request: ApiRequest[TrustBody, NoParameters]) -> WorkspaceView:
 
 async def list_clients(request: ApiRequest[None, NoParameters]) -> PageView[Client]:
     """List the attached clients, each with the session it views."""
-    return await request.services.workspaces.clients(request.path["workspace_id"])
+    only_here = request.reach is not None
+    return await request.services.workspaces.clients(request.path["workspace_id"], only_here=only_here)
 
 
 async def list_grants(request: ApiRequest[None, GrantsQuery]) -> PageView[Grant]:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import assert_never
 
 from holdfast.store import writes as w
-from holdfast.store.rows import approvals, messages, runs, sessions, stored_responses, tokens, tool_records, usage
+from holdfast.store.rows import (
+    approvals,
+    messages,
+    people,
+    runs,
+    sessions,
+    stored_responses,
+    tokens,
+    tool_records,
+    usage,
+)
 from holdfast.store.rows.transaction import Transaction
 
 
@@ -61,5 +71,7 @@ def apply_write(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - 
             stored_responses.put(tx, write.response)
         case w.PutToken():
             tokens.put(tx, write.token)
+        case w.PutPerson():
+            people.put(tx, write.person)
         case _:
             assert_never(write)

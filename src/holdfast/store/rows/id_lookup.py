@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.schema.sessions import IdKind, IdMatch
+from holdfast.store.records import OwnedKind
 from holdfast.store.rows.sql import Sql
 
 _QUERIES: dict[IdKind, str] = {
@@ -32,3 +33,18 @@ def find_ids(sql: Sql, *, prefix: str, kinds: Collection[IdKind], limit: int) ->
             found += [IdMatch(kind, row[0]) for row in sql.execute(query, (prefix, above, limit))]
     exact = [match for match in found if match.id == prefix]
     return tuple(exact or found[:limit])
+
+
+_WORKSPACE_OF: dict[OwnedKind, str] = {
+    "session": "SELECT workspace_id FROM sessions WHERE id = ?",
+    "run": "SELECT workspace_id FROM runs JOIN sessions ON sessions.id = session_id WHERE runs.id = ?",
+    "approval": "SELECT workspace_id FROM approvals WHERE id = ?",
+    "question": "SELECT workspace_id FROM questions WHERE id = ?",
+    "job": "SELECT workspace_id FROM jobs WHERE id = ?",
+    "call": "SELECT workspace_id FROM call_outputs JOIN sessions ON sessions.id = session_id WHERE call_id = ?",
+}
+
+
+def workspace_of(sql: Sql, *, kind: OwnedKind, owned_id: str) -> str | None:
+    row = sql.execute(_WORKSPACE_OF[kind], (owned_id,)).fetchone()
+    return None if row is None else str(row[0])

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from holdfast.schema.approvals import Approval, Grant, Question
 from holdfast.schema.messages import Message
+from holdfast.schema.people import Person
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import IdKind, IdMatch, Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
@@ -17,6 +18,7 @@ from holdfast.store.records import (
     FileSnapshot,
     LaneRecord,
     LogPage,
+    OwnedKind,
     Page,
     RunRecord,
     StoredResponse,
@@ -28,6 +30,7 @@ from holdfast.store.rows import (
     event_log,
     id_lookup,
     messages,
+    people,
     runs,
     sessions,
     stored_responses,
@@ -209,6 +212,12 @@ class LedgerReads:
 
     async def stored_response(self, key: str) -> StoredResponse | None:
         return await self._read(partial(stored_responses.stored_response, key=key))
+
+    async def people(self) -> tuple[Person, ...]:
+        return await self._read(people.people)
+
+    async def workspace_of(self, kind: OwnedKind, owned_id: str) -> str | None:
+        return await self._read(partial(id_lookup.workspace_of, kind=kind, owned_id=owned_id))
 
     async def tokens(self) -> tuple[TokenRecord, ...]:
         return await self._read(tokens.tokens)

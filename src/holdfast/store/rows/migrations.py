@@ -214,12 +214,37 @@ _TOKENS = (
         revoked_at TEXT)""",
 )
 
+_PEOPLE_AND_AUDIT = (
+    # ``workspaces`` is a JSON array of directories; NULL stands for all.
+    """CREATE TABLE people (
+        name TEXT PRIMARY KEY,
+        role TEXT NOT NULL,
+        workspaces TEXT,
+        created_at TEXT NOT NULL,
+        removed_at TEXT)""",
+    "ALTER TABLE tokens ADD COLUMN person TEXT",
+    # Who changed what. ``status`` and ``code`` are those of the answer; NULL while there is none.
+    """CREATE TABLE audit (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        at TEXT NOT NULL,
+        person TEXT,
+        device_id TEXT,
+        client TEXT NOT NULL,
+        action TEXT NOT NULL,
+        target TEXT NOT NULL,
+        workspace_id TEXT,
+        status INTEGER,
+        code TEXT)""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (*_LOG, *_SESSIONS, *_RUNS, *_MESSAGES, *_APPROVALS, *_TOOL_RECORDS),
     _DRAFTS_AND_SHORT_EVENTS,
     _ENVIRONMENTS,
     _SESSION_AGENTS,
     _TOKENS,
+    _PEOPLE_AND_AUDIT,
 )
 """``MIGRATIONS[n]`` migrates version n to version n + 1."""
 
