@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from holdfast.store.sqlite.migrations import MIGRATIONS
-
+from holdfast.store.rows.migrations import MIGRATIONS
 from tests.store.sqlite.old_databases import DUMPS
 from tests.support.app_harness import open_app_harness, saying
 
