@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import Approval, ApprovalReply, Client, Question, RunNotCompleted
-from holdfast.errors import Conflict, Unreachable
+from holdfast.errors import BadRequest, Conflict, Unreachable
 from holdfast.schema.events import CallRequested, RunFinished, RunStarted
 from holdfast.schema.messages import ToolResult
 from holdfast.testing import Answer, Call, Gate, Hang, Say, calls
@@ -60,14 +60,24 @@ class Verdict:
     good: bool
 
 
+@dataclass
+class Tree:
+    below: "list[Tree]"
+
+
 async def test_an_answer_that_does_not_match_its_type_is_corrected_once_and_then_fails(home: Path) -> None:
     wrong, right = Answer(pieces=(Say('{"good": "yes"}'),)), Answer(pieces=(Say('```json\n{"good": true}\n```'),))
-    async with serving(home, wrong, right, wrong, wrong) as (_, client):
+    tree = Answer(pieces=(Say('{"below": [{"below": []}]}'),))
+    async with serving(home, wrong, right, wrong, wrong, tree) as (_, client):
         assert (await client.run("judge", output=Verdict)).output == Verdict(good=True)
         failed = await client.run("judge", output=Verdict)
         assert (failed.ok, failed.reason) == (False, "output_schema")
         with pytest.raises(RunNotCompleted, match="output_schema"):
             _ = failed.output
+        assert (await client.run("draw", output=Tree)).output == Tree([Tree([])])
+        for schema in ({"$ref": "http://127.0.0.1:9/schema"}, {"type": "nonsense"}, {"$ref": "#/$defs/missing"}):
+            with pytest.raises(BadRequest, match="output_schema is not a valid JSON Schema"):
+                await client.start("judge", output=schema)
 
 
 @pytest.mark.promise("W13")

@@ -1,7 +1,7 @@
 """The JSON Schema of a run's answer: whether the schema is valid, and whether an answer matches it.
 
-Reading a schema and checking an answer may take a while, so callers do both in a thread. The library is imported only
-when there is a schema. A schema cannot make it read files or addresses.
+Both may take long; `schema_check` decides where they are done. The library is imported only when there is a schema. A
+schema cannot make it read files or addresses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import BadRequest
-from holdfast.schema.base import MAX_DEPTH, Value, is_nested_deeper
+from holdfast.schema.base import MAX_DEPTH, Value, encode, is_nested_deeper
 
 _MAX_PROBLEMS = 5
 _MAX_PROBLEM = 300
@@ -26,6 +26,13 @@ class CheckedAnswer(Value, frozen=True):
     """The answer as JSON, if it matches."""
     problem: str = ""
     """Why it does not match; empty if it does."""
+
+
+class Comparison(Value, frozen=True):
+    """An answer that is to be compared with a schema."""
+
+    output_schema: dict[str, Any]
+    text: str
 
 
 def check_schema(schema: dict[str, Any], *, field: str = "output_schema") -> None:
@@ -57,6 +64,21 @@ def check_answer(schema: dict[str, Any], text: str) -> CheckedAnswer:
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found_error.instance_path)
         problems.append(f"${place}: {_first_line(found_error.message)}")
     return CheckedAnswer(problem="; ".join(problems)) if problems else CheckedAnswer(value)
+
+
+def find_schema_problem(data: bytes, field: str) -> bytes:
+    """Why an encoded schema cannot be used; empty if it can. For a process that can be killed."""
+    try:
+        check_schema(msgspec.json.decode(data), field=field)
+    except BadRequest as error:
+        return error.message.encode()
+    return b""
+
+
+def compare_answer(data: bytes) -> bytes:
+    """Compare what an encoded `Comparison` has. For a process that can be killed."""
+    given = msgspec.json.decode(data, type=Comparison)
+    return encode(check_answer(given.output_schema, given.text))
 
 
 def _validator(schema: dict[str, Any]) -> Any:

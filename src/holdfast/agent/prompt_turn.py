@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.agent.answer_schema import check_answer
 from holdfast.agent.compaction import Compaction
 from holdfast.agent.conversation import Conversation
 from holdfast.agent.loop_detector import LoopDetector
@@ -20,6 +19,7 @@ from holdfast.agent.model_answer import AnswerDraft, ModelAnswer, calls_of
 from holdfast.agent.protocol import Ending, Spent, TurnHandle, new_message
 from holdfast.agent.request_messages import reminder
 from holdfast.agent.run_outcome import checked_outcome, denial_error, outcome_of, stopped_outcome
+from holdfast.agent.schema_check import validate_answer
 from holdfast.agent.tool_calls import StepCalls
 from holdfast.agent.turn_dependencies import CallDenied, TurnDependencies
 from holdfast.agent.turn_hooks import PromptHooks
@@ -208,7 +208,7 @@ class _ActiveTurn:
             return await self._continue_answer(message, spent)
         outcome = self._outcome(message, stop)
         if outcome.state == "completed" and (schema := self._handle.run.output_schema) is not None:
-            checked = await asyncio.to_thread(check_answer, schema, outcome.text)
+            checked = await validate_answer(schema, outcome.text)
             if checked.problem and not self._is_corrected and not self._reached_limit(spent):
                 return await self._correct_answer(message, spent, checked.problem, schema)
             outcome = checked_outcome(outcome, checked)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
-from holdfast.agent.answer_schema import check_schema
+from holdfast.agent.schema_check import validate_schema
 from holdfast.errors import BadRequest, Conflict, SubagentSession
 from holdfast.extend.client_calls import check_names
 from holdfast.schema.api.request_bodies import ClientResultBody, ClientToolsBody
@@ -37,7 +35,7 @@ class ClientToolService:
             raise BadRequest("tools belong to a client; send X-Holdfast-Client with a name and an id")
         tools = tuple(msgspec.convert(msgspec.to_builtins(tool), ClientTool) for tool in body.tools)
         check_names(tools, taken=BUILT_IN_NAMES | _EXTENSION_NAMES)
-        await asyncio.to_thread(_check_schemas, tools)
+        await _check_schemas(tools)
         if tools and not self._presence.streams_of(caller.id):
             raise Conflict(
                 "open an event stream with the same X-Holdfast-Client first: tools stay only while it is open",
@@ -60,11 +58,11 @@ class ClientToolService:
         return self._shared.client_calls.answer(client_call_id, result, client_id=caller.id)
 
 
-def _check_schemas(tools: tuple[ClientTool, ...]) -> None:
+async def _check_schemas(tools: tuple[ClientTool, ...]) -> None:
     for index, tool in enumerate(tools):
         field = f"tools[{index}].parameters"
         check_depth(tool.parameters, name=field)
         if tool.parameters.get("type", "object") != "object":
             raise BadRequest(f"{field} must describe an object", detail={"field": field})
         if tool.parameters:
-            check_schema(tool.parameters, field=field)
+            await validate_schema(tool.parameters, field=field)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.answer_schema import check_schema
 from holdfast.agent.compaction import CompactTurn
 from holdfast.agent.model_families import PREFERRED_TOOLS, family_of
 from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Ending, Turn, TurnHandle
+from holdfast.agent.schema_check import validate_schema
 from holdfast.agent.shell_turn import ShellTurn
 from holdfast.agent.turn_dependencies import TurnDependencies, TurnLimits
 from holdfast.config.agent_types import AgentType, agent_of_run, agent_types
@@ -60,7 +60,7 @@ class WorkspaceTurns:
                     setup.config.policy.check_mode(request.mode)
                 check_request(request, setup.model(request.model))
                 if request.output_schema is not None:
-                    await asyncio.to_thread(check_schema, request.output_schema)
+                    await validate_schema(request.output_schema)
                 if request.delivery == "steer":
                     agent = await workspace.find_agent(request.agent, setup) if request.agent else None
                     request = replace(request, in_effect=settings_in_effect(request, setup, agent=agent))

@@ -117,6 +117,12 @@ def test_output_schema_decodes_the_answer(sh: CliShell, tmp_path: Path) -> None:
     assert "the answer does not match the schema: it is not JSON" in bad.err
     schema.write_text("[]")
     assert sh(*words, "!say x").status == 2
+    schema.write_text('{"items": {"$ref": "#"}, "type": "array"}')
+    assert sh(*words, "!say [[], [[]]]").json["output"] == [[], [[]]]
+    for wrong in ('{"$ref": "http://127.0.0.1:9/schema"}', '{"type": "nonsense"}'):
+        schema.write_text(wrong)
+        refused = sh(*words, "!say x")
+        assert (refused.status, "output_schema is not a valid JSON Schema" in refused.err) == (2, True)
 
 
 def test_output_schema_prints_only_an_answer_that_matches(sh: CliShell, tmp_path: Path) -> None:
