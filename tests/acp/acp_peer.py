@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -51,6 +52,32 @@ _ID = re.compile(r"\b(wsp|ses|run|msg|call|apr|qst|job|cli)_1[0-9a-z]{24}\b")
 Permission = Callable[[dict[str, Any], list[str]], Awaitable[str | None]]
 
 
+class EditorTerminal:
+    """A command that the editor runs."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.output = b""
+        self.is_released = False
+        self._reading = asyncio.create_task(self._read())
+
+    def name(self, terminals: dict[str, "EditorTerminal"]) -> str:
+        return next(name for name, one in terminals.items() if one is self)
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while piece := await self.process.stdout.read(65536):
+            self.output += piece
+
+    async def ended(self) -> int:
+        await self._reading
+        return await self.process.wait()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
 class EditorPeer:
     """An editor. It records every message, and answers requests as the test says."""
 
@@ -68,7 +95,7 @@ class EditorPeer:
         self.buffers: dict[str, str] = {}
         """Unsaved files."""
         self.written: dict[str, str] = {}
-        self.terminals: dict[str, dict[str, Any]] = {}
+        self.terminals: dict[str, EditorTerminal] = {}
         self._methods: dict[Any, str] = {}
 
     # What the test asks.
@@ -144,6 +171,43 @@ class EditorPeer:
         self.buffers[path] = content
         await asyncio.to_thread(Path(path).write_text, content)
         return schema.WriteTextFileResponse()
+
+    async def create_terminal(
+        self, session_id: str, command: str, args: Any = None, env: Any = None, cwd: str | None = None, **kwargs: Any
+    ) -> Any:
+        """A real command, without a terminal."""
+        variables = {**os.environ, **{one.name: one.value for one in env or []}}
+        process = await asyncio.create_subprocess_exec(
+            *(command, *(args or [])),
+            cwd=cwd,
+            env=variables,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        terminal = self.terminals[f"term_{len(self.terminals) + 1}"] = EditorTerminal(process)
+        self.changed.set()
+        return schema.CreateTerminalResponse(terminal_id=terminal.name(self.terminals))
+
+    async def terminal_output(self, session_id: str, terminal_id: str, **kwargs: Any) -> Any:
+        output = self.terminals[terminal_id].output.decode()
+        return schema.TerminalOutputResponse(output=output, truncated=False)
+
+    async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **kwargs: Any) -> Any:
+        code = await self.terminals[terminal_id].ended()
+        found = {"signal": signal.Signals(-code).name} if code < 0 else {"exit_code": code}
+        return schema.WaitForTerminalExitResponse(**found)
+
+    async def kill_terminal(self, session_id: str, terminal_id: str, **kwargs: Any) -> Any:
+        self.terminals[terminal_id].kill()
+        return schema.KillTerminalResponse()
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **kwargs: Any) -> Any:
+        self.terminals[terminal_id].is_released = True
+        self.terminals[terminal_id].kill()
+        self.changed.set()
+        return schema.ReleaseTerminalResponse()
 
     def on_connect(self, conn: Any) -> None:
         pass
@@ -286,6 +350,8 @@ def recorded(peer: EditorPeer, *, directory: Path) -> str:
             merged.append((who, json.loads(json.dumps(message))))
     for who, message in merged:
         message.pop("jsonrpc")
+        if message.get("method") == "terminal/create":
+            message["params"]["env"] = "…"
         lines.append(f"{who}: {json.dumps(message, ensure_ascii=False, sort_keys=True)}")
     return shorten("".join(f"{line}\n" for line in lines), directory)
 

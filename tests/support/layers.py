@@ -54,6 +54,7 @@ STARTS_THE_SERVER = frozenset({"serve", "demo", "restore"})
 """The modules of `cli` that may import the composition root: they work without a server, or are one."""
 
 PURE = (
+    "acp/editor_offers.py",
     "acp/editor_questions.py",
     "acp/editor_servers.py",
     "acp/prompt_content.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast import __version__
 from holdfast.acp.acp_connection import CANCEL_REQUEST, AcpConnection, request_id
+from holdfast.acp.editor_offers import editor_offers
 from holdfast.acp.editor_session import EditorSession, RunFailed, WorkInProgress
 from holdfast.acp.session_settings import SessionChoices, choices_of_run, configured_mode
 from holdfast.acp.tool_updates import JsonObject
@@ -136,7 +138,7 @@ class AcpAgent:
         choices = await self._choices(client, workspace)
         session = await client.create_session(workspace.id)
         self._created.add(session.id)
-        opened = self._open(session, workspace, client, choices)
+        opened = self._open(session, workspace, client, choices, directory=_directory(params))
         await opened.use_servers(params.get("mcpServers", []))
         cursor = opened.begin()
         result = {"sessionId": session.id, **_state(opened)}
@@ -207,15 +209,20 @@ class AcpAgent:
         last = (await client.runs(view.id, limit=1)).items
         choices = await self._choices(client, workspace)
         choices = replace(choices, chosen=choices_of_run(last[0] if last else None))
-        opened = self._open(view, workspace, client, choices)
+        opened = self._open(view, workspace, client, choices, directory=_directory(params))
         await opened.use_servers(params.get("mcpServers", []))
         opened.follow(await opened.load(replay=replay))
         return opened
 
     def _open(
-        self, session: Session, workspace: WorkspaceView, client: AsyncClient, choices: SessionChoices
+        self,
+        session: Session,
+        workspace: WorkspaceView,
+        client: AsyncClient,
+        choices: SessionChoices,
+        *,
+        directory: str,
     ) -> EditorSession:
-        files = (self._capabilities or {}).get("fs") or {}
         forms = ((self._capabilities or {}).get("elicitation") or {}).get("form")
         opened = self._sessions[session.id] = EditorSession(
             session,
@@ -225,8 +232,9 @@ class AcpAgent:
             env=self._env,
             choices=choices,
             work=self._work,
+            directory=directory,
+            offers=choices.offers,
             has_forms=forms is not None,
-            reads_files=choices.reads_files and bool(files.get("readTextFile")),
         )
         return opened
 
@@ -235,8 +243,8 @@ class AcpAgent:
         models = with_shell_models(models, self._env)
         if models.large is None:
             raise NoModel(_AUTH_ADVICE)
-        reads_files = (config.values.get("acp") or {}).get("files") is not False
-        return SessionChoices(configured_mode(config.values), models, reads_files=reads_files)
+        offers = editor_offers(self._capabilities or {}, config.values)
+        return SessionChoices(configured_mode(config.values), models, offers=offers)
 
     async def _forget(self, session: EditorSession) -> None:
         self._sessions.pop(session.id, None)
@@ -316,7 +324,7 @@ def _directory(params: JsonObject) -> str:
     directory: str = params["cwd"]
     if not directory.startswith("/"):
         raise BadRequest(f"'cwd' must be an absolute path, got {directory!r}")
-    return directory
+    return posixpath.normpath(directory)
 
 
 def _state(session: EditorSession) -> JsonObject:

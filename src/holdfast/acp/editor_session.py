@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.acp.acp_connection import RequestId
+from holdfast.acp.editor_calls import Editor, EditorCalls
+from holdfast.acp.editor_offers import EditorOffers, EditorPaths
 from holdfast.acp.editor_questions import (
     can_be_choice,
     choice_request,
@@ -36,7 +38,6 @@ from holdfast.client.view_fold import SessionSnapshot, ViewFold
 from holdfast.errors import Conflict, Gone, HoldfastError, NotFound
 from holdfast.ids import Ids
 from holdfast.schema.approvals import Approval, Question
-from holdfast.schema.client_tools import ClientCall, ClientResult, ClientTool
 from holdfast.schema.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -61,17 +62,6 @@ _OUTPUT_SECONDS = 0.1
 """How long the output of a command is collected before the editor gets it."""
 _SETTLE_SECONDS = 5.0
 _SERVER_SECONDS = 60.0
-_READ_FILE = "editor_read_file"
-_READ_SECONDS = 5.0
-"""How long an editor may take to give a file; then the one on the disk is read."""
-
-
-class Editor(Protocol):
-    """The editor, as a session uses it."""
-
-    async def request(self, method: str, params: JsonObject) -> Any: ...
-
-    async def notify(self, method: str, params: JsonObject) -> None: ...
 
 
 class WorkInProgress:
@@ -118,9 +108,11 @@ class EditorSession:
         env: Mapping[str, str],
         choices: SessionChoices,
         work: WorkInProgress,
+        directory: str,
+        offers: EditorOffers,
         has_forms: bool,
-        reads_files: bool,
     ) -> None:
+        """``directory`` is the workspace as the editor names it, which may be through a link."""
         self.id = session.id
         self.workspace = workspace
         self.choices = choices
@@ -131,7 +123,7 @@ class EditorSession:
         self._work = work
         self._has_forms = has_forms
         self._fold = ViewFold()
-        self._translator = SessionTranslator(workspace.path)
+        self._translator = SessionTranslator(directory)
         self._tasks = OwnedTasks()
         self._asks: dict[str, asyncio.Task[None]] = {}
         self._own_runs: set[str] = set()
@@ -147,9 +139,16 @@ class EditorSession:
         self._requests: dict[RequestId, str] = {}
         """The runs of the prompts that the editor waits for; empty while a prompt is being accepted."""
         self._servers: tuple[SessionMcpServer, ...] = ()
-        self._reads_files = reads_files
-        self._client_id = ""
-        """Our id for the server, once files can be read from the editor."""
+        self._directory = directory
+        self._calls = EditorCalls(
+            session.id,
+            client=client,
+            editor=editor,
+            offers=offers,
+            paths=EditorPaths(workspace.path, directory),
+            env=env,
+            show_terminal=self._show_terminal,
+        )
         self._is_gone = False
 
     @property
@@ -206,6 +205,7 @@ class EditorSession:
         for task in self._asks.values():
             task.cancel()
         self._fail_ends(NotFound(f"session {self.id!r} was closed by the editor"))
+        await self._calls.close()
         await self._tasks.finish(seconds=0)
 
     async def settle(self) -> None:
@@ -227,7 +227,7 @@ class EditorSession:
         self._requests[request] = ""
         try:
             with self._work:
-                read = read_prompt(blocks, directory=self.workspace.path)
+                read = read_prompt(blocks, directory=self._directory)
                 async with self._order:
                     accepted = await self._accept(read)
                     self._requests[request] = accepted.run.id
@@ -372,7 +372,7 @@ class EditorSession:
                 if not aspects.isdisjoint({"reset", "gap"}) or isinstance(event, SessionDeleted):
                     return
                 if isinstance(event, Hello):
-                    await self._attach()
+                    await self._calls.attach()
                 if isinstance(event, Hello) and was_lost:
                     was_lost = False
                     await self._client.open_workspace(self.workspace.path)  # a new server goes on with its queues
@@ -395,8 +395,8 @@ class EditorSession:
                 self._stop_asking(event.approval.id)
             case QuestionResolved():
                 self._stop_asking(event.question.id)
-            case CallRequested() if event.call.client_id == self._client_id:
-                self._ask_file(event.call)
+            case CallRequested() if self._calls.concerns(event.call) and event.call.id not in self._asks:
+                self._spawn_ask(event.call.id, self._calls.execute(event.call))
             case CallClosed():
                 self._stop_asking(event.call.id)
             case _:
@@ -421,6 +421,9 @@ class EditorSession:
             future = self._ends.pop(run_id)
             if not future.done():
                 future.set_result(transcript.runs[run_id])
+
+    async def _show_terminal(self, call_id: str, terminal_id: str) -> None:
+        await self._send(self._translator.show_terminal(call_id, terminal_id))
 
     async def _send(self, updates: list[JsonObject]) -> None:
         async with self._sending:
@@ -516,35 +519,6 @@ class EditorSession:
         task = self._asks[ask_id] = self._tasks.spawn(self._quietly(work), name=f"acp:{ask_id}")
         task.add_done_callback(lambda _: self._asks.pop(ask_id, None) if self._asks.get(ask_id) is task else None)
 
-    def _ask_file(self, call: ClientCall) -> None:
-        if call.state == "open" and call.id not in self._asks and call.root_session_id == self.id:
-            self._spawn_ask(call.id, self._read_file(call))
-
-    async def _read_file(self, call: ClientCall) -> None:
-        """Read a file as the editor has it. An editor that cannot leaves it to the server."""
-        from acp.exceptions import RequestError
-
-        request: JsonObject = {"sessionId": self.id, "path": str(call.arguments.get("path"))}
-        try:
-            found = await self._editor.request("fs/read_text_file", request)
-            content = found.get("content") if isinstance(found, dict) else None
-            result = ClientResult(content) if isinstance(content, str) else ClientResult("no text", status="error")
-        except RequestError as error:
-            result = ClientResult(str(error), status="error")
-        await self._client.answer_call(call.id, result)
-
-    async def _attach(self) -> None:
-        """Offer to read files as the editor has them. Again with each connection: a new server does not know it."""
-        if not self._reads_files:
-            return
-        tool = ClientTool(_READ_FILE, effect="reads", parallel=True, for_model=False, seconds=_READ_SECONDS)
-        try:
-            attached = await self._client.attach_tools(self.id, [tool])
-        except HoldfastError as error:
-            _logger.warning("files are not read from the editor: %s", error)
-            return
-        self._client_id = attached.client.rpartition(" ")[2]
-
     def _stop_asking(self, ask_id: str) -> None:
         """Another client answered, or the run was cancelled. The editor is told that its answer is not needed."""
         if (task := self._asks.pop(ask_id, None)) is not None:
@@ -560,7 +534,7 @@ class EditorSession:
             _logger.info("no answer from the editor: %s", error)
 
     async def _request_permission(self, approval: Approval) -> None:
-        request = permission_request(approval, session_id=self.id, directory=self.workspace.path)
+        request = permission_request(approval, session_id=self.id, directory=self._directory)
         answer = read_permission(await self._editor.request("session/request_permission", request), approval)
         if answer is None:
             return

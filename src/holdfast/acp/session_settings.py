@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from holdfast.acp.editor_offers import EditorOffers
 from holdfast.acp.tool_updates import JsonObject
 from holdfast.errors import BadRequest
 from holdfast.schema.api.response_bodies import ModelsView
@@ -49,8 +50,8 @@ class SessionChoices(Value, frozen=True):
     configured_mode: Mode
     models: ModelsView
     chosen: EditorChoices = EditorChoices()
-    reads_files: bool = True
-    """Whether files are read as the editor has them."""
+    offers: EditorOffers = EditorOffers()
+    """What is used of the editor."""
 
     @property
     def mode(self) -> Mode:

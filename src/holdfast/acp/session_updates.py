@@ -55,6 +55,8 @@ class SessionTranslator:
         self._restarts: dict[str, int] = {}
         self._calls: dict[str, JsonObject] = {}
         """The fields that were sent, by call."""
+        self._terminals: dict[str, str] = {}
+        """Terminals of the editor, by the call whose command runs there."""
         self._done: set[str] = set()
         """Blocks that are sent once."""
         self._todos: tuple[Todo, ...] = ()
@@ -111,6 +113,12 @@ class SessionTranslator:
             case _ as never:
                 assert_never(never)
 
+    def show_terminal(self, call_id: str, terminal_id: str) -> list[JsonObject]:
+        """The command of a call runs in a terminal of the editor, which shows its output from now on."""
+        self._terminals[call_id] = terminal_id
+        fields = self._calls.get(call_id)
+        return [] if fields is None else self._call(call_id, fields)
+
     def _prompt(self, block: PromptBlock, *, shown: bool) -> list[JsonObject]:
         if block.id in self._done:
             return []
@@ -144,6 +152,8 @@ class SessionTranslator:
 
     def _call(self, call_id: str, fields: JsonObject) -> list[JsonObject]:
         sent = self._calls.get(call_id)
+        if (terminal := self._terminals.get(call_id)) is not None:
+            fields = {**fields, "content": [{"type": "terminal", "terminalId": terminal}]}
         if sent == fields:
             return []
         self._calls[call_id] = fields

@@ -373,6 +373,13 @@ class AcpSettings(Table, frozen=True):
     files: Annotated[
         bool, Meta(description="Whether files are read as the editor has them, with changes that are not saved.")
     ] = True
+    write_files: Annotated[
+        bool,
+        Meta(description="Whether files are edited through the editor, also those with changes that are not saved."),
+    ] = False
+    terminals: Annotated[
+        bool, Meta(description="Whether commands that run outside the sandbox run in terminals of the editor.")
+    ] = False
 
 
 class TuiSettings(Table, frozen=True):

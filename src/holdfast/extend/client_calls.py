@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 from msgspec.structs import replace
@@ -47,19 +47,11 @@ class ClientCallContext(Protocol):
     def call_id(self) -> str: ...
 
 
-class EditorCall(NamedTuple):
-    """A `ClientCallContext` for reads of an editor."""
-
-    workspace_id: str
-    session_id: str
-    run_id: str
-    call_id: str
-
-
 class _Attachment(NamedTuple):
     client_id: str
     client: str
     tools: dict[str, ClientTool]
+    memory: dict[str, tuple[str, ...]]
 
 
 class _OpenCall:
@@ -105,10 +97,10 @@ class ClientCalls:
     def attach(self, session_id: str, tools: Sequence[ClientTool], *, client_id: str, client: str) -> ClientTools:
         """Replace the tools of a client in a session. Open calls of tools that it removes end with an error."""
         by_client = self._attached.setdefault(session_id, {})
-        by_client.pop(client_id, None)
+        before = by_client.pop(client_id, None)
         named = {tool.name: tool for tool in tools}
         if named:
-            by_client[client_id] = _Attachment(client_id, client, named)
+            by_client[client_id] = _Attachment(client_id, client, named, before.memory if before else {})
         elif not by_client:
             del self._attached[session_id]
         for waiting in tuple(self._open.values()):
@@ -128,9 +120,18 @@ class ClientCalls:
         found = self._find(session_id, name)
         return None if found is None else found.tools[name]
 
-    def _find(self, session_id: str, name: str) -> _Attachment | None:
+    def clients_with(self, session_id: str, name: str) -> tuple[str, ...]:
+        """Return the ids of all clients that have attached a tool of this name."""
+        return tuple(one.client_id for one in self._attached.get(session_id, {}).values() if name in one.tools)
+
+    def memory(self, session_id: str, client_id: str) -> dict[str, tuple[str, ...]]:
+        """Return what callers have noted about a client of a session. It is gone when the client is gone."""
+        found = self._attached.get(session_id, {}).get(client_id)
+        return {} if found is None else found.memory
+
+    def _find(self, session_id: str, name: str, client_id: str | None = None) -> _Attachment | None:
         attachments = reversed(self._attached.get(session_id, {}).values())
-        return next((one for one in attachments if name in one.tools), None)
+        return next((one for one in attachments if name in one.tools and client_id in (None, one.client_id)), None)
 
     def note_streams(self, client_id: str, count: int) -> None:
         """The number of open event streams of a client has changed."""
@@ -157,10 +158,16 @@ class ClientCalls:
                 waiting.close("gone", f"the program that executes {tool!r} is gone; whether it has run is not known")
 
     async def call(
-        self, name: str, arguments: dict[str, Any], *, root_session_id: str, context: ClientCallContext
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        root_session_id: str,
+        context: ClientCallContext,
+        client_id: str | None = None,
     ) -> ClientResult:
-        """Have the client execute a call, and wait for its result. Raises `ToolError` if there will be none."""
-        attachment = self._find(root_session_id, name)
+        """Have a client execute a call, and wait for its result. Raises `ToolError` if there will be none."""
+        attachment = self._find(root_session_id, name, client_id)
         if attachment is None:
             raise ToolError(f"tool {name!r} is not available any more: the program that offered it is gone")
         waiting = _OpenCall(
@@ -236,27 +243,6 @@ def _closed_error(call: ClientCall) -> Conflict:
         code="call_closed",
         detail={"call": to_builtins(call)},
     )
-
-
-EDITOR_READ = "editor_read_file"
-"""The tool by which an editor's client returns the text of a file as the editor has it. The model does not see it."""
-
-
-def editor_reader(
-    calls: ClientCalls, *, root_session_id: str, context: ClientCallContext
-) -> Callable[[str], Awaitable[str | None]] | None:
-    """Reads files as an attached editor has them; ``None`` if none is attached. Without an answer the disk counts."""
-    if calls.find(root_session_id, EDITOR_READ) is None:
-        return None
-
-    async def read(path: str) -> str | None:
-        try:
-            found = await calls.call(EDITOR_READ, {"path": path}, root_session_id=root_session_id, context=context)
-        except ToolError:
-            return None
-        return found.text if found.status == "ok" else None
-
-    return read
 
 
 class ClientRunTools:

@@ -65,3 +65,32 @@ class ClientResult(Value, frozen=True):
     status: Literal["ok", "error"] = "ok"
     files: tuple[File, ...] = ()
     """Images."""
+
+
+EDITOR_READ = "editor_read_file"
+"""The tool by which an editor's client returns the text of a file as the editor has it: ``path``."""
+EDITOR_WRITE = "editor_write_file"
+"""The tool by which an editor writes and saves a file: ``path`` and ``text``."""
+EDITOR_RUN = "editor_run"
+"""The tool by which an editor runs an `EditorCommand` in one of its terminals. Its result is an `EditorCommandEnd`."""
+EDITOR_STOP = "editor_stop"
+"""The tool that returns when the command of a closed `EDITOR_RUN` has ended: ``call_id``. The same result."""
+
+
+class EditorCommand(Value, frozen=True):
+    """A command for a terminal of the user's editor."""
+
+    program: str
+    arguments: tuple[str, ...]
+    directory: str
+    environment: dict[str, str]
+
+
+class EditorCommandEnd(Value, frozen=True):
+    """How a command in a terminal of the user's editor ended."""
+
+    output: str = ""
+    truncated: bool = False
+    """Whether the editor kept only the end of the output."""
+    exit_code: int | None = None
+    signal: str | None = None

@@ -26,6 +26,7 @@ from holdfast.tools.files.file_changes import (
     clean_text,
     display_drafts,
     hidden_paths,
+    load_saved_file,
     make_draft,
     nothing_changed_on_error,
     plan_unseen,
@@ -80,6 +81,9 @@ class ApplyPatchTool:
 
 
 async def _load_drafts(arguments: ApplyPatchArguments, context: ToolContext) -> list[FileDraft]:
+    if context.editor is not None:
+        for path in await asyncio.to_thread(_named_paths, arguments.patch):
+            await load_saved_file(path, context)
     tree = await asyncio.to_thread(_apply_operations, arguments.patch, context.workspace)
     for found in tree.found.values():
         await require_read(found, context)

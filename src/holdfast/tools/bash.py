@@ -24,6 +24,7 @@ from holdfast.schema.approvals import Effect, Escalation, Subject
 from holdfast.schema.sessions import Job
 from holdfast.tasks import finish_despite_cancel
 from holdfast.tools.command_limits import command_limits, describe_block, describe_restored
+from holdfast.tools.editor_command import run_in_editor
 from holdfast.tools.process.command_process import NON_INTERACTIVE, CommandLauncher, CommandSpec
 from holdfast.tools.process.output_capture import CapturedCommand, OutputCapture
 from holdfast.tools.process.protected_files import ProtectedFiles, ProtectedState
@@ -125,6 +126,9 @@ class BashTool:
             await finish_despite_cancel(watch.end())
 
     async def _run(self, arguments: BashArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
+        editor = None if arguments.background else context.editor
+        if editor is not None and editor.can_run and await self._is_free(context, plan):
+            return await run_in_editor(arguments.command, context, editor, timeout=arguments.timeout)
         began = _StartTime(time.monotonic(), context.now())
         (command, limits, restore), cancelled = await finish_despite_cancel(self._start(arguments, context, plan))
         call = _BashCall(arguments, context, command, began, limits=limits, restore=restore)
@@ -135,6 +139,14 @@ class BashTool:
         except asyncio.CancelledError:
             return await call.cancel()
         return call.report() if ending == "ended" else await call.become_job(ending)
+
+    async def _is_free(self, context: ToolContext, plan: ToolPlan) -> bool:
+        """Whether the command may do whatever the user may do, so that it can run in a terminal of the editor."""
+        if plan.read_only or self._is_persons:
+            return False
+        if plan.subject.escalation == "unconfined":
+            return True
+        return await self.launcher.sandbox.backend(context.settings.server.sandbox) is None
 
     async def _start(
         self, arguments: BashArguments, context: ToolContext, plan: ToolPlan

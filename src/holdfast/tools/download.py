@@ -17,7 +17,7 @@ from holdfast.tools.files.file_access import ABSENT, MAX_FILE_BYTES
 from holdfast.tools.files.file_changes import (
     clean_text,
     hidden_paths,
-    load_file,
+    load_saved_file,
     make_draft,
     plan_unseen,
     redacted_errors,
@@ -52,7 +52,7 @@ class DownloadTool:
                 )
             if await hidden_paths([arguments.path], context):
                 return await plan_unseen(self.name, [arguments.path], context, diff="", url=arguments.url)
-            found = await load_file(arguments.path, context)
+            found = await load_saved_file(arguments.path, context)
             if found.data is not None:
                 raise ToolError(f"{found.name!r} already exists; choose another path")
         subject = Subject(
@@ -76,7 +76,7 @@ class DownloadTool:
                 raise ToolError(
                     f"{response.url} is larger than the limit of {MAX_FILE_BYTES >> 20} MiB; nothing was written"
                 )
-            found = await load_file(arguments.path, context)
+            found = await load_saved_file(arguments.path, context)
             if found.data is not None and plan.expected.get(str(found.path)) != ABSENT:
                 raise ToolError(f"{found.name!r} already exists; choose another path")
             await write_drafts([make_draft(found, body)], context, plan)

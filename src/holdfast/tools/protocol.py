@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 from holdfast.config import Secret, Settings, StreamRedactor
 from holdfast.schema.approvals import Effect, QuestionItem, Subject
 from holdfast.schema.base import Value
+from holdfast.schema.client_tools import EditorCommand, EditorCommandEnd
 from holdfast.schema.messages import File, Part, ResultStatus
 from holdfast.schema.runs import Outcome
 from holdfast.schema.sessions import Job, Todo
@@ -92,6 +93,32 @@ class CommandWatch(Protocol):
 
     async def end(self) -> tuple[str, ...]:
         """Record the files that changed since. Returns their paths."""
+
+
+class UserEditor(Protocol):
+    """The editors in which the user has this session open."""
+
+    @property
+    def can_write(self) -> bool: ...
+
+    @property
+    def can_run(self) -> bool: ...
+
+    async def unsaved(self, path: Path, saved: str) -> tuple[str, ...]:
+        """Return the texts of a file that differ from ``saved``, the text on the disk, because they are not saved.
+
+        An editor that does not answer has none. A text that the file had before is not one: the editor has not yet
+        noticed that the file has changed.
+        """
+
+    async def write(self, path: Path, text: str) -> bool:
+        """Have the editor replace the text of a file and save it. Returns whether it says that it did."""
+
+    async def run(self, command: EditorCommand) -> EditorCommandEnd:
+        """Run a command in a terminal of the editor. Raises `ToolError`. If it is cancelled, call `stop`."""
+
+    async def stop(self) -> EditorCommandEnd | None:
+        """Wait until the cancelled command has ended; ``None`` if the editor does not say so in time."""
 
 
 class Jobs(Protocol):
@@ -195,8 +222,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Makes an id with a prefix."""
     now: Callable[[], str]
     files: FileLedger
-    editor_text: Callable[[str], Awaitable[str | None]] | None = None
-    """Returns the text of a file as the user's editor has it, by its path. None: no editor offers that."""
+    editor: UserEditor | None = None
+    """None: the session is open in no editor that offers files or terminals."""
     command_watch: CommandWatch | None = None
     """None: changes of commands are not recorded."""
     after_edit: AfterEdit | None = None

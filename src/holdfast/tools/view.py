@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -14,19 +15,17 @@ from holdfast.errors import ToolError
 from holdfast.schema.approvals import Effect, Subject
 from holdfast.schema.messages import File
 from holdfast.tools.files.file_access import content_hash, display_path, missing_file_error, read_file, resolve_path
-from holdfast.tools.files.file_changes import binary_file_error, clean_text
+from holdfast.tools.files.file_changes import LoadedFile, clean_text, find_unsaved
 from holdfast.tools.protocol import ToolContext, ToolOutput, ToolPlan
-from holdfast.tools.text.text_file import TextFile, TextLine, decode_text, split_lines
+from holdfast.tools.text.text_file import TextFile, TextLine, split_lines
 
 DEFAULT_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 MAX_CHARS = 100_000
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 
-_UNSAVED = (
-    "this is the text in the user's editor, with changes that are not saved; the file differs, so ask the user to save"
-    " it before you change it"
-)
+_UNSAVED = "this is the text in the user's editor, with changes that are not saved"
+_SAVE_FIRST = "the file differs, so ask the user to save it before you change it"
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -58,16 +57,32 @@ class ViewTool:
 
     async def run(self, arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> ToolOutput:
         (path,) = plan.subject.paths
-        unsaved = None if context.editor_text is None else await context.editor_text(path)
-        output, content = await asyncio.to_thread(_read, arguments, context, plan, unsaved)
-        await context.files.record_read(Path(path), content)
+        if context.editor is None:
+            found, output = await asyncio.to_thread(_load_and_show, arguments, context, plan)
+        else:
+            found, output = await _read_with_editor(arguments, context, plan, can_write=context.editor.can_write)
+        await context.files.record_read(Path(path), found.hash)
         return output
 
 
-def _read(
-    arguments: ViewArguments, context: ToolContext, plan: ToolPlan, unsaved: str | None
-) -> tuple[ToolOutput, str]:
-    """Return the output and the hash of the whole content of the file. ``unsaved``: its text in the user's editor."""
+async def _read_with_editor(
+    arguments: ViewArguments, context: ToolContext, plan: ToolPlan, *, can_write: bool
+) -> tuple[LoadedFile, ToolOutput]:
+    """Read the file as the user's editor has it. Its hash is that of what an edit would change."""
+    found = await asyncio.to_thread(_load, arguments, context, plan)
+    unsaved = None if image_type(found.data or b"") else await find_unsaved(found, context)
+    if unsaved is None:
+        return found, await asyncio.to_thread(_show, found, arguments, context)
+    notes = [_UNSAVED] if can_write else [_UNSAVED, _SAVE_FIRST]
+    return unsaved if can_write else found, await asyncio.to_thread(_show, unsaved, arguments, context, notes)
+
+
+def _load_and_show(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> tuple[LoadedFile, ToolOutput]:
+    found = _load(arguments, context, plan)
+    return found, _show(found, arguments, context)
+
+
+def _load(arguments: ViewArguments, context: ToolContext, plan: ToolPlan) -> LoadedFile:
     path = resolve_path(arguments.path, context.workspace)
     name = display_path(path, context.workspace)
     if plan.subject.paths != (str(path),):
@@ -75,19 +90,19 @@ def _read(
     data = read_file(path)
     if data is None:
         raise missing_file_error(path, context.workspace)
-    display = {"path": clean_text(context, name)}
-    if media_type := image_type(data):
-        image = _image(name, media_type, data, context)
-        return ToolOutput(f"{image.name}: an image ({media_type})", files=(image,), display=display), content_hash(data)
-    found = decode_text(data)
-    if found is None:
-        raise binary_file_error(name, data)
-    is_unsaved = unsaved is not None and unsaved.splitlines() != found.text.splitlines()
-    text = unsaved if is_unsaved and unsaved is not None else found.text
+    return LoadedFile(path, name, data, content_hash(data))
+
+
+def _show(found: LoadedFile, arguments: ViewArguments, context: ToolContext, notes: Sequence[str] = ()) -> ToolOutput:
+    display = {"path": clean_text(context, found.name)}
+    if media_type := image_type(found.data or b""):
+        image = _image(found.name, media_type, found.data or b"", context)
+        return ToolOutput(f"{image.name}: an image ({media_type})", files=(image,), display=display)
+    file = found.text()
     # The whole text is masked, because a secret can have several lines, and lines are cut.
-    masked = msgspec.structs.replace(found, text=clean_text(context, text))
-    shown = _with_notes(_shown(masked, arguments), [_UNSAVED] if is_unsaved else [])
-    return ToolOutput(clean_text(context, shown), display=display), content_hash(data)
+    masked = msgspec.structs.replace(file, text=clean_text(context, file.text))
+    shown = _with_notes(_shown(masked, arguments), list(notes))
+    return ToolOutput(clean_text(context, shown), display=display)
 
 
 def image_type(data: bytes) -> str | None:

@@ -11,7 +11,7 @@ from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.config import Settings, StreamRedactor
 from holdfast.config.agent_types import agent_types, find_agent
 from holdfast.errors import ToolError
-from holdfast.extend.client_calls import EditorCall, editor_reader
+from holdfast.extend.attached_editors import attached_editors
 from holdfast.extend.lsp.workspace_languages import WorkspaceLanguages
 from holdfast.ids import Prefix
 from holdfast.schema.approvals import Question, QuestionItem
@@ -125,10 +125,13 @@ class WorkspaceToolContexts:
                 on_write=workspace.command_snapshots.note_write,
                 on_read=self._note_read,
             ),
-            editor_text=editor_reader(
+            editor=attached_editors(
                 shared.client_calls,
                 root_session_id=self._root_session_id,
-                context=EditorCall(workspace.workspace.id, run.session_id, run.id, call.id),
+                workspace_id=workspace.workspace.id,
+                session_id=run.session_id,
+                run_id=run.id,
+                call_id=call.id,
             ),
             command_watch=self._command_watch(run, call),
             after_edit=self._edit_steps,

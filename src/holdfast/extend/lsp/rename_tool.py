@@ -27,7 +27,7 @@ from holdfast.tools.files.file_changes import (
     FileDraft,
     clean_text,
     display_drafts,
-    load_file,
+    load_saved_file,
     make_draft,
     nothing_changed_on_error,
     plan_writes,
@@ -134,7 +134,7 @@ async def _draft(path: Path, edits: Sequence[RangeEdit], encoding: PositionEncod
         raise LanguageServerError(
             f"the language server wants to change {str(path)!r}, which is outside the workspace; rename it with edits"
         )
-    found = await load_file(str(path), context)
+    found = await load_saved_file(str(path), context)
     if found.path != path:
         raise LanguageServerError(f"{found.name!r} is reached through a symlink; rename it with edits")
     if found.data is None:

@@ -20,6 +20,7 @@ from holdfast.errors import HoldfastError, ToolError
 from holdfast.schema.approvals import Subject
 from holdfast.schema.base import repair_text
 from holdfast.tasks import finish_before_cancel
+from holdfast.tools.files.editor_files import suits_editor, unsaved_content, unsaved_error, write_through_editor
 from holdfast.tools.files.file_access import (
     ABSENT,
     MAX_FILE_BYTES,
@@ -48,6 +49,8 @@ class LoadedFile(msgspec.Struct, frozen=True):
     data: bytes | None
     """None if the file does not exist."""
     hash: str
+    saved_hash: str | None = None
+    """The hash of the content on the disk, if `data` is the text of the user's editor and not saved."""
 
     def text(self) -> TextFile:
         """Decode the content. Raises `ToolError` if it is binary."""
@@ -76,8 +79,37 @@ class FileDraft(msgspec.Struct, frozen=True):
 
 
 async def load_file(text: str, context: ToolContext) -> LoadedFile:
-    """Resolve a path from the model and read the file, if it exists."""
-    return await asyncio.to_thread(_load_file, text, context.workspace)
+    """Resolve a path from the model and read the file, if it exists; as the user's editor has it, if that can write.
+
+    Raises `ToolError` if the editor has changes that are not saved, and cannot write.
+    """
+    found = await asyncio.to_thread(_load_file, text, context.workspace)
+    unsaved = await find_unsaved(found, context)
+    if unsaved is None:
+        return found
+    if found.data is None or context.editor is None or not context.editor.can_write:
+        raise unsaved_error(found.name)
+    return unsaved
+
+
+async def find_unsaved(found: LoadedFile, context: ToolContext) -> LoadedFile | None:
+    """Return the file as the user's editor has it, if it has changes that are not saved."""
+    if context.editor is None:
+        return None
+    file = await asyncio.to_thread(decode_text, found.data or b"")
+    texts = () if file is None else await context.editor.unsaved(found.path, file.text)
+    if file is None or not texts:
+        return None
+    data = unsaved_content(file, texts, name=found.name)
+    return LoadedFile(found.path, found.name, data, content_hash(data), found.hash)
+
+
+async def load_saved_file(text: str, context: ToolContext) -> LoadedFile:
+    """Load a file as it is on the disk. Raises `ToolError` if the user's editor has changes that are not saved."""
+    found = await asyncio.to_thread(_load_file, text, context.workspace)
+    if await find_unsaved(found, context) is not None:
+        raise unsaved_error(found.name)
+    return found
 
 
 def _load_file(text: str, workspace: Path) -> LoadedFile:
@@ -247,14 +279,29 @@ async def _write_drafts(drafts: Sequence[FileDraft], context: ToolContext) -> tu
         for one in drafts:
             await context.files.before_write(one.found.path, one.found.data, new=one.new)
             announced.append(one)
-        notes = await asyncio.to_thread(write_files, [_change(one) for one in drafts])
+        written, notes = await _write_contents(drafts, context)
     except HoldfastError:
         for one in announced:
             await context.files.drop_write(one.found.path)
         raise
-    for one in drafts:
+    for one in written:
         await context.files.after_write(one.found.path, one.new, diff=clean_text(context, one.diff.text))
     return notes
+
+
+async def _write_contents(
+    drafts: Sequence[FileDraft], context: ToolContext
+) -> tuple[Sequence[FileDraft], tuple[str, ...]]:
+    """Write one file through the user's editor if it does that, else all files ourselves. Returns what was written."""
+    changes, first = [_change(one) for one in drafts], drafts[0]
+    editor = context.editor if len(drafts) == 1 else None
+    if editor is not None and editor.can_write and await asyncio.to_thread(suits_editor, changes[0]):
+        done = await write_through_editor(changes[0], editor, is_unsaved=first.found.saved_hash is not None)
+        return [make_draft(first.found, done.content, notes=first.notes)], done.notes
+    for one in drafts:
+        if one.found.saved_hash is not None:
+            raise unsaved_error(one.found.name)
+    return drafts, await asyncio.to_thread(write_files, changes)
 
 
 @contextmanager
@@ -288,7 +335,7 @@ def clean_text(context: ToolContext, text: str) -> str:
 
 
 def _change(one: FileDraft) -> FileWrite:
-    return FileWrite(one.found.path, one.found.hash, one.new, one.mode)
+    return FileWrite(one.found.path, one.found.saved_hash or one.found.hash, one.new, one.mode)
 
 
 def _kind(one: FileDraft) -> str:
