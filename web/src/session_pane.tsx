@@ -75,14 +75,15 @@ export function SessionPane() {
   );
 }
 
-/** An item is made once per block: heights are estimated once, and unchanged blocks keep their item. */
+/** An item is made once per block, and its height is estimated once. */
 function cachedItems(transcript: TranscriptFold, cache: WeakMap<Block, BlockItem>): BlockItem[] {
   const items: BlockItem[] = [];
   for (const { blocks, message } of transcript.entries) {
     for (const block of blocks) {
       let item = cache.get(block);
       if (!item) {
-        item = { key: block.id, estimate: estimatedHeight(block), block, message };
+        let estimate = 0;
+        item = { key: block.id, estimate: () => (estimate ||= estimatedHeight(block)), block, message };
         cache.set(block, item);
       }
       items.push(item);

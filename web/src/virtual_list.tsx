@@ -10,10 +10,13 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef } 
 
 export interface ListItem {
   key: string;
-  estimate: number;
+  /** A guess of the height in pixels, until the item was drawn. */
+  estimate: () => number;
 }
 
+/** What is drawn above and below the screen, in pixels. A new list begins without, so that it is shown at once. */
 const OVERSCAN = 900;
+const OVERSCAN_STEP = 300;
 const AT_END = 48;
 
 export interface VirtualListProps<T extends ListItem> {
@@ -40,11 +43,12 @@ export function VirtualList<T extends ListItem>(props: VirtualListProps<T>) {
   const observed = useRef(new Map<string, Element>());
   const place = useRef({ top: 0, height: 800 });
   const scrollTimer = useRef(0);
+  const overscan = useRef(0);
 
   const tops = useMemo(() => new Float64Array(items.length + 1), [items.length]);
   for (let index = 0; index < items.length; index++) {
     const item = items[index]!;
-    tops[index + 1] = tops[index]! + (heights.current.get(item.key) ?? item.estimate);
+    tops[index + 1] = tops[index]! + (heights.current.get(item.key) ?? item.estimate());
   }
   const total = tops[items.length]!;
 
@@ -59,9 +63,17 @@ export function VirtualList<T extends ListItem>(props: VirtualListProps<T>) {
     return Math.max(low, 0);
   };
 
-  const top = follows.current ? Math.max(0, total - place.current.height) : place.current.top;
-  const first = indexAt(top - OVERSCAN);
-  const last = Math.min(items.length, indexAt(top + place.current.height + OVERSCAN) + 1);
+  /** Where the item that the reader looks at is now: items above it may have been added. */
+  const anchoredTop = (): number | null => {
+    if (!anchor.current) return null;
+    const { key, offset } = anchor.current;
+    const index = items.findIndex((item) => item.key === key);
+    return index < 0 ? null : tops[index]! + offset;
+  };
+
+  const top = follows.current ? Math.max(0, total - place.current.height) : (anchoredTop() ?? place.current.top);
+  const first = indexAt(top - overscan.current);
+  const last = Math.min(items.length, indexAt(top + place.current.height + overscan.current) + 1);
 
   const setFollows = useCallback(
     (value: boolean) => {
@@ -95,6 +107,7 @@ export function VirtualList<T extends ListItem>(props: VirtualListProps<T>) {
 
   useLayoutEffect(() => {
     heights.current.clear();
+    overscan.current = 0;
     follows.current = true;
     anchor.current = null;
     onFollow?.(true);
@@ -154,16 +167,17 @@ export function VirtualList<T extends ListItem>(props: VirtualListProps<T>) {
     observed.current = present;
     if (follows.current) {
       if (element.scrollHeight - element.scrollTop - element.clientHeight > 1) element.scrollTop = element.scrollHeight;
-    } else if (anchor.current) {
-      const { key, offset } = anchor.current;
-      const index = items.findIndex((item) => item.key === key);
-      if (index >= 0) {
-        const wanted = tops[index]! + offset;
-        if (Math.abs(element.scrollTop - wanted) > 1) element.scrollTop = wanted;
-      }
+    } else {
+      const wanted = anchoredTop();
+      if (wanted !== null && Math.abs(element.scrollTop - wanted) > 1) element.scrollTop = wanted;
     }
     place.current = { top: element.scrollTop, height: element.clientHeight };
     if (changed) redraw(undefined);
+    else if (items.length && overscan.current < OVERSCAN) {
+      overscan.current += OVERSCAN_STEP;
+      cancelAnimationFrame(scrollTimer.current);
+      scrollTimer.current = requestAnimationFrame(() => redraw(undefined));
+    }
   });
 
   return (
