@@ -111,3 +111,18 @@ async def test_closed_transport_can_be_used_again() -> None:
         async with transport.send("GET", address, headers={}, stall=new_stall_timeout()):
             pass
     await transport.aclose()
+
+
+async def test_a_proxy_gets_the_requests_of_other_hosts() -> None:
+    asked = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0])
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        await writer.drain()
+
+    async with serve_connections(serve) as port:
+        network = NetworkSettings(proxy=ProxyUrl(f"http://127.0.0.1:{port}"))
+        assert await get("http://model.invalid/v1", network) == b"ok"
+        assert await get(f"http://127.0.0.1:{port}/v1", network) == b"ok"
+    assert asked == [b"GET http://model.invalid/v1 HTTP/1.1", b"GET /v1 HTTP/1.1"]
