@@ -153,7 +153,13 @@ def repository_root(directory: Path) -> Path:
 
     The path is not resolved: pass a resolved path to search above the target of a link.
     """
-    return next((path for path in (directory, *directory.parents) if os.path.lexists(path / ".git")), directory)
+    folder = os.fspath(directory)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return directory
+        folder = above
+    return Path(folder)
 
 
 def _read_all(path: Path, descriptor: int, *, limit: int) -> bytes:

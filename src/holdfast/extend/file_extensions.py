@@ -88,6 +88,7 @@ class FileExtensions:
         self._files = MarkdownFiles()
         self._folders_key: tuple[Path, bool] | None = None
         self._folders: dict[FileKind, tuple[SourceFolder, ...]] = {}
+        self._project_folders: tuple[tuple[FileKind, str], ...] = ()
         self.found = ExtensionFiles()
         """As they were when they were last read."""
 
@@ -111,18 +112,16 @@ class FileExtensions:
                 kind: source_folders(kind, self._directory, locations=self._locations, env=self._env, trusted=trusted)
                 for kind in _KINDS
             }
+            self._project_folders = tuple(
+                (kind, str(folder.path)) for kind in _KINDS for folder in project_folders(kind, self._directory)
+            )
         return {
             kind: tuple(folder for folder in folders if os.path.isdir(folder.path))
             for kind, folders in self._folders.items()
         }
 
     def _untrusted_folders(self) -> tuple[tuple[FileKind, str], ...]:
-        return tuple(
-            (kind, str(folder.path))
-            for kind in _KINDS
-            for folder in project_folders(kind, self._directory)
-            if folder.path.is_dir()
-        )
+        return tuple((kind, path) for kind, path in self._project_folders if os.path.isdir(path))
 
     def find_untrusted(self, kind: FileKind) -> dict[str, str]:
         """The paths, by name, of what a project that is not trusted would add. Nothing in them is read. Blocking."""

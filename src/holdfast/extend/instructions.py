@@ -139,11 +139,13 @@ def _candidates(directory: Path, user_file: Path | None) -> Iterator[Path]:
         for name in _NAMES:
             yield folder / name
         rules = folder / _RULES_FOLDER
-        if rules.is_dir():
+        if os.path.isdir(rules):
             yield from sorted(path for path in rules.iterdir() if path.suffix in _RULES_SUFFIXES)
 
 
 def _read(path: Path, *, inside: Path | None) -> str | None:
+    if not os.path.lexists(path):
+        return None  # most files that are looked for do not exist
     try:
         real = path.resolve()
         if inside is not None and not real.is_relative_to(inside):

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.errors import ModelError, ModelInvalid, ModelMalformed, ModelNetwork
 from holdfast.models.error_mapping import Redact, error_from_response, sanitize_message
-from holdfast.models.http_connection import (
+from holdfast.models.provider_address import ProviderAddress, choose_proxy
+from holdfast.models.provider_connection import (
     BrokenHttpResponse,
     CannotConnect,
     ConnectTimeout,
@@ -25,7 +26,6 @@ from holdfast.models.http_connection import (
     ProxyRefused,
     UnreadableContent,
 )
-from holdfast.models.provider_address import ProviderAddress, choose_proxy
 from holdfast.models.stall_timeout import StallTimeout
 from holdfast.tasks import WaitLimit
 

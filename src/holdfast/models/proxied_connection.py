@@ -1,7 +1,7 @@
 """Connections to providers through a proxy, by an HTTP library that knows tunnels and SOCKS.
 
 The library is imported for the first such request: it takes more time and memory than a short run. Its errors become
-those of `http_connection.py`.
+those of `provider_connection.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from holdfast.errors import ModelInvalid
-from holdfast.models.http_connection import (
+from holdfast.models.provider_connection import (
     MAX_IDLE,
     BrokenHttpResponse,
     CannotConnect,

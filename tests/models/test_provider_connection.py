@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.models import http_connection, tcp_connect
-from holdfast.models.http_connection import (
+from holdfast.models import provider_connection, tcp_connect
+from holdfast.models.provider_connection import (
     BrokenHttpResponse,
     CannotConnect,
     DirectConnections,
@@ -107,7 +107,7 @@ async def test_a_response_is_exact_or_broken(
 async def test_a_head_without_an_end_is_refused(
     connections: DirectConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connection, "MAX_HEAD_BYTES", 1000)
+    monkeypatch.setattr(provider_connection, "MAX_HEAD_BYTES", 1000)
     server = Server(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000)
     async with serve_connections(server.serve) as port:
         with pytest.raises(BrokenHttpResponse, match="too long"):

@@ -61,7 +61,7 @@ class UnreadableContent(Exception):
     """The body has an encoding that was not asked for and cannot be undone."""
 
 
-class Origin(Value, frozen=True):
+class ProviderOrigin(Value, frozen=True):
     """Where to connect."""
 
     encrypted: bool
@@ -69,14 +69,14 @@ class Origin(Value, frozen=True):
     port: int
 
 
-class Endpoint(Value, frozen=True):
-    origin: Origin
+class ProviderEndpoint(Value, frozen=True):
+    origin: ProviderOrigin
     target: bytes
     host_header: bytes
 
 
 @lru_cache(maxsize=64)
-def parse_url(url: str) -> Endpoint:
+def parse_url(url: str) -> ProviderEndpoint:
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:
         raise InvalidHttpRequest("the address is not an http or https URL")
@@ -88,10 +88,10 @@ def parse_url(url: str) -> Endpoint:
     target = quote(parts.path or "/", safe=_SAFE_IN_PATH)
     if parts.query:
         target += "?" + quote(parts.query, safe=_SAFE_IN_PATH + "?")
-    return Endpoint(Origin(parts.scheme == "https", host, port), target.encode(), shown.encode())
+    return ProviderEndpoint(ProviderOrigin(parts.scheme == "https", host, port), target.encode(), shown.encode())
 
 
-def request_head(method: str, endpoint: Endpoint, headers: Mapping[str, str], *, length: int) -> bytes:
+def request_head(method: str, endpoint: ProviderEndpoint, headers: Mapping[str, str], *, length: int) -> bytes:
     """The head of a request. Raises `InvalidHttpRequest` for headers that would break it."""
     lines = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method.encode(), endpoint.target, endpoint.host_header)]
     for name, value in headers.items():
@@ -103,7 +103,7 @@ def request_head(method: str, endpoint: Endpoint, headers: Mapping[str, str], *,
     return b"".join((*lines, b"\r\n"))
 
 
-class HttpConnection(asyncio.Protocol):
+class ProviderConnection(asyncio.Protocol):
     """One connection, and the response that is being received on it."""
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ class HttpConnection(asyncio.Protocol):
 class DirectResponse:
     """A response on a connection, read by one task."""
 
-    def __init__(self, connection: HttpConnection, release: Callable[[HttpConnection], None]) -> None:
+    def __init__(self, connection: ProviderConnection, release: Callable[[ProviderConnection], None]) -> None:
         self.status = connection.status
         self.headers = connection.headers
         self._connection = connection
@@ -299,8 +299,8 @@ class DirectConnections:
     def __init__(self, *, tls: ssl.SSLContext | None, keep_alive_seconds: float) -> None:
         self._tls = tls
         self._keep_alive_seconds = keep_alive_seconds
-        self._idle: dict[Origin, list[HttpConnection]] = {}
-        self._used: set[HttpConnection] = set()
+        self._idle: dict[ProviderOrigin, list[ProviderConnection]] = {}
+        self._used: set[ProviderConnection] = set()
 
     async def send(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes, connect_seconds: float
@@ -324,7 +324,7 @@ class DirectConnections:
         self._idle.clear()
         self._used.clear()
 
-    def _take_idle(self, origin: Origin) -> HttpConnection | None:
+    def _take_idle(self, origin: ProviderOrigin) -> ProviderConnection | None:
         idle = self._idle.get(origin, [])
         oldest = asyncio.get_running_loop().time() - self._keep_alive_seconds
         while idle:
@@ -334,7 +334,7 @@ class DirectConnections:
             connection.close()
         return None
 
-    def _release(self, origin: Origin, connection: HttpConnection) -> None:
+    def _release(self, origin: ProviderOrigin, connection: ProviderConnection) -> None:
         if connection not in self._used:
             return
         self._used.discard(connection)
@@ -345,7 +345,7 @@ class DirectConnections:
         connection.idle_since = asyncio.get_running_loop().time()
         idle.append(connection)
 
-    async def _connect(self, origin: Origin, seconds: float) -> HttpConnection:
+    async def _connect(self, origin: ProviderOrigin, seconds: float) -> ProviderConnection:
         loop = asyncio.get_running_loop()
         tls, server_name = (self._tls, origin.host) if origin.encrypted else (None, None)
         try:
@@ -353,7 +353,7 @@ class DirectConnections:
                 opened = await open_socket(origin.host, origin.port)
                 try:
                     _, connection = await loop.create_connection(
-                        HttpConnection, sock=opened, ssl=tls, server_hostname=server_name
+                        ProviderConnection, sock=opened, ssl=tls, server_hostname=server_name
                     )
                 except BaseException:
                     opened.close()
