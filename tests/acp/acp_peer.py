@@ -16,7 +16,7 @@ from acp.connection import StreamDirection, StreamEvent
 from acp.schema import AllowedOutcome, ClientCapabilities, RequestPermissionResponse, TextContentBlock
 
 from holdfast.acp.acp_agent import AcpAgent
-from holdfast.testing import TestProvider
+from holdfast.testing import Answer, Call, ReceivedRequest, TestProvider, calls, text
 from tests.cli.cli_shell import respond
 from tests.support.running_server import RunningServer, run_server
 
@@ -47,6 +47,7 @@ _REQUESTS: dict[str, Any] = {
     "terminal/release": schema.ReleaseTerminalRequest,
     "$/cancel_request": schema.CancelRequestNotification,
 }
+_CALL = re.compile(r"^(\w+) (\{.*\})$", re.MULTILINE)
 _ID = re.compile(r"\b(wsp|ses|run|msg|call|apr|qst|job|cli)_1[0-9a-z]{24}\b")
 
 Permission = Callable[[dict[str, Any], list[str]], Awaitable[str | None]]
@@ -255,6 +256,18 @@ async def editor_server(directory: Path, *, config: str = "") -> AsyncIterator[R
         yield server
 
 
+def call_as_told(received: ReceivedRequest) -> Answer:
+    """Prompts are tool calls: ``view {"path": "x"}``. The answer is the result."""
+    messages = received.body["messages"]
+    if "Give this coding task a title" in str(messages[0]):
+        return text("A title")
+    if messages[-1]["role"] == "tool":
+        return text(str(messages[-1]["content"]))
+    said = "\n".join(str(one["content"]) for one in messages if one["role"] == "user")
+    name, arguments = _CALL.findall(said)[-1]
+    return calls(Call(name, json.loads(arguments)))
+
+
 def server_env(server: RunningServer) -> dict[str, str]:
     home = server.work.parent / "home"
     return {**os.environ, "HOLDFAST_HOME": str(home), "HOLDFAST_SERVER": f"unix:{server.http._address}"}
@@ -288,7 +301,14 @@ async def editor_in_process(server: RunningServer) -> AsyncIterator[EditorPeer]:
 @asynccontextmanager
 async def editor_process(server: RunningServer) -> AsyncIterator[EditorPeer]:
     """An editor that starts ``holdfast acp`` and talks to it on real stdin and stdout."""
-    process = await start_agent(server)
+    async with editor_with(server_env(server)) as peer:
+        yield peer
+
+
+@asynccontextmanager
+async def editor_with(env: dict[str, str]) -> AsyncIterator[EditorPeer]:
+    """The same, in this environment."""
+    process = await _start(env)
     assert process.stdin is not None
     assert process.stdout is not None
     peer = EditorPeer()
@@ -305,12 +325,16 @@ async def editor_process(server: RunningServer) -> AsyncIterator[EditorPeer]:
 
 
 async def start_agent(server: RunningServer) -> asyncio.subprocess.Process:
+    return await _start(server_env(server))
+
+
+async def _start(env: dict[str, str]) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "holdfast", "acp"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        env=server_env(server),
+        env=env,
         limit=1 << 26,
     )
 

@@ -10,15 +10,17 @@ import pytest
 from acp.exceptions import RequestError
 from acp.schema import (
     EmbeddedResourceContentBlock,
+    HttpMcpServer,
     ImageContentBlock,
     McpServerStdio,
     ResourceContentBlock,
+    SseMcpServer,
     TextResourceContents,
 )
 
 from holdfast.testing import Call, calls, text
-from tests.acp.acp_peer import EditorPeer, editor_in_process, editor_process, editor_server, recorded
-from tests.support.mcp_peers import plain_command
+from tests.acp.acp_peer import EditorPeer, call_as_told, editor_in_process, editor_process, editor_server, recorded
+from tests.support.mcp_peers import library_server, plain_command
 from tests.support.running_server import RunningServer
 from tests.support.snapshots import check_snapshot
 
@@ -161,6 +163,16 @@ async def test_prompts_have_images_and_resources(server: RunningServer) -> None:
         check_golden("content", peer, server)
 
 
+async def test_a_model_that_can_see_gets_the_image(home: Path) -> None:
+    seeing = "[providers.test.models.test-model]\nimages = true\n"
+    async with editor_server(home, config=seeing) as server, _editor(server) as peer:
+        session = await peer.new(server.work)
+        image = ImageContentBlock(type="image", data="iVBORw0KGgo=", mime_type="image/png")
+        assert (await peer.prompt(session, "!say a picture", image)).stop_reason == "end_turn"
+        assert any("iVBORw0KGgo=" in str(one.body["messages"]) for one in server.provider.requests)
+        check_golden("images", peer, server)
+
+
 @pytest.mark.promise("W4")
 async def test_another_client_answers_first_and_the_editors_request_is_cancelled(server: RunningServer) -> None:
     async with _editor(server) as peer:
@@ -183,6 +195,7 @@ async def test_another_client_answers_first_and_the_editors_request_is_cancelled
         cancelled = [m for who, m in peer.messages if m.get("method") == "$/cancel_request"]
         assert [m["params"] for m in cancelled] == [{"requestId": sent[0]["id"]}]
         assert peer.call_view()[0]["status"] == "completed"
+        check_golden("answered_elsewhere", peer, server)
 
 
 @pytest.mark.parametrize(("option", "status"), [("deny", "failed"), ("always", "completed")])
@@ -235,6 +248,7 @@ async def test_cancel_is_answered_after_the_receipt_and_the_end(server: RunningS
         assert peer.text().endswith("after the cancel")
         runs = (await server.http.get(f"/v1/sessions/{session}/runs")).ok()["items"]
         assert [run["state"] for run in runs] == ["completed", "cancelled", "cancelled"]
+        check_golden("cancel", peer, server)
 
 
 async def test_one_request_is_cancelled_and_the_queue_goes_on(server: RunningServer) -> None:
@@ -282,6 +296,7 @@ async def test_several_editors_see_each_others_work(server: RunningServer) -> No
         await one.until(lambda: "from two" in one.text())
         await one.connection.cancel(session)
         assert (await running).stop_reason == "cancelled"
+        check_golden("two_editors", two, server)
 
 
 async def test_built_in_commands_and_those_of_files(server: RunningServer) -> None:
@@ -310,6 +325,24 @@ async def test_failures_are_errors_and_limits_are_stop_reasons(server: RunningSe
             await peer.prompt(session, "!status 401")
         assert refused.value.code == -32000
         check_golden("failures", peer, server)
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_mcp_servers_at_an_address_are_called(server: RunningServer, transport: str) -> None:
+    """A server made with the protocol's library, on a real socket; the editor passes its address."""
+    kinds = {"http": HttpMcpServer, "sse": SseMcpServer}
+    served = {"http": "streamable-http", "sse": "sse"}[transport]
+    async with library_server(served) as url, _editor(server) as peer:
+        given = kinds[transport](type=transport, name="remote", url=url, headers=[])
+        session = await peer.new(server.work, mcp_servers=[given])
+        ready = (await server.http.get(f"/v1/sessions/{session}/mcp?wait=30")).ok()["items"]
+        assert [(one["name"], one["state"]) for one in ready] == [("remote", "ready")]
+        server.provider._respond = call_as_told
+        assert (await peer.prompt(session, 'remote__add {"a": 2, "b": 40}')).stop_reason == "end_turn"
+        (call,) = peer.call_view()
+        assert call["status"] == "completed"
+        assert "42" in peer.text()
+        check_golden(f"mcp_{transport}", peer, server)
 
 
 async def test_mcp_servers_of_the_editor_are_used_for_its_session(server: RunningServer) -> None:

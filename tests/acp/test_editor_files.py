@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,26 +10,12 @@ from typing import Any
 import pytest
 
 from holdfast.acp.editor_offers import EditorPaths, editor_offers
-from holdfast.testing import Answer, Call, ReceivedRequest, calls, text
-from tests.acp.acp_peer import EditorPeer, editor_in_process, editor_server, recorded
+from tests.acp.acp_peer import EditorPeer, call_as_told, editor_in_process, editor_server, recorded
 from tests.support.running_server import RunningServer
 from tests.support.snapshots import check_snapshot
 
 GOLDEN = Path(__file__).with_name("golden")
-_CALL = re.compile(r"^(\w+) (\{.*\})$", re.MULTILINE)
 FILES = {"readTextFile": True, "writeTextFile": True}
-
-
-def call_as_told(received: ReceivedRequest) -> Answer:
-    """Prompts are tool calls: ``view {"path": "x"}``. The answer is the result."""
-    messages = received.body["messages"]
-    if "Give this coding task a title" in str(messages[0]):
-        return text("A title")
-    if messages[-1]["role"] == "tool":
-        return text(str(messages[-1]["content"]))
-    said = "\n".join(str(one["content"]) for one in messages if one["role"] == "user")
-    name, arguments = _CALL.findall(said)[-1]
-    return calls(Call(name, json.loads(arguments)))
 
 
 @asynccontextmanager
