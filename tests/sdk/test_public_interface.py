@@ -38,7 +38,8 @@ def _describe(name: str, value: Any) -> Iterator[str]:
         yield name
     else:
         yield f"{name}{inspect.signature(value)}" if name.endswith(".Client") else name
-        for member, found in sorted(vars(value).items()):
+        own = [vars(part) for part in value.__mro__ if part.__module__.startswith("holdfast.sdk.")]
+        for member, found in sorted({name: found for part in reversed(own) for name, found in part.items()}.items()):
             if member.startswith("_"):
                 continue
             yield f"{name}.{member}" + (str(inspect.signature(found)) if inspect.isfunction(found) else "")

@@ -1,4 +1,5 @@
-"""Every example of docs/sdk.md is a file below examples/. Each one runs on a real server with a scripted provider."""
+"""Every example of docs/sdk.md is a file below examples/. Each one runs on a real server with a scripted provider, like the
+example of the README."""
 
 import os
 import re
@@ -38,6 +39,8 @@ def respond(received: ReceivedRequest) -> Answer:
         return text("A title")
     if "Do we have anchors" in prompt:
         return text(f"Yes, {results[-1]}.") if results else calls(Call("stock", {"item": "anchor"}))
+    if "which ticket of team core" in prompt:
+        return text(f'["{results[-1][2:6]}"]') if results else calls(Call("open_tickets", {"team": "core"}))
     if "Run the tests" in prompt:
         commands = ["python -m unittest --help", "git commit -m x"]
         if len(results) < len(commands):
@@ -59,8 +62,11 @@ class Programs:
         return [sys.executable, str(EXAMPLES[name]), *arguments]
 
     def run(self, name: str, *arguments: str, status: int = 0, stdin: str = "") -> list[str]:
+        return self.run_command(self.command(name, *arguments), status=status, stdin=stdin)
+
+    def run_command(self, command: list[str], *, status: int = 0, stdin: str = "") -> list[str]:
         done = subprocess.run(
-            self.command(name, *arguments),
+            command,
             capture_output=True,
             check=False,
             cwd=self.work,
@@ -92,6 +98,11 @@ def test_the_document_has_every_example_as_it_is_in_its_file() -> None:
     assert sorted(blocks) == sorted(EXAMPLES)
     for name, shown in blocks.items():
         assert shown == EXAMPLES[name].read_text(), name
+
+
+def test_the_example_in_the_readme(programs: Programs) -> None:
+    (program,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert programs.run_command([sys.executable, "-c", program]) == ["['T-17']"]
 
 
 def test_script(programs: Programs) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from msgspec.structs import asdict
@@ -16,7 +16,6 @@ from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.client.transcript import Transcript
 from holdfast.errors import NotFound, RunNotCompleted
 from holdfast.locations import Locations
-from holdfast.schema.approvals import Effect
 from holdfast.schema.events import (
     Delta,
     Event,
@@ -42,13 +41,12 @@ from holdfast.schema.runs import (
 )
 from holdfast.schema.sessions import WorkspaceView
 from holdfast.schema.usage import Usage
-from holdfast.sdk.event_handlers import ApprovalHandler, EventHandlers, QuestionHandler
+from holdfast.sdk.event_handlers import EventHandlers
+from holdfast.sdk.program_handlers import ProgramHandlers
 from holdfast.sdk.prompt_options import PromptOptions, make_request
-from holdfast.sdk.python_tools import PythonTool
 from holdfast.sdk.structured_output import OutputShape
 
 T = TypeVar("T")
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class PromptResult(Generic[T]):
@@ -265,7 +263,7 @@ class AgentSession:
         return f"AgentSession({self.id!r})"
 
 
-class AgentClient(AsyncClient):
+class AgentClient(ProgramHandlers, AsyncClient):
     """Connects to the server for one directory, and starts it if needed. Use it in an ``async with`` block.
 
     It has all methods of the HTTP interface, too, such as `changes`, `undo` and `models`.
@@ -335,61 +333,6 @@ class AgentClient(AsyncClient):
         except BaseException:
             await self.aclose()
             raise
-
-    def on_approval(self, handler: ApprovalHandler) -> ApprovalHandler:
-        """Have a function decide approvals of this client's sessions. A decorator.
-
-        It gets an `Approval` and returns ``once``, ``session``, ``always``, ``deny``, an `ApprovalReply`, or
-        ``None`` to leave it to a person at another client. It may be asynchronous; otherwise it runs in a thread.
-        """
-        self.handlers.on_approval = handler
-        return handler
-
-    def on_question(self, handler: QuestionHandler) -> QuestionHandler:
-        """Have a function answer the agent's questions. A decorator. It returns one list of texts per item."""
-        self.handlers.on_question = handler
-        return handler
-
-    @overload
-    def tool(self, function: Function, /) -> Function: ...
-    @overload
-    def tool(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        effect: Effect = "runs",
-        parallel: bool = False,
-        seconds: float = 600.0,
-    ) -> Callable[[Function], Function]: ...
-    def tool(
-        self,
-        function: Function | None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        effect: Effect = "runs",
-        parallel: bool = False,
-        seconds: float = 600.0,
-    ) -> Function | Callable[[Function], Function]:
-        """Let the agent call a function of this program. A decorator, with or without arguments.
-
-        The signature and the docstring describe it to the model. Calls need approval like other tools; with the effect
-        ``none`` or ``reads`` they need none. Functions that are not asynchronous run in a thread.
-        """
-
-        def add(function: Function) -> Function:
-            self.handlers.add_tool(
-                PythonTool(
-                    function, name=name, description=description, effect=effect, parallel=parallel, seconds=seconds
-                )
-            )
-            return function
-
-        return add if function is None else add(function)
 
     async def new_session(self, *, title: str | None = None) -> AgentSession:
         session = await self.create_session(self.workspace_id, title=title)

@@ -19,7 +19,15 @@ from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
 from holdfast.schema.approvals import Approval, ApprovalDecision, Question, RuleScope
 from holdfast.schema.base import Value
 from holdfast.schema.client_tools import ClientCall
-from holdfast.schema.events import ApprovalRequested, CallClosed, CallRequested, Event, Hello, QuestionAsked
+from holdfast.schema.events import (
+    ApprovalRequested,
+    CallClosed,
+    CallRequested,
+    Event,
+    Hello,
+    QuestionAsked,
+    RunFinished,
+)
 from holdfast.sdk.python_tools import PythonTool
 
 _DETACH_SECONDS = 2.0
@@ -60,10 +68,12 @@ class EventHandlers:
         """Sessions in which a person may answer what this program has no handler for."""
         self._handled: dict[str, None] = {}
         """The latest requests that were taken, in order."""
-        self._tasks: dict[asyncio.Task[None], str] = {}
-        """What is being handled, with the id of the call."""
+        self._tasks: dict[asyncio.Task[None], ClientCall | None] = {}
+        """What is being handled, with the call if it is one."""
         self._listener: asyncio.Task[None] | None = None
         self._connected = asyncio.Event()
+        """Set while the stream is open and the tools are attached."""
+        self._was_connected = False
 
     @property
     def answers(self) -> bool:
@@ -132,39 +142,53 @@ class EventHandlers:
         self._listener = None
 
     async def _listen(self, workspace_id: str) -> None:
-        async with self._client.events(workspace_id=workspace_id, transcript=StreamedText()) as stream:
+        stream = self._client.events(workspace_id=workspace_id, transcript=StreamedText(), on_lost=self._lost)
+        async with stream:
             async for event in stream:
                 self._take(event)
+
+    def _lost(self, error: Exception, seconds: float) -> None:
+        """Prompts wait until the tools are attached again: the server may have been started again without them."""
+        self._connected.clear()
 
     def _take(self, event: Event) -> None:
         match event:
             case Hello():
-                if self._connected.is_set():
-                    self._spawn(self._attach_again(), "")
-                self._connected.set()
+                if self._was_connected:
+                    self._spawn(self._attach_again(), name="attach")
+                else:
+                    self._was_connected = True
+                    self._connected.set()
             case ApprovalRequested(approval=approval) if approval.root_session_id in self._sessions:
                 self._take_once(approval.id, lambda: self._answer_approval(approval))
             case QuestionAsked(question=question) if question.root_session_id in self._sessions:
                 self._take_once(question.id, lambda: self._answer_question(question))
             case CallRequested(call=call) if call.client_id == self._client.client_id:
-                self._take_once(call.id, lambda: self._run_call(call))
-            case CallClosed(call=call) if call.state != "answered":
-                for task, call_id in self._tasks.items():
-                    if call_id == call.id:
-                        task.cancel()
+                self._take_once(call.id, lambda: self._run_call(call), call=call)
+            case CallClosed(call=closed) if closed.state != "answered":
+                self._cancel_calls(lambda call: call.id == closed.id)
+            case RunFinished(run=run):  # after a lost connection, or a crash of the server, this is the only sign
+                self._cancel_calls(lambda call: call.run_id == run.id)
             case _:
                 pass
 
-    def _take_once(self, request_id: str, handle: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _cancel_calls(self, concerns: Callable[[ClientCall], bool]) -> None:
+        for task, call in self._tasks.items():
+            if call is not None and concerns(call):
+                task.cancel()
+
+    def _take_once(
+        self, request_id: str, handle: Callable[[], Coroutine[Any, Any, None]], *, call: ClientCall | None = None
+    ) -> None:
         if request_id not in self._handled:
             self._handled[request_id] = None
             if len(self._handled) > _MAX_HANDLED:
                 del self._handled[next(iter(self._handled))]
-            self._spawn(handle(), request_id)
+            self._spawn(handle(), name=request_id, call=call)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], request_id: str) -> None:
-        task = asyncio.create_task(_log_errors(work), name=f"sdk:{request_id or 'attach'}")
-        self._tasks[task] = request_id
+    def _spawn(self, work: Coroutine[Any, Any, None], *, name: str, call: ClientCall | None = None) -> None:
+        task = asyncio.create_task(_log_errors(work), name=f"sdk:{name}")
+        self._tasks[task] = call
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def _take_open_requests(self, session_id: str, workspace_id: str) -> None:
@@ -186,8 +210,10 @@ class EventHandlers:
             if attached:
                 try:
                     await self._attach(session_id)
-                except (NotFound, HoldfastError) as error:
+                except HoldfastError as error:
+                    self._sessions[session_id] = 0  # the next prompt tries again
                     _log.warning("the tools cannot be attached to %s again: %s", session_id, error.message)
+        self._connected.set()
 
     async def _answer_approval(self, approval: Approval) -> None:
         if self.on_approval is None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from holdfast.client.sync_client import SyncClient
-from holdfast.schema.approvals import Effect
 from holdfast.schema.events import Event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import CancelScope, Queue, Receipt, RunDecision
 from holdfast.sdk.agent_client import AgentClient, AgentRun, AgentSession, PromptResult
-from holdfast.sdk.event_handlers import ApprovalHandler, QuestionHandler
+from holdfast.sdk.program_handlers import ProgramHandlers
 from holdfast.sdk.prompt_options import PromptOptions
 
 T = TypeVar("T")
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class LoopThread:
@@ -168,7 +166,7 @@ class SyncAgentSession:
         return f"SyncAgentSession({self.id!r})"
 
 
-class SyncAgentClient(SyncClient):
+class SyncAgentClient(ProgramHandlers, SyncClient):
     """Connects to the server for one directory, and starts it if needed. Use it in a ``with`` block; see `AgentClient`.
 
     Sessions and runs may be used from any thread, the methods of the HTTP interface from one at a time.
@@ -186,6 +184,7 @@ class SyncAgentClient(SyncClient):
     ) -> None:
         self._client = AgentClient(directory, server=server, token=token, name=name, start=start, env=env)
         super().__init__(self._client.address, name=name)
+        self.handlers = self._client.handlers
         self._headers = self._client._headers  # noqa: SLF001 - one client for the server: two connections, one identity
         self._thread: LoopThread | None = None
 
@@ -226,43 +225,6 @@ class SyncAgentClient(SyncClient):
     def _loop(self) -> LoopThread:
         assert self._thread is not None, "use the client in a `with` block, or call `connect` first"
         return self._thread
-
-    def on_approval(self, handler: ApprovalHandler) -> ApprovalHandler:
-        """Have a function decide approvals of this client's sessions; see `AgentClient.on_approval`."""
-        return self._client.on_approval(handler)
-
-    def on_question(self, handler: QuestionHandler) -> QuestionHandler:
-        """Have a function answer the agent's questions. It returns one list of texts per item."""
-        return self._client.on_question(handler)
-
-    @overload
-    def tool(self, function: Function, /) -> Function: ...
-    @overload
-    def tool(
-        self,
-        function: None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        effect: Effect = "runs",
-        parallel: bool = False,
-        seconds: float = 600.0,
-    ) -> Callable[[Function], Function]: ...
-    def tool(
-        self,
-        function: Function | None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        effect: Effect = "runs",
-        parallel: bool = False,
-        seconds: float = 600.0,
-    ) -> Function | Callable[[Function], Function]:
-        """Let the agent call a function of this program; see `AgentClient.tool`. It runs in a thread."""
-        add = self._client.tool(name=name, description=description, effect=effect, parallel=parallel, seconds=seconds)
-        return add if function is None else add(function)
 
     def new_session(self, *, title: str | None = None) -> SyncAgentSession:
         return SyncAgentSession(self._loop, self._loop.run(self._client.new_session(title=title)))
