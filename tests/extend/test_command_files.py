@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.extend.command_files import CommandFile, command_name, narrower_mode, read_commands
+from holdfast.extend.command_files import CommandFile, command_name, read_commands
 from holdfast.extend.front_matter import MarkdownFiles, SourceFolder
 from holdfast.extend.source_folders import source_folders
 from holdfast.locations import Locations
+from holdfast.schema.runs import narrower_mode
 
 
 def read(folder: Path, product: str = "holdfast") -> dict[str, CommandFile]:

@@ -1,5 +1,5 @@
-"""Every example of docs/sdk.md is a file below examples/. Each one runs on a real server with a scripted provider, like the
-example of the README."""
+"""Every example of docs/sdk.md is a file below examples/. Each one runs on a real server with a scripted provider, and
+so does the example of the README."""
 
 import os
 import re

@@ -18,7 +18,7 @@ from holdfast import __version__
 from holdfast.client import AsyncClient, open_async_client
 from holdfast.errors import HoldfastError
 from holdfast.schema.messages import text_of
-from holdfast.schema.runs import Mode, Run, RunRequest
+from holdfast.schema.runs import MODES_BY_FREEDOM, Mode, Run, RunRequest, narrower_mode
 
 _WAIT_SECONDS = 50.0
 """How long a call waits for the end of a run. Other agents give up on calls that take longer than a minute."""
@@ -26,25 +26,35 @@ _MAX_MESSAGES = 200
 
 _INSTRUCTIONS = (
     "Holdfast is a coding agent that works in one directory. Start a run with run_prompt. If it has not ended when the"
-    " call returns, call wait_run with its run_id until its state is completed, cancelled, failed or interrupted."
+    " call returns, call wait_run with its run_id until its state is completed, cancelled, failed or interrupted. These"
+    " modes may be chosen: {modes}."
 )
 
 
-def make_server(directory: str) -> MCPServer:
-    """Return the server that offers Holdfast in a directory."""
-    server = MCPServer("holdfast", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
+def make_server(directory: str, *, max_mode: Mode) -> MCPServer:
+    """Return the server that offers Holdfast in a directory, in no freer mode than ``max_mode``."""
+    offered = MODES_BY_FREEDOM[: MODES_BY_FREEDOM.index(max_mode) + 1]
+    instructions = _INSTRUCTIONS.format(modes=", ".join(offered))
+    server = MCPServer("holdfast", version=__version__, instructions=instructions, log_level="ERROR")
 
     @server.tool()
     async def run_prompt(
-        prompt: str, session_id: str | None = None, mode: Mode = "ask", model: str | None = None
+        prompt: str, session_id: str | None = None, mode: Mode | None = None, model: str | None = None
     ) -> dict[str, Any]:
         """Let Holdfast work on a task in its directory. A session_id continues that conversation."""
-        request = RunRequest(prompt=prompt, mode=mode, model=model, interactive=False)
+        if mode is not None and mode not in offered:
+            raise ToolError(
+                f"mode {mode!r} is not offered; choose {' or '.join(offered)}. The person who set this server up can"
+                f" allow it with 'holdfast mcp serve --max-mode {mode}'"
+            )
+        chosen = mode or narrower_mode("ask", than=max_mode)
+        request = RunRequest(prompt=prompt, mode=chosen, model=model, interactive=False)
         async with _client() as client:
             if session_id is None:
                 workspace = await client.open_workspace(directory)
                 accepted = await client.start_session(workspace.id, request)
             else:
+                await _require_session(client, session_id)
                 accepted = await client.start_run(session_id, request)
             return _described(await client.wait_run(accepted.run.id, seconds=_WAIT_SECONDS))
 
@@ -52,12 +62,14 @@ def make_server(directory: str) -> MCPServer:
     async def wait_run(run_id: str) -> dict[str, Any]:
         """Wait up to 50 seconds for the end of a run, and return its state and its answer."""
         async with _client() as client:
+            await _require_run(client, run_id)
             return _described(await client.wait_run(run_id, seconds=_WAIT_SECONDS))
 
     @server.tool()
     async def cancel_run(run_id: str) -> dict[str, Any]:
         """Cancel a run and everything that it started."""
         async with _client() as client:
+            await _require_run(client, run_id)
             await client.cancel_run(run_id)
             return _described(await client.get_run(run_id))
 
@@ -65,9 +77,19 @@ def make_server(directory: str) -> MCPServer:
     async def read_session(session_id: str) -> list[dict[str, str]]:
         """Read the conversation of a session: the texts of its last 200 messages."""
         async with _client() as client:
+            await _require_session(client, session_id)
             messages, _ = await client.all_messages(session_id)
         said = [{"role": message.role, "text": text_of(message.parts)} for message in messages[-_MAX_MESSAGES:]]
         return [one for one in said if one["text"]]
+
+    async def _require_run(client: AsyncClient, run_id: str) -> None:
+        await _require_session(client, (await client.get_run(run_id)).session_id)
+
+    async def _require_session(client: AsyncClient, session_id: str) -> None:
+        """Only the sessions of this directory are offered."""
+        workspace = await client.open_workspace(directory)
+        if (await client.session(session_id)).workspace_id != workspace.id:
+            raise ToolError(f"session {session_id!r} belongs to another directory than {directory!r}")
 
     return server
 

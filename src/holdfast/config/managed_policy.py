@@ -26,10 +26,8 @@ from holdfast.config.setting_validation import SettingProblem, decode, decode_ta
 from holdfast.config.settings import Table, Text
 from holdfast.config.toml_document import KeyLines, KeyPath, TomlError, format_key, parse_toml
 from holdfast.errors import ConfigError, PolicyDenied
-from holdfast.schema.runs import Mode
+from holdfast.schema.runs import MODES_BY_FREEDOM, Mode
 
-MODES_BY_FREEDOM: Final[tuple[Mode, ...]] = ("plan", "ask", "accept_edits", "auto")
-"""The strictest first."""
 _STRICTEST_LAST: Final[Mapping[KeyPath, tuple[str, ...]]] = {
     ("server", "sandbox"): ("off", "auto", "workspace-write", "read-only"),
     ("server", "sandbox_network"): ("allow", "ask", "off"),

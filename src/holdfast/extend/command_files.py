@@ -9,11 +9,9 @@ from typing import Any
 
 from holdfast.extend.front_matter import MarkdownFiles, SourceFolder, UnusableFile, find_files, list_field, text_field
 from holdfast.schema.base import Value
-from holdfast.schema.runs import Mode
+from holdfast.schema.runs import MODES_BY_FREEDOM, Mode
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.:/-]{0,99}")
-_MODES: tuple[Mode, ...] = ("plan", "ask", "accept_edits", "auto")
-"""From the narrowest to the widest."""
 _FOREIGN_MODES = {"read-only": "plan", "readonly": "plan", "acceptedits": "accept_edits", "default": "ask"}
 _FOREIGN_AGENTS = {"build": "", "plan": "plan"}
 """opencode's main agents, as our modes."""
@@ -49,11 +47,6 @@ def read_commands(folders: tuple[SourceFolder, ...], files: MarkdownFiles) -> tu
     return tuple(found[name] for name in sorted(found))
 
 
-def narrower_mode(mode: Mode | None, *, than: Mode) -> Mode:
-    """Return the narrower one of two modes."""
-    return mode if mode is not None and _MODES.index(mode) < _MODES.index(than) else than
-
-
 def _read_command(path: Path, folder: SourceFolder, files: MarkdownFiles) -> CommandFile:
     name = command_name(path.relative_to(folder.path), product=folder.product)
     try:
@@ -71,9 +64,9 @@ def _command(name: str, path: Path, folder: SourceFolder, fields: Mapping[str, A
     agent = text_field(fields, "agent")
     mode = text_field(fields, "mode").lower().replace("-", "_") or _FOREIGN_AGENTS.get(agent, "")
     mode = _FOREIGN_MODES.get(mode.replace("_", ""), mode)
-    own = next((known for known in _MODES if known == mode), None)
+    own = next((known for known in MODES_BY_FREEDOM if known == mode), None)
     if mode and own is None:
-        raise UnusableFile(f"there is no mode {mode!r}; use one of {', '.join(_MODES)}")
+        raise UnusableFile(f"there is no mode {mode!r}; use one of {', '.join(MODES_BY_FREEDOM)}")
     model = text_field(fields, "model").partition("#")[0]
     return CommandFile(
         name=name,

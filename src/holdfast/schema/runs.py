@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.schema.base import Value
 from holdfast.schema.messages import File
@@ -12,6 +12,8 @@ RunKind = Literal["prompt", "compact", "shell", "undo", "redo", "delete"]
 Delivery = Literal["queue", "steer"]
 After = Literal["any", "success"]
 Mode = Literal["ask", "accept_edits", "plan", "auto"]
+MODES_BY_FREEDOM: Final[tuple[Mode, ...]] = ("plan", "ask", "accept_edits", "auto")
+"""The strictest first."""
 RunDecision = Literal["started", "queued", "steered"]
 
 UnfinishedState = Literal["queued", "waiting", "joined", "active", "stopping"]
@@ -155,6 +157,11 @@ class Run(RunSettings, frozen=True, kw_only=True, omit_defaults=False):
     error: RunError | None = None
     left_running: tuple[str, ...] = ()
     """Background jobs and processes that still run after the end."""
+
+
+def narrower_mode(mode: Mode | None, *, than: Mode) -> Mode:
+    """Return the narrower one of two modes."""
+    return mode if mode is not None and MODES_BY_FREEDOM.index(mode) < MODES_BY_FREEDOM.index(than) else than
 
 
 def settings_of(run: RunSettings) -> RunSettings:

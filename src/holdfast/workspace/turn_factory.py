@@ -20,11 +20,10 @@ from holdfast.config.agent_types import AgentType, agent_of_run, agent_types
 from holdfast.config.settings import Settings
 from holdfast.errors import BadRequest
 from holdfast.extend.client_calls import ClientRunTools
-from holdfast.extend.command_files import narrower_mode
 from holdfast.extend.mcp.mcp_tools import McpRunTools
 from holdfast.models.protocol import Model
 from holdfast.schema.client_variables import merge_variables
-from holdfast.schema.runs import Mode, Run, RunRequest, RunSettings
+from holdfast.schema.runs import Mode, Run, RunRequest, RunSettings, narrower_mode
 from holdfast.schema.sessions import Session
 from holdfast.tools.bash import BashTool
 from holdfast.tools.protocol import Tool

@@ -16,6 +16,7 @@ from holdfast.cli.commands.mcp import server_settings
 from holdfast.cli.exit_status import CommandError
 from holdfast.client.server_address import ServerAddress
 from holdfast.client.sync_client import SyncClient
+from holdfast.schema.runs import Run, RunRequest
 from tests.cli.cli_shell import CliShell
 from tests.cli.test_terminal import terminal
 from tests.extend.mcp.oauth_server import OAuthServer, open_oauth_server
@@ -75,6 +76,13 @@ def test_arguments_become_settings() -> None:
 
 
 def test_another_agent_runs_prompts_and_reads_sessions(sh: CliShell) -> None:
+    def look_around(*run_ids: str) -> tuple[list[str | None], Run]:
+        """The modes of runs, and a run in another directory."""
+        with SyncClient(ServerAddress(path=str(sh.locations.socket))) as client:
+            other = client.open_workspace(str(sh.work.parent)).id
+            started = client.start_session(other, RunRequest(prompt="!say a secret")).run
+            return [client.get_run(run_id).mode for run_id in run_ids], started
+
     async def use() -> None:
         command = (sys.executable, "-m", "holdfast", "mcp", "serve")
         async with open_server(sh.work, command, env=sh.env, start_timeout=50.0, timeout=50.0) as probe:
@@ -98,6 +106,25 @@ def test_another_agent_runs_prompts_and_reads_sessions(sh: CliShell) -> None:
             assert (await hanging)["structuredContent"]["state"] == "cancelled"
             refused = await probe.call("wait_run", run_id="run_absent")
             assert refused["isError"]
+            planned = (await probe.call("run_prompt", prompt="!say planned", mode="plan"))["structuredContent"]
+            modes, elsewhere = await asyncio.to_thread(look_around, run["run_id"], planned["run_id"])
+            assert modes == ["ask", "plan"]
+            for mode in ("accept_edits", "auto"):
+                refused = await probe.call("run_prompt", prompt="!say free", mode=mode)
+                assert (refused["isError"], f"mode '{mode}' is not offered" in str(refused)) == (True, True)
+            for tool, other in (
+                ("run_prompt", {"prompt": "go on", "session_id": elsewhere.session_id}),
+                ("read_session", {"session_id": elsewhere.session_id}),
+                ("wait_run", {"run_id": elsewhere.id}),
+                ("cancel_run", {"run_id": elsewhere.id}),
+            ):
+                refused = await probe.call(tool, **other)
+                assert (refused["isError"], "belongs to another directory" in str(refused)) == (True, True)
+        free = (*command, "--max-mode", "accept_edits")
+        async with open_server(sh.work, free, env=sh.env, start_timeout=50.0, timeout=50.0) as probe:
+            edited = (await probe.call("run_prompt", prompt="!say free", mode="accept_edits"))["structuredContent"]
+            assert edited["state"] == "completed"
+            assert (await probe.call("run_prompt", prompt="!say free", mode="auto"))["isError"]
 
     asyncio.run(use())
 

@@ -15,6 +15,7 @@ from holdfast.cli.formatting import json_text, table
 from holdfast.cli.screen import one_line, plain
 from holdfast.errors import BadRequest
 from holdfast.schema.extensions import ExtensionStatus, McpServerView
+from holdfast.schema.runs import MODES_BY_FREEDOM
 
 _ADD = "'holdfast mcp add --help' shows the forms"
 _LIST_SECONDS = 10.0
@@ -36,6 +37,7 @@ def configure(parser: Parser) -> None:
             ("holdfast mcp login tracker", "log in with a browser, here or on another machine"),
             ("holdfast mcp logs docs", "show what it wrote and why it failed"),
             ("holdfast mcp serve", "the command of Holdfast as an MCP server, for other agents"),
+            ("holdfast mcp serve --max-mode accept_edits", "the same; they may let it edit files without asking you"),
             ("holdfast mcp remove docs", "remove it from config.toml"),
         ),
     )
@@ -61,6 +63,12 @@ def configure(parser: Parser) -> None:
     logs = add("logs", "show what a server wrote to stderr and what happened to its connection")
     logs.set_defaults(run=show_logs)
     offered = add("serve", "offer Holdfast to other agents as an MCP server, on stdin and stdout")
+    offered.add_argument(
+        "--max-mode",
+        choices=MODES_BY_FREEDOM,
+        default="ask",
+        help="the freest mode that the other agent may choose; 'ask', the default, denies what needs approval",
+    )
     offered.set_defaults(run=serve)
     for each in (removed, tried, login, logout, logs):
         each.add_argument("name", metavar="NAME")
@@ -214,7 +222,7 @@ def serve(args: argparse.Namespace) -> int:
 
     from holdfast.cli.mcp_offer import make_server
 
-    make_server(os.getcwd()).run("stdio")
+    make_server(os.getcwd(), max_mode=args.max_mode).run("stdio")
     return Exit.COMPLETED
 
 
