@@ -34,19 +34,25 @@ def reference() -> tuple[SettingRow, ...]:
 
 def reference_table() -> str:
     """The reference in Markdown, one section per table, as in docs/configuration.md."""
-    sections = []
+    alone = [row for row in reference() if "." not in row.key]
+    sections = [_section("### Outside of tables", "At the top of the file, before the first table.", alone)]
     for name, field in fields_of(Settings).items():
         table = field.bare if is_table(field.bare) else table_in(field.bare)
-        prefix = (name,) if table is field.bare else (name, "NAME")
-        lines = [f"### `[{'.'.join(prefix)}]`", "", table_description(table), "", "| key | type | default | meaning |"]
-        lines.append("|---|---|---|---|")
-        lines += [
-            f"| `{row.key}` | {_cell(row.kind)} | {f'`{_cell(row.default)}`' if row.default else '–'} "
-            f"| {_cell(row.description)} |"
-            for row in _rows(table, prefix)
-        ]
-        sections.append("\n".join(lines))
+        if table is not None:
+            prefix = (name,) if table is field.bare else (name, "NAME")
+            rows = list(_rows(table, prefix))
+            sections.append(_section(f"### `[{'.'.join(prefix)}]`", table_description(table), rows))
     return "\n\n".join(sections) + "\n"
+
+
+def _section(title: str, description: str, rows: list[SettingRow]) -> str:
+    lines = [title, "", description, "", "| key | type | default | meaning |", "|---|---|---|---|"]
+    lines += [
+        f"| `{row.key}` | {_cell(row.kind)} | {f'`{_cell(row.default)}`' if row.default else '–'} "
+        f"| {_cell(row.description)} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
 
 
 def _rows(table: Any, path: KeyPath) -> Iterator[SettingRow]:

@@ -61,3 +61,14 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def holdfast_home(home: Path) -> Path:
     """The `HOLDFAST_HOME` of this test; not created yet."""
     return home / "holdfast"
+
+
+@pytest.fixture
+def postgres_database() -> Iterator[str]:
+    """The address of a PostgreSQL database with empty tables, on a server of this process of the tests."""
+    from tests.support.postgres_cluster import shared_cluster
+
+    cluster = shared_cluster()
+    address = cluster.take_database()
+    yield address
+    cluster.give_back(address)

@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.config import Keyring, PolicyFile, Redactor, SecretStore, Settings, TrustStore, load_config
+from holdfast.config.secrets import STORE_PASSWORD
 from holdfast.config.settings import MAX_AGENT_DEPTH
 from holdfast.errors import ConfigError, StoreLocked
 from holdfast.events import Hub, prune_periodically
@@ -156,7 +157,7 @@ async def _open_shared(
     save_rules: Callable[[tuple[str, ...]], Awaitable[None]],
 ) -> SharedParts:
     """Open the database and what else all workspaces share. ``closing`` closes it in reverse order."""
-    store = await open_store(locations.database)
+    store = await _open_store(settings, locations, keyring)
     closing.push_async_callback(store.close)
     models = ModelFactory(keyring, network=settings.network, scripts=scripts or await asyncio.to_thread(_demo_scripts))
     closing.push_async_callback(models.aclose)
@@ -186,6 +187,25 @@ async def _open_shared(
     return shared
 
 
+async def _open_store(settings: Settings, locations: Locations, keyring: Keyring) -> Store:
+    """Open the SQLite file, or the PostgreSQL database that the settings name."""
+    if settings.store is None:
+        return await open_store(locations.database)
+    try:
+        from holdfast.store.postgres import open_postgres_store
+    except ImportError as error:
+        raise ConfigError(
+            f"the setting 'store' names a PostgreSQL database, but psycopg is missing ({error}); run "
+            "\"pip install 'holdfast[fleet]'\", or remove the setting (HOLDFAST_STORE)"
+        ) from error
+    password = settings.store.password or await keyring.read_stored(STORE_PASSWORD)
+    if password:
+        keyring.remember([password])
+    return await open_postgres_store(
+        str(settings.store), home=locations.data_dir, password=password.reveal() if password else None
+    )
+
+
 def _publish_call(hub: Hub, event: CallRequested | CallClosed) -> None:
     """Tell the clients a call that one of them executes. An open one is also told to clients that connect later."""
     call, is_open = event.call, isinstance(event, CallRequested)
@@ -197,12 +217,14 @@ def _publish_call(hub: Hub, event: CallRequested | CallClosed) -> None:
 def _background_work(shared: SharedParts, settings: Settings) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
     store, locations, clock = shared.store, shared.locations, shared.clock
     keep_events = float(settings.server.keep_events)
-    return (
+    work = (
         ("heartbeats", shared.hub.send_heartbeats()),
-        ("backups", back_up_daily(store, locations.database, locations.backups_dir, clock=clock)),
         ("prune events", prune_periodically(store, keep_seconds=keep_events, clock=clock)),
         ("remove old files", remove_old_files(shared)),
     )
+    if settings.store is not None:
+        return work
+    return (*work, ("backups", back_up_daily(store, locations.database, locations.backups_dir, clock=clock)))
 
 
 class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):

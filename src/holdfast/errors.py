@@ -25,7 +25,8 @@
     │   ├── OutOfDescriptors  503    no_descriptors: the server cannot open more files
     │   └── CommitRefused            a commit failed and changed nothing
     │       ├── StoreUnwritable  507 store_unwritable: the disk is full, read-only or broken
-    │       └── StoreLocked   503    store_locked: another server or process holds a lock on the database
+    │       ├── StoreLocked   503    store_locked: another server or process holds a lock on the database
+    │       └── StoreUnreachable 503 store_unreachable: the database server does not answer
     ├── StoreError                   the user must look at the database
     │   ├── StoreDamaged      500    store_damaged
     │   ├── StoreNewer        500    store_newer: a newer Holdfast wrote it
@@ -164,6 +165,12 @@ class StoreLocked(CommitRefused):
     """Another server owns the database, or another process has locked it."""
 
     code, status = "store_locked", 503
+
+
+class StoreUnreachable(CommitRefused):
+    """The database server does not answer. Waiting helps: the connection is made again by itself."""
+
+    code, status = "store_unreachable", 503
 
 
 class StoreError(HoldfastError):

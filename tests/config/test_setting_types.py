@@ -14,6 +14,7 @@ from holdfast.config.setting_types import (
     KeySource,
     ProxyUrl,
     Secret,
+    StoreUrl,
     Url,
     Variables,
     format_duration,
@@ -150,3 +151,23 @@ def test_headers_that_would_break_a_request_are_refused(value: object) -> None:
 def test_invalid_environment_variables_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"variable name|must be text|expected a table"):
         Variables.from_config(value)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        (f"postgresql://me:{PLANTED}@db.test/holdfast", "postgresql://me:(hidden)@db.test/holdfast"),
+        (f"postgres://db1,db2/holdfast?password={PLANTED}&sslmode=require", None),
+    ],
+)
+def test_the_password_of_a_database_is_found_and_never_shown(address: str, shown: str | None) -> None:
+    url = StoreUrl.from_config(address)
+    assert url.password == Secret(PLANTED)
+    assert PLANTED not in f"{url!r} {url.to_config()}"
+    assert shown in (None, url.to_config())
+
+
+def test_a_database_is_named_by_an_address_of_libpq() -> None:
+    assert StoreUrl.from_config("postgresql:///holdfast?host=/run/postgresql").password is None
+    with pytest.raises(ValueError, match="postgresql://"):
+        StoreUrl.from_config("mysql://db.test/holdfast")

@@ -7,6 +7,7 @@ names; ``HOLDFAST_E2E_TOKEN`` is its token. Tests that stop or kill servers leav
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -28,14 +29,32 @@ def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pycache")
 
 
+StoreKind = Literal["sqlite", "postgres"]
+
+
+@pytest.fixture(scope="session", params=["sqlite"] if _URL else ["sqlite", "postgres"])
+def store_kind(request: pytest.FixtureRequest) -> StoreKind:
+    """Every test runs on both stores."""
+    kind: StoreKind = request.param
+    return kind
+
+
+def _new_store(kind: StoreKind) -> str | None:
+    if kind == "sqlite":
+        return None
+    from tests.support.postgres_cluster import shared_cluster
+
+    return shared_cluster().new_database()
+
+
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, pycache: Path, store_kind: StoreKind) -> Iterator[Server]:
     """One server for all tests that leave it alive."""
     if _URL:
         assert _PORT, "HOLDFAST_E2E_PROVIDER_PORT must name the port of the server's provider 'e2e'"
         yield Server(ServerAddress.parse(_URL, name="HOLDFAST_E2E_URL"), token=_TOKEN, provider_port=int(_PORT))
         return
-    process = ServerProcess(tmp_path_factory.mktemp("server"), pycache=pycache)
+    process = ServerProcess(tmp_path_factory.mktemp("server"), pycache=pycache, store=_new_store(store_kind))
     process.start()
     try:
         yield process
@@ -46,11 +65,11 @@ def server(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Iterator[
 
 
 @pytest.fixture
-def own_server(tmp_path: Path, pycache: Path) -> Iterator[ServerProcess]:
+def own_server(tmp_path: Path, pycache: Path, store_kind: StoreKind) -> Iterator[ServerProcess]:
     """A server that the test may stop and kill; started."""
     home = tmp_path / "own"
     home.mkdir()
-    process = ServerProcess(home, pycache=pycache)
+    process = ServerProcess(home, pycache=pycache, store=_new_store(store_kind))
     process.start()
     try:
         yield process

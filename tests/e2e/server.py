@@ -49,7 +49,10 @@ class Server:
 class ServerProcess(Server):
     """``python -m holdfast serve`` in a home of its own."""
 
-    def __init__(self, home: Path, *, pycache: Path, provider_port: int | None = None) -> None:
+    def __init__(
+        self, home: Path, *, pycache: Path, provider_port: int | None = None, store: str | None = None
+    ) -> None:
+        """``store``: the address of a PostgreSQL database; without it, a SQLite file."""
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
@@ -58,6 +61,8 @@ class ServerProcess(Server):
         }
         if "PYTHONPATH" in os.environ:
             self.env["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        if store is not None:
+            self.env["HOLDFAST_STORE"] = store
         self.locations = Locations.from_env(self.env)
         super().__init__(
             ServerAddress(path=str(self.locations.socket)), token=None, provider_port=provider_port or free_port()
@@ -109,6 +114,17 @@ class ServerProcess(Server):
             self._end(signal.SIGKILL)
         with SyncClient(self.address, retry_seconds=0.0) as client, suppress(Unreachable):
             client.stop_server(if_idle=False)
+
+    def stored_drafts(self) -> str:
+        """The text of open messages, as a crash would leave it."""
+        store = self.env.get("HOLDFAST_STORE")
+        if store is None:
+            drafts = self.locations.database.with_name(self.locations.database.name + ".drafts")
+            return drafts.read_text() if drafts.exists() else ""
+        import psycopg
+
+        with psycopg.connect(store) as connection:
+            return "".join(body.decode() for (body,) in connection.execute("SELECT body FROM drafts ORDER BY n"))
 
     def memory(self) -> int:
         """Resident bytes."""

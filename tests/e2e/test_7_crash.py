@@ -50,9 +50,10 @@ async def test_a_waiting_client_learns_of_the_crash_and_the_queue_goes_on(
 
 
 def _wait_for_draft(server: ServerProcess, text: str) -> None:
-    """Wait until the file with the text of open messages has this text."""
-    drafts = server.locations.database.with_name(server.locations.database.name + ".drafts")
-    while not drafts.exists() or text not in drafts.read_text():
+    """Wait until the stored text of open messages has this text."""
+    until = time.monotonic() + 30
+    while text not in server.stored_drafts():
+        assert time.monotonic() < until
         time.sleep(0.005)
 
 

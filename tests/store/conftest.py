@@ -7,21 +7,25 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import SqliteStore, Store, open_store
+from holdfast.store.postgres import open_postgres_store
 from tests.store.batches import new_session, new_workspace
 
 Reopen = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgres"])
 async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopen]:
     """Return a function that opens the same store again, and closes it first if it is open."""
     current: list[Store] = []
+    address = request.getfixturevalue("postgres_database") if request.param == "postgres" else None
 
     async def reopened() -> Store:
-        assert request.param == "sqlite"
         while current:
             await current.pop().close()
-        current.append(await open_store(tmp_path / "ledger" / "holdfast.db"))
+        if address is None:
+            current.append(await open_store(tmp_path / "ledger" / "holdfast.db"))
+        else:
+            current.append(await open_postgres_store(address, home=tmp_path))
         return current[0]
 
     yield reopened

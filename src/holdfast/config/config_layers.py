@@ -33,6 +33,7 @@ _MAX_PROBLEMS = 20
 _OWN_VARIABLES: Mapping[str, KeyPath] = {
     "HOLDFAST_MODEL": ("models", "large"),
     "HOLDFAST_SMALL_MODEL": ("models", "small"),
+    "HOLDFAST_STORE": ("store",),
 }
 _COMMON_VARIABLES: Mapping[KeyPath, tuple[str, ...]] = {
     ("network", "proxy"): ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"),

@@ -23,6 +23,9 @@ from holdfast.errors import ConfigError, ModelAuth
 
 _MAX_KEY_BYTES = 1 << 16
 
+STORE_PASSWORD = "postgresql"
+"""The name under which the password of the database is stored."""
+
 
 class _KeyFile(msgspec.Struct):
     keys: dict[str, str] = {}
@@ -180,7 +183,7 @@ def key_sources(settings: Settings) -> Iterator[tuple[KeyPath, KeySource]]:
 
 def secret_variables(settings: Settings) -> frozenset[str]:
     """Names of variables that hold keys. They are removed from the environment of tools, hooks and extensions (W8)."""
-    names = {"HOLDFAST_TOKEN"}
+    names = {"HOLDFAST_TOKEN", "HOLDFAST_STORE", "PGPASSWORD"}
     names.update(variable for provider in PROVIDERS.values() for variable in provider.key_env)
     names.update(variable for variables in SEARCH_VARIABLES.values() for variable in variables)
     names.update(source.argument for _, source in key_sources(settings) if source.kind == "env")
@@ -195,7 +198,7 @@ def configured_secrets(settings: Settings) -> Iterator[Secret]:
     for _, source in key_sources(settings):
         if source.literal:
             yield source.literal
-    addresses = [settings.network.proxy, settings.web_search.url]
+    addresses = [settings.store, settings.network.proxy, settings.web_search.url]
     addresses += [provider.base_url for provider in settings.providers.values()]
     addresses += [server.url for server in settings.mcp.values()]
     for address in addresses:

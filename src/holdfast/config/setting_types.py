@@ -194,6 +194,28 @@ class ProxyUrl(Url):
     schemes = ("http", "https", "socks5", "socks5h")
 
 
+class StoreUrl(Url):
+    """The address of a PostgreSQL database, as libpq reads it: several hosts, or a directory with a socket."""
+
+    __slots__ = ()
+    schemes = ("postgresql", "postgres")
+
+    @classmethod
+    def from_config(cls, value: object) -> Self:
+        is_address = isinstance(value, str) and re.fullmatch(r"postgres(?:ql)?://[^\s\x00-\x1f\x7f]*", value)
+        if not is_address:
+            raise ValueError("expected an address such as 'postgresql://holdfast@db.example/holdfast'")
+        return cls(value)
+
+    @property
+    def password(self) -> Secret | None:
+        found = re.search(r"//[^/@:]*:([^/@]*)@", self) or re.search(r"[?&]password=([^&]*)", self)
+        return Secret(unquote(found[1])) if found and found[1] else None
+
+    def to_config(self) -> str:
+        return re.sub(r"(?<=[?&]password=)[^&]*", HIDDEN, re.sub(r"(?<=//)([^/@:]*):[^/@]*@", rf"\1:{HIDDEN}@", self))
+
+
 class Headers(dict[str, str], Leaf):
     """HTTP headers. Their values are often credentials, so a repr shows only their names."""
 

@@ -26,7 +26,7 @@ from holdfast.config.toml_document import KeyPath, format_key
 
 T = TypeVar("T", bound=Table)
 
-_USER_TABLES = ("server", "network")
+_USER_TABLES = ("server", "network", "store")
 _EVENTS_OF_TOOLS = frozenset({"before_tool", "after_tool", "approval"})
 
 

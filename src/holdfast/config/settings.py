@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from holdfast.config.setting_types import Duration, Headers, KeySource, ProxyUrl, Url, Variables
+from holdfast.config.setting_types import Duration, Headers, KeySource, ProxyUrl, StoreUrl, Url, Variables
 from holdfast.schema.hooks import HookEvent
 from holdfast.schema.runs import Mode
 
@@ -440,6 +440,13 @@ class NetworkSettings(Table, frozen=True):
 class Settings(Table, frozen=True):
     """Holdfast's configuration."""
 
+    store: Annotated[
+        StoreUrl | None,
+        Meta(
+            description="Where sessions are stored: the address of a PostgreSQL database (docs/fleet.md). Without it, a"
+            " SQLite file in your data directory. Counts when the server starts; a project cannot set it."
+        ),
+    ] = None
     models: DefaultModels = DefaultModels()
     providers: dict[str, ProviderSettings] = {}
     approvals: ApprovalSettings = ApprovalSettings()

@@ -8,6 +8,7 @@ the commit that finishes the message.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -79,6 +80,12 @@ class OpenDraft:
         return replace(message, parts=(*message.parts, *later)) if later else message
 
 
+class DraftLookup(Protocol):
+    """Finds the draft of a message. A dictionary is one."""
+
+    def get(self, message_id: str, /) -> OpenDraft | None: ...
+
+
 class OpenDrafts:
     """The drafts of all open messages, by message id."""
 
@@ -118,3 +125,12 @@ class OpenDrafts:
 
 def is_finished(message: Message) -> bool:
     return any(isinstance(part, Finish) for part in message.parts)
+
+
+def joined_pieces(pieces: Iterable[DraftPiece]) -> Iterable[DraftPiece]:
+    """Join the pieces of each part. Pieces of one part continue each other."""
+    by_part: dict[tuple[str, int, int], list[DraftPiece]] = {}
+    for piece in pieces:
+        by_part.setdefault((piece.message_id, piece.attempt, piece.part), []).append(piece)
+    for first, *more in by_part.values():
+        yield replace(first, text=first.text + "".join(piece.text for piece in more)) if more else first

@@ -61,6 +61,10 @@ class Store(Protocol):
         """
         ...
 
+    async def catch_up(self) -> None:
+        """Return when listeners have every event that was committed before the call, by any server."""
+        ...
+
     async def prune_events(self, *, before: str) -> int:
         """Remove events older than the time, but none since the start of the oldest unfinished run (`E8`).
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from holdfast.errors import (
+    CommitRefused,
     HoldfastError,
     InternalError,
     OutOfDescriptors,
@@ -23,6 +24,8 @@ _logger = logging.getLogger(__name__)
 
 _EXPECTED_5XX = frozenset({502, 503, 507})
 """Not bugs: a provider refused, the server is stopping, the disk is full."""
+_RETRY_AFTER = b"2"
+"""Seconds until a commit that the database refused may succeed."""
 
 
 class ErrorBoundary:
@@ -96,6 +99,8 @@ def _expected(error: HoldfastError, scope: Scope) -> JsonResponse:
         headers = ((b"www-authenticate", b"Bearer"),)
     elif error.status == 413:
         headers = ((b"connection", b"close"),)
+    elif isinstance(error, CommitRefused):
+        headers = ((b"retry-after", _RETRY_AFTER),)
     return error_response(error, headers=headers)
 
 

@@ -201,7 +201,8 @@ _OF_WORKSPACE = """SELECT number, workspace_id, session_id, kind, body, source, 
     ORDER BY number LIMIT :limit"""
 
 _OF_SESSION = """WITH RECURSIVE tree (id) AS (
-        SELECT :session UNION SELECT sessions.id FROM sessions JOIN tree ON sessions.parent_id = tree.id)
+        SELECT id FROM sessions WHERE id = :session
+        UNION SELECT sessions.id FROM sessions JOIN tree ON sessions.parent_id = tree.id)
     SELECT number, workspace_id, session_id, kind, body, source, first_part, part_count FROM events
     WHERE root_id = (SELECT root_id FROM sessions WHERE id = :session) AND number > :after AND number <= :upto
         AND session_id IN (SELECT id FROM tree)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -12,7 +12,7 @@ from holdfast.schema.people import Person
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import IdKind, IdMatch, Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
-from holdfast.store.open_drafts import OpenDraft
+from holdfast.store.open_drafts import DraftLookup
 from holdfast.store.records import (
     CallOutput,
     FileSnapshot,
@@ -53,7 +53,7 @@ class ReadFunction(Protocol):
 class DraftQuery(Protocol[T_co]):
     """A read of messages, which gets the drafts that belong to them."""
 
-    def __call__(self, sql: Sql, *, drafts: Mapping[str, OpenDraft]) -> T_co: ...
+    def __call__(self, sql: Sql, *, drafts: DraftLookup) -> T_co: ...
 
 
 class LedgerReads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -11,7 +11,7 @@ from holdfast.errors import NotFound
 from holdfast.schema.base import encode
 from holdfast.schema.messages import Message, Shell, Summary, Text, read_message
 from holdfast.schema.sessions import SearchHit
-from holdfast.store.open_drafts import DraftPiece, OpenDraft, OpenDrafts, is_finished
+from holdfast.store.open_drafts import DraftLookup, DraftPiece, OpenDrafts, is_finished
 from holdfast.store.records import Page
 from holdfast.store.rows import event_log
 from holdfast.store.rows.sql import SearchIndex, Sql
@@ -115,7 +115,7 @@ def _is_open(sql: Sql, message: Message) -> bool:
     return not is_finished(message) and run is not None and bool(run[0])
 
 
-def _read(row: tuple[bytes, str, int], drafts: Mapping[str, OpenDraft]) -> Message:
+def _read(row: tuple[bytes, str, int], drafts: DraftLookup) -> Message:
     """Decode a message, with the text of its draft if it is open."""
     body, message_id, attempt = row
     found = read_message(body)
@@ -125,7 +125,7 @@ def _read(row: tuple[bytes, str, int], drafts: Mapping[str, OpenDraft]) -> Messa
     return found if draft is None or draft.attempt != attempt else draft.add_to(found)
 
 
-def message(sql: Sql, message_id: str, *, drafts: Mapping[str, OpenDraft]) -> Message:
+def message(sql: Sql, message_id: str, *, drafts: DraftLookup) -> Message:
     row = sql.execute("SELECT body, id, attempt FROM messages WHERE id = ?", (message_id,)).fetchone()
     if row is None:
         raise NotFound(f"message {message_id!r} does not exist", code="message_not_found")
@@ -139,7 +139,7 @@ def messages(
     limit: int,
     after: int | None,
     before: int | None,
-    drafts: Mapping[str, OpenDraft],
+    drafts: DraftLookup,
 ) -> Page[Message]:
     require_session(sql, session_id)
     if before is None:
@@ -160,7 +160,7 @@ def messages(
     return Page(items=found, at=event_log.last_number(sql), next=rest)
 
 
-def since_summary(sql: Sql, session_id: str, *, drafts: Mapping[str, OpenDraft]) -> tuple[Message, ...]:
+def since_summary(sql: Sql, session_id: str, *, drafts: DraftLookup) -> tuple[Message, ...]:
     require_session(sql, session_id)
     (start,) = sql.execute(
         "SELECT max(seq) FROM messages WHERE session_id = ? AND summary = 1", (session_id,)

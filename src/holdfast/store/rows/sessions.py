@@ -21,7 +21,8 @@ _workspace = msgspec.json.Decoder(Workspace)
 _usage = msgspec.json.Decoder(Usage)
 
 _TREE = """WITH RECURSIVE tree (id) AS (
-    SELECT ? UNION SELECT sessions.id FROM sessions JOIN tree ON sessions.parent_id = tree.id) SELECT id FROM tree"""
+    SELECT id FROM sessions WHERE id = ?
+    UNION SELECT sessions.id FROM sessions JOIN tree ON sessions.parent_id = tree.id) SELECT id FROM tree"""
 
 
 def put_workspace(tx: Transaction, workspace: Workspace) -> None:
@@ -100,6 +101,10 @@ _DELETE_RECORDS = (
     "DELETE FROM call_outputs WHERE session_id = :id",
     "DELETE FROM snapshots WHERE session_id = :id",
 )
+
+
+def read_workspace(body: bytes) -> Workspace:
+    return _workspace.decode(body)
 
 
 def workspace(sql: Sql, workspace_id: str) -> Workspace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from holdfast.errors import Gone, NotFound, StoreConflict
@@ -41,8 +42,8 @@ class Transaction:
         self.sql = sql
         self.search = search
         self.counters = counters
-        self.first = counters.last + 1
-        """The number of the batch's first event."""
+        self.first: Any = counters.last + 1
+        """The number of the batch's first event, or an expression for one that is not larger."""
         self.seqs: dict[str, int] = {}
         """The ``seq`` of each message and snapshot that the batch writes."""
         self.messages: dict[str, Message] = {}
@@ -76,7 +77,12 @@ class Transaction:
         """Call it after a deletion."""
         self._places.clear()
 
-    def next_activity(self) -> int:
+    def places(self) -> Collection[SessionPlace]:
+        """Where the sessions that the batch concerns belong."""
+        return self._places.values()
+
+    def next_activity(self) -> Any:
+        """Return a number, or an expression for one, that is higher than every one before it."""
         self.counters.activity += 1
         return self.counters.activity
 

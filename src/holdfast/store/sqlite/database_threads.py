@@ -25,6 +25,7 @@ from typing import Any, TypeAlias, TypeVar
 from holdfast.errors import StoreConflict, StoreDamaged, StoreLocked, StoreUnwritable
 from holdfast.files import file_identity
 from holdfast.store import writes as w
+from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
 from holdfast.store.rows import event_log, messages
 from holdfast.store.rows.apply_write import apply_write
 from holdfast.store.rows.transaction import Counters, Transaction
@@ -44,16 +45,6 @@ FOREIGN_LOCK_SECONDS = 5.0
 """How long commits wait for another process that holds the write lock. Then they are refused until it is gone."""
 _BUSY_POLL_MILLISECONDS = 100
 _READERS = 3
-
-BatchOutcome: TypeAlias = w.Committed | BaseException
-
-
-class PendingBatch:
-    __slots__ = ("batch", "future")
-
-    def __init__(self, batch: w.Batch, future: asyncio.Future[w.Committed]) -> None:
-        self.batch = batch
-        self.future = future
 
 
 class PendingFunction:
@@ -274,16 +265,6 @@ class WriterThread:
         except sqlite3.Error as error:
             _logger.warning("the last checkpoint of the database failed: %s; the next start repeats it", error)
         self._sql.close()
-
-
-def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
-    """Set the result or the error on the event loop, unless the caller was cancelled."""
-    if future.done():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
 
 
 class ReaderThreads:

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from holdfast.files import write_atomic
 from holdfast.schema.base import encode
-from holdfast.store.open_drafts import DraftPiece
+from holdfast.store.open_drafts import DraftPiece, joined_pieces
 
 APPEND_SECONDS = 0.02
 SYNC_SECONDS = 0.5
@@ -242,13 +241,4 @@ def _size_of(path: Path) -> int:
 
 
 def _lines(pieces: Iterable[DraftPiece]) -> bytes:
-    return b"".join(encode(piece) + b"\n" for piece in _joined(pieces))
-
-
-def _joined(pieces: Iterable[DraftPiece]) -> Iterable[DraftPiece]:
-    """Join the pieces of each part. Pieces of one part continue each other."""
-    by_part: dict[tuple[str, int, int], list[DraftPiece]] = {}
-    for piece in pieces:
-        by_part.setdefault((piece.message_id, piece.attempt, piece.part), []).append(piece)
-    for first, *more in by_part.values():
-        yield replace(first, text=first.text + "".join(piece.text for piece in more)) if more else first
+    return b"".join(encode(piece) + b"\n" for piece in joined_pieces(pieces))

@@ -12,20 +12,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import BadRequest, StoreUnwritable
+from holdfast.store.commit_listeners import CommitListeners
 from holdfast.store.open_drafts import OpenDrafts, is_finished
+from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
 from holdfast.store.protocol import CommitListener
 from holdfast.store.rows import event_log, messages, stored_responses
 from holdfast.store.rows.ledger_reads import DraftQuery, LedgerReads
 from holdfast.store.sqlite import database_file, draft_log
 from holdfast.store.sqlite.database_file import Connect, OwnerLock
-from holdfast.store.sqlite.database_threads import (
-    BatchOutcome,
-    PendingBatch,
-    PendingFunction,
-    ReaderThreads,
-    WriterThread,
-    settle,
-)
+from holdfast.store.sqlite.database_threads import PendingFunction, ReaderThreads, WriterThread
 from holdfast.store.sqlite.draft_log import DraftLog
 from holdfast.store.sqlite.search_index import FTS5_INDEX
 from holdfast.store.writes import Batch, Committed, PutMessage
@@ -78,7 +73,7 @@ class SqliteStore(LedgerReads):
         self._lock = lock
         self._connect = connect
         self._loop = loop
-        self._listeners: tuple[CommitListener, ...] = ()
+        self._listeners = CommitListeners(loop)
         self._log_id, self._last, self._pruned = event_log.identity(connection)
         self._readers = ReaderThreads(path, connect=connect)
         self._read = self._readers.read
@@ -113,11 +108,7 @@ class SqliteStore(LedgerReads):
             self._draft_log.clear()
 
     def listen(self, listener: CommitListener) -> Callable[[], None]:
-        self._listeners = (*self._listeners, listener)
-        return partial(self._remove_listener, listener)
-
-    def _remove_listener(self, listener: CommitListener) -> None:
-        self._listeners = tuple(known for known in self._listeners if known is not listener)
+        return self._listeners.add(listener)
 
     def _deliver(self, outcomes: list[tuple[PendingBatch, BatchOutcome]]) -> None:
         """Called on the event loop once per group. Listeners are called before the callers continue."""
@@ -129,15 +120,8 @@ class SqliteStore(LedgerReads):
                 self._close_drafts(pending.batch)
             if outcome.events:
                 self._last = outcome.numbers[-1]
-                for listener in self._listeners:
-                    self._notify(listener, outcome)
+                self._listeners.tell(outcome.events)
             settle(pending.future, outcome, None)
-
-    def _notify(self, listener: CommitListener, committed: Committed) -> None:
-        try:
-            listener(committed.events)
-        except Exception as error:  # noqa: BLE001 - the commit stands; the event loop reports the listener's error
-            self._loop.call_exception_handler({"message": "a listener of the store failed", "exception": error})
 
     async def _read_with_drafts(self, query: DraftQuery[T], *, session_id: str | None = None) -> T:
         drafts = self._drafts.all() if session_id is None else self._drafts.of_session(session_id)
@@ -152,6 +136,9 @@ class SqliteStore(LedgerReads):
     def _require_open(self) -> None:
         if self._closing is not None:
             raise StoreUnwritable("the database is closed: the server is stopping")
+
+    async def catch_up(self) -> None:
+        """This server is the only one that commits, and `commit` returns after the listeners were called."""
 
     async def prune_events(self, *, before: str) -> int:
         total = 0

@@ -1,0 +1,470 @@
+"""The thread that commits: it owns one connection, puts all waiting batches into one transaction, and numbers events.
+
+**Order.** The events of all servers are numbered by one row, ``log``. A transaction locks it with its last message,
+which also contains the events and the COMMIT: so the lock is held for one commit and no round trip, numbers have no
+gaps, and a transaction that sees number n sees every smaller one. Batches that wait meanwhile are committed together.
+Listeners get the events of other servers before those of a commit that follows them.
+
+**Unknown outcomes.** Each transaction inserts a row with an id of its own into ``commits``. If the answer to the COMMIT
+is lost, the thread inserts the same id over a new connection. That waits for the end of the old transaction if it still
+runs. If the row is there, the commit has happened; if not, it cannot happen any more, and the group is done again.
+
+**A database that does not answer** is waited for: `WAIT_SECONDS` for all batches together, then they are refused until
+it answers again. A batch whose outcome is unknown waits as long as that takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
+from uuid import uuid4
+
+import psycopg
+
+from holdfast.errors import CommitRefused, HoldfastError, StoreUnreachable
+from holdfast.schema.events import read_event
+from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
+from holdfast.store.postgres.connection import PostgresConnection
+from holdfast.store.postgres.database_errors import as_store_error, is_lease_error, is_lost, may_repeat, unreachable
+from holdfast.store.postgres.lease_check import Fences, LeaseCheck
+from holdfast.store.postgres.postgres_writes import PostgresTransaction, apply_postgres_write
+from holdfast.store.postgres.word_index import WORD_INDEX
+from holdfast.store.records import CommittedEvent
+from holdfast.store.rows import event_log, messages
+from holdfast.store.rows.event_log import NewEvent
+from holdfast.store.writes import Committed
+
+_logger = logging.getLogger(__name__)
+
+MAX_GROUP = 128
+COMMIT_SECONDS = 5.0
+"""How long a statement of a commit may take, with its wait for locks."""
+WAIT_SECONDS = 5.0
+MAINTENANCE_COMMITS = 200
+_PAUSE_SECONDS = 0.05
+_REPEATS = 5
+_PAGE = 500
+CHANNEL = "holdfast_events"
+
+
+class PendingCall:
+    """A function that the thread calls in a transaction of its own, such as pruning."""
+
+    __slots__ = ("function", "future")
+
+    def __init__(self, function: Callable[[PostgresConnection], Any], future: asyncio.Future[Any]) -> None:
+        self.function = function
+        self.future = future
+
+
+class PendingFollow:
+    """Deliver what other servers have committed."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[None] | None) -> None:
+        self.future = future
+
+
+PendingItem: TypeAlias = PendingBatch | PendingCall | PendingFollow
+Outcomes: TypeAlias = list[tuple[PendingBatch, BatchOutcome]]
+
+
+class Delivery(NamedTuple):
+    """What the event loop gets at once: events of other servers, then the outcomes of a group."""
+
+    events: tuple[CommittedEvent, ...] = ()
+    outcomes: tuple[tuple[PendingBatch, BatchOutcome], ...] = ()
+
+
+class _Applied(NamedTuple):
+    pending: PendingBatch
+    events: list[NewEvent]
+    seqs: dict[str, int]
+
+
+class _UnknownOutcome(Exception):
+    """The connection was lost while the COMMIT was under way."""
+
+
+class CommitThread:
+    def __init__(
+        self,
+        open_connection: Callable[[], PostgresConnection],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        deliver: Callable[[Delivery], None],
+        position: int,
+        fences: Fences,
+        host_id: str,
+        notifies: bool,
+    ) -> None:
+        self._open = open_connection
+        self._loop = loop
+        self._deliver = deliver
+        self._position = position
+        """The last number that was delivered."""
+        self._fences = fences
+        self._host_id = host_id
+        self._notifies = notifies
+        self._queue: queue.SimpleQueue[PendingItem | None] = queue.SimpleQueue()
+        self._sql: PostgresConnection | None = None
+        self._lost_since: float | None = None
+        self._lost_by: BaseException | None = None
+        self._is_stuck = False
+        """Something must succeed before the next group is begun, and the database does not answer."""
+        self._unknown: tuple[list[_Applied], Outcomes] = ([], [])
+        """What the COMMIT that is under way contains."""
+        self._commits = MAINTENANCE_COMMITS
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, work: PendingItem) -> None:
+        """Queue the work, or refuse it if the database has not answered for a while."""
+        if isinstance(work, PendingBatch):
+            refused = self._refusal()
+            if refused is not None:
+                settle(work.future, None, refused)
+                return
+        self._queue.put(work)
+
+    def stop(self) -> None:
+        """Commit what is waiting, and close. Blocks until done."""
+        self._stopping.set()
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            work = self._queue.get()
+            group: list[PendingBatch] = []
+            while True:
+                match work:
+                    case None:
+                        running = False
+                        break
+                    case PendingBatch():
+                        group.append(work)
+                    case PendingCall():
+                        self._commit_group(group)
+                        group = []
+                        self._call(work)
+                    case PendingFollow():
+                        self._commit_group(group)
+                        group = []
+                        self._follow(work)
+                if len(group) >= MAX_GROUP:
+                    break
+                try:
+                    work = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+            self._commit_group(group)
+            if self._commits >= MAINTENANCE_COMMITS and self._queue.empty():
+                self._commits = 0
+                self._maintain()
+        if self._sql is not None:
+            self._sql.close()
+
+    def _post(self, delivery: Delivery) -> None:
+        self._loop.call_soon_threadsafe(self._deliver, delivery)
+
+    def _commit_group(self, group: list[PendingBatch]) -> None:
+        if not group:
+            return
+        self._commits += 1
+        outcomes = self._attempt(group)
+        first = next((o.numbers[0] for _, o in outcomes if isinstance(o, Committed) and o.numbers), None)
+        missed: tuple[CommittedEvent, ...] = ()
+        if first is not None:
+            if first > self._position + 1:
+                missed = self._read_missed(first - 1)
+            self._position = max(o.numbers[-1] for _, o in outcomes if isinstance(o, Committed) and o.numbers)
+        self._post(Delivery(missed, tuple(outcomes)))
+
+    def _read_missed(self, upto: int) -> tuple[CommittedEvent, ...]:
+        """Read the events of other servers before ours. Ours are committed, so this is tried until it succeeds."""
+        while True:
+            try:
+                events = self._events_upto(upto)
+            except psycopg.Error as error:
+                self._roll_back()
+                self._pause(error)
+            else:
+                self._found()
+                return events
+
+    def _attempt(self, group: list[PendingBatch]) -> Outcomes:
+        repeats = 0
+        while True:
+            commit_id = uuid4().hex
+            try:
+                applied, refused, last = self._try_group(group, commit_id)
+            except _UnknownOutcome:
+                found = self._resolve(commit_id)
+                if found is None:
+                    continue
+                (applied, refused), last = self._unknown, found
+            except Exception as error:  # noqa: BLE001 - the callers get it, and the thread continues
+                self._roll_back()
+                if is_lost(error):
+                    if self._wait_for_database(error):
+                        continue
+                elif may_repeat(error) and repeats < _REPEATS:
+                    repeats += 1
+                    continue
+                if is_lease_error(error):
+                    error = self._fences.lost()
+                if len(group) > 1 and not isinstance(error, StoreUnreachable) and not is_lost(error):
+                    return [outcome for pending in group for outcome in self._attempt([pending])]
+                return [(pending, as_store_error(error)) for pending in group]
+            self._found()
+            return _numbered(applied, last) + refused
+
+    def _try_group(self, group: list[PendingBatch], commit_id: str) -> tuple[list[_Applied], Outcomes, int]:
+        """Return what was applied, what was refused, and the last number."""
+        sql = self._connection()
+        sql.begin(seconds=COMMIT_SECONDS)
+        check = LeaseCheck(self._fences)
+        applied: list[_Applied] = []
+        refused: Outcomes = []
+        for pending in group:
+            if len(group) > 1:
+                sql.savepoint()
+            try:
+                one = self._apply(sql, pending, check)
+                if len(group) > 1:
+                    sql.execute("RELEASE batch")
+                    sql.flush()
+                applied.append(one)
+            except Exception as error:
+                if is_lost(error) or may_repeat(error):
+                    raise
+                refused.append((pending, as_store_error(error)))
+                if len(group) == 1:
+                    sql.rollback()
+                    return [], refused, 0
+                sql.roll_back_to_savepoint()
+        if not applied:
+            sql.rollback()
+            return [], refused, 0
+        return applied, refused, self._finish(sql, applied, refused, check=check, commit_id=commit_id)
+
+    def _apply(self, sql: PostgresConnection, pending: PendingBatch, check: LeaseCheck) -> _Applied:
+        transaction = PostgresTransaction(sql, host_id=self._host_id)
+        for write in pending.batch.writes:
+            apply_postgres_write(transaction, write)
+        events = event_log.prepare(transaction, pending.batch.events)
+        check.add(transaction.workspaces())
+        return _Applied(pending, events, transaction.seqs)
+
+    def _finish(
+        self, sql: PostgresConnection, applied: list[_Applied], refused: Outcomes, *, check: LeaseCheck, commit_id: str
+    ) -> int:
+        """Lock the log, number the events, check the leases and commit: all in one message."""
+        rows = [new.row for one in applied for new in one.events]
+        count = len(rows)
+        if count:
+            last = sql.execute("UPDATE log SET last = last + ? RETURNING last", (count,))
+        else:
+            last = sql.execute("SELECT last FROM log")
+        check.insert_commit(sql, commit_id)
+        for index, row in enumerate(rows):
+            sql.execute(_INSERT_EVENT, (count - 1 - index, *row))
+        if self._notifies and count:
+            sql.execute("SELECT pg_notify(?, ?)", (CHANNEL, self._fences.server_id))
+        sql.execute("COMMIT")
+        self._unknown = (applied, refused)
+        try:
+            sql.flush()
+        except psycopg.Error as error:
+            if is_lost(error) or sql.is_broken:
+                sql.close()
+                self._note_lost(error)
+                raise _UnknownOutcome from error
+            raise
+        return int(last.fetchone()[0])
+
+    def _resolve(self, commit_id: str) -> int | None:
+        """Return the last number if the commit has happened; None if it never will. Waits for the database."""
+        while True:
+            try:
+                sql = self._connection()
+                sql.begin(seconds=COMMIT_SECONDS)
+                taken = sql.execute(
+                    "INSERT INTO commits (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id", (commit_id,)
+                )
+                found = sql.execute("SELECT last FROM commits WHERE id = ?", (commit_id,)).fetchone()
+                is_new = taken.fetchone() is not None
+                sql.commit()
+            except psycopg.Error as error:
+                self._roll_back()
+                self._pause(error)
+            else:
+                self._found()
+                last = None if is_new else found[0]
+                _logger.warning(
+                    "the answer to a commit was lost; the database says that it %s",
+                    "has not happened" if last is None else "has happened",
+                )
+                return last
+
+    def _connection(self) -> PostgresConnection:
+        if self._sql is None or self._sql.is_broken:
+            self._sql = self._open()
+        return self._sql
+
+    def _roll_back(self) -> None:
+        if self._sql is None:
+            return
+        try:
+            self._sql.rollback()
+        except psycopg.Error:
+            self._sql.close()
+
+    def _note_lost(self, error: BaseException) -> None:
+        if self._lost_since is None:
+            self._lost_since = time.monotonic()
+            _logger.warning("the database does not answer: %s", " ".join(str(error).split()))
+        self._lost_by = error
+
+    def _wait_for_database(self, error: BaseException) -> bool:
+        """Return whether to try again: for some time after the database was lost, counted once for all batches."""
+        if self._sql is not None:
+            self._sql.close()
+        self._note_lost(error)
+        assert self._lost_since is not None
+        if self._stopping.is_set() or time.monotonic() - self._lost_since >= WAIT_SECONDS:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+        return True
+
+    def _found(self) -> None:
+        """The database answers."""
+        self._lost_since, self._is_stuck = None, False
+
+    def _pause(self, error: BaseException) -> None:
+        """Wait before trying again what must succeed. Batches that wait for it are refused after a while."""
+        self._note_lost(error)
+        self._is_stuck = True
+        self._refuse_waiting()
+        time.sleep(_PAUSE_SECONDS)
+
+    def _refusal(self) -> StoreUnreachable | None:
+        """Return why a new batch is refused without being begun; None if it is not."""
+        since, error = self._lost_since, self._lost_by
+        if not self._is_stuck or since is None or error is None or time.monotonic() - since < WAIT_SECONDS:
+            return None
+        return unreachable(error)
+
+    def _refuse_waiting(self) -> None:
+        refused = self._refusal()
+        if refused is None:
+            return
+        kept: list[PendingItem | None] = []
+        outcomes: Outcomes = []
+        with suppress(queue.Empty):
+            while True:
+                work = self._queue.get_nowait()
+                if isinstance(work, PendingBatch):
+                    outcomes.append((work, refused))
+                else:
+                    kept.append(work)
+        for item in kept:
+            self._queue.put(item)
+        if outcomes:
+            self._post(Delivery((), tuple(outcomes)))
+
+    def _call(self, work: PendingCall) -> None:
+        try:
+            sql = self._connection()
+            sql.begin(seconds=COMMIT_SECONDS)
+            result = work.function(sql)
+            sql.commit()
+        except Exception as error:  # noqa: BLE001 - the caller gets it, and the thread continues
+            self._roll_back()
+            self._loop.call_soon_threadsafe(settle, work.future, None, as_store_error(error))
+        else:
+            self._loop.call_soon_threadsafe(settle, work.future, result, None)
+
+    def _follow(self, work: PendingFollow) -> None:
+        """Deliver the events of other servers. If that fails, the next notice or commit does it."""
+        error: BaseException | None = None
+        try:
+            while events := self._events_upto(None):
+                self._position = events[-1].number
+                self._post(Delivery(events))
+        except (psycopg.Error, HoldfastError) as failed:
+            self._roll_back()
+            error = as_store_error(failed)
+        if work.future is not None:
+            self._loop.call_soon_threadsafe(settle, work.future, None, error)
+
+    def _events_upto(self, upto: int | None) -> tuple[CommittedEvent, ...]:
+        """Read events after the position: all up to the number, or some."""
+        found: list[CommittedEvent] = []
+        sql = self._connection()
+        sql.begin(seconds=COMMIT_SECONDS, read_only=True)
+        last = event_log.last_number(sql) if upto is None else upto
+        position = self._position
+        while position < last:
+            page = event_log.events_after(
+                sql, position, upto=last, workspace_id=None, session_id=None, limit=_PAGE, max_bytes=1 << 20
+            )
+            found += [_committed(event) for event in page.events]
+            position = page.passed
+            if upto is None and found:
+                break
+        sql.commit()
+        if upto is None and not found:
+            self._position = position
+        return tuple(found)
+
+    def _maintain(self) -> None:
+        """Index new text, and remove old rows of ``commits``. After a failure the next maintenance tries again."""
+        try:
+            while self._maintain_once() and self._queue.empty():
+                pass
+        except (psycopg.Error, CommitRefused) as error:
+            self._roll_back()
+            _logger.warning("database maintenance failed: %s; commits continue", " ".join(str(error).split()))
+
+    def _maintain_once(self) -> bool:
+        sql = self._connection()
+        sql.begin(seconds=COMMIT_SECONDS)
+        count = messages.index_new_text(sql, WORD_INDEX)
+        sql.execute("DELETE FROM commits WHERE at < clock_timestamp() - interval '1 hour'")
+        sql.commit()
+        return count > 0
+
+
+_INSERT_EVENT = (
+    "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body, source, first_part, part_count) "
+    "VALUES ((SELECT last FROM log) - ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def _numbered(applied: list[_Applied], last: int) -> Outcomes:
+    number = last - sum(len(one.events) for one in applied) + 1
+    outcomes: Outcomes = []
+    for one in applied:
+        events = tuple(new.committed(number + index) for index, new in enumerate(one.events))
+        number += len(events)
+        numbers = tuple(event.number for event in events)
+        outcomes.append((one.pending, Committed(numbers=numbers, events=events, seqs=one.seqs)))
+    return outcomes
+
+
+def _committed(event: Any) -> CommittedEvent:
+    known: Any = read_event(event.body)
+    return CommittedEvent(event.number, event.workspace_id, event.session_id, event.kind, event.body, known)

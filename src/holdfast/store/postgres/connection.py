@@ -1,0 +1,207 @@
+"""`PostgresConnection`: an `Sql` over psycopg that sends statements late and together.
+
+A statement is sent when its result is needed, with all statements before it, in one message of the simple protocol. So
+a batch costs as many round trips as it has reads, and a statement's error may appear at a later one of the same
+transaction. Nothing depends on the session: settings are local to transactions, nothing is prepared. Only one thread
+may use a connection at a time. All functions block.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import pq
+
+from holdfast.store.postgres.dialect import bind
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 5.0
+_SLACK_SECONDS = 2.0
+"""How much longer than the database itself a client waits for the end of a statement."""
+_POLL_SECONDS = 0.5
+_IDLE_MILLISECONDS = 1500
+"""How long a transaction may wait for its client. One that was paused in it must not hold the locks of all others."""
+
+
+class PostgresRows:
+    """The result of a statement that may not have been sent yet."""
+
+    __slots__ = ("_connection", "_index", "count", "rows")
+
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+        self._index = 0
+        self.rows: list[Any] | None = None
+        self.count = -1
+
+    def _ready(self) -> list[Any]:
+        if self.rows is None:
+            self._connection.flush()
+        assert self.rows is not None, "the result of a statement that was rolled back"
+        return self.rows
+
+    def fetchone(self) -> Any:
+        rows = self._ready()
+        if self._index >= len(rows):
+            return None
+        self._index += 1
+        return rows[self._index - 1]
+
+    def fetchall(self) -> list[Any]:
+        rows = self._ready()[self._index :]
+        self._index += len(rows)
+        return rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.fetchall())
+
+    @property
+    def rowcount(self) -> int:
+        self._ready()
+        return self.count
+
+    @property
+    def lastrowid(self) -> int | None:
+        """The number that an INSERT of this transaction drew last."""
+        (number,) = self._connection.execute("SELECT lastval()").fetchone()
+        return int(number)
+
+
+class _TimedConnection(psycopg.Connection[Any]):
+    """Gives up when the database does not answer until ``deadline``."""
+
+    deadline = float("inf")
+
+    def wait(self, gen: Generator[Any, Any, T], interval: float = _POLL_SECONDS, timeout: float | None = None) -> T:
+        return super().wait(self._until_deadline(gen), interval=min(interval, _POLL_SECONDS), timeout=timeout)
+
+    def _until_deadline(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    wanted = gen.send(ready)
+                elif time.monotonic() > self.deadline:
+                    raise psycopg.OperationalError("the database did not answer in time")
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+class PostgresConnection:
+    """One connection. `begin`, then `execute`, then `commit` or `rollback`."""
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self._raw = raw
+        self._cursor = raw.cursor()
+        self._escaping = pq.Escaping(raw.pgconn)
+        self._waiting: list[tuple[bytes, PostgresRows]] = []
+        self._mark = 0
+        self._mark_sent = True
+        """Where the savepoint is among what is waiting, or whether it was sent."""
+
+    @classmethod
+    def open(cls, conninfo: str, *, read_write: bool = True) -> PostgresConnection:
+        """Connect. Raises `psycopg.OperationalError`."""
+        options: dict[str, Any] = {
+            "application_name": "holdfast",
+            "client_encoding": "UTF8",
+            "connect_timeout": int(CONNECT_SECONDS),
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 15_000,
+        }
+        given = psycopg.conninfo.conninfo_to_dict(conninfo)
+        if read_write and "," in str(given.get("host") or given.get("hostaddr") or ""):
+            options["target_session_attrs"] = "read-write"
+        options = {name: value for name, value in options.items() if name not in given}
+        raw = _TimedConnection.connect(conninfo, autocommit=True, prepare_threshold=None, **options)
+        return cls(raw)
+
+    @property
+    def raw(self) -> psycopg.Connection[Any]:
+        return self._raw
+
+    @property
+    def is_broken(self) -> bool:
+        return self._raw.closed
+
+    @property
+    def in_transaction(self) -> bool:
+        return not self.is_broken and self._raw.info.transaction_status != pq.TransactionStatus.IDLE
+
+    def begin(self, *, seconds: float, read_only: bool = False) -> None:
+        """Begin a transaction whose statements take at most so long, with their waits for locks."""
+        self._set_deadline(seconds)
+        milliseconds = int(seconds * 1000)
+        mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY" if read_only else "ISOLATION LEVEL READ COMMITTED"
+        self.execute(f"BEGIN {mode}")
+        self.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+        self.execute(f"SET LOCAL idle_in_transaction_session_timeout = {_IDLE_MILLISECONDS}")
+
+    def _set_deadline(self, seconds: float) -> None:
+        if isinstance(self._raw, _TimedConnection):
+            self._raw.deadline = time.monotonic() + seconds + _SLACK_SECONDS
+
+    def commit(self) -> None:
+        self.execute("COMMIT")
+        self.flush()
+
+    def rollback(self) -> None:
+        """Undo the transaction, and forget what was not sent."""
+        self._waiting.clear()
+        if self.in_transaction:
+            self.execute("ROLLBACK")
+            self.flush()
+
+    def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = (), /) -> PostgresRows:
+        rows = PostgresRows(self)
+        self._waiting.append((bind(sql, parameters, self._quote), rows))
+        return rows
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> PostgresRows:
+        rows = PostgresRows(self)
+        rows.rows = []
+        for each in parameters:
+            rows = self.execute(sql, each)
+        return rows
+
+    def _quote(self, text: str) -> bytes:
+        return bytes(self._escaping.escape_literal(text.encode()))
+
+    def savepoint(self) -> None:
+        self._mark, self._mark_sent = len(self._waiting), False
+        self.execute("SAVEPOINT batch")
+
+    def roll_back_to_savepoint(self) -> None:
+        """Undo what came after the savepoint. Works after an error, too."""
+        if self._mark_sent:
+            self._waiting.clear()
+            self.execute("ROLLBACK TO batch")
+        else:
+            del self._waiting[self._mark :]
+
+    def flush(self) -> None:
+        """Send what is waiting, and store the results. Raises the first error."""
+        if not self._waiting:
+            return
+        self._mark_sent = True
+        waiting, self._waiting = self._waiting, []
+        cursor = self._cursor
+        cursor.execute(b";\n".join(statement for statement, _ in waiting))
+        for index, (_, rows) in enumerate(waiting):
+            if index:
+                cursor.nextset()
+            rows.count = cursor.rowcount
+            rows.rows = cursor.fetchall() if cursor.description is not None else []
+
+    def close(self) -> None:
+        with suppress(psycopg.Error):
+            self._raw.close()

@@ -1,0 +1,110 @@
+"""A bounded pool of connections, each used by one thread: for reads, and for short transactions of others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+import psycopg
+
+from holdfast.errors import StoreUnwritable
+from holdfast.store.postgres.connection import PostgresConnection
+from holdfast.store.postgres.database_errors import as_store_error, is_lost, unreachable
+
+T = TypeVar("T")
+
+READ_SECONDS = 30.0
+"""How long one statement of a read may take."""
+RUN_SECONDS = 5.0
+WAIT_SECONDS = 5.0
+"""How long a read waits for a database that does not answer."""
+_PAUSE_SECONDS = 0.1
+
+Open = Callable[[], PostgresConnection]
+
+
+class ReaderPool:
+    """Connections are made when they are first needed."""
+
+    def __init__(self, open_connection: Open, *, size: int) -> None:
+        self._open = open_connection
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix="store-reader")
+        self._local = threading.local()
+        self._connections: set[PostgresConnection] = set()
+        self._connections_lock = threading.Lock()
+        self._closed = threading.Event()
+
+    async def read(self, query: Callable[[PostgresConnection], T], /) -> T:
+        """Return the result of the query, which sees one state of the database. Repeated if the connection is lost."""
+        return await self._submit(self._read, query)
+
+    async def transact(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Run the work in one transaction, once. Raises `StoreUnreachable` if its outcome is not known."""
+        return await self._submit(self._run, work)
+
+    async def _submit(
+        self, function: Callable[[Callable[[PostgresConnection], T]], T], work: Callable[[PostgresConnection], T]
+    ) -> T:
+        if self._closed.is_set():
+            raise StoreUnwritable("the database is closed: the server is stopping")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, work)
+
+    def close(self) -> None:
+        """Blocks until running reads have ended."""
+        self._closed.set()
+        self._pool.shutdown(wait=True)
+        for connection in self._connections:
+            connection.close()
+
+    def _read(self, query: Callable[[PostgresConnection], T]) -> T:
+        give_up = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                return self._in_transaction(query, seconds=READ_SECONDS, read_only=True)
+            except psycopg.Error as error:
+                if not is_lost(error):
+                    raise as_store_error(error) from error
+                if time.monotonic() > give_up or self._closed.wait(_PAUSE_SECONDS):
+                    raise unreachable(error) from error
+
+    def _run(self, work: Callable[[PostgresConnection], T]) -> T:
+        try:
+            return self._in_transaction(work, seconds=RUN_SECONDS, read_only=False)
+        except psycopg.Error as error:
+            raise as_store_error(error) from error
+
+    def _in_transaction(self, work: Callable[[PostgresConnection], T], *, seconds: float, read_only: bool) -> T:
+        sql = self._connection()
+        try:
+            sql.begin(seconds=seconds, read_only=read_only)
+            result = work(sql)
+            sql.commit()
+        except BaseException as error:
+            if isinstance(error, psycopg.Error) and is_lost(error):
+                self._drop(sql)
+            else:
+                with suppress(psycopg.Error):
+                    sql.rollback()
+            raise
+        return result
+
+    def _connection(self) -> PostgresConnection:
+        found: PostgresConnection | None = getattr(self._local, "sql", None)
+        if found is None or found.is_broken:
+            if found is not None:
+                self._drop(found)
+            found = self._local.sql = self._open()
+            with self._connections_lock:
+                self._connections.add(found)
+        return found
+
+    def _drop(self, connection: PostgresConnection) -> None:
+        connection.close()
+        self._local.sql = None
+        with self._connections_lock:
+            self._connections.discard(connection)
