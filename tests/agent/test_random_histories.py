@@ -35,6 +35,7 @@ from holdfast.services.session_service import SessionService
 from holdfast.store import Batch, open_store
 from holdfast.store.writes import PutWorkspace
 from holdfast.testing import WIRES
+from tests.support.conversation_check import check_conversations
 from tests.support.engine_harness import LONG_LIMITS, WORKSPACE, EngineHarness
 from tests.support.interruption import InterruptedStore, InterruptedTurns, Interrupter
 from tests.support.log_consistency import check_log_matches_tables
@@ -222,6 +223,11 @@ async def play(directory: Path, seed: int, *, count: int) -> int:
         error.add_note(f"seed {seed}: {', '.join(session.log)}")
         raise
     return session.checked
+
+
+@pytest.fixture(autouse=True)
+def _checked_conversations(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_conversations(monkeypatch)
 
 
 @pytest.mark.promise("C6", "C5")

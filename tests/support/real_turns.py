@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.agent.compaction import CompactTurn
+from holdfast.agent.kept_conversations import KeptConversations
 from holdfast.agent.prompt_turn import PromptTurn
 from holdfast.agent.protocol import Turn, TurnHandle
 from holdfast.agent.reminders import Observations
@@ -306,6 +307,7 @@ class RealTurns(ScriptedTurns):
         self.context_gatherer = TestContextGatherer()
         self.observer = TestObserver()
         self.titler = TestTitler()
+        self.kept_conversations = KeptConversations(least_messages=1)
         self.limits = turn_limits(max_steps=50)
         self.clock = Clock()
         self.pause: Any = at_once
@@ -332,6 +334,7 @@ class RealTurns(ScriptedTurns):
             limits=self.limits,
             mode=run.mode or "ask",
             effort=run.effort,
+            kept_conversations=self.kept_conversations,
             pause=self.pause,
             deadline=self.clock,
         )

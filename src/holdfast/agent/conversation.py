@@ -1,7 +1,8 @@
 """The conversation of a turn: the system prompt, the messages since the last summary, and their size in tokens.
 
 It is read once when the turn begins and then kept up to date with what the turn stores, so that the cost of a step does
-not grow with the conversation.
+not grow with the conversation. A long one is kept for the next turn (`kept_conversations.py`), which then reads only
+what came after it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import asyncio
 from msgspec.structs import replace
 
 from holdfast.agent import context_window, request_messages, system_prompt
+from holdfast.agent.kept_conversations import KeptConversation
 from holdfast.agent.prompt_expansion import PromptExpansion
 from holdfast.agent.protocol import Spent, TurnHandle, new_message
 from holdfast.agent.reminders import Reminder, RunLimits, due_reminder
 from holdfast.agent.turn_dependencies import TurnDependencies
+from holdfast.models.wires.request_cache import RequestCache
 from holdfast.schema.events import KnownDurable, MessageFinished, MessageUpdated, SessionUpdated
 from holdfast.schema.messages import Context, Message, Notice, Part, sent_text_of
 from holdfast.schema.usage import Usage
@@ -32,6 +35,7 @@ class Conversation:
     def __init__(self, handle: TurnHandle, dependencies: TurnDependencies) -> None:
         self._handle = handle
         self._dependencies = dependencies
+        self._run_seq = handle.run.seq
         self._last_seq = 0
         self._known: set[str] = set()
         """The ids of the messages in it."""
@@ -44,6 +48,8 @@ class Conversation:
         self._estimate = 0
         """The same by our own estimate, for providers that report no usage."""
         self._is_empty = True
+        self.converted = RequestCache()
+        self.has_joined_runs = False
         self.prompts: list[str] = []
         """The prompts of this run and of the runs that joined it, unchanged."""
         self.system: tuple[str, ...] = ()
@@ -64,9 +70,12 @@ class Conversation:
 
     async def begin(self) -> None:
         """Read the messages, gather the context, and add what is new to the prompt."""
-        messages, gathered = await asyncio.gather(self._read(), self._dependencies.context_gatherer.gather())
+        kept = self._take_kept()
+        messages, gathered = await asyncio.gather(
+            self._read() if kept is None else self._read_after(kept), self._dependencies.context_gatherer.gather()
+        )
         messages = await self._expand_prompt(messages)
-        self.system, known = system_prompt.known_context(messages)
+        self.system, known = (kept.system, kept.facts) if kept else system_prompt.known_context(messages)
         context: Context | None
         if self.system:
             context = system_prompt.render_changes(gathered, conditions=self._conditions, known=known)
@@ -77,9 +86,46 @@ class Conversation:
         self.facts = known if context is None else context.facts
         if context is not None:
             messages = self._add_context(messages, context)
-        self._start_with(messages)
+        if kept is None:
+            self._start_with(messages)
+        else:
+            for message in messages:
+                self.append(message)
         self._name_session(messages)
         self._name_model()
+
+    def keep(self) -> None:
+        """Keep it for the next turn: this one has ended well, and everything in it is stored."""
+        kept = self._dependencies.kept_conversations
+        if kept is not None and not self.has_joined_runs:
+            kept.put(
+                self._handle.session.id,
+                KeptConversation(
+                    run_seq=self._run_seq,
+                    images=self._dependencies.model.info.images,
+                    last_seq=self._last_seq,
+                    known=self._known,
+                    sent=self._sent,
+                    fresh=self._fresh,
+                    size=self._size,
+                    estimate=self._estimate,
+                    system=self.system,
+                    facts=self.facts,
+                    converted=self.converted,
+                ),
+            )
+
+    def _take_kept(self) -> KeptConversation | None:
+        kept, session = self._dependencies.kept_conversations, self._handle.session
+        if kept is None or not session.title:
+            return None
+        return kept.take(session.id, run_seq=self._run_seq, images=self._dependencies.model.info.images)
+
+    async def _read_after(self, kept: KeptConversation) -> list[Message]:
+        """Continue a conversation that was kept. Returns the messages after it."""
+        self._last_seq, self._known, self._sent, self._fresh = kept.last_seq, kept.known, kept.sent, kept.fresh
+        self._size, self._estimate, self._is_empty, self.converted = kept.size, kept.estimate, False, kept.converted
+        return [*reversed(await self._unknown_messages())]
 
     async def _with_reminder(self, context: Context | None, known: dict[str, str]) -> Context | None:
         """Add what happened since the last run to the context of the prompt."""

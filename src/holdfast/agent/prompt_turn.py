@@ -139,11 +139,14 @@ class _ActiveTurn:
                 case Ending():
                     return crossing
                 case Ended():
+                    if self._hooks is None:
+                        self._conversation.keep()
                     return None
                 case StopNow(reason):
                     return self.end_stopped(reason)
                 case GoOn(joined):
                     if joined:
+                        self._conversation.has_joined_runs = True
                         self._cut_text.clear()
                         known = len(self._conversation.prompts)
                         await self._conversation.catch_up()
@@ -175,6 +178,7 @@ class _ActiveTurn:
             effort=self._dependencies.effort,
             output_schema=self._handle.run.output_schema,
             cache_key=self._handle.run.session_id,
+            converted=self._conversation.converted,
         )
         if last_words is not None:
             asked = new_message(self._handle, "user", (Text(reminder(last_words)),))

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from holdfast.agent.kept_conversations import KeptConversations
 from holdfast.agent.protocol import Subagent, TurnHandle
 from holdfast.agent.reminders import Observations
 from holdfast.agent.system_prompt import PromptContext
@@ -206,6 +207,8 @@ class TurnDependencies(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None = None
     hooks: TurnHooks | None = None
     """None: no hook is configured."""
+    kept_conversations: KeptConversations | None = None
+    """None: every turn reads its conversation anew."""
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     """Waits before a retry."""
     deadline: Callable[[float | None], asyncio.Timeout] = asyncio.timeout

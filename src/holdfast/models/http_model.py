@@ -18,7 +18,7 @@ from holdfast.models.protocol import ModelDelta, ModelInfo, ModelRequest, UsageR
 from holdfast.models.provider_address import build_address
 from holdfast.models.stall_timeout import StallLimits, StallTimeout
 from holdfast.models.wires.protocol import AnswerReader, Target, Wire
-from holdfast.models.wires.request_cache import RequestCache, encode_body
+from holdfast.models.wires.request_cache import encode_body
 from holdfast.models.wires.stream_reader import incomplete_answer
 from holdfast.schema.sse_parser import SseEvent, SseParser, SseTooLong
 
@@ -62,7 +62,6 @@ class HttpModel:
         origin = f"{wire.name}:{provider if wire.shares_reasoning else info.name}"
         self._target = Target(model=model, info=info, host=host, origin=origin)
         self._address = build_address(base_url, wire.path(self._target))
-        self._cache = RequestCache()
 
     @property
     def info(self) -> ModelInfo:
@@ -72,7 +71,8 @@ class HttpModel:
         return f"HttpModel({self._info.name!r}, wire={self._wire.name!r}, host={self._target.host!r})"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        content = encode_body(merge_body(self._wire.body(request, self._target, self._cache), self._extra_body))
+        cache = None if request.converted is None else request.converted.use_for((self._wire.name, self._target))
+        content = encode_body(merge_body(self._wire.body(request, self._target, cache), self._extra_body))
         secret = await self._key()
         redact = Redactor([*self._header_secrets, *([secret] if secret else ())]).redact
         target = msgspec.structs.replace(self._target, redact=redact)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, Literal, Protocol, TypeAlias
 
+from holdfast.models.wires.request_cache import RequestCache
 from holdfast.schema.base import Value
 from holdfast.schema.messages import Message, ToolSpec
 from holdfast.schema.usage import Usage
@@ -33,6 +34,8 @@ class ModelRequest(Value, frozen=True):
     """The JSON Schema of the final answer, if the wire supports one."""
     cache_key: str | None = None
     """The same for all requests of a session. Some providers route by it."""
+    converted: RequestCache | None = None
+    """What earlier requests of the conversation were converted to. It saves time and changes nothing."""
 
 
 class TextDelta(Value, frozen=True):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.agent.kept_conversations import KeptConversations
 from holdfast.approvals.decision import Approver
 from holdfast.approvals.pending_approvals import PendingApprovals
 from holdfast.approvals.rules import parse_rules
@@ -229,6 +230,7 @@ class OpenWorkspace:
         self.jobs = JobTable(on_change=self._store_job, now=shared.now)
         self.file_names = FileNames(self.path)
         self.approver = Approver(self._paths())
+        self.conversations = KeptConversations()
         self.titles = SessionTitles(shared.store, now=shared.now)
         self.command_snapshots = CommandSnapshots(
             self.path,

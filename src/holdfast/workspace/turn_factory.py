@@ -191,6 +191,7 @@ class _WorkspaceTurn:
             hooks=hooks,
             role=inputs.role,
             effort=inputs.in_effect.effort,
+            kept_conversations=workspace.conversations,
         )
 
     async def _inputs(self, setup: Setup, variables: Mapping[str, str] | None) -> _TurnInputs:

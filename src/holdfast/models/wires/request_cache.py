@@ -1,7 +1,8 @@
 """Keeps the converted messages of a conversation, so that a request costs only what it adds.
 
-The requests of a turn grow at their end: the earlier messages are the same objects. Their converted items are kept, the
-older ones as encoded JSON. If the conversation does not continue the cached one, all messages are converted again.
+The requests of a conversation grow at their end: the earlier messages are the same objects. Their converted items are
+kept, the older ones as encoded JSON. If a request does not continue the cached one, or goes to another model, all
+messages are converted again.
 """
 
 from __future__ import annotations
@@ -37,12 +38,19 @@ Items = TypeVar("Items", bound=RequestItems)
 
 
 class RequestCache:
-    """The converted messages of one conversation with one model."""
+    """The converted messages of one conversation."""
 
     def __init__(self) -> None:
+        self._owner: object = None
         self._messages: tuple[Message, ...] = ()
         self._items: Any = None
         self._encoded = 0
+
+    def use_for(self, owner: object) -> RequestCache:
+        """Use it for requests of this kind, which equals itself. What was converted for another kind is forgotten."""
+        if self._owner != owner:
+            self._owner, self._items = owner, None
+        return self
 
     def update(self, messages: tuple[Message, ...], create: Callable[[], Items]) -> Items:
         """Return the items of these messages. ``create`` makes an empty conversation."""
