@@ -44,6 +44,14 @@ def test_an_answer_that_does_not_match_says_where(answer: str, problem: str) -> 
     assert check_answer(SCHEMA, answer).problem.startswith(problem)
 
 
+def test_formats_count() -> None:
+    """Otherwise a wrong date would match the schema, and not be corrected."""
+    schema = {"type": "string", "format": "date"}
+    assert check_answer(schema, '"2026-02-28"').value == "2026-02-28"
+    assert check_answer(schema, '"2026-02-30"').problem == '$: "2026-02-30" is not a "date"'
+    assert check_answer({"format": "a-format-of-mine"}, '"x"').problem == ""
+
+
 @pytest.mark.parametrize("answer", ['{"files": ["a"]}', ' {"files":["a"]}\n', '```json\n{"files": ["a"]}\n```'])
 def test_an_answer_that_matches_is_decoded_also_in_a_code_fence(answer: str) -> None:
     checked = check_answer(SCHEMA, answer)

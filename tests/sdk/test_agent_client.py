@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Approval, ApprovalReply, Client, Question, RunNotCompleted
+import holdfast.sync
+from holdfast import Approval, ApprovalReply, Client, File, Question, RunNotCompleted
 from holdfast.errors import BadRequest, Conflict, Unreachable
 from holdfast.schema.events import CallRequested, RunFinished, RunStarted
 from holdfast.schema.messages import ToolResult
@@ -236,9 +237,14 @@ async def test_a_program_watches_a_session_that_another_one_drives(home: Path) -
 
 def test_a_synchronous_program_has_the_same_interface(home: Path) -> None:
     program = """
-import sys, threading
+import asyncio, sys, threading
 from holdfast.sync import Client
 
+async def in_a_loop():
+    with Client(sys.argv[1]) as client:  # a program with an event loop may use it, too, and blocks that
+        return client.health().status
+
+print(asyncio.run(in_a_loop()))
 with Client(sys.argv[1]) as client:
     @client.tool(effect="none")
     def where() -> str:
@@ -263,7 +269,32 @@ client.stop_server(if_idle=False)
         check=False,
     )
     assert done.stderr == ""
-    assert done.stdout.splitlines() == ["started hello True ok", "['where']", "2 None ()"]
+    assert done.stdout.splitlines() == ["ok", "started hello True ok", "['where']", "2 None ()"]
+
+
+async def test_files_are_attached_by_their_paths(home: Path) -> None:
+    async with serving(home, SAY) as (server, client):
+        (server.work / "notes.txt").write_text("remember")
+        files = [str(server.work / "notes.txt"), File("more.txt", "text/plain", text="more")]
+        run = await client.start("read", attachments=files)
+        await run.wait()
+        sent = server.provider.requests[0].body["messages"][-1]["content"]
+        assert ("remember" in str(sent), "more" in str(sent)) == (True, True)
+        assert [message.text for message in await run.session.messages()] == ["read", "Hello to you."]
+        with pytest.raises(BadRequest, match=r"cannot attach .*absent.*: No such file"):
+            await client.start("read", attachments=[server.work / "absent"])
+
+
+async def test_mistakes_of_a_program_are_told(home: Path) -> None:
+    async with serving(home) as (server, client):
+        with pytest.raises(TypeError, match="a prompt has no option 'max_step'; options: run_id, model, mode"):
+            await client.run("hi", max_step=1)  # type: ignore[call-overload]
+        with pytest.raises(BadRequest, match=r"cannot be written as JSON: .*object"):
+            await client.run("hi", output={"const": object()})
+    with pytest.raises(Unreachable, match="use it in an `async with` block"):
+        await Client(server.work).run("hi")
+    with pytest.raises(Unreachable, match="use it in a `with` block"):
+        holdfast.sync.Client(server.work).run("hi")
 
 
 async def test_a_server_that_is_not_there_is_an_error_and_nothing_is_left_open(home: Path) -> None:

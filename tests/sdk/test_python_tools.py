@@ -1,9 +1,11 @@
 """Functions as tools: what the model is told, and what it gets back."""
 
+import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
+import pydantic
 import pytest
 
 from holdfast.errors import BadRequest
@@ -15,6 +17,10 @@ from holdfast.sdk.python_tools import PythonTool, as_result, read_docstring
 class Place:
     city: str
     zip: int = 0
+
+
+class Ticket(pydantic.BaseModel):
+    id: int
 
 
 def book(
@@ -66,12 +72,19 @@ async def test_an_exception_is_an_error_for_the_model() -> None:
     async def broken() -> None:
         raise KeyError("rope")
 
+    def exits() -> None:
+        sys.exit(3)
+
     assert await PythonTool(broken).run({}) == ClientResult("KeyError: 'rope'", status="error")
+    assert await PythonTool(exits).run({}) == ClientResult("SystemExit: 3", status="error")  # the program goes on
 
 
 @pytest.mark.parametrize(
     ("returned", "text"),
-    [("plain", "plain"), (None, "done"), (3, "3"), ({"a": [1]}, '{"a":[1]}'), (Place("Ulm"), '{"city":"Ulm","zip":0}')],
+    [
+        *[("plain", "plain"), (None, "done"), (3, "3"), ({"a": [1]}, '{"a":[1]}'), (Ellipsis, "Ellipsis")],
+        *[(Place("Ulm"), '{"city":"Ulm","zip":0}'), ([Ticket(id=1)], '[{"id":1}]')],
+    ],
 )
 def test_what_a_function_returns_becomes_text(returned: Any, text: str) -> None:
     assert as_result(returned) == ClientResult(text)

@@ -55,5 +55,7 @@ def test_lists_schemas_and_recursive_types() -> None:
     assert recursive.schema is not None
     assert set(recursive.schema["$defs"]) == {"Tree"}
     assert recursive.read({"children": [{}]}) == Tree([Tree()])
-    with pytest.raises(BadRequest, match="cannot be described"):
+    models = OutputShape(dict[str, list[Model] | None])
+    assert models.read({"a": [{"name": "b"}], "c": None}) == {"a": [Model(name="b")], "c": None}
+    with pytest.raises(BadRequest, match=r"cannot be described by a JSON Schema: type .* is not supported"):
         OutputShape(object)

@@ -85,7 +85,7 @@ def _validator(schema: dict[str, Any]) -> Any:
     """Raises `ValueError` if the schema is invalid."""
     import jsonschema_rs
 
-    return jsonschema_rs.validator_for(schema, retriever=_refuse_to_read)
+    return jsonschema_rs.validator_for(schema, retriever=_refuse_to_read, validate_formats=True)
 
 
 def _refuse_to_read(address: str) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+import msgspec
+
 from holdfast.client.response_decoding import read_as
 from holdfast.errors import BadRequest
 from holdfast.ids import Ids
@@ -71,6 +73,17 @@ def encode_body(body: object) -> bytes:
         return encode(body)
     except UnicodeEncodeError:
         raise _invalid_text() from None
+    except (TypeError, NotImplementedError) as error:
+        raise _not_json(error) from None
+
+
+def fields_of(body: Value) -> dict[str, Any]:
+    """The fields of a body, to add some."""
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(body)
+    except TypeError as error:
+        raise _not_json(error) from None
+    return found
 
 
 def body_reader(returns: type[T]) -> Callable[[bytes], T]:
@@ -93,6 +106,10 @@ def _quote(text: str) -> str:
 
 def _query_text(value: QueryValue) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+def _not_json(error: Exception) -> BadRequest:
+    return BadRequest(f"the request cannot be written as JSON: {error}")
 
 
 def _invalid_text() -> BadRequest:

@@ -155,6 +155,11 @@ class Message(Value, frozen=True):
     """Usage of the step that created it (assistant messages)."""
     model: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return text_of(self.parts)
+
 
 _message = msgspec.json.Decoder(Message)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -14,7 +14,7 @@ from holdfast.client.client_environment import with_shell
 from holdfast.client.local_server import LocalServer
 from holdfast.client.server_address import ServerAddress, address_from_env
 from holdfast.client.transcript import Transcript
-from holdfast.errors import NotFound, RunNotCompleted
+from holdfast.errors import NotFound, RunNotCompleted, Unreachable
 from holdfast.locations import Locations
 from holdfast.schema.events import (
     Delta,
@@ -43,7 +43,7 @@ from holdfast.schema.sessions import WorkspaceView
 from holdfast.schema.usage import Usage
 from holdfast.sdk.event_handlers import EventHandlers
 from holdfast.sdk.program_handlers import ProgramHandlers
-from holdfast.sdk.prompt_options import PromptOptions, make_request
+from holdfast.sdk.prompt_options import PromptOptions, make_request, read_attachments
 from holdfast.sdk.structured_output import OutputShape
 
 T = TypeVar("T")
@@ -319,7 +319,8 @@ class AgentClient(ProgramHandlers, AsyncClient):
 
     @property
     def _workspace(self) -> WorkspaceView:
-        assert self._opened is not None, "use the client in an `async with` block, or call `connect` first"
+        if self._opened is None:
+            raise Unreachable("the client is not connected; use it in an `async with` block, or call `connect` first")
         return self._opened
 
     async def aclose(self) -> None:
@@ -400,7 +401,14 @@ class AgentClient(ProgramHandlers, AsyncClient):
     ) -> AgentRun[Any]:
         """Send a prompt to a session; see `AgentSession.prompt`."""
         shape = OutputShape(output)
-        request = make_request(prompt, options, output_schema=shape.schema, interactive=self.handlers.answers)
+        attachments = await asyncio.to_thread(read_attachments, options.get("attachments", ()))
+        request = make_request(
+            prompt,
+            options,
+            attachments=attachments,
+            output_schema=shape.schema,
+            interactive=self.handlers.answers,
+        )
         return await self._send(session_id, request, shape=shape, shared=options.get("interactive", False))
 
     async def steer_session(

@@ -223,7 +223,7 @@ class EventHandlers:
         else:
             try:
                 reply = await _call(self.on_approval, approval)
-            except Exception as error:  # noqa: BLE001 - a policy that fails must not allow anything
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a policy that fails must not allow anything
                 _log.exception("the approval handler failed; %r is denied", approval.title)
                 reply = ApprovalReply("deny", f"the program that decides failed with {type(error).__name__}")
         if reply is None:
@@ -239,7 +239,7 @@ class EventHandlers:
         if self.on_question is not None:
             try:
                 answers = await _call(self.on_question, question)
-            except Exception:  # noqa: BLE001 - code of the program
+            except (Exception, SystemExit):  # noqa: BLE001 - code of the program
                 _log.exception("the question handler failed; the question is dismissed")
         elif question.root_session_id in self._shared_sessions:
             return

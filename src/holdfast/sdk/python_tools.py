@@ -60,7 +60,7 @@ class PythonTool:
                 returned = await self._function(**values)
             else:
                 returned = await asyncio.to_thread(self._function, **values)
-        except Exception as error:  # noqa: BLE001 - the model is told, and can go another way
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model is told, and can go another way
             return ClientResult(f"{type(error).__name__}: {error}", status="error")
         return as_result(returned)
 
@@ -75,9 +75,16 @@ def as_result(returned: Any) -> ClientResult:
         case None:
             return ClientResult("done")
     try:
-        return ClientResult(msgspec.json.encode(returned).decode())
-    except (TypeError, msgspec.ValidationError):
+        return ClientResult(msgspec.json.encode(returned, enc_hook=_dump_model).decode())
+    except (TypeError, ValueError):  # also msgspec's and pydantic's errors
         return ClientResult(str(returned))
+
+
+def _dump_model(value: Any) -> Any:
+    """A pydantic model as a value that has a JSON form."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError
 
 
 def read_docstring(doc: str) -> tuple[str, dict[str, str]]:

@@ -6,7 +6,7 @@ The server compares the answer with the schema and has the model correct it once
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -26,6 +26,12 @@ class OutputShape:
         elif hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate"):  # a pydantic model
             self.schema = kind.model_json_schema()
             self._convert = kind.model_validate
+        elif _has_model(kind):
+            from pydantic import TypeAdapter
+
+            adapter: Any = TypeAdapter(kind)
+            self.schema = adapter.json_schema()
+            self._convert = adapter.validate_python
         else:
             self.schema = type_schema(kind)
             self._convert = lambda value: msgspec.convert(value, kind)
@@ -40,6 +46,11 @@ class OutputShape:
             ) from None
 
 
+def _has_model(kind: Any) -> bool:
+    """Whether a type such as ``list[Model]`` has a pydantic model in it."""
+    return hasattr(kind, "model_json_schema") or any(_has_model(part) for part in get_args(kind))
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -49,7 +60,8 @@ def type_schema(kind: Any) -> dict[str, Any]:
     try:
         schema = msgspec.json.schema(kind)
     except (TypeError, NameError) as error:
-        raise BadRequest(f"{kind!r} cannot be described by a JSON Schema: {error}") from None
+        why = str(error).splitlines()[-1]
+        raise BadRequest(f"{kind!r} cannot be described by a JSON Schema: {why}") from None
     definitions: dict[str, Any] = dict(schema.pop("$defs", {}))
     if reference := schema.pop("$ref", None):
         name = reference.rpartition("/")[2]

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from holdfast.client.sync_client import SyncClient
+from holdfast.errors import Unreachable
 from holdfast.schema.events import Event
 from holdfast.schema.messages import Message
 from holdfast.schema.runs import CancelScope, Queue, Receipt, RunDecision
@@ -53,9 +54,9 @@ class LoopThread:
             self.run(close())
 
     def close(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
 
@@ -223,7 +224,8 @@ class SyncAgentClient(ProgramHandlers, SyncClient):
 
     @property
     def _loop(self) -> LoopThread:
-        assert self._thread is not None, "use the client in a `with` block, or call `connect` first"
+        if self._thread is None:
+            raise Unreachable("the client is not connected; use it in a `with` block, or call `connect` first")
         return self._thread
 
     def new_session(self, *, title: str | None = None) -> SyncAgentSession:

@@ -7,13 +7,12 @@ accept stays with the caller.
 from __future__ import annotations
 
 import asyncio
-import base64
-import mimetypes
 from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
 
+from holdfast.client.attachments import MAX_BYTES, attachment
 from holdfast.client.task_prompts import INSTRUCTIONS_FILE, read_init_prompt, read_task_prompt
 from holdfast.client.transcript_fold import TranscriptFold
 from holdfast.errors import BadRequest
@@ -29,7 +28,6 @@ from holdfast.tui.server_link import ServerLink
 from holdfast.tui.terminal_signals import plain_text
 
 MODES: tuple[Mode, ...] = ("ask", "accept_edits", "plan", "auto")
-_LARGEST_ATTACHMENT = 24 * 1024 * 1024
 
 
 class SessionController:
@@ -287,7 +285,7 @@ def read_mentioned_lines(text: str, directory: Path) -> tuple[File, ...]:
         if mention.first is None or mention.last is None:
             continue
         try:
-            data = read_limited(directory / Path(mention.path).expanduser(), limit=_LARGEST_ATTACHMENT)
+            data = read_limited(directory / Path(mention.path).expanduser(), limit=MAX_BYTES)
         except (OSError, ValueError):
             continue
         lines = data.decode("utf-8", "replace").splitlines(keepends=True)[max(mention.first, 1) - 1 : mention.last]
@@ -299,9 +297,4 @@ def read_mentioned_lines(text: str, directory: Path) -> tuple[File, ...]:
 
 def read_attachment(path: Path) -> File:
     """Read a file to attach. Blocks. Raises `OSError`."""
-    data = read_limited(path.expanduser(), limit=_LARGEST_ATTACHMENT)
-    try:
-        return File(path.name, "text/plain", text=data.decode())
-    except UnicodeDecodeError:
-        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        return File(path.name, kind, data=base64.b64encode(data).decode("ascii"))
+    return attachment(path.name, read_limited(path.expanduser(), limit=MAX_BYTES))

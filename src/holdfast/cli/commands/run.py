@@ -14,11 +14,9 @@ from holdfast.cli.formatting import json_line, json_text
 from holdfast.cli.run_result import make_result, unsent_run
 from holdfast.cli.runner import PromptRunner, RunOptions
 from holdfast.cli.screen import Screen, is_terminal
+from holdfast.client.attachments import MAX_BYTES, attachment
 from holdfast.ids import Ids
-from holdfast.schema.messages import File
 from holdfast.schema.runs import Limits, RunRequest
-
-_MAX_BYTES = 24 * 1024 * 1024
 
 
 def configure(parser: Parser) -> None:
@@ -108,7 +106,7 @@ def make_request(args: argparse.Namespace, screen: Screen) -> RunRequest:
     return RunRequest(
         prompt=_read_prompt(args.prompt, screen),
         run_id=args.run_id or Ids().new("run"),
-        attachments=tuple(_read_attachment(path) for path in args.attach),
+        attachments=tuple(attachment(os.path.basename(path), _read(path)) for path in args.attach),
         delivery=args.delivery,
         after=args.after,
         model=args.model,
@@ -144,10 +142,10 @@ def _read_stdin(screen: Screen) -> str:
         return ""
     screen.status("reading stdin")
     try:
-        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
     finally:
         screen.status(None)
-    if len(data) > _MAX_BYTES:
+    if len(data) > MAX_BYTES:
         raise _too_large("stdin")
     try:
         return data.decode().strip()
@@ -155,19 +153,6 @@ def _read_stdin(screen: Screen) -> str:
         raise CommandError(
             "stdin is not UTF-8 text", advice="attach it as a file: --attach FILE", status=Exit.USAGE
         ) from None
-
-
-def _read_attachment(path: str) -> File:
-    data = _read(path)
-    name = os.path.basename(path)
-    try:
-        return File(name, "text/plain", text=data.decode())
-    except UnicodeDecodeError:
-        import base64
-        import mimetypes
-
-        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return File(name, kind, data=base64.b64encode(data).decode("ascii"))
 
 
 def _read_schema(path: str) -> dict[str, Any]:
@@ -184,19 +169,19 @@ def _read_schema(path: str) -> dict[str, Any]:
 def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise CommandError(
             f"cannot read {path!r}: {error.strerror}", advice="check the path and its permissions", status=Exit.USAGE
         ) from None
-    if len(data) > _MAX_BYTES:
+    if len(data) > MAX_BYTES:
         raise _too_large(repr(path))
     return data
 
 
 def _too_large(name: str) -> CommandError:
     return CommandError(
-        f"{name} is larger than {_MAX_BYTES >> 20} MB",
+        f"{name} is larger than {MAX_BYTES >> 20} MB",
         advice="put it into the directory, where the agent can read parts of it",
         status=Exit.USAGE,
     )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from holdfast.client.api_call import ApiCall, api_call, api_path, body_reader, encode_body, without_none
+from holdfast.client.api_call import ApiCall, api_call, api_path, body_reader, encode_body, fields_of, without_none
 from holdfast.ids import Ids
 from holdfast.schema.api.response_bodies import PageView
 from holdfast.schema.runs import Accepted, CancelScope, Mode, Queue, Receipt, Run, RunRequest
@@ -91,7 +89,7 @@ def redo(session_id: str, *, to_message_id: str | None = None) -> ApiCall[Accept
 
 
 def _start(target: str, request: RunRequest, **more: str) -> ApiCall[Accepted]:
-    return _start_call(target, msgspec.to_builtins(request) | more)
+    return _start_call(target, fields_of(request) | more)
 
 
 def _start_lane_action(action: str, session_id: str, **arguments: object) -> ApiCall[Accepted]:
