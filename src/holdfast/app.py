@@ -127,6 +127,7 @@ async def open_app(
             secrets,
             max_streams=settings.server.max_streams,
             keep_events=float(settings.server.keep_events),
+            keep_audit=float(settings.server.keep_audit),
             build=build,
         )
         await engine.recover()
@@ -216,10 +217,13 @@ def _publish_call(hub: Hub, event: CallRequested | CallClosed) -> None:
 
 def _background_work(shared: SharedParts, settings: Settings) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
     store, locations, clock = shared.store, shared.locations, shared.clock
-    keep_events = float(settings.server.keep_events)
+    keep_events, keep_audit = float(settings.server.keep_events), float(settings.server.keep_audit)
     work = (
         ("heartbeats", shared.hub.send_heartbeats()),
-        ("prune events", prune_periodically(store, keep_seconds=keep_events, clock=clock)),
+        (
+            "prune events",
+            prune_periodically(store, keep_seconds=keep_events, keep_audit_seconds=keep_audit, clock=clock),
+        ),
         ("remove old files", remove_old_files(shared)),
     )
     if settings.store is not None:

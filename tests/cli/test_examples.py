@@ -76,6 +76,7 @@ UNTIL_INTERRUPTED = {
     "holdfast serve": ("unix:", 0),
     "holdfast serve --listen 127.0.0.1:0": ("token in", 0),
     "holdfast logs -f": ("listening", 130),
+    "holdfast audit --follow --json": ('"action"', 0),
     "holdfast attach": ("before", 0),
     "holdfast attach ses_…": ("shown", 0),
 }

@@ -163,6 +163,10 @@ EVERY = [
     people_endpoints.change_person("anna", workspaces=None),
     people_endpoints.remove_person("anna"),
     people_endpoints.make_person_token("anna", label="laptop"),
+    people_endpoints.audit(),
+    people_endpoints.audit(
+        after="3", since="2026-01-01", person="anna", target="ses_1", failed=True, wait=2.5, limit=5
+    ),
     device_endpoints.web(),
     device_endpoints.listen_web(),
     device_endpoints.listen_web(host="192.0.2.1", port=8443, certificate="/c.pem", key="/k.pem", names=["a.example"]),

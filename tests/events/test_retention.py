@@ -45,7 +45,11 @@ class Calendar:
 async def test_events_are_kept_for_the_configured_time_and_readers_stay_attached(store: SqliteStore, hub: Hub) -> None:
     calendar = Calendar(1767225600.0)  # the time of the fixture's event
     stream = hub.subscribe()
-    keeping = asyncio.create_task(prune_periodically(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
+    keeping = asyncio.create_task(
+        prune_periodically(
+            store, keep_seconds=7 * DAY, keep_audit_seconds=90 * DAY, clock=calendar, sleep=calendar.sleep
+        )
+    )
     await calendar.pass_days(6)
     run = a_run()
     await store.commit(accept(run, at=rfc3339(calendar.now)))  # 2
@@ -67,7 +71,11 @@ async def test_events_are_kept_for_the_configured_time_and_readers_stay_attached
 async def test_stored_responses_are_kept_for_a_day(store: SqliteStore) -> None:
     calendar = Calendar(1767225600.0)
     await store.commit(Batch((PutResponse(StoredResponse("key", "hash", 200, b"", rfc3339(calendar.now))),)))
-    keeping = asyncio.create_task(prune_periodically(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
+    keeping = asyncio.create_task(
+        prune_periodically(
+            store, keep_seconds=7 * DAY, keep_audit_seconds=90 * DAY, clock=calendar, sleep=calendar.sleep
+        )
+    )
     await calendar.pass_days(0.9)
     assert await store.stored_response("key") is not None
     await calendar.pass_days(0.2)
@@ -97,7 +105,11 @@ async def test_an_unwritable_store_is_pruned_later(
             return self._sql.execute(statement, *args)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(writer, "_sql", Failing(writer._sql))
-    keeping = asyncio.create_task(prune_periodically(store, keep_seconds=7 * DAY, clock=calendar, sleep=calendar.sleep))
+    keeping = asyncio.create_task(
+        prune_periodically(
+            store, keep_seconds=7 * DAY, keep_audit_seconds=90 * DAY, clock=calendar, sleep=calendar.sleep
+        )
+    )
     await calendar.asleep.wait()
     assert store.oldest_number == 1
     assert "could not be removed" in caplog.text

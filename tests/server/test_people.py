@@ -17,32 +17,12 @@ from holdfast.server.route_reach import concerns_whole_server
 from holdfast.store import Batch, Committed
 from holdfast.testing import Answer, Hang, Say, text
 from tests.support.http_client import HttpClient, Refused
-from tests.support.people_harness import Belongings, add_person, fill_workspace, token_of
+from tests.support.people_harness import Belongings, add_person, body_for, fill_workspace, target, token_of
 from tests.support.running_server import answering, run_server, until
 from tests.support.web_devices import Browser, listen, port_of
 
 pytestmark = pytest.mark.promise("W14")
 
-BODIES: dict[str, dict[str, Any]] = {
-    "PromptBody": {"prompt": "hello"},
-    "FirstPromptBody": {"prompt": "hello"},
-    "ShellBody": {"command": "true"},
-    "MemoryBody": {"text": "note"},
-    "ApprovalBody": {"decision": "once"},
-    "QuestionBody": {"dismiss": True},
-    "ClientToolsBody": {"tools": []},
-    "SessionPatch": {"title": "mine"},
-    "RunPatch": {"position": 0},
-    "SessionMcpBody": {"servers": []},
-    "ConfigPatch": {"changes": {"limits.max_steps": 1}},
-    "KeyBody": {"key": None},
-    "McpLoginBody": {"url": "http://127.0.0.1/"},
-    "BackupBody": {"path": "/nowhere/backup.db"},
-    "DevicePatch": {"name": "x"},
-    "PersonBody": {"name": "eve", "role": "admin", "workspaces": None},
-}
-"""Valid bodies for the routes whose body has required fields. The others get an empty one."""
-QUERIES = {"MemoryEntryQuery": "number=1"}
 FILTERED = {
     ("GET", "/v1/events"),
     ("GET", "/v1/workspaces"),
@@ -58,19 +38,12 @@ FOR_EVERYBODY = {"/v1/health", "/v1/openapi.json", "/v1/config/schema", "/v1/ser
 }
 
 
-def target(endpoint: Endpoint, ids: dict[str, str]) -> str:
-    path = endpoint.path.format(**{"name": "docs", "device_id": "dev_1", "provider": "test", **ids})
-    query = QUERIES.get(endpoint.query.__name__, "")
-    return f"{path}?{query}" if query else path
-
-
 def placed(endpoint: Endpoint) -> bool:
     return any(f"{{{name}}}" in endpoint.path for name in Belongings.__struct_fields__)
 
 
-async def send(client: HttpClient, endpoint: Endpoint, where: str, **headers: str) -> tuple[int, Any]:
-    body = None if endpoint.body is None else BODIES.get(endpoint.body.__name__, {})
-    answer = await client.send(endpoint.method, where, body, **headers)
+async def send(client: HttpClient, endpoint: Endpoint, where: str) -> tuple[int, Any]:
+    answer = await client.send(endpoint.method, where, body_for(endpoint))
     return answer.status, answer.json()
 
 
@@ -147,7 +120,7 @@ def test_every_id_that_a_query_or_body_takes_is_known_here() -> None:
     """Ids that are looked up outside the session or workspace of the path need a check in server/route_reach.py."""
     checked = {"session", "viewing", "parent", "workspace"}
     inside = {"to_message_id", "confirmed_runs", "message_id", "run_id"}  # looked up in the session of the path
-    others = {"prefix", "id"}  # find_ids filters; a grant of the workspace of the path
+    others = {"prefix", "id", "device"}  # find_ids filters; a grant of the workspace of the path; the audit
     for endpoint in ENDPOINTS:
         for kind in (endpoint.query, endpoint.body):
             found = set() if kind is None else set(ids_in(kind))

@@ -1,4 +1,4 @@
-"""People for tests: a client with a token of its own, and a workspace that belongs to somebody else."""
+"""People for tests: clients with tokens of their own, workspaces of somebody, and valid requests for every route."""
 
 from typing import Any
 
@@ -8,11 +8,44 @@ from holdfast.schema.approvals import Approval, Question, QuestionItem
 from holdfast.schema.client_tools import ClientCall
 from holdfast.schema.events import ApprovalRequested
 from holdfast.schema.sessions import Job
+from holdfast.server.http.endpoint import Endpoint
 from holdfast.store import Batch, CallOutput
 from holdfast.store.writes import OpenApproval, OpenQuestion, PutCallOutput, PutJob
 from tests.store.batches import AT
 from tests.support.http_client import HttpClient
 from tests.support.running_server import RunningServer
+
+BODIES: dict[str, dict[str, Any]] = {
+    "PromptBody": {"prompt": "hello"},
+    "FirstPromptBody": {"prompt": "hello"},
+    "ShellBody": {"command": "true"},
+    "MemoryBody": {"text": "note"},
+    "ApprovalBody": {"decision": "once"},
+    "QuestionBody": {"dismiss": True},
+    "ClientToolsBody": {"tools": []},
+    "SessionPatch": {"title": "mine"},
+    "RunPatch": {"position": 0},
+    "SessionMcpBody": {"servers": []},
+    "ConfigPatch": {"changes": {"limits.max_steps": 1}},
+    "KeyBody": {"key": None},
+    "McpLoginBody": {"url": "http://127.0.0.1/"},
+    "BackupBody": {"path": "/nowhere/backup.db"},
+    "DevicePatch": {"name": "x"},
+    "PersonBody": {"name": "eve", "role": "admin", "workspaces": None},
+}
+"""Valid bodies for the routes whose body has required fields. The others get an empty one."""
+QUERIES = {"MemoryEntryQuery": "number=1"}
+
+
+def body_for(endpoint: Endpoint) -> dict[str, Any] | None:
+    """A valid body for a route."""
+    return None if endpoint.body is None else BODIES.get(endpoint.body.__name__, {})
+
+
+def target(endpoint: Endpoint, ids: dict[str, str]) -> str:
+    path = endpoint.path.format(**{"name": "docs", "device_id": "dev_1", "provider": "test", **ids})
+    query = QUERIES.get(endpoint.query.__name__, "")
+    return f"{path}?{query}" if query else path
 
 
 async def add_person(server: RunningServer, name: str, *, role: str, workspaces: list[str] | None) -> HttpClient:

@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("undo", "changes:configure_undo", "undo the file changes of the last run"),
         CliCommand("redo", "changes:configure_redo", "redo what was undone"),
         CliCommand("context", "context:configure", "show what every session begins with, and what was cut"),
+        CliCommand("audit", "audit:configure", "show who changed what, and how it ended"),
         CliCommand("stats", "stats:configure", "show tokens, cost, runs and tools by day and model"),
     ),
     "Set up": (

@@ -197,6 +197,7 @@ class BaseClient:
     add_person = EndpointMethod(people_endpoints.add_person)
     change_person = EndpointMethod(people_endpoints.change_person)
     remove_person = EndpointMethod(people_endpoints.remove_person)
+    audit = EndpointMethod(people_endpoints.audit)
     make_person_token = EndpointMethod(people_endpoints.make_person_token)
     web = EndpointMethod(device_endpoints.web)
     listen_web = EndpointMethod(device_endpoints.listen_web)

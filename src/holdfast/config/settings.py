@@ -293,6 +293,9 @@ class ServerSettings(Table, frozen=True):
     keep_events: Annotated[Duration, Meta(description="How long events are kept for clients that reconnect.")] = (
         Duration(7 * 86_400)
     )
+    keep_audit: Annotated[Duration, Meta(description="How long the audit is kept: who changed what.")] = Duration(
+        90 * 86_400
+    )
     sandbox: Annotated[
         Sandbox,
         Meta(

@@ -10,8 +10,17 @@ closes, and decides nothing.
 from __future__ import annotations
 
 from holdfast.events.hub import Hub
-from holdfast.events.retention import prune_now, prune_periodically
+from holdfast.events.retention import prune_audit, prune_now, prune_periodically
 from holdfast.events.stream_item import Cursor, StreamItem, parse_cursor
 from holdfast.events.subscription import Subscription
 
-__all__ = ["Cursor", "Hub", "StreamItem", "Subscription", "parse_cursor", "prune_now", "prune_periodically"]
+__all__ = [
+    "Cursor",
+    "Hub",
+    "StreamItem",
+    "Subscription",
+    "parse_cursor",
+    "prune_audit",
+    "prune_now",
+    "prune_periodically",
+]

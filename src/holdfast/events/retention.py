@@ -1,4 +1,4 @@
-"""Removal of old events and stored responses (`E8`). Subscribers stay attached."""
+"""Removal of old events, stored responses and entries of the audit (`E8`). Subscribers stay attached."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ _RESPONSE_SECONDS = 24 * 3600.0
 
 
 async def prune_periodically(
-    store: Store, *, keep_seconds: float, clock: Clock = time.time, sleep: Sleep = asyncio.sleep
+    store: Store,
+    *,
+    keep_seconds: float,
+    keep_audit_seconds: float,
+    clock: Clock = time.time,
+    sleep: Sleep = asyncio.sleep,
 ) -> None:
     """Remove events older than `keep_seconds` every hour, until cancelled. If the store is unwritable, retry later."""
     while True:
         try:
             removed = await prune_now(store, keep_seconds=keep_seconds, clock=clock)
+            await prune_audit(store, keep_seconds=keep_audit_seconds, clock=clock)
         except CommitRefused as error:
             _logger.warning("old events could not be removed: %s", error)
         else:
@@ -37,3 +43,8 @@ async def prune_now(store: Store, *, keep_seconds: float, clock: Clock) -> int:
     removed = await store.prune_events(before=rfc3339(clock() - keep_seconds))
     await store.prune_responses(before=rfc3339(clock() - _RESPONSE_SECONDS))
     return removed
+
+
+async def prune_audit(store: Store, *, keep_seconds: float, clock: Clock) -> int:
+    """Remove old entries of the audit. Returns how many."""
+    return await store.prune_audit(before=rfc3339(clock() - keep_seconds))

@@ -19,6 +19,7 @@ from holdfast.server.route_reach import RouteReach
 from holdfast.server.route_scopes import route_scope
 from holdfast.server.routes import (
     approvals,
+    audit,
     client_tools,
     devices,
     events,
@@ -50,6 +51,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *mcp.ENDPOINTS,
     *devices.ENDPOINTS,
     *people.ENDPOINTS,
+    *audit.ENDPOINTS,
     *web.ENDPOINTS,
     *server.ENDPOINTS,
     Endpoint("GET", "/v1/openapi.json", openapi, response=dict[str, Any]),

@@ -143,8 +143,7 @@ class AccessControl:
         raise Unauthorized("this device was revoked")
 
 
-_NOBODY = RequestAccess("watch")
-"""The sender of a request without a token; only public routes are reached by it."""
+_NOBODY = RequestAccess("watch", anonymous=True)
 
 
 async def _first(received: Awaitable[MutableMapping[str, Any]], revoked: asyncio.Event) -> MutableMapping[str, Any]:

@@ -111,6 +111,7 @@ ROUTE_SCOPES: Final[dict[str, AccessScope]] = {
     "PATCH /v1/people/{name}": "admin",
     "DELETE /v1/people/{name}": "admin",
     "POST /v1/people/{name}/tokens": "admin",
+    "GET /v1/audit": "admin",
     "GET /v1/web": "admin",
     "POST /v1/web": "admin",
     "DELETE /v1/web": "admin",

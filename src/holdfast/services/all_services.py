@@ -7,6 +7,7 @@ import msgspec
 from holdfast.config import SecretStore
 from holdfast.runs import Engine
 from holdfast.services.approval_service import ApprovalService
+from holdfast.services.audit_service import AuditService
 from holdfast.services.client_tool_service import ClientToolService
 from holdfast.services.device_service import DeviceService
 from holdfast.services.event_service import EventService
@@ -45,6 +46,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     mcp: McpService
     devices: DeviceService
     people: PeopleService
+    audit: AuditService
     workspace_paths: WorkspaceDirectories
     web: WebService
     server: ServerService
@@ -62,6 +64,7 @@ def make_services(
     *,
     max_streams: int,
     keep_events: float,
+    keep_audit: float,
     build: str,
 ) -> Services:
     shared = open_workspaces.shared
@@ -89,6 +92,7 @@ def make_services(
         devices=devices,
         people=PeopleService(store, hub, devices, clock=shared.clock),
         workspace_paths=paths,
+        audit=AuditService(store, hub, ids=shared.ids, redact=shared.redact),
         web=WebService(shared.locations.web_file),
         server=ServerService(
             shared,
@@ -97,6 +101,7 @@ def make_services(
             presence=presence,
             state=state,
             keep_events=keep_events,
+            keep_audit=keep_audit,
             build=build,
             sandbox=shared.launcher.sandbox,
         ),

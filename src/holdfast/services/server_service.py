@@ -9,7 +9,7 @@ from pathlib import Path
 
 from holdfast import __version__
 from holdfast.errors import BadRequest, Conflict
-from holdfast.events import prune_now
+from holdfast.events import prune_audit, prune_now
 from holdfast.runs import Engine
 from holdfast.schema.api.response_bodies import (
     BackupView,
@@ -44,6 +44,7 @@ class ServerService:
         presence: Presence,
         state: ServerState,
         keep_events: float,
+        keep_audit: float,
         build: str,
         sandbox: CommandSandbox,
     ) -> None:
@@ -52,6 +53,7 @@ class ServerService:
         self._hub = shared.hub
         self._clock = shared.clock
         self._keep_events = keep_events
+        self._keep_audit = keep_audit
         self._engine = engine
         self._workspaces = workspaces
         self._presence = presence
@@ -120,12 +122,14 @@ class ServerService:
         shared = self._shared
         database, files = await self._store.size(), await asyncio.to_thread(size_of_files, shared)
         events = await prune_now(self._store, keep_seconds=self._keep_events, clock=self._clock)
+        audit = await prune_audit(self._store, keep_seconds=self._keep_audit, clock=self._clock)
         contents, outputs = await remove_old_files_now(shared)
         await self._store.give_back_space()
         return CleanupView(
             events=events,
             contents=contents,
             outputs=outputs,
+            audit=audit,
             database_before=database,
             database_after=await self._store.size(),
             files_before=files,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from holdfast.store.protocol import CommitListener, Store
 from holdfast.store.records import (
+    AuditFilter,
     CallOutput,
     CommittedEvent,
     FileSnapshot,
@@ -29,6 +30,7 @@ from holdfast.store.sqlite import SqliteStore, open_store
 from holdfast.store.writes import Batch, Committed, apply_run_write
 
 __all__ = [
+    "AuditFilter",
     "Batch",
     "CallOutput",
     "CommitListener",

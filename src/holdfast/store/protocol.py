@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from holdfast.schema.approvals import Approval, Grant, Question
+from holdfast.schema.audit import AuditEntry
 from holdfast.schema.messages import Message
 from holdfast.schema.people import Person
 from holdfast.schema.runs import Run, RunState
 from holdfast.schema.sessions import IdKind, IdMatch, Job, SearchHit, Session, Todo, Workspace
 from holdfast.schema.usage import ToolRow, UsageRow
 from holdfast.store.records import (
+    AuditFilter,
     CallOutput,
     CommittedEvent,
     FileSnapshot,
@@ -28,7 +30,7 @@ from holdfast.store.records import (
     StoredResponse,
     TokenRecord,
 )
-from holdfast.store.writes import Batch, Committed
+from holdfast.store.writes import AddAudit, Batch, Committed, EndAudit
 
 CommitListener: TypeAlias = Callable[[tuple[CommittedEvent, ...]], None]
 
@@ -54,6 +56,14 @@ class Store(Protocol):
         """
         ...
 
+    def append_audit(self, write: AddAudit | EndAudit) -> None:
+        """Write an entry of the audit without waiting.
+
+        It is in the transaction of the next commit that begins after this call, or written alone after a moment. While
+        the store cannot be written it is kept, within limits.
+        """
+        ...
+
     def listen(self, listener: CommitListener) -> Callable[[], None]:
         """Call the listener on the event loop with the events of each commit, in commit order, before `commit` returns.
 
@@ -73,6 +83,10 @@ class Store(Protocol):
         ...
 
     async def prune_responses(self, *, before: str) -> int: ...
+
+    async def prune_audit(self, *, before: str) -> int:
+        """Remove entries of the audit that are older than the time. Returns how many were removed."""
+        ...
 
     async def size(self) -> int:
         """Bytes of the database on disk, with its log of recent writes."""
@@ -236,6 +250,12 @@ class Store(Protocol):
         ...
 
     async def stored_response(self, key: str) -> StoredResponse | None: ...
+
+    async def audit(
+        self, *, limit: int, before: int | None = None, after: int | None = None, wanted: AuditFilter
+    ) -> tuple[AuditEntry, ...]:
+        """Return entries before a number, the newest first, or after a number, the oldest first."""
+        ...
 
     async def people(self) -> tuple[Person, ...]:
         """Return all people, also those that were removed, by name."""

@@ -128,6 +128,17 @@ class FileSnapshot(Value, frozen=True):
     """How many were removed by the change. Redo removes them if they are empty."""
 
 
+class AuditFilter(Value, frozen=True, kw_only=True):
+    """Which entries of the audit are wanted. ``None`` stands for all."""
+
+    since: str | None = None
+    person: str | None = None
+    device_id: str | None = None
+    target: str | None = None
+    """A part of the path, or the id of what was made."""
+    failed: bool = False
+
+
 OwnedKind = Literal["session", "run", "approval", "question", "job", "call"]
 """What belongs to a workspace and has an id."""
 

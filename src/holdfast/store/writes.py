@@ -237,6 +237,27 @@ class PutPerson(_Write, frozen=True):
     person: Person
 
 
+class AddAudit(_Write, frozen=True, kw_only=True):
+    """Insert an entry of the audit, which has no answer yet."""
+
+    id: str
+    at: str
+    person: str | None
+    device_id: str | None
+    client: str
+    action: str
+    target: str
+
+
+class EndAudit(_Write, frozen=True, kw_only=True):
+    """Add to an entry how it was answered."""
+
+    id: str
+    status: int
+    code: str | None = None
+    made: str | None = None
+
+
 class AddUsage(_Write, frozen=True, kw_only=True):
     """Add to the session and to the statistics of the day and model."""
 
@@ -285,6 +306,8 @@ AnyWrite: TypeAlias = (
     | PutResponse
     | PutToken
     | PutPerson
+    | AddAudit
+    | EndAudit
     | AddUsage
     | AddToolUse
 )

@@ -20,8 +20,9 @@ _PAGE = 200
 def configure(parser: Parser) -> None:
     parser.explain(
         "Remove what has been kept long enough: events older than server.keep_events, contents of files that undo\n"
-        "no longer needs, whole outputs older than 30 days. The server does this once an hour; this command does it\n"
-        "now, gives the free space back to the disk, and says how much. Sessions are removed only with --sessions.",
+        "no longer needs, whole outputs older than 30 days, audit entries older than server.keep_audit. The server\n"
+        "does this once an hour; this command does it now, gives the free space back to the disk, and says how much.\n"
+        "Sessions are removed only with --sessions.",
         examples=(
             ("holdfast gc", "free what nobody needs"),
             ("holdfast gc --sessions 90 --yes", "also delete the sessions of all directories unused for 90 days"),
@@ -76,6 +77,7 @@ def _lines(freed: CleanupView, *, sessions: int) -> list[str]:
         "events": freed.events,
         "file contents": freed.contents,
         "outputs": freed.outputs,
+        "audit entries": freed.audit,
     }
     named = [f"{number:,} {what}" for what, number in removed.items() if number]
     return [

@@ -1,4 +1,4 @@
-"""People and their tokens."""
+"""People and their tokens, and the audit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from holdfast.client.api_call import ApiCall, api_call, api_path
+from holdfast.client.api_call import ApiCall, QueryValue, api_call, api_path
 from holdfast.schema.api.response_bodies import PageView
+from holdfast.schema.audit import AuditEntry
 from holdfast.schema.devices import AccessScope
 from holdfast.schema.people import Person, PersonToken
 
@@ -39,3 +40,21 @@ def remove_person(name: str) -> ApiCall[Person]:
 def make_person_token(name: str, *, label: str = "", scope: AccessScope = "admin") -> ApiCall[PersonToken]:
     """Make a token. It allows what the person's role and ``scope`` both allow."""
     return api_call("POST", api_path("people", name, "tokens"), {"label": label, "scope": scope}, returns=PersonToken)
+
+
+def audit(
+    *,
+    limit: int | None = None,
+    before: str | None = None,
+    after: str | None = None,
+    since: str | None = None,
+    person: str | None = None,
+    device: str | None = None,
+    target: str | None = None,
+    failed: bool = False,
+    wait: float = 0.0,
+) -> ApiCall[PageView[AuditEntry]]:
+    """Who changed what, newest first; or after a number, oldest first, with ``wait`` for the next entry."""
+    query: dict[str, QueryValue] = {"limit": limit, "before": before, "after": after, "since": since}
+    query |= {"person": person, "device": device, "target": target, "failed": failed or None, "wait": wait or None}
+    return api_call("GET", api_path("audit"), returns=PageView[AuditEntry], query=query, wait=wait)

@@ -417,6 +417,20 @@ class SearchQuery(QueryParameters, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
+class AuditQuery(QueryParameters, frozen=True):
+    limit: PageSize = 100
+    before: PagePosition | None = None
+    after: PagePosition | None = None
+    since: date | None = None
+    person: Annotated[str, Meta(min_length=1, max_length=60)] | None = None
+    device: Id | None = None
+    target: Annotated[str, Meta(min_length=1, max_length=300)] | None = None
+    """A part of the path of the request, such as the id of a session, or the id of what was made."""
+    failed: bool = False
+    """Only requests that were answered with an error."""
+    wait: Annotated[float, Meta(ge=0, le=600, description="With `after`: seconds to wait for an entry.")] = 0.0
+
+
 DeviceName = Annotated[str, Meta(max_length=200)]
 FilePath = Annotated[str, Meta(pattern=r"^/", max_length=4096, description="An absolute path on the server's machine.")]
 

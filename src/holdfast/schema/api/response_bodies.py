@@ -83,6 +83,8 @@ class CleanupView(Value, frozen=True):
     """Contents of files that no session refers to any more."""
     outputs: int = 0
     """Whole outputs of old calls. Their beginning and end stay in the session."""
+    audit: int = 0
+    """Entries of the audit."""
     database_before: int = 0
     database_after: int = 0
     files_before: int = 0

@@ -10,9 +10,10 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.errors import HoldfastError, MethodNotAllowed
+from holdfast.errors import Forbidden, HoldfastError, MethodNotAllowed
 from holdfast.schema.api.request_bodies import NoParameters, QueryParameters, RequestBody
 from holdfast.schema.devices import AccessScope
+from holdfast.server.http.audited_request import AuditedRequest, actor_of
 from holdfast.server.http.request_access import ACCESS, OWNER, RequestAccess
 from holdfast.server.http.request_parsing import (
     HEADERS,
@@ -161,6 +162,7 @@ class EndpointApp:
     ) -> None:
         """``needed`` is the scope that a device needs. Without ``reach``, only the owner gets here."""
         self._reach = reach
+        self._action = f"{endpoint.method} {endpoint.path}"
         self._endpoint = endpoint
         self._needed = needed
         self._parts = parts
@@ -171,8 +173,12 @@ class EndpointApp:
         endpoint, services = self._endpoint, self._parts.services
         headers: Mapping[bytes, bytes] = scope[HEADERS]
         access: RequestAccess = scope.get(ACCESS, OWNER)
-        access.require(self._needed)
         caller = read_caller(headers.get(b"x-holdfast-client"))
+        try:
+            access.require(self._needed)
+        except Forbidden as error:
+            self._record_refusal(error, access, caller, scope)
+            raise
         raw = b""
         if endpoint.mutates:
             raw = await read_body(receive, length=headers.get(b"content-length"), limit=endpoint.max_body_bytes)
@@ -190,25 +196,74 @@ class EndpointApp:
             receive=receive,
         )
         with services.state.track_request(counts=not endpoint.public):
-            if self._reach is None:
-                access.require_all_workspaces()
-            elif access.directories is not None:
-                request.reach = await self._reach.limit(
-                    access, services, path=request.path, query=request.query, body=request.body
-                )
-            if request.key is None or not endpoint.stores_answer:
+            try:
+                await self._limit(request)
+            except HoldfastError as error:
+                self._record_refusal(error, access, caller, scope)
+                raise
+            if not endpoint.mutates:
                 answer = await endpoint.handler(request)
+            elif endpoint.public:
+                answer = await self._answer_anyone(request, scope)
             else:
-                digest = request_hash(endpoint.method, scope["path"], query_string, raw)
-                stored = await services.idempotency.answer_once(request.key, digest, lambda: self._answer(request))
-                answer = RawResponse(stored.body, status=stored.status)
+                with AuditedRequest(
+                    services.audit, actor_of(access, str(caller)), action=self._action, target=scope["path"]
+                ) as audited:
+                    if request.key is None or not endpoint.stores_answer:
+                        answer = await endpoint.handler(request)
+                        audited.note_made(answer)
+                    else:
+                        digest = request_hash(endpoint.method, scope["path"], query_string, raw)
+                        stored = await services.idempotency.answer_once(
+                            request.key, digest, lambda: self._answer(request, audited)
+                        )
+                        answer = RawResponse(stored.body, status=stored.status)
+                    audited.answered(answer, status=endpoint.status)
         if callable(answer):
             await answer(scope, receive, send)
         else:
             await send_response(send, self._as_response(answer), redact=self._parts.redact)
 
-    async def _answer(self, request: ApiRequest[Any, Any]) -> KeyedAnswer:
-        response = self._as_response(await self._endpoint.handler(request))
+    async def _limit(self, request: ApiRequest[Any, Any]) -> None:
+        """Limit the request to the workspaces of its sender."""
+        access = request.access
+        if access.directories is None:
+            return
+        if self._reach is None:
+            access.require_all_workspaces()
+        else:
+            request.reach = await self._reach.limit(
+                access, request.services, path=request.path, query=request.query, body=request.body
+            )
+
+    async def _answer_anyone(self, request: ApiRequest[Any, Any], scope: Scope) -> object:
+        """Handle a request that needs no token. It is recorded when it is over, so that nobody can fill the audit."""
+        try:
+            answer = await self._endpoint.handler(request)
+        except HoldfastError as error:
+            self._record_refusal(error, request.access, request.caller, scope)
+            raise
+        actor = actor_of(request.access, request.client)
+        with AuditedRequest(request.services.audit, actor, action=self._action, target=scope["path"]) as audited:
+            audited.note_made(answer)
+            audited.answered(answer, status=self._endpoint.status)
+        return answer
+
+    def _record_refusal(self, error: HoldfastError, access: RequestAccess, caller: Caller, scope: Scope) -> None:
+        if self._endpoint.mutates:
+            actor = actor_of(access, str(caller))
+            self._parts.services.audit.refuse(
+                actor, action=self._action, target=scope["path"], status=error.status, code=error.error_code
+            )
+
+    async def _answer(self, request: ApiRequest[Any, Any], audited: AuditedRequest) -> KeyedAnswer:
+        try:
+            answer = await self._endpoint.handler(request)
+        except HoldfastError as error:  # it may become the stored answer
+            audited.note_error(error)
+            raise
+        audited.note_made(answer)
+        response = self._as_response(answer)
         return KeyedAnswer(response.status, response.body())
 
     def _as_response(self, answer: object) -> ApiResponse:

@@ -17,6 +17,8 @@ class RequestAccess(Value, frozen=True):
     scope: AccessScope
     device: Device | None = None
     person: Person | None = None
+    anonymous: bool = False
+    """The sender has no token. Only public routes are reached."""
 
     @classmethod
     def of(cls, device: Device, person: Person | None) -> RequestAccess:

@@ -29,11 +29,12 @@ from holdfast.store.postgres.reader_pool import ReaderPool
 from holdfast.store.postgres.single_owner import RENEW_SECONDS, SingleOwner, read_home_id
 from holdfast.store.postgres.word_index import WORD_INDEX
 from holdfast.store.protocol import CommitListener
-from holdfast.store.rows import event_log, stored_responses
+from holdfast.store.riding_writes import RidingWrites
+from holdfast.store.rows import audit, event_log, stored_responses
 from holdfast.store.rows.ledger_reads import DraftQuery, LedgerReads
 from holdfast.store.rows.sql import Sql
 from holdfast.store.sqlite.database_file import OwnerLock
-from holdfast.store.writes import Batch, Committed, PutMessage
+from holdfast.store.writes import AddAudit, Batch, Committed, EndAudit, PutMessage
 
 T = TypeVar("T")
 
@@ -130,6 +131,7 @@ class PostgresStore(LedgerReads):
         self._owner = owner
         self._host_id = host_id
         self._listeners = CommitListeners(loop)
+        self._riding = RidingWrites(self._submit, loop=loop)
         self._log_id, self._last, self._pruned = identity
         open_connection = partial(PostgresConnection.open, conninfo)
         self._pool = ReaderPool(open_connection, size=readers)
@@ -155,9 +157,16 @@ class PostgresStore(LedgerReads):
 
     async def commit(self, batch: Batch) -> Committed:
         self._require_open()
+        return await self._riding.submit(batch)
+
+    def _submit(self, batch: Batch) -> asyncio.Future[Committed]:
         future: asyncio.Future[Committed] = self._loop.create_future()
         self._thread.submit(PendingBatch(batch, future))
-        return await future
+        return future
+
+    def append_audit(self, write: AddAudit | EndAudit) -> None:
+        if self._closing is None:
+            self._riding.add(write)
 
     def append_draft(
         self, session_id: str, message_id: str, part: int, text: str, *, attempt: int = 1, is_reasoning: bool = False
@@ -249,6 +258,12 @@ class PostgresStore(LedgerReads):
     async def prune_responses(self, *, before: str) -> int:
         return await self._call(partial(stored_responses.prune, before=before))
 
+    async def prune_audit(self, *, before: str) -> int:
+        total = 0
+        while removed := await self._call(partial(audit.prune, before=before)):
+            total += removed
+        return total
+
     async def size(self) -> int:
         return await self._read(_database_size)
 
@@ -264,6 +279,7 @@ class PostgresStore(LedgerReads):
 
     async def close(self) -> None:
         if self._closing is None:
+            self._riding.close()
             self._closing = asyncio.create_task(self._close(), name="store:close")
         await asyncio.shield(self._closing)
 

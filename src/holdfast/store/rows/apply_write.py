@@ -7,6 +7,7 @@ from typing import assert_never
 from holdfast.store import writes as w
 from holdfast.store.rows import (
     approvals,
+    audit,
     messages,
     people,
     runs,
@@ -73,5 +74,9 @@ def apply_write(tx: Transaction, write: w.AnyWrite) -> None:  # noqa: PLR0915 - 
             tokens.put(tx, write.token)
         case w.PutPerson():
             people.put(tx, write.person)
+        case w.AddAudit():
+            audit.add(tx, write)
+        case w.EndAudit():
+            audit.end(tx, write)
         case _:
             assert_never(write)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from holdfast.schema.approvals import Approval, Grant, Question
+from holdfast.schema.audit import AuditEntry
 from holdfast.schema.messages import Message
 from holdfast.schema.people import Person
 from holdfast.schema.runs import Run, RunState
@@ -14,6 +15,7 @@ from holdfast.schema.sessions import IdKind, IdMatch, Job, SearchHit, Session, T
 from holdfast.schema.usage import ToolRow, UsageRow
 from holdfast.store.open_drafts import DraftLookup
 from holdfast.store.records import (
+    AuditFilter,
     CallOutput,
     FileSnapshot,
     LaneRecord,
@@ -26,6 +28,7 @@ from holdfast.store.records import (
 )
 from holdfast.store.rows import (
     approvals,
+    audit,
     environments,
     event_log,
     id_lookup,
@@ -212,6 +215,11 @@ class LedgerReads:
 
     async def stored_response(self, key: str) -> StoredResponse | None:
         return await self._read(partial(stored_responses.stored_response, key=key))
+
+    async def audit(
+        self, *, limit: int, before: int | None = None, after: int | None = None, wanted: AuditFilter
+    ) -> tuple[AuditEntry, ...]:
+        return await self._read(partial(audit.entries, limit=limit, before=before, after=after, wanted=wanted))
 
     async def people(self) -> tuple[Person, ...]:
         return await self._read(people.people)

@@ -225,7 +225,7 @@ _PEOPLE_AND_AUDIT = (
     "ALTER TABLE tokens ADD COLUMN person TEXT",
     # Who changed what. ``status`` and ``code`` are those of the answer; NULL while there is none.
     """CREATE TABLE audit (
-        number INTEGER PRIMARY KEY,
+        n INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
         at TEXT NOT NULL,
         person TEXT,
@@ -233,9 +233,9 @@ _PEOPLE_AND_AUDIT = (
         client TEXT NOT NULL,
         action TEXT NOT NULL,
         target TEXT NOT NULL,
-        workspace_id TEXT,
         status INTEGER,
-        code TEXT)""",
+        code TEXT,
+        made TEXT)""",
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (

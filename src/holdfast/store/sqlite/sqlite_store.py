@@ -16,14 +16,15 @@ from holdfast.store.commit_listeners import CommitListeners
 from holdfast.store.open_drafts import OpenDrafts, is_finished
 from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
 from holdfast.store.protocol import CommitListener
-from holdfast.store.rows import event_log, messages, stored_responses
+from holdfast.store.riding_writes import RidingWrites
+from holdfast.store.rows import audit, event_log, messages, stored_responses
 from holdfast.store.rows.ledger_reads import DraftQuery, LedgerReads
 from holdfast.store.sqlite import database_file, draft_log
 from holdfast.store.sqlite.database_file import Connect, OwnerLock
 from holdfast.store.sqlite.database_threads import PendingFunction, ReaderThreads, WriterThread
 from holdfast.store.sqlite.draft_log import DraftLog
 from holdfast.store.sqlite.search_index import FTS5_INDEX
-from holdfast.store.writes import Batch, Committed, PutMessage
+from holdfast.store.writes import AddAudit, Batch, Committed, EndAudit, PutMessage
 
 T = TypeVar("T")
 
@@ -81,13 +82,21 @@ class SqliteStore(LedgerReads):
         self._drafts = drafts
         self._draft_log = DraftLog(draft_log.log_path(path))
         self._closing: asyncio.Task[None] | None = None
+        self._riding = RidingWrites(self._submit, loop=loop)
         self._writer.start()
 
     async def commit(self, batch: Batch) -> Committed:
         self._require_open()
+        return await self._riding.submit(batch)
+
+    def _submit(self, batch: Batch) -> asyncio.Future[Committed]:
         future: asyncio.Future[Committed] = self._loop.create_future()
         self._writer.submit(PendingBatch(batch, future))
-        return await future
+        return future
+
+    def append_audit(self, write: AddAudit | EndAudit) -> None:
+        if self._closing is None:
+            self._riding.add(write)
 
     def append_draft(
         self, session_id: str, message_id: str, part: int, text: str, *, attempt: int = 1, is_reasoning: bool = False
@@ -152,6 +161,12 @@ class SqliteStore(LedgerReads):
     async def prune_responses(self, *, before: str) -> int:
         return await self._call_in_writer(partial(stored_responses.prune, before=before))
 
+    async def prune_audit(self, *, before: str) -> int:
+        total = 0
+        while removed := await self._call_in_writer(partial(audit.prune, before=before)):
+            total += removed
+        return total
+
     async def size(self) -> int:
         return await asyncio.to_thread(database_file.size_on_disk, self.path)
 
@@ -183,6 +198,7 @@ class SqliteStore(LedgerReads):
 
     async def close(self) -> None:
         if self._closing is None:
+            self._riding.close()
             self._closing = asyncio.create_task(asyncio.to_thread(self._close), name="store:close")
         await asyncio.shield(self._closing)
 
