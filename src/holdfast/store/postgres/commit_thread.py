@@ -31,7 +31,14 @@ from holdfast.errors import CommitRefused, HoldfastError, StoreUnreachable
 from holdfast.schema.events import read_event
 from holdfast.store.pending_work import BatchOutcome, PendingBatch, settle
 from holdfast.store.postgres.connection import PostgresConnection
-from holdfast.store.postgres.database_errors import as_store_error, is_lease_error, is_lost, may_repeat, unreachable
+from holdfast.store.postgres.database_errors import (
+    as_store_error,
+    is_lease_error,
+    is_lost,
+    is_read_only,
+    may_repeat,
+    unreachable,
+)
 from holdfast.store.postgres.lease_check import Fences, LeaseCheck
 from holdfast.store.postgres.postgres_writes import PostgresTransaction, apply_postgres_write
 from holdfast.store.postgres.word_index import WORD_INDEX
@@ -91,6 +98,10 @@ class _Applied(NamedTuple):
 
 class _UnknownOutcome(Exception):
     """The connection was lost while the COMMIT was under way."""
+
+
+class _GivenUp(Exception):
+    """The server stops, and the database does not answer."""
 
 
 class CommitThread:
@@ -188,7 +199,8 @@ class CommitThread:
         missed: tuple[CommittedEvent, ...] = ()
         if first is not None:
             if first > self._position + 1:
-                missed = self._read_missed(first - 1)
+                with suppress(_GivenUp):
+                    missed = self._read_missed(first - 1)
             self._position = max(o.numbers[-1] for _, o in outcomes if isinstance(o, Committed) and o.numbers)
         self._post(Delivery(missed, tuple(outcomes)))
 
@@ -210,13 +222,18 @@ class CommitThread:
             commit_id = uuid4().hex
             try:
                 applied, refused, last = self._try_group(group, commit_id)
-            except _UnknownOutcome:
-                found = self._resolve(commit_id)
+            except _UnknownOutcome as unknown:
+                try:
+                    found = self._resolve(commit_id)
+                except _GivenUp:
+                    return [(pending, _not_known(unknown)) for pending in group]
                 if found is None:
                     continue
                 (applied, refused), last = self._unknown, found
             except Exception as error:  # noqa: BLE001 - the callers get it, and the thread continues
                 self._roll_back()
+                if is_read_only(error) and self._sql is not None:
+                    self._sql.close()  # after a failover another host may take writes
                 if is_lost(error):
                     if self._wait_for_database(error):
                         continue
@@ -248,7 +265,7 @@ class CommitThread:
                     sql.flush()
                 applied.append(one)
             except Exception as error:
-                if is_lost(error) or may_repeat(error):
+                if is_lost(error) or may_repeat(error) or is_read_only(error):
                     raise
                 refused.append((pending, as_store_error(error)))
                 if len(group) == 1:
@@ -358,6 +375,8 @@ class CommitThread:
         self._note_lost(error)
         self._is_stuck = True
         self._refuse_waiting()
+        if self._stopping.is_set() and self._refusal() is not None:
+            raise _GivenUp
         time.sleep(_PAUSE_SECONDS)
 
     def _refusal(self) -> StoreUnreachable | None:
@@ -452,6 +471,14 @@ _INSERT_EVENT = (
     "INSERT INTO events (number, workspace_id, session_id, root_id, kind, at, body, source, first_part, part_count) "
     "VALUES ((SELECT last FROM log) - ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+
+
+def _not_known(error: BaseException) -> StoreUnreachable:
+    return StoreUnreachable(
+        f"the PostgreSQL database does not answer ({error.__cause__}), and the server stops: whether the last "
+        "change was stored shows at its next start",
+        code="outcome_unknown",
+    )
 
 
 def _numbered(applied: list[_Applied], last: int) -> Outcomes:

@@ -8,6 +8,8 @@ may use a connection at a time. All functions block.
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -201,6 +203,11 @@ class PostgresConnection:
                 cursor.nextset()
             rows.count = cursor.rowcount
             rows.rows = cursor.fetchall() if cursor.description is not None else []
+
+    def interrupt(self) -> None:
+        """End what another thread waits for on this connection. The connection is of no use afterwards."""
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._raw.fileno())) as copy:
+            copy.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         with suppress(psycopg.Error):

@@ -32,6 +32,10 @@ def may_repeat(error: BaseException) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in _REPEAT
 
 
+def is_read_only(error: BaseException) -> bool:
+    return isinstance(error, psycopg.Error) and error.sqlstate == _READ_ONLY
+
+
 def is_lease_error(error: BaseException) -> bool:
     return isinstance(error, psycopg.errors.CheckViolation) and error.diag.constraint_name == LEASE_CONSTRAINT
 

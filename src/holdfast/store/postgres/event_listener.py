@@ -28,6 +28,7 @@ class EventListener:
         self._open = open_connection
         self._server_id = server_id
         self._wake = wake
+        self._sql: PostgresConnection | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-listener", daemon=True)
 
@@ -37,6 +38,8 @@ class EventListener:
     def stop(self) -> None:
         """Blocks until the thread has ended."""
         self._stopping.set()
+        if self._sql is not None:
+            self._sql.interrupt()
         self._thread.join()
 
     def _run(self) -> None:
@@ -44,11 +47,13 @@ class EventListener:
             try:
                 self._listen()
             except psycopg.Error as error:
+                if self._stopping.is_set():
+                    return
                 _logger.warning("the listener lost the database: %s", " ".join(str(error).split()))
                 self._stopping.wait(_RETRY_SECONDS)
 
     def _listen(self) -> None:
-        sql = self._open()
+        sql = self._sql = self._open()
         try:
             sql.raw.execute(f"LISTEN {CHANNEL}".encode())
             self._wake()
