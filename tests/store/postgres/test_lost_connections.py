@@ -13,7 +13,14 @@ from holdfast.errors import CommitRefused, StoreLocked, StoreUnreachable, StoreU
 from holdfast.schema.messages import Text
 from holdfast.store import Batch
 from holdfast.store import writes as w
-from holdfast.store.postgres import PostgresStore, commit_thread, connection, open_postgres_store, reader_pool
+from holdfast.store.postgres import (
+    PostgresStore,
+    commit_thread,
+    connection,
+    open_postgres_store,
+    postgres_store,
+    reader_pool,
+)
 from tests.store.batches import a_message, a_run, accept, event_numbers, new_session, new_workspace, says
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.postgres_cluster import PostgresCluster
@@ -28,8 +35,10 @@ def proxy(postgres_database: str, home: Path) -> Iterator[CuttingProxy]:
 
 
 @pytest.fixture
-async def ledger(proxy: CuttingProxy, tmp_path: Path) -> AsyncIterator[PostgresStore]:
-    """A store behind the proxy, with a workspace and a session."""
+async def ledger(proxy: CuttingProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresStore]:
+    """A store behind the proxy, with a workspace and a session. Only commits and reads use the connections."""
+    monkeypatch.setattr(commit_thread.CommitThread, "_maintain", lambda thread: None)
+    monkeypatch.setattr(postgres_store, "RENEW_SECONDS", 3600.0)
     store = await open_postgres_store(proxy.address, home=tmp_path)
     await store.commit(new_workspace())
     await store.commit(new_session())
