@@ -39,6 +39,7 @@ from holdfast.schema.usage import Usage
 from holdfast.store import Batch
 from holdfast.store.writes import PutMessage, PutSession
 from holdfast.testing import WIRES, Answer, Call, Say, WireName
+from holdfast.workspace.open_workspace import OpenWorkspace
 
 BURST = 20_000
 ROUNDS = 5
@@ -148,11 +149,10 @@ async def cpu_per_delta(port: int, rounds: int) -> None:
 class StepTimer:
     """Measures the time from the end of a tool call until the next request is sent."""
 
-    def __init__(self, app: App, workspace_id: str) -> None:
+    def __init__(self, app: App, workspace: OpenWorkspace) -> None:
         self.wall: list[float] = []
         self.cpu: list[float] = []
         self._ended: tuple[float, float] | None = None
-        workspace = app.open_workspaces.require(workspace_id)
         tool = workspace.tools.get("view")
         run, send = tool.run, HttpTransport.send
 
@@ -181,7 +181,7 @@ async def between_steps(port: int, *, messages: int) -> None:
     for wire in WIRES:
         async with open_server(port, "steps") as (app, workspace_id):
             session_id = await _long_session(app, workspace_id, messages)
-            timer = StepTimer(app, workspace_id)
+            timer = StepTimer(app, await app.open_workspaces.live(workspace_id))
             request = RunRequest(prompt="go", model=f"bench-{wire}/m", mode="auto")
             accepted = await app.engine.accept(session_id, request, client="bench", body_hash="")
             run = await app.engine.wait_run(accepted.run.id, timeout=120)

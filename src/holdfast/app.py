@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,8 +24,6 @@ from holdfast.events import Hub, prune_periodically
 from holdfast.extend.client_calls import ClientCalls
 from holdfast.ids import Clock, Ids, build_id
 from holdfast.locations import Locations
-from holdfast.models.model_factory import ModelFactory
-from holdfast.models.model_script import ModelScript, read_script
 from holdfast.runs import Engine, EngineLimits, IntentFile
 from holdfast.schema.events import CallClosed, CallRequested
 from holdfast.server import (
@@ -43,19 +41,25 @@ from holdfast.server import (
     run_on_loop,
     serve,
 )
-from holdfast.services import Services, make_services
+from holdfast.services import Services
 from holdfast.store import Store
 from holdfast.store.sqlite import back_up_daily, open_store
 from holdfast.store.sqlite import list_backups as list_backups
 from holdfast.store.sqlite import restore_database as restore_database
-from holdfast.tools.process.command_process import CommandLauncher
-from holdfast.tools.process.tool_peers import ToolPeers
 from holdfast.workspace.maintenance import mark_lost_jobs, remove_old_files
-from holdfast.workspace.open_workspace import OpenWorkspaces, SharedParts
+from holdfast.workspace.open_workspaces import OpenWorkspaces
+from holdfast.workspace.shared_parts import SharedParts
 from holdfast.workspace.turn_factory import WorkspaceTurns
-from holdfast.workspace.undo.blob_store import BlobStore
+
+if TYPE_CHECKING:
+    from holdfast.models.model_factory import ModelFactory
+    from holdfast.models.model_script import ModelScript
+    from holdfast.tools.process.tool_peers import ToolPeers
 
 _logger = logging.getLogger(__name__)
+
+_LOAD_SECONDS = 1.0
+"""After the start, before what runs use is imported without a run: a server started for a prompt answers it first."""
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +125,7 @@ async def open_app(
             intents=IntentFile(locations.intents_file),
         )
         closing.push_async_callback(engine.stop)
-        services = make_services(
+        services = Services(
             open_workspaces,
             engine,
             secrets,
@@ -132,7 +136,7 @@ async def open_app(
         )
         await engine.recover()
         await mark_lost_jobs(shared)
-        for name, work in _background_work(shared, settings):
+        for name, work in _background_work(shared, settings, open_workspaces, services):
             closing.push_async_callback(_cancel, asyncio.create_task(work, name=name))
         yield App(
             settings=settings,
@@ -160,8 +164,6 @@ async def _open_shared(
     """Open the database and what else all workspaces share. ``closing`` closes it in reverse order."""
     store = await _open_store(settings, locations, keyring)
     closing.push_async_callback(store.close)
-    models = ModelFactory(keyring, network=settings.network, scripts=scripts or await asyncio.to_thread(_demo_scripts))
-    closing.push_async_callback(models.aclose)
     hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
     closing.callback(hub.close)
     ids = Ids(clock=clock)
@@ -171,20 +173,15 @@ async def _open_shared(
         approvals=PendingApprovals(store, ids=ids, clock=clock, save_rules=save_rules),
         client_calls=ClientCalls(publish=partial(_publish_call, hub), new_id=lambda: ids.new("ccl"), now=hub.timestamp),
         keyring=keyring,
-        models=models,
         trust=TrustStore(locations.trust_file),
         policy_file=policy_file,
-        blobs=BlobStore(locations.snapshots_dir),
-        launcher=CommandLauncher(),
-        person_launcher=CommandLauncher(),
         locations=locations,
         env=env,
         ids=ids,
         clock=clock,
+        make_models=partial(_make_models, keyring, settings, scripts),
     )
-    closing.push_async_callback(asyncio.to_thread, shared.blobs.close)
-    closing.push_async_callback(shared.launcher.close)
-    closing.push_async_callback(shared.person_launcher.close)
+    closing.push_async_callback(shared.close)
     return shared
 
 
@@ -207,6 +204,17 @@ async def _open_store(settings: Settings, locations: Locations, keyring: Keyring
     )
 
 
+def _make_models(keyring: Keyring, settings: Settings, scripts: Mapping[str, ModelScript] | None) -> ModelFactory:
+    """By default with the script of ``offline/demo``, the model that needs no key. Blocks."""
+    from holdfast.models.model_factory import ModelFactory
+    from holdfast.models.model_script import read_script
+
+    if scripts is None:
+        name = "demo.toml"
+        scripts = {"demo": read_script(files("holdfast.models").joinpath(name).read_bytes(), name=name)}
+    return ModelFactory(keyring, network=settings.network, scripts=scripts)
+
+
 def _publish_call(hub: Hub, event: CallRequested | CallClosed) -> None:
     """Tell the clients a call that one of them executes. An open one is also told to clients that connect later."""
     call, is_open = event.call, isinstance(event, CallRequested)
@@ -215,7 +223,9 @@ def _publish_call(hub: Hub, event: CallRequested | CallClosed) -> None:
     hub.publish(event, key=call.id, workspace_id=call.workspace_id, is_state=is_open)
 
 
-def _background_work(shared: SharedParts, settings: Settings) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
+def _background_work(
+    shared: SharedParts, settings: Settings, workspaces: OpenWorkspaces, services: Services
+) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
     store, locations, clock = shared.store, shared.locations, shared.clock
     keep_events, keep_audit = float(settings.server.keep_events), float(settings.server.keep_audit)
     work = (
@@ -224,11 +234,23 @@ def _background_work(shared: SharedParts, settings: Settings) -> tuple[tuple[str
             "prune events",
             prune_periodically(store, keep_seconds=keep_events, keep_audit_seconds=keep_audit, clock=clock),
         ),
-        ("remove old files", remove_old_files(shared)),
+        ("remove old files", _later(partial(remove_old_files, shared))),
+        ("load code", _later(partial(_load_code, workspaces, services))),
     )
     if settings.store is not None:
         return work
     return (*work, ("backups", back_up_daily(store, locations.database, locations.backups_dir, clock=clock)))
+
+
+async def _load_code(workspaces: OpenWorkspaces, services: Services) -> None:
+    """Import what runs and their clients use, so that neither a limit nor an upgrade can break it later."""
+    await workspaces.load_code()
+    await asyncio.to_thread(services.load)
+
+
+async def _later(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    await asyncio.sleep(_LOAD_SECONDS)
+    await work()
 
 
 class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,7 +291,7 @@ async def run_server(
             opened.append(app)
             listen = listen or ListenOptions()
             parts = ServerParts(
-                services=app.services, redactor=redactor, tool_peers=tool_peers(app, adopts_orphans=True)
+                services=app.services, redactor=redactor, find_tool_peers=find_tool_peers(app, adopts_orphans=True)
             )
             listeners = await asyncio.to_thread(_listen_tcp, listen)
             listeners.append(await asyncio.to_thread(listen_unix, locations.socket))
@@ -284,10 +306,20 @@ async def run_server(
             )
 
 
-def tool_peers(app: App, *, adopts_orphans: bool = False) -> ToolPeers:
-    """What recognises connections of the agent's own commands."""
+def find_tool_peers(app: App, *, adopts_orphans: bool = False) -> Callable[[], ToolPeers | None]:
+    """What recognises connections of the agent's own commands; None as long as no command can have been started."""
     shared = app.shared
-    return ToolPeers(tools=shared.launcher, person=shared.person_launcher, adopts_orphans=adopts_orphans)
+    found: list[ToolPeers] = []
+
+    def find() -> ToolPeers | None:
+        if not found and shared.may_have_started_commands:
+            from holdfast.tools.process.tool_peers import ToolPeers
+
+            peers = ToolPeers(tools=shared.launcher, person=shared.person_launcher, adopts_orphans=adopts_orphans)
+            found.append(peers)
+        return found[0] if found else None
+
+    return find
 
 
 def serve_until_stopped(
@@ -338,12 +370,6 @@ def listen_for_crush(app: App, parts: ServerParts, address: str | None) -> list[
 
 def _configured_limits(settings: Settings) -> EngineLimits:
     return EngineLimits(unfinished_runs=settings.server.max_unfinished_runs, subagent_depth=MAX_AGENT_DEPTH)
-
-
-def _demo_scripts() -> dict[str, ModelScript]:
-    """The script of ``offline/demo``, the model that needs no key."""
-    name = "demo.toml"
-    return {"demo": read_script(files("holdfast.models").joinpath(name).read_bytes(), name=name)}
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

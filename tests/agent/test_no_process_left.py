@@ -33,9 +33,9 @@ class CutFactory:
         return interrupt_turn(self._inner.turn(run, session), self.interrupter)
 
 
-def add_barriers(harness: AppHarness, factory: CutFactory) -> None:
+async def add_barriers(harness: AppHarness, factory: CutFactory) -> None:
     """Add barriers to the awaits of `bash`. The start of a process is not interrupted."""
-    bash: Any = harness.app.open_workspaces.require(harness.workspace_id).tools.get("bash")
+    bash: Any = (await harness.app.open_workspaces.live(harness.workspace_id)).tools.get("bash")
     plan, run, start = bash.plan, bash.run, bash._start
 
     async def cut_plan(*args: Any) -> Any:
@@ -114,7 +114,7 @@ async def test_no_process_survives_a_cancel_at_any_await(tmp_path: Path, at_leas
     async with open_app_harness(tmp_path, script) as harness:
         factory = CutFactory(harness.app.engine._state.turns)
         harness.app.engine._state.turns = factory
-        add_barriers(harness, factory)
+        await add_barriers(harness, factory)
         places = await cut(harness, factory, None)
         assert len(places) > 15
         for at in share.sample(range(1, len(places)), what="awaits", at_least=at_least):

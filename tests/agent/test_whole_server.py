@@ -340,7 +340,7 @@ async def test_a_title_set_by_the_user_meanwhile_stays_and_the_usage_is_counted(
         await harness.app.services.sessions.change(run.session_id, title="My own")
         before = (await harness.app.store.session(run.session_id)).usage
         provider.open("title")
-        workspace = harness.app.open_workspaces.require(harness.workspace_id)
+        workspace = await harness.app.open_workspaces.live(harness.workspace_id)
         await asyncio.gather(*workspace.titles._tasks)
         session = await harness.app.store.session(run.session_id)
         assert session.title == "My own"

@@ -297,7 +297,7 @@ async def test_another_user_of_this_machine_cannot_use_a_code(home: Path, monkey
     async with run_server(home) as server:
         port = port_of(await listen(server))
         code = await make_code(server)
-        monkeypatch.setattr("holdfast.server.http.connection_peer.tcp_peer_uid", lambda client, server: 54321)
+        monkeypatch.setattr("holdfast.tools.process.tool_peers.tcp_peer_uid", lambda client, server: 54321)
         answer = await Browser(port).pair(code)
         assert (answer.status, answer.code) == (403, "other_user")
         monkeypatch.undo()

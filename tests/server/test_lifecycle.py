@@ -63,11 +63,11 @@ async def test_a_hanging_handler_gets_503_and_a_second_stop_does_not_wait(home: 
         await server.provider.wait_for_requests(1)
         stuck = asyncio.Event()
 
-        async def hang() -> None:
+        async def hang(*_: object, **__: object) -> None:
             stuck.set()
             await asyncio.Event().wait()
 
-        server.app.services.workspaces.views = hang  # type: ignore[method-assign, assignment]
+        server.app.services.workspaces.list_workspaces = hang  # type: ignore[method-assign, assignment]
         server.app.engine.stop = hang  # type: ignore[method-assign]
         waiting = asyncio.create_task(server.http.get("/v1/workspaces"))
         await stuck.wait()

@@ -31,7 +31,7 @@ class _Provider:
 
     async def change(self, server: RunningServer, state: ExtensionState, detail: str = "") -> None:
         self.status = ExtensionStatus("mcp", "docs", state, detail, "config.toml:1")
-        await server.app.open_workspaces.require(server.workspace_id).announce_extension(self.status)
+        await (await server.app.open_workspaces.live(server.workspace_id)).announce_extension(self.status)
 
 
 async def test_states_are_listed_waited_for_and_sent_as_events_without_secrets(home: Path) -> None:
@@ -39,7 +39,7 @@ async def test_states_are_listed_waited_for_and_sent_as_events_without_secrets(h
         target = f"/v1/workspaces/{server.workspace_id}/extensions"
         assert (await server.http.get(target)).ok()["items"] == []
         provider = _Provider()
-        server.app.open_workspaces.require(server.workspace_id).extensions.append(provider)
+        (await server.app.open_workspaces.live(server.workspace_id)).extensions.append(provider)
         listed = (await server.http.get(target)).ok()
         assert listed["items"] == [to_builtins(provider.status)]
         assert provider.refreshed == [False]

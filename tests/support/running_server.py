@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.app import App, listen_for_crush, open_app, tool_peers
+from holdfast.app import App, find_tool_peers, listen_for_crush, open_app
 from holdfast.locations import Locations
 from holdfast.runs import EngineLimits
 from holdfast.server import (
@@ -127,7 +127,7 @@ async def run_server(
                 services=app.services,
                 redactor=lambda: app.shared.keyring.redactor,
                 limits=limits or ServerLimits(),
-                tool_peers=tool_peers(app),
+                find_tool_peers=find_tool_peers(app),
                 static_files=static_files,
             )
             unix = await asyncio.to_thread(listen_unix, locations.socket)

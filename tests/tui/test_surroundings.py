@@ -12,7 +12,7 @@ from tests.tui.ui_harness import Ui, open_ui
 
 async def announce(ui: Ui, status: ExtensionStatus) -> None:
     assert ui.app.link.workspace is not None
-    await ui.server.app.open_workspaces.require(ui.app.link.workspace.id).announce_extension(status)
+    await (await ui.server.app.open_workspaces.live(ui.app.link.workspace.id)).announce_extension(status)
 
 
 async def test_the_start_screen_shows_branch_and_changed_files_of_a_trusted_directory(tmp_path: Path) -> None:

@@ -371,7 +371,7 @@ async def test_a_project_cannot_change_a_hook_of_the_user(tmp_path: Path) -> Non
     (work / ".holdfast" / "config.toml").write_text("[hooks.guard]\nenabled = false\n")
     async with open_app_harness(tmp_path, saying("done"), config=hook(tmp_path, "guard", "exit 2")) as harness:
         await asyncio.to_thread(harness.app.shared.trust.trust, work)
-        harness.app.open_workspaces.require(harness.workspace_id).forget_setup()
+        (await harness.app.open_workspaces.live(harness.workspace_id)).forget_setup()
         with pytest.raises(ConfigError, match="a project cannot change a hook of your own configuration"):
             await harness.run("go")
 
@@ -457,7 +457,7 @@ async def test_a_hook_of_the_end_that_hangs_does_not_keep_the_server(tmp_path: P
     async with open_app_harness(tmp_path, saying("done"), config=config) as harness:
         assert (await harness.run("go")).state == "completed"
         pid = int(await read_when_written(tmp_path / "pid"))
-        assert harness.app.open_workspaces.require(harness.workspace_id).is_busy
+        assert (await harness.app.open_workspaces.live(harness.workspace_id)).is_busy
     assert not is_alive(pid)
 
 

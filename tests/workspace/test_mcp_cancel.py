@@ -89,6 +89,6 @@ async def test_closing_while_a_server_is_being_connected_again_leaves_nothing(tm
     async with open_app_harness(tmp_path, saying(SAY, "done"), config=config) as harness:
         run = await harness.run("go", interactive=False)
         assert run.state == "completed"
-        server = harness.app.open_workspaces.require(harness.workspace_id).mcp.server("peer")
+        server = (await harness.app.open_workspaces.live(harness.workspace_id)).mcp.server("peer")
         await eventually(lambda: "connected again" in server.status.detail)
     assert await marked(f"MCP_MARK={tmp_path}") == []

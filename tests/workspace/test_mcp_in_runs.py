@@ -229,7 +229,7 @@ async def test_a_changed_configuration_starts_stops_and_replaces_servers(tmp_pat
         extensions = harness.app.services.extensions
         listed = await extensions.list_statuses(harness.workspace_id, wait=30)
         assert [(status.name, status.state) for status in listed.items] == [("peer", "ready"), ("other", "disabled")]
-        mcp = harness.app.open_workspaces.require(harness.workspace_id).mcp
+        mcp = (await harness.app.open_workspaces.live(harness.workspace_id)).mcp
         kept = mcp.server("peer")
         await harness.app.services.settings.change({"mcp.other.enabled": True}, workspace_id=harness.workspace_id)
         listed = await extensions.list_statuses(harness.workspace_id, wait=30)
@@ -245,7 +245,7 @@ async def test_five_servers_that_never_start_do_not_delay_a_prompt_of_a_person(t
     async with open_provider_harness(tmp_path, text("hello"), config=config) as (harness, _):
         run = await harness.run("go", model=MODEL)
         assert run.state == "completed"
-        statuses = harness.app.open_workspaces.require(harness.workspace_id).extension_statuses()
+        statuses = (await harness.app.open_workspaces.live(harness.workspace_id)).extension_statuses()
         assert [status.state for status in statuses] == ["starting"] * 5
 
 

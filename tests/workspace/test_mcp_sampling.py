@@ -37,7 +37,9 @@ async def result_of(harness: AppHarness, session_id: str) -> ToolResult:
 
 
 def log_of(harness: AppHarness) -> str:
-    return "\n".join(harness.app.open_workspaces.require(harness.workspace_id).mcp.server("peer").log.lines)
+    workspace = harness.app.open_workspaces.live_now(harness.workspace_id)
+    assert workspace is not None
+    return "\n".join(workspace.mcp.server("peer").log.lines)
 
 
 async def test_sampling_is_refused_unless_it_is_configured(tmp_path: Path) -> None:
@@ -125,5 +127,5 @@ async def test_a_cancel_ends_the_request_to_the_model(tmp_path: Path, at: str) -
             return [one for one in map(json.loads, record.read_text().splitlines()) if "error" in one]
 
         await eventually(lambda: len(refused()) == 1)
-        server = harness.app.open_workspaces.require(harness.workspace_id).mcp.server("peer")
+        server = (await harness.app.open_workspaces.live(harness.workspace_id)).mcp.server("peer")
         assert server.is_ready

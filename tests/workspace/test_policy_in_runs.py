@@ -85,7 +85,7 @@ async def test_a_policy_that_becomes_invalid_stops_everything(tmp_path: Path) ->
     async with open_app_harness(tmp_path, saying("done"), policy_file=file) as harness:
         assert (await harness.run("hello")).state == "completed"
         file.path.chmod(0o666)
-        harness.app.open_workspaces.require(harness.workspace_id).forget_setup()
+        (await harness.app.open_workspaces.live(harness.workspace_id)).forget_setup()
         with pytest.raises(ConfigError, match="so nothing runs"):
             await harness.start("hello again")
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
-from holdfast.agent.answer_schema import CheckedAnswer
-from holdfast.agent.turn_dependencies import CallDenied
 from holdfast.errors import CommitRefused, HoldfastError, ModelError, NoModel, PolicyDenied, StoreError, ToolError
 from holdfast.schema.base import repair_text
 from holdfast.schema.runs import EndReason, Outcome, RunError
+
+if TYPE_CHECKING:
+    from holdfast.agent.answer_schema import CheckedAnswer
+    from holdfast.agent.turn_dependencies import CallDenied
 
 _REASON_BY_MODEL_ERROR: dict[str, EndReason] = {
     "auth": "auth",

@@ -24,8 +24,6 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from holdfast.approvals.rule_patterns import CommandPattern
-from holdfast.approvals.rules import parse_rule
 from holdfast.errors import BadRequest, ConfigError, Conflict, StoreConflict
 from holdfast.ids import Clock, Ids, Sleep, rfc3339
 from holdfast.schema.approvals import Approval, ApprovalDecision, Grant, Question, QuestionItem, RuleScope
@@ -277,6 +275,9 @@ def _problem_with_edited(pattern: str, offered: tuple[str, ...]) -> str:
 
     It must be for the same tool, and for commands also for the same program, so that a slip cannot allow everything.
     """
+    from holdfast.approvals.rule_patterns import CommandPattern
+    from holdfast.approvals.rules import parse_rule
+
     try:
         rule = parse_rule(pattern)
     except ConfigError as error:

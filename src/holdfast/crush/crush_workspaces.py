@@ -124,7 +124,7 @@ class CrushWorkspaces:
         face, workspace_id = self._face, request.path["workspace_id"]
         client_id = checked_client_id(request.query.client_id)
         directory = await face.directory(workspace_id)
-        await face.services.workspaces.open_known(workspace_id)
+        await face.services.workspaces.configured(workspace_id)
         was_known = face.clients.is_known(workspace_id, client_id)
         client = face.clients.add(workspace_id, client_id)
         now = parse_cursor((await face.services.workspaces.view(workspace_id)).cursor)

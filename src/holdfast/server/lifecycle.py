@@ -51,7 +51,7 @@ async def serve(
         own_app = listener.app if isinstance(listener, UnixListener) else None
         tcp, tls = (listener.access, listener.tls) if isinstance(listener, TcpListener) else (None, None)
         app = own_app or make_app(parts, tcp=tcp)
-        server = HttpServer(app, limits=parts.limits, tool_peers=parts.tool_peers)
+        server = HttpServer(app, limits=parts.limits, find_tool_peers=parts.find_tool_peers)
         await server.start(listener.socket, tls=tls)
         servers.append(server)
         _logger.info("listening at %s", listener)

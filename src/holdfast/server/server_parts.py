@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.config import Redactor
 from holdfast.schema.base import Value
-from holdfast.services import Services
-from holdfast.tools.process.tool_peers import ToolPeers
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+    from holdfast.services import Services
+    from holdfast.tools.process.tool_peers import ToolPeers
 
 
 class ServerLimits(Value, frozen=True, kw_only=True):
@@ -35,8 +39,8 @@ class ServerParts(msgspec.Struct, frozen=True, kw_only=True):
     redactor: Callable[[], Redactor]
     """The redactor of all secrets known by now."""
     limits: ServerLimits = ServerLimits()
-    tool_peers: ToolPeers | None = None
-    """Recognises connections of the agent's own commands, which are refused."""
+    find_tool_peers: Callable[[], ToolPeers | None] = lambda: None
+    """What recognises connections of the agent's own commands, which are refused; None while there are none."""
 
     static_files: Traversable | None = None
     """The files of the web page; by default those of the package."""

@@ -37,7 +37,7 @@ class WebListeners:
         access = TcpAccess(scheme="https" if tls else "http", names=names)
         listener = listen_tcp(TcpAddress(listen.host, listen.port), access=access, tls=tls)
         server = HttpServer(
-            make_app(self._parts, tcp=access), limits=self._parts.limits, tool_peers=self._parts.tool_peers
+            make_app(self._parts, tcp=access), limits=self._parts.limits, find_tool_peers=self._parts.find_tool_peers
         )
         await server.start(listener.socket, tls=tls)
         opened = OpenWebListener(replace(listen, port=listener.port), fingerprint)

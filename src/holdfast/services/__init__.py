@@ -8,6 +8,6 @@ value to a client does.
 
 from __future__ import annotations
 
-from holdfast.services.all_services import Services, make_services
+from holdfast.services.all_services import Services
 
-__all__ = ["Services", "make_services"]
+__all__ = ["Services"]

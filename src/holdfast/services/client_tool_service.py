@@ -13,7 +13,7 @@ from holdfast.schema.client_tools import ClientCall, ClientResult, ClientTool, C
 from holdfast.services.api_values import check_depth
 from holdfast.services.presence import Caller, Presence
 from holdfast.tools.registry import BUILT_IN_NAMES
-from holdfast.workspace.open_workspace import SharedParts
+from holdfast.workspace.shared_parts import SharedParts
 
 _EXTENSION_NAMES = frozenset(
     {"skill", "mcp_resource", "mcp_search", "mcp_call", "diagnostics", "definition", "references", "symbols", "rename"}

@@ -16,7 +16,7 @@ from holdfast.extend.memory import (
     remove_entry,
 )
 from holdfast.schema.api.response_bodies import MemoryEntry, MemoryView
-from holdfast.workspace.open_workspace import SharedParts
+from holdfast.workspace.shared_parts import SharedParts
 
 _HEADINGS: dict[MemoryScope, str] = {
     "user": "What I asked you to remember, for all projects",

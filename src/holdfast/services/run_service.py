@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.prompts import read_prompt
 from holdfast.config.agent_types import MAIN_AGENT
 from holdfast.errors import BadRequest, Conflict, NotFound, ServerStopping, WorkspaceClosing
 from holdfast.events import Hub
@@ -37,7 +36,6 @@ from holdfast.store import Store
 
 T = TypeVar("T")
 
-_PLAN_ACCEPTED = read_prompt("plan_accepted")
 _RUN_PAGE = 20
 
 _canonical_json = msgspec.json.Encoder(order="sorted")
@@ -106,11 +104,13 @@ class RunService:
         run_id = body.run_id or (run_id_of_key(key) if key is not None else None)
         request = RunRequest(run_id=run_id, mode=body.mode, interactive=body.interactive)
         if run_id is None or await self._store.run_record(run_id) is None:  # a known run is returned as it is (`R3`)
+            from holdfast.agent.prompts import read_prompt
+
             planned = await self._planned_run(session_id)
             note = f"\n\n{body.note.strip()}" if body.note.strip() else ""
             request = replace(
                 request,
-                prompt=_PLAN_ACCEPTED + note,
+                prompt=await asyncio.to_thread(read_prompt, "plan_accepted") + note,
                 model=planned.model,
                 effort=planned.effort,
                 limits=planned.limits,
@@ -143,7 +143,7 @@ class RunService:
     async def _mode_of(self, session_id: str, run: Run) -> Mode:
         if run.mode is not None:
             return run.mode
-        workspace = await self._workspaces.open_known(await self._workspace_of(session_id))
+        workspace = await self._workspaces.configured(await self._workspace_of(session_id))
         return (await workspace.setup()).settings.approvals.mode
 
     async def undo(self, session_id: str, body: UndoBody, *, client: str, key: str | None = None) -> Accepted:
@@ -237,7 +237,7 @@ class RunService:
             closed = error.error_code in ("workspace_closed", WorkspaceClosing.code, ServerStopping.code)
             if not closed or self._state.stopping:
                 raise
-        await self._workspaces.open_known(await workspace_id())
+        await self._workspaces.configured(await workspace_id())
         try:
             return await work()
         except ServerStopping:

@@ -25,9 +25,8 @@ from holdfast.services.presence import Presence
 from holdfast.services.server_state import ServerState
 from holdfast.services.workspace_reach import WorkspaceReach
 from holdfast.services.workspace_service import WorkspaceService
-from holdfast.tools.process.sandbox import CommandSandbox
 from holdfast.workspace.maintenance import remove_old_files_now, size_of_files
-from holdfast.workspace.open_workspace import SharedParts
+from holdfast.workspace.shared_parts import SharedParts
 
 _STATS_DAYS = 30
 _MAX_FOREIGN_IDS = 1000
@@ -46,7 +45,6 @@ class ServerService:
         keep_events: float,
         keep_audit: float,
         build: str,
-        sandbox: CommandSandbox,
     ) -> None:
         self._shared = shared
         self._store = shared.store
@@ -59,7 +57,6 @@ class ServerService:
         self._presence = presence
         self._state = state
         self._build = build
-        self._sandbox = sandbox
 
     def health(self) -> Health:
         return Health(__version__, self._build, "stopping" if self._state.stopping else "ok")
@@ -81,7 +78,8 @@ class ServerService:
 
     async def sandbox(self) -> SandboxView:
         """Try the sandboxes, once, in the way in which commands are confined."""
-        found = await self._sandbox.availability()
+        await asyncio.to_thread(self._shared.prepare)
+        found = await self._shared.launcher.sandbox.availability()
         return SandboxView(
             backend=found.backend,
             namespace=found.namespace,

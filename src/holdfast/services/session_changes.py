@@ -12,7 +12,7 @@ from holdfast.schema.api.response_bodies import ChangesView
 from holdfast.schema.sessions import FileChange, RunChanges, UndoFile, UndoPreview
 from holdfast.store import FileSnapshot
 from holdfast.tools.files.file_access import display_path
-from holdfast.workspace.open_workspace import SharedParts
+from holdfast.workspace.shared_parts import SharedParts
 from holdfast.workspace.undo.command_snapshots import diff_states
 from holdfast.workspace.undo.coverage import coverage_notes
 from holdfast.workspace.undo.file_state import FileState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from msgspec import UNSET
@@ -18,13 +19,12 @@ from holdfast.schema.runs import Receipt
 from holdfast.schema.sessions import SearchHit, Session, UndoPreview
 from holdfast.services.api_values import page_position, page_view
 from holdfast.services.presence import Presence
-from holdfast.services.session_changes import preview_undo, session_changes
 from holdfast.services.session_export import export_markdown, read_messages, read_runs
 from holdfast.services.workspace_reach import WorkspaceReach
 from holdfast.services.workspace_service import WorkspaceService
 from holdfast.store import Batch
 from holdfast.store.writes import PutMessage, PutSession, UpdateSession
-from holdfast.workspace.open_workspace import OpenWorkspaces
+from holdfast.workspace.open_workspaces import OpenWorkspaces
 
 _END_POSITION = 10**15
 
@@ -153,18 +153,30 @@ class SessionService:
         """The files that the agent changed, with diffs."""
         cursor = self._hub.cursor
         await self._recover_commands(session_id)
+        await asyncio.to_thread(self._load_undo)
+        from holdfast.services.session_changes import session_changes
+
         return await session_changes(self._shared, session_id, cursor=cursor)
 
     async def preview_undo(self, session_id: str, *, to_message_id: str | None) -> UndoPreview:
         """What an undo would do now."""
         await self._recover_commands(session_id)
+        await asyncio.to_thread(self._load_undo)
+        from holdfast.services.session_changes import preview_undo
+
         return await preview_undo(self._shared, session_id, to_message_id=to_message_id)
+
+    def _load_undo(self) -> None:
+        """Import what the next lines of the callers use. Blocks."""
+        from holdfast.services import session_changes as _changes  # noqa: F401
+
+        self._shared.prepare()
 
     async def _recover_commands(self, session_id: str) -> None:
         """Record what commands changed that ran when a server died, if the workspace is open."""
-        workspace = self._open_workspaces.get((await self._store.session(session_id)).workspace_id)
-        if workspace is not None:
-            await workspace.recover_commands()
+        workspace_id = (await self._store.session(session_id)).workspace_id
+        if self._open_workspaces.get(workspace_id) is not None:
+            await (await self._open_workspaces.live(workspace_id)).recover_commands()
 
     async def export(self, session_id: str) -> SessionExport:
         session = await self._store.session(session_id)

@@ -36,7 +36,7 @@ from holdfast.schema.api.response_bodies import (
 from holdfast.schema.messages import Message, Text
 from holdfast.services.api_values import check_depth
 from holdfast.services.workspace_service import WorkspaceService
-from holdfast.workspace.open_workspace import SharedParts
+from holdfast.workspace.shared_parts import SharedParts
 
 
 class SettingService:
@@ -50,7 +50,7 @@ class SettingService:
 
     async def config(self, workspace_id: str | None = None) -> Config:
         if workspace_id is not None:
-            return (await (await self._workspaces.open_known(workspace_id)).setup()).config
+            return (await (await self._workspaces.configured(workspace_id)).setup()).config
         return await asyncio.to_thread(self._users_config)
 
     def _users_config(self) -> Config:
@@ -142,6 +142,7 @@ class SettingService:
     async def _request_one_word(self, resolved: ResolvedModel) -> None:
         message = Message("msg_test", "ses_test", "run_test", "user", 1, "", (Text("Answer with the word: ok"),))
         limits = (await self.config()).settings.limits
+        await asyncio.to_thread(self._shared.prepare)
         model = self._shared.models.open(resolved, limits=StallLimits(limits.first_token, limits.between_tokens))
         async with aclosing(model.stream(ModelRequest(messages=(message,), max_output=64))) as stream:
             async for delta in stream:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from holdfast.agent.system_prompt import MAX_INSTRUCTION_CHARACTERS
 from holdfast.errors import BadRequest, Forbidden, HoldfastError, NotFound
 from holdfast.extend.instructions import find_instructions
 from holdfast.runs import Engine
@@ -23,11 +23,11 @@ from holdfast.services.server_state import ServerState
 from holdfast.services.workspace_reach import WorkspaceDirectories, WorkspaceReach
 from holdfast.store import Batch, Store
 from holdfast.store.writes import PutWorkspace, RemoveGrants
-from holdfast.workspace.context_gatherer import changed_files, git_branch
-from holdfast.workspace.context_parts import context_parts
-from holdfast.workspace.git_diff import branch_diff, commit_diff, work_tree_diff
-from holdfast.workspace.open_workspace import OpenWorkspace, OpenWorkspaces
-from holdfast.workspace.workspace_agents import agent_views, untrusted_views
+from holdfast.workspace.open_workspaces import OpenWorkspaces
+from holdfast.workspace.workspace_setup import ConfiguredWorkspace
+
+if TYPE_CHECKING:
+    from holdfast.workspace.open_workspace import OpenWorkspace
 
 
 class WorkspaceService:
@@ -72,6 +72,11 @@ class WorkspaceService:
 
     async def open_known(self, workspace_id: str) -> OpenWorkspace:
         """The live parts of a workspace; opens it if needed. `BadRequest` if its directory does not exist."""
+        await self.configured(workspace_id)
+        return await self._open_workspaces.live(workspace_id)
+
+    async def configured(self, workspace_id: str) -> ConfiguredWorkspace:
+        """A workspace whose setup can be read; opens it if needed. `BadRequest` if its directory does not exist."""
         opened = self._open_workspaces.get(workspace_id)
         if opened is not None:
             return opened
@@ -85,7 +90,7 @@ class WorkspaceService:
         count = 0
         for workspace_id in await self._engine.unfinished_workspaces():
             try:
-                await self.open_known(workspace_id)
+                await self.configured(workspace_id)
             except (BadRequest, NotFound):
                 continue  # the directory does not exist; the workspace is opened when it is used again
             count += 1
@@ -97,7 +102,7 @@ class WorkspaceService:
         workspace = await store.workspace(workspace_id)
         approvals = await store.open_approvals(workspace_id=workspace_id)
         questions = await store.open_questions(workspace_id=workspace_id)
-        opened = self._open_workspaces.get(workspace_id)
+        opened, live = self._open_workspaces.get(workspace_id), self._open_workspaces.live_now(workspace_id)
         found = await asyncio.to_thread(find_instructions, Path(workspace.path))
         return WorkspaceView(
             id=workspace.id,
@@ -108,7 +113,7 @@ class WorkspaceService:
             busy_sessions=self._engine.count_active(workspace_id),
             active_runs=self._engine.count_active(workspace_id),
             unfinished_runs=self._engine.count_unfinished(workspace_id),
-            running_jobs=len(opened.jobs.running) if opened else 0,
+            running_jobs=len(live.jobs.running) if live else 0,
             pending_approvals=len(approvals.items),
             pending_questions=len(questions.items),
             instructions=found.read,
@@ -133,8 +138,8 @@ class WorkspaceService:
         store = self._shared.trust
         await asyncio.to_thread(store.trust if trusted else store.revoke, Path(workspace.path))
         await self.announce_config_change(("trust",), workspace_id=workspace_id)
-        if not trusted and (opened := self._open_workspaces.get(workspace_id)) is not None:
-            await opened.languages.stop()
+        if not trusted and (live := self._open_workspaces.live_now(workspace_id)) is not None:
+            await live.languages.stop()
         return await self.view(workspace_id)
 
     async def announce_config_change(self, keys: tuple[str, ...], *, workspace_id: str | None = None) -> None:
@@ -177,10 +182,10 @@ class WorkspaceService:
     async def kill_job(self, job_id: str) -> Job:
         """End a background job. One that has ended stays as it is."""
         job = await self._shared.store.job(job_id)
-        opened = self._open_workspaces.get(job.workspace_id)
-        if job.state != "running" or opened is None:
+        live = self._open_workspaces.live_now(job.workspace_id)
+        if job.state != "running" or live is None:
             return job
-        return await opened.jobs.kill(job_id)
+        return await live.jobs.kill(job_id)
 
     async def find_files(self, workspace_id: str, query: str, *, limit: int) -> tuple[str, ...]:
         """Paths that match a few typed characters, best first."""
@@ -203,6 +208,8 @@ class WorkspaceService:
 
     async def repository(self, workspace_id: str) -> RepositoryView:
         """The branch, and how many files are changed. Git may start programs of a directory, so it must be trusted."""
+        from holdfast.workspace.context_gatherer import changed_files, git_branch
+
         directory = Path((await self._shared.store.workspace(workspace_id)).path)
         branch = await asyncio.to_thread(git_branch, directory)
         if branch is None or not await asyncio.to_thread(self._shared.trust.is_trusted, directory):
@@ -213,6 +220,9 @@ class WorkspaceService:
     async def context(self, workspace_id: str) -> ContextView:
         """What the context of a new session consists of."""
         opened = await self.open_known(workspace_id)
+        from holdfast.agent.system_prompt import MAX_INSTRUCTION_CHARACTERS
+        from holdfast.workspace.context_parts import context_parts
+
         await opened.refresh_extensions()
         ignored = (await asyncio.to_thread(find_instructions, opened.path)).ignored
         return ContextView(await context_parts(opened), MAX_INSTRUCTION_CHARACTERS, ignored)
@@ -226,6 +236,8 @@ class WorkspaceService:
     async def agents(self, workspace_id: str) -> PageView[AgentView]:
         """The agents of the workspace, also those that cannot be used."""
         opened = await self.open_known(workspace_id)
+        from holdfast.workspace.workspace_agents import agent_views, untrusted_views
+
         setup = await opened.setup()
         known = await opened.agents(setup)
         views = agent_views(known, setup.config, opened.files.found)
@@ -234,6 +246,8 @@ class WorkspaceService:
 
     async def diff(self, workspace_id: str, query: DiffQuery) -> DiffView:
         """The changes of the work tree, of a commit or of a branch."""
+        from holdfast.workspace.git_diff import branch_diff, commit_diff, work_tree_diff
+
         workspace = await self._shared.store.workspace(workspace_id)
         directory = Path(workspace.path)
         if query.commit is not None:
@@ -260,7 +274,12 @@ class WorkspaceService:
         """Close workspaces that have been neither watched nor busy for ``linger`` seconds (`W2`)."""
         for opened in self._open_workspaces.all():
             workspace_id = opened.workspace.id
-            if workspace_id in watched or opened.is_busy or self._engine.count_unfinished(workspace_id):
+            live = self._open_workspaces.live_now(workspace_id)
+            if (
+                workspace_id in watched
+                or (live is not None and live.is_busy)
+                or self._engine.count_unfinished(workspace_id)
+            ):
                 self._idle_since.pop(workspace_id, None)
             elif now - self._idle_since.setdefault(workspace_id, now) >= linger:
                 await self.close(workspace_id)
@@ -268,7 +287,7 @@ class WorkspaceService:
     @property
     def is_busy(self) -> bool:
         """Whether any run is unfinished or any job is running."""
-        return bool(self._engine.count_unfinished()) or any(opened.is_busy for opened in self._open_workspaces.all())
+        return bool(self._engine.count_unfinished()) or self._open_workspaces.is_busy
 
     async def _register(self, directory: Path) -> Workspace:
         workspace = Workspace(id=self._shared.ids.new("wsp"), path=str(directory), created_at=self._shared.now())
@@ -276,8 +295,8 @@ class WorkspaceService:
         await self._shared.store.commit(Batch((PutWorkspace(workspace),)))
         return workspace
 
-    async def _enter(self, workspace: Workspace) -> OpenWorkspace:
-        opened = await self._open_workspaces.open(workspace)
+    async def _enter(self, workspace: Workspace) -> ConfiguredWorkspace:
+        opened = self._open_workspaces.open(workspace)
         await self._engine.open_workspace(workspace.id)
         return opened
 

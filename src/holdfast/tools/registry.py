@@ -147,6 +147,12 @@ def _read_malformed(name: str, text: str) -> tuple[dict[str, Any], tuple[str, ..
     return repaired.arguments, (repaired.note,)
 
 
+def import_tools() -> None:
+    """Import every built-in tool. Blocks."""
+    for module, _ in BUILT_IN:
+        import_module(f"holdfast.tools.{module}")
+
+
 class ToolRegistry:
     """One instance of each tool. `extra` are tools of extensions, after the built-in tools."""
 

@@ -17,7 +17,8 @@ from holdfast.schema.messages import ToolCall
 from holdfast.schema.runs import Mode
 from holdfast.tools.process.sandbox_limits import extra_directories
 from holdfast.tools.protocol import ToolPlan
-from holdfast.workspace.open_workspace import OpenWorkspace, Setup
+from holdfast.workspace.open_workspace import OpenWorkspace
+from holdfast.workspace.workspace_setup import Setup
 
 if TYPE_CHECKING:
     from holdfast.workspace.run_hooks import RunHooks

@@ -9,7 +9,8 @@ from holdfast.errors import NoModel
 from holdfast.extend.mcp.mcp_tools import McpRunTools
 from holdfast.schema.api.response_bodies import ContextKind, ContextPart
 from holdfast.schema.base import encode
-from holdfast.workspace.open_workspace import OpenWorkspace, Setup
+from holdfast.workspace.open_workspace import OpenWorkspace
+from holdfast.workspace.workspace_setup import Setup
 
 
 async def context_parts(workspace: OpenWorkspace) -> tuple[ContextPart, ...]:

@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.schema.events import JobFinished
 from holdfast.store import Batch
 from holdfast.store.writes import PutJob
-from holdfast.workspace.open_workspace import SharedParts
+from holdfast.workspace.shared_parts import SharedParts
 
 _INTERVAL_SECONDS = 3600.0
 _CONTENT_SECONDS = 86_400.0

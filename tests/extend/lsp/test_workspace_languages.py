@@ -70,7 +70,7 @@ async def test_a_hostile_repository_starts_nothing_before_it_is_trusted(tmp_path
             assert states == {"ruff": "disabled"}
             assert not canary.exists()
         await harness.app.services.workspaces.trust(harness.workspace_id, trusted=False)
-        opened = harness.app.open_workspaces.require(harness.workspace_id)
+        opened = await harness.app.open_workspaces.live(harness.workspace_id)
         assert {status.state for status in opened.languages.statuses()} <= {"disabled"}, "they are stopped at once"
         listed = await harness.app.services.extensions.list_statuses(harness.workspace_id, wait=0.0)
         assert {status.state for status in listed.items if status.kind == "lsp"} <= {"disabled"}
@@ -79,7 +79,7 @@ async def test_a_hostile_repository_starts_nothing_before_it_is_trusted(tmp_path
 async def test_tools_are_offered_only_if_a_server_could_serve_and_the_same_in_the_whole_session(tmp_path: Path) -> None:
     async with open_app_harness(tmp_path, saying("done")) as harness:
         await harness.app.services.workspaces.trust(harness.workspace_id)
-        opened = harness.app.open_workspaces.require(harness.workspace_id)
+        opened = await harness.app.open_workspaces.live(harness.workspace_id)
         settings = (await opened.setup()).settings
 
         async def names(session_id: str) -> set[str]:
@@ -133,6 +133,9 @@ async def test_a_cancel_while_an_edit_waits_for_a_server_ends_the_run_and_closin
 
 
 def test_the_server_imports_no_language_server_before_one_is_needed() -> None:
-    program = "import sys, holdfast.app; print([name for name in sys.modules if '.lsp.' in name])"
+    program = (
+        "import sys, holdfast.app, holdfast.workspace.workspace_turn\n"
+        "print([name for name in sys.modules if '.lsp.' in name])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
     assert done.stdout.strip() == "['holdfast.extend.lsp.workspace_languages']"

@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from holdfast.errors import Forbidden
-from holdfast.tools.process.tool_peers import ToolPeers, tcp_peer_uid
+
+if TYPE_CHECKING:
+    from holdfast.tools.process.tool_peers import ToolPeers
+
+FindToolPeers: TypeAlias = "Callable[[], ToolPeers | None]"
+"""What recognises tools; None as long as no tool can have started a process."""
 
 PEER: Final = "holdfast.peer"
 """The key of a request's scope for its `ConnectionPeer`."""
@@ -17,9 +23,9 @@ PEER: Final = "holdfast.peer"
 class ConnectionPeer:
     """Checks the peer of one connection once, at its first request."""
 
-    def __init__(self, transport: asyncio.BaseTransport, tool_peers: ToolPeers) -> None:
+    def __init__(self, transport: asyncio.BaseTransport, find_tool_peers: FindToolPeers) -> None:
         self._transport = transport
-        self._tool_peers = tool_peers
+        self._find_tool_peers = find_tool_peers
         self._is_tool: bool | None = None
 
     async def refuse_tools(self) -> None:
@@ -38,17 +44,24 @@ class ConnectionPeer:
         if connection is None or connection.family == socket.AF_UNIX:
             return
         client, server = connection.getpeername()[:2], connection.getsockname()[:2]
-        uid = await asyncio.to_thread(tcp_peer_uid, client, server)
+        uid = await asyncio.to_thread(_tcp_peer_uid, client, server)
         if uid not in (None, 0, os.geteuid()):
             raise Forbidden("only browsers of the user who runs the server can be paired here", code="other_user")
 
     async def _check(self) -> bool:
-        if not self._tool_peers.exist:
+        peers = self._find_tool_peers()
+        if peers is None or not peers.exist:
             return False
         connection = self._transport.get_extra_info("socket")
         if connection is None:
             return True
         if connection.family == socket.AF_UNIX:
-            return self._tool_peers.is_unix_peer(connection)
+            return peers.is_unix_peer(connection)
         client, server = connection.getpeername()[:2], connection.getsockname()[:2]
-        return await asyncio.to_thread(self._tool_peers.is_tcp_peer, client, server)
+        return await asyncio.to_thread(peers.is_tcp_peer, client, server)
+
+
+def _tcp_peer_uid(client: tuple[str, int], server: tuple[str, int]) -> int | None:
+    from holdfast.tools.process.tool_peers import tcp_peer_uid
+
+    return tcp_peer_uid(client, server)

@@ -14,11 +14,10 @@ from urllib.parse import unquote
 import httptools
 
 from holdfast.errors import BadRequest, HoldfastError, OutOfDescriptors, RequestTimeout, TooLarge
-from holdfast.server.http.connection_peer import PEER, ConnectionPeer
+from holdfast.server.http.connection_peer import PEER, ConnectionPeer, FindToolPeers
 from holdfast.server.http.http_exchange import HttpExchange
 from holdfast.server.http.responses import UNFRAMED, AsgiApp, Header, error_response, status_line
 from holdfast.server.server_parts import ServerLimits
-from holdfast.tools.process.tool_peers import ToolPeers
 
 _logger = logging.getLogger(__name__)
 
@@ -29,11 +28,11 @@ class ConnectionGroup:
     """The connections of one listener, and what they share."""
 
     def __init__(
-        self, app: AsgiApp, *, limits: ServerLimits, tool_peers: ToolPeers | None, max_descriptor: int
+        self, app: AsgiApp, *, limits: ServerLimits, find_tool_peers: FindToolPeers | None, max_descriptor: int
     ) -> None:
         self.app = app
         self.limits = limits
-        self.tool_peers = tool_peers
+        self.find_tool_peers = find_tool_peers
         self.max_descriptor = max_descriptor
         """The lowest descriptor that a connection may not have."""
         self.connections: set[HttpConnection] = set()
@@ -95,8 +94,8 @@ class HttpConnection(asyncio.Protocol):
             "client": tuple(peer[:2]) if isinstance(peer, tuple) else None,
             "scheme": "http" if transport.get_extra_info("sslcontext") is None else "https",
         }
-        if group.tool_peers is not None:
-            self._peer = ConnectionPeer(transport, group.tool_peers)
+        if group.find_tool_peers is not None:
+            self._peer = ConnectionPeer(transport, group.find_tool_peers)
         self._is_refused = self._takes_reserved_descriptor()
         self._set_deadline(self._limits.head_seconds)
 

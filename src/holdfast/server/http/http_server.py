@@ -8,10 +8,10 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
+from holdfast.server.http.connection_peer import FindToolPeers
 from holdfast.server.http.http_connection import ConnectionGroup, HttpConnection
 from holdfast.server.http.responses import AsgiApp
 from holdfast.server.server_parts import ServerLimits
-from holdfast.tools.process.tool_peers import ToolPeers
 
 if TYPE_CHECKING:
     import ssl
@@ -26,10 +26,12 @@ _UNREAD_STOP_SECONDS = 0.2
 class HttpServer:
     """Serves one listener from `start` until `stop`. It handles no signals."""
 
-    def __init__(self, app: AsgiApp, *, limits: ServerLimits, tool_peers: ToolPeers | None = None) -> None:
+    def __init__(self, app: AsgiApp, *, limits: ServerLimits, find_tool_peers: FindToolPeers | None = None) -> None:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         reserved = min(_RESERVED_DESCRIPTORS, most // 4)
-        self._group = ConnectionGroup(app, limits=limits, tool_peers=tool_peers, max_descriptor=most - reserved)
+        self._group = ConnectionGroup(
+            app, limits=limits, find_tool_peers=find_tool_peers, max_descriptor=most - reserved
+        )
         self._server: asyncio.Server | None = None
         self._stop_seconds = limits.stop_seconds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.workspace.open_workspace import SharedParts
+from holdfast.workspace.shared_parts import SharedParts
 from holdfast.workspace.undo.undo_runs import UndoRuns
 
 
