@@ -100,11 +100,30 @@ def test_messages_of_the_right_shape_are_taken() -> None:
         assert shape_problem(message) == ""
 
 
+async def _sessions(server: RunningServer) -> list[str]:
+    found = (await server.http.get(f"/v1/workspaces/{server.workspace_id}/sessions?limit=1000")).ok()["items"]
+    return sorted(one["id"] for one in found)
+
+
+async def _leave_inside(server: RunningServer, byte: int) -> None:
+    """Close stdin after some bytes of the first messages: no session is left in the list."""
+    before = await _sessions(server)
+    process = await start_agent(server)
+    await process.communicate(_opening(server)[:byte])
+    assert process.returncode == 0, byte
+    assert await _sessions(server) == before, byte
+
+
+def _opening(server: RunningServer) -> bytes:
+    return INITIALIZE + _line(id=2, method="session/new", params={"cwd": str(server.work), "mcpServers": []})
+
+
 STEPS = ["nothing", "half a line", "initialize", "new", "prompt", "text", "permission", "cancel"]
 
 
 async def _leave_after(server: RunningServer, step: str) -> None:
     """Close stdin after a step, and check that the process ends and that what was accepted goes on."""
+    before = await _sessions(server)
     process = await start_agent(server)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -140,7 +159,7 @@ async def _leave_after(server: RunningServer, step: str) -> None:
     assert await process.wait() == 0
     await rest
     if not session:
-        assert (await server.http.get(f"/v1/workspaces/{server.workspace_id}/sessions")).ok()["items"] == []
+        assert await _sessions(server) == before
         return
     (run,) = (await server.http.get(f"/v1/sessions/{session}/runs")).ok()["items"]
     if step == "cancel":
@@ -161,7 +180,8 @@ async def test_the_editor_closes_stdin(server: RunningServer, step: str) -> None
 async def test_the_editor_closes_stdin_at_any_point(server: RunningServer, share: StressShare) -> None:
     for number in share.rounds(at_least=len(STEPS)):
         await _leave_after(server, STEPS[number % len(STEPS)])
-        share.count("editors that left")
+        await _leave_inside(server, share.random.randrange(len(_opening(server)) + 1))
+        share.count("editors that left", 2)
 
 
 async def _cancel_race(server: RunningServer, peer: Any, session: str, number: int, wait: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -14,20 +15,25 @@ from msgspec.structs import replace
 
 from holdfast import __version__
 from holdfast.acp.acp_connection import CANCEL_REQUEST, AcpConnection, request_id
+from holdfast.acp.choice_files import ChoiceFiles, known_choices
 from holdfast.acp.editor_offers import editor_offers
 from holdfast.acp.editor_session import EditorSession, RunFailed, WorkInProgress
-from holdfast.acp.session_settings import SessionChoices, choices_of_run, configured_mode
+from holdfast.acp.session_settings import SessionChoices, configured_mode
 from holdfast.acp.tool_updates import JsonObject
 from holdfast.client.async_client import AsyncClient
 from holdfast.client.client_environment import with_shell_models
 from holdfast.client.local_server import open_async_client
 from holdfast.errors import BadRequest, CallerError, Gone, HoldfastError, NoModel, NotFound
+from holdfast.ids import rfc3339
+from holdfast.locations import Locations
 from holdfast.schema.sessions import Session, WorkspaceView
+from holdfast.tasks import OwnedTasks
 
 PROTOCOL_VERSION = 1
 _KEY_METHOD, _SETUP_METHOD = "holdfast-key", "holdfast-setup"
 _AUTH_ADVICE = "no model can be used yet: run 'holdfast key set PROVIDER' in a terminal, then try again"
 _PAGE = 100
+_UNUSED_SECONDS = 86_400.0
 _ACCEPT_SECONDS = 10.0
 """How long a prompt that has arrived may take to be accepted after the editor is gone."""
 
@@ -47,6 +53,8 @@ class AcpAgent:
         self._capabilities: JsonObject | None = None
         """What the editor can do; ``None`` before `initialize`."""
         self._work = WorkInProgress()
+        self._tasks = OwnedTasks()
+        self._choice_files = ChoiceFiles(Locations.from_env(env).state_dir / "acp")
 
     async def run(self) -> None:
         """Serve until the editor closes its side. Runs that it started go on."""
@@ -57,6 +65,7 @@ class AcpAgent:
                     await self._work.finished()
         finally:
             await self._connection.close()
+            await self._tasks.finish(seconds=0)
             await self._leave()
 
     async def _leave(self) -> None:
@@ -68,8 +77,8 @@ class AcpAgent:
             async with asyncio.timeout(_ACCEPT_SECONDS):
                 for session in self._sessions.values():
                     await session.release_servers()
-                    if session.id in self._created:
-                        await self._drop_unused(session)
+                    if session.id in self._created and await session.is_unused():
+                        await self._client.change_session(session.id, archived=True)
         await self._client.aclose()
 
     # Dispatch.
@@ -143,6 +152,7 @@ class AcpAgent:
         cursor = opened.begin()
         result = {"sessionId": session.id, **_state(opened)}
         self._connection.after_sending(result, lambda: opened.follow(cursor))
+        _ = self._tasks.spawn(self._drop_old(workspace), name="acp:old-sessions", may_fail=True)
         return result
 
     async def load_session(self, params: JsonObject) -> JsonObject:
@@ -208,7 +218,10 @@ class AcpAgent:
             await self._forget(before)
         last = (await client.runs(view.id, limit=1)).items
         choices = await self._choices(client, workspace)
-        choices = replace(choices, chosen=choices_of_run(last[0] if last else None))
+        saved = await asyncio.to_thread(self._choice_files.read, view.id)
+        choices = replace(choices, chosen=known_choices(last[0] if last else None, saved))
+        if view.archived:
+            await client.change_session(view.id, archived=False)
         opened = self._open(view, workspace, client, choices, directory=_directory(params))
         await opened.use_servers(params.get("mcpServers", []))
         opened.follow(await opened.load(replay=replay))
@@ -235,6 +248,7 @@ class AcpAgent:
             directory=directory,
             offers=choices.offers,
             has_forms=forms is not None,
+            choice_files=self._choice_files,
         )
         return opened
 
@@ -256,6 +270,16 @@ class AcpAgent:
         with suppress(NotFound, Gone):
             if await session.is_unused():
                 await self._client.delete_session(session.id)
+
+    async def _drop_old(self, workspace: WorkspaceView) -> None:
+        """Delete sessions that editors left unused a day ago or more."""
+        client = await self._connected()
+        before = rfc3339(time.time() - _UNUSED_SECONDS)
+        for session in (await client.sessions(workspace.id, limit=_PAGE, archived=True)).items:
+            is_left = session.archived and not session.title and not session.clients
+            if is_left and session.updated_at < before and not (await client.runs(session.id, limit=1)).items:
+                with suppress(NotFound, Gone):
+                    await client.delete_session(session.id)
 
     def _session(self, params: JsonObject) -> EditorSession:
         found = self._sessions.get(params["sessionId"])

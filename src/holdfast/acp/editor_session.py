@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.acp.acp_connection import RequestId
+from holdfast.acp.choice_files import ChoiceFiles, SavedChoices
 from holdfast.acp.editor_calls import Editor, EditorCalls
 from holdfast.acp.editor_offers import EditorOffers, EditorPaths
 from holdfast.acp.editor_questions import (
@@ -111,6 +112,7 @@ class EditorSession:
         directory: str,
         offers: EditorOffers,
         has_forms: bool,
+        choice_files: ChoiceFiles,
     ) -> None:
         """``directory`` is the workspace as the editor names it, which may be through a link."""
         self.id = session.id
@@ -122,6 +124,7 @@ class EditorSession:
         self._env = env
         self._work = work
         self._has_forms = has_forms
+        self._choice_files = choice_files
         self._fold = ViewFold()
         self._translator = SessionTranslator(directory)
         self._tasks = OwnedTasks()
@@ -265,6 +268,9 @@ class EditorSession:
     async def choose(self, option: str, value: object) -> None:
         """Choose a mode, a model and so on, for the next prompts."""
         self.choices = self.choices.choose(option, value)
+        last = max(self._transcript.runs.values(), key=lambda run: run.seq, default=None)
+        saved = SavedChoices(self.choices.chosen, "" if last is None else last.id)
+        await asyncio.to_thread(self._choice_files.write, self.id, saved)
         await self._send_usage()
 
     async def tell_mode(self) -> None:
