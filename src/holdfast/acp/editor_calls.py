@@ -31,6 +31,7 @@ from holdfast.tasks import OwnedTasks
 _logger = logging.getLogger(__name__)
 
 _KILL_SECONDS = 5.0
+_CLOSE_SECONDS = 2.0
 _OUTPUT_BYTES = 1 << 20
 
 
@@ -68,6 +69,7 @@ class EditorCalls:
         self._server_pid: int | None = None
         self._commands: dict[str, _TerminalCommand] = {}
         """By the tool call to which they belong."""
+        self._executing: dict[str, asyncio.Task[None]] = {}
         self._tasks = OwnedTasks()
 
     async def attach(self) -> None:
@@ -90,23 +92,37 @@ class EditorCalls:
             self.stop_all()
         self._server_pid = pid
 
-    def concerns(self, call: ClientCall) -> bool:
+    def begin(self, call: ClientCall) -> None:
+        """Execute a call if it is for this editor, once: a new stream announces open calls again."""
         is_ours = bool(self._client_id) and call.client_id == self._client_id
-        return is_ours and call.state == "open" and call.root_session_id == self._session_id
+        if not is_ours or call.root_session_id != self._session_id or call.id in self._executing:
+            return
+        task = self._tasks.spawn(self._answer(call), name=f"acp:{call.id}")
+        self._executing[call.id] = task
+        task.add_done_callback(lambda _: self._executing.pop(call.id, None))
 
-    async def execute(self, call: ClientCall) -> None:
-        """Execute a call and send its result."""
+    def closed(self, call_id: str) -> None:
+        """Nobody waits for the result of a call any more."""
+        if (task := self._executing.get(call_id)) is not None:
+            task.cancel()
+
+    async def _answer(self, call: ClientCall) -> None:
+        try:
+            await self._client.answer_call(call.id, await self._result(call))
+        except (ConnectionError, HoldfastError) as error:
+            _logger.info("call %s is not answered: %s", call.id, error)
+
+    async def _result(self, call: ClientCall) -> ClientResult:
         from acp.exceptions import RequestError
 
         try:
-            result = await self._execute(call)
+            return await self._execute(call)
         except RequestError as error:
-            result = ClientResult(str(error) or "no reason is known", status="error")
+            return ClientResult(str(error) or "no reason is known", status="error")
         except TimeoutError as error:
-            result = ClientResult(str(error), status="error")
-        except (TypeError, ValueError, KeyError, msgspec.MsgspecError):
-            result = ClientResult("the editor's response has the wrong form", status="error")
-        await self._client.answer_call(call.id, result)
+            return ClientResult(str(error), status="error")
+        except (AttributeError, TypeError, ValueError, KeyError, msgspec.MsgspecError):
+            return ClientResult("the editor's response has the wrong form", status="error")
 
     async def _execute(self, call: ClientCall) -> ClientResult:
         match call.tool:
@@ -173,8 +189,10 @@ class EditorCalls:
         self._commands.clear()
 
     async def close(self) -> None:
+        for task in self._executing.values():
+            task.cancel()
         self.stop_all()
-        await self._tasks.finish(seconds=0)
+        await self._tasks.finish(seconds=_CLOSE_SECONDS)
 
 
 class _TerminalCommand:

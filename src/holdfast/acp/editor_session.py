@@ -401,10 +401,10 @@ class EditorSession:
                 self._stop_asking(event.approval.id)
             case QuestionResolved():
                 self._stop_asking(event.question.id)
-            case CallRequested() if self._calls.concerns(event.call) and event.call.id not in self._asks:
-                self._spawn_ask(event.call.id, self._calls.execute(event.call))
+            case CallRequested():
+                self._calls.begin(event.call)
             case CallClosed():
-                self._stop_asking(event.call.id)
+                self._calls.closed(event.call.id)
             case _:
                 pass
         await self._send_changes()
