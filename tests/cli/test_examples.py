@@ -32,6 +32,7 @@ NOT_RUN = {
         f"holdfast {what}": "needs a person; tests/cli/commands/test_people.py adds one"
         for what in (
             "people token anna",
+            "people token prometheus --scope watch > /etc/prometheus/holdfast.token",
             "people token anna --scope watch",
             "people change anna --role watch",
             "people change anna --all-workspaces",

@@ -147,6 +147,7 @@ EVERY = [
     server_endpoints.find_ids("ses_1"),
     server_endpoints.find_ids("ru", kind="run"),
     server_endpoints.stats(since="2026-01-01", until="2026-02-01"),
+    server_endpoints.metrics(),
     server_endpoints.search("needle", workspace_id="wsp_1", limit=3),
     device_endpoints.pair("ABCD-EFGH-JKMN", name="phone"),
     device_endpoints.pairing_code(scope="answer"),

@@ -185,6 +185,7 @@ class BaseClient:
     try_provider = EndpointMethod(setting_endpoints.try_provider)
     find_ids = EndpointMethod(server_endpoints.find_ids)
     stats = EndpointMethod(server_endpoints.stats)
+    metrics = EndpointMethod(server_endpoints.metrics)
     search = EndpointMethod(server_endpoints.search)
     pair = EndpointMethod(device_endpoints.pair)
     pairing_code = EndpointMethod(device_endpoints.pairing_code)

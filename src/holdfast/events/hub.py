@@ -60,6 +60,7 @@ class Hub:
         self._workspace_by_session: OrderedDict[str, str | None] = OrderedDict()
         self._subscriptions: set[Subscription] = set()
         self._sleeping: set[Subscription] = set()
+        self._progress_observers: tuple[Callable[[str, Now], None], ...] = ()
         self._stop_listening = store.listen(self._on_commit)
 
     @property
@@ -154,9 +155,15 @@ class Hub:
 
     def report_progress(self, session_id: str, run_id: str, now: Now) -> None:
         """Publish what a run is doing. Only the latest report is sent."""
+        for observer in self._progress_observers:
+            observer(run_id, now)
         event = RunProgress(at=self.timestamp(), session_id=session_id, run_id=run_id, now=now)
         item = StreamItem("run.progress", encode(event))
         self._set_notice(("progress", run_id), item, session_id=session_id, is_state=True)
+
+    def observe_progress(self, observer: Callable[[str, Now], None]) -> None:
+        """Call the observer with the id of the run and what it is doing, whenever that changes."""
+        self._progress_observers = (*self._progress_observers, observer)
 
     def publish(self, event: KnownLive, *, key: str, workspace_id: str | None = None, is_state: bool = False) -> None:
         """Publish another live event, such as presence. Of one kind and key only the latest is sent.

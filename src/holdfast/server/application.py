@@ -24,6 +24,7 @@ from holdfast.server.routes import (
     devices,
     events,
     mcp,
+    metrics,
     people,
     runs,
     server,
@@ -54,6 +55,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *audit.ENDPOINTS,
     *web.ENDPOINTS,
     *server.ENDPOINTS,
+    *metrics.ENDPOINTS,
     Endpoint("GET", "/v1/openapi.json", openapi, response=dict[str, Any]),
 )
 

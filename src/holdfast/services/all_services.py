@@ -15,6 +15,7 @@ from holdfast.services.idempotency import IdempotencyKeys
 from holdfast.services.people_service import PeopleService
 from holdfast.services.presence import Presence
 from holdfast.services.run_service import RunService
+from holdfast.services.server_metrics import ServerMetrics
 from holdfast.services.server_service import ServerService
 from holdfast.services.server_state import ServerState
 from holdfast.services.session_service import SessionService
@@ -63,6 +64,7 @@ class Services:
         self.devices = DeviceService(store, hub, ids=shared.ids, clock=shared.clock)
         self.people = PeopleService(store, hub, self.devices, clock=shared.clock)
         self.audit = AuditService(store, hub, ids=shared.ids, redact=shared.redact)
+        self.metrics = ServerMetrics(store, hub, engine)
         self.web = WebService(shared.locations.web_file)
         self.server = ServerService(
             shared,

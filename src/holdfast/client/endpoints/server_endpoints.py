@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.client.api_call import ApiCall, api_call, api_path, with_query
+from holdfast.client.api_call import ApiCall, api_call, api_path, read_text, with_query
 from holdfast.schema.api.response_bodies import (
     BackupView,
     CleanupView,
@@ -53,6 +53,11 @@ def search(q: str, *, workspace_id: str | None = None, limit: int | None = None)
 
 def stats(*, since: str | None = None, until: str | None = None) -> ApiCall[StatsView]:
     return api_call("GET", api_path("stats"), returns=StatsView, query={"since": since, "until": until})
+
+
+def metrics() -> ApiCall[str]:
+    """Counters and latencies of the server, as OpenMetrics text."""
+    return ApiCall("GET", "/metrics", read_text)
 
 
 def events_target(*, workspace_id: str | None = None, session_id: str | None = None, viewing: str | None = None) -> str:

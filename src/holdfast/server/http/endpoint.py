@@ -5,6 +5,7 @@ The routes and the OpenAPI description are made from these rows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -13,6 +14,7 @@ import msgspec
 from holdfast.errors import Forbidden, HoldfastError, MethodNotAllowed
 from holdfast.schema.api.request_bodies import NoParameters, QueryParameters, RequestBody
 from holdfast.schema.devices import AccessScope
+from holdfast.schema.runs import Accepted
 from holdfast.server.http.audited_request import AuditedRequest, actor_of
 from holdfast.server.http.request_access import ACCESS, OWNER, RequestAccess
 from holdfast.server.http.request_parsing import (
@@ -171,6 +173,7 @@ class EndpointApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint, services = self._endpoint, self._parts.services
+        began = time.perf_counter()
         headers: Mapping[bytes, bytes] = scope[HEADERS]
         access: RequestAccess = scope.get(ACCESS, OWNER)
         caller = read_caller(headers.get(b"x-holdfast-client"))
@@ -219,6 +222,8 @@ class EndpointApp:
                         )
                         answer = RawResponse(stored.body, status=stored.status)
                     audited.answered(answer, status=endpoint.status)
+                if endpoint.response is Accepted:
+                    services.metrics.accept.observe(time.perf_counter() - began)
         if callable(answer):
             await answer(scope, receive, send)
         else:
