@@ -54,6 +54,7 @@ from holdfast.workspace.turn_factory import WorkspaceTurns
 if TYPE_CHECKING:
     from holdfast.models.model_factory import ModelFactory
     from holdfast.models.model_script import ModelScript
+    from holdfast.services.run_traces import RunTraces
     from holdfast.tools.process.tool_peers import ToolPeers
 
 _logger = logging.getLogger(__name__)
@@ -132,6 +133,7 @@ async def open_app(
             max_streams=settings.server.max_streams,
             keep_events=float(settings.server.keep_events),
             keep_audit=float(settings.server.keep_audit),
+            traces=_open_traces(closing, shared, settings.server.traces),
             build=build,
         )
         await engine.recover()
@@ -221,6 +223,21 @@ def _publish_call(hub: Hub, event: CallRequested | CallClosed) -> None:
     if not is_open:
         hub.withdraw(CallRequested, key=call.id)
     hub.publish(event, key=call.id, workspace_id=call.workspace_id, is_state=is_open)
+
+
+def _open_traces(closing: AsyncExitStack, shared: SharedParts, address: str | None) -> RunTraces | None:
+    """Follow the runs, if their traces are wanted. They are sent in a thread of their own."""
+    if address is None:
+        return None
+    from holdfast.services.run_traces import RunTraces
+    from holdfast.services.trace_export import TraceExport
+
+    export = TraceExport(address)
+    closing.push_async_callback(asyncio.to_thread, export.close)
+    traces = RunTraces(export)
+    closing.callback(shared.store.listen(traces.on_commit))
+    shared.hub.observe_progress(traces.on_progress)
+    return traces
 
 
 def _background_work(

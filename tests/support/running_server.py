@@ -106,6 +106,7 @@ async def run_server(
     idle_exit: bool = False,
     env: Mapping[str, str] | None = None,
     crush: str | None = None,
+    traces: str | None = None,
     static_files: Path | None = None,
     wrap_crush: Callable[[AsgiApp], AsgiApp] = lambda app: app,
 ) -> AsyncIterator[RunningServer]:
@@ -121,7 +122,8 @@ async def run_server(
         locations.config_dir.mkdir(parents=True, exist_ok=True)
         if not locations.config_file.exists() or "[providers.test]" in locations.config_file.read_text():
             settings = CONFIG.format(url=provider.url(), key=KEY, heartbeat=heartbeat)
-            locations.config_file.write_text(f"{settings}max_streams = {max_streams}\n")
+            more = "" if traces is None else f'traces = "{traces}"\n'
+            locations.config_file.write_text(f"{settings}max_streams = {max_streams}\n{more}")
         async with open_app(locations, environment, engine_limits=engine_limits, build="test-build") as app:
             parts = ServerParts(
                 services=app.services,

@@ -321,6 +321,13 @@ class ServerSettings(Table, frozen=True):
         Count, Meta(description="Maximum unfinished runs of one session; further prompts are refused.")
     ] = 1_000
     max_streams: Annotated[Count, Meta(description="Maximum event streams open at the same time.")] = 256
+    traces: Annotated[
+        Url | None,
+        Meta(
+            description="Where OpenTelemetry traces of runs are sent: an OTLP/HTTP receiver, such as"
+            " `http://127.0.0.1:4318/v1/traces`. Needs `holdfast[otel]`."
+        ),
+    ] = None
     crush: Annotated[
         Text | None,
         Meta(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.services.language_server_service import LanguageServerService
     from holdfast.services.mcp_service import McpService
     from holdfast.services.memory_service import MemoryService
+    from holdfast.services.run_traces import RunTraces
     from holdfast.services.setting_service import SettingService
 
 
@@ -46,6 +47,7 @@ class Services:
         keep_events: float,
         keep_audit: float,
         build: str,
+        traces: RunTraces | None = None,
     ) -> None:
         shared = self._shared = open_workspaces.shared
         self._secrets = secrets
@@ -65,6 +67,7 @@ class Services:
         self.people = PeopleService(store, hub, self.devices, clock=shared.clock)
         self.audit = AuditService(store, hub, ids=shared.ids, redact=shared.redact)
         self.metrics = ServerMetrics(store, hub, engine)
+        self.traces = traces
         self.web = WebService(shared.locations.web_file)
         self.server = ServerService(
             shared,

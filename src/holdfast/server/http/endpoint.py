@@ -222,8 +222,8 @@ class EndpointApp:
                         )
                         answer = RawResponse(stored.body, status=stored.status)
                     audited.answered(answer, status=endpoint.status)
-                if endpoint.response is Accepted:
-                    services.metrics.accept.observe(time.perf_counter() - began)
+                if isinstance(answer, Accepted):
+                    self._note_accepted(answer.run.id, headers, time.perf_counter() - began)
         if callable(answer):
             await answer(scope, receive, send)
         else:
@@ -240,6 +240,13 @@ class EndpointApp:
             request.reach = await self._reach.limit(
                 access, request.services, path=request.path, query=request.query, body=request.body
             )
+
+    def _note_accepted(self, run_id: str, headers: Mapping[bytes, bytes], seconds: float) -> None:
+        services = self._parts.services
+        services.metrics.accept.observe(seconds)
+        if services.traces is not None:
+            parent = headers.get(b"traceparent", b"").decode("latin-1") or None
+            services.traces.note_request(run_id, traceparent=parent, seconds=seconds)
 
     async def _answer_anyone(self, request: ApiRequest[Any, Any], scope: Scope) -> object:
         """Handle a request that needs no token. It is recorded when it is over, so that nobody can fill the audit."""
