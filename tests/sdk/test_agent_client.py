@@ -156,6 +156,30 @@ async def test_handlers_decide_approvals_and_answer_questions_and_a_failing_one_
         assert asked == ["touch made"] * 2
 
 
+@pytest.mark.promise("W4")
+async def test_a_handler_whose_reply_means_nothing_denies_or_dismisses(home: Path) -> None:
+    touch = calls(Call("bash", {"command": "touch made"}))
+    ask = calls(Call("ask", {"questions": [{"text": "Which?", "kind": "single", "options": ["a", "b"]}]}))
+    async with serving(home, touch, SAY, touch, SAY, touch, SAY, ask, SAY) as (server, client):
+        replies: list[Any] = [True, "maybe", ApprovalReply("session", pattern=("no: rule: of mine",))]
+
+        @client.on_approval
+        def decide(approval: Approval) -> Any:
+            return replies.pop(0)
+
+        @client.on_question
+        def answer(question: Question) -> Any:
+            return [["a"], ["b"]]
+
+        session = await client.new_session()
+        for _ in range(3):
+            await session.run("make it")
+        assert [result.status for result in await results_of(client, session.id)] == ["denied"] * 3
+        assert not (server.work / "made").exists()
+        assert (await session.run("ask me")).ok
+        assert "dismissed" in (await results_of(client, session.id))[-1].text
+
+
 @pytest.mark.promise("R3")
 async def test_the_same_run_id_is_the_same_run_for_a_program_that_starts_again(home: Path) -> None:
     async with serving(home, SAY, SAY) as (server, client):
@@ -238,6 +262,7 @@ async def test_a_program_watches_a_session_that_another_one_drives(home: Path) -
 def test_a_synchronous_program_has_the_same_interface(home: Path) -> None:
     program = """
 import asyncio, sys, threading
+from holdfast import HoldfastError
 from holdfast.sync import Client
 
 async def in_a_loop():
@@ -245,6 +270,12 @@ async def in_a_loop():
         return client.health().status
 
 print(asyncio.run(in_a_loop()))
+with Client(sys.argv[1]) as client:
+    early = client.new_session()
+try:
+    early.run("too late")
+except HoldfastError as error:
+    print(error.message)
 with Client(sys.argv[1]) as client:
     @client.tool(effect="none")
     def where() -> str:
@@ -269,7 +300,8 @@ client.stop_server(if_idle=False)
         check=False,
     )
     assert done.stderr == ""
-    assert done.stdout.splitlines() == ["ok", "started hello True ok", "['where']", "2 None ()"]
+    late = "the client is closed; open another one, or stay in its `with` block"
+    assert done.stdout.splitlines() == ["ok", late, "started hello True ok", "['where']", "2 None ()"]
 
 
 async def test_files_are_attached_by_their_paths(home: Path) -> None:

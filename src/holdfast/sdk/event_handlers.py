@@ -11,11 +11,11 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from holdfast.client.async_client import AsyncClient
 from holdfast.client.transcript import StreamedText
-from holdfast.errors import Conflict, Forbidden, HoldfastError, NotFound
+from holdfast.errors import BadRequest, Conflict, Forbidden, HoldfastError, NotFound
 from holdfast.schema.approvals import Approval, ApprovalDecision, Question, RuleScope
 from holdfast.schema.base import Value
 from holdfast.schema.client_tools import ClientCall
@@ -32,6 +32,7 @@ from holdfast.sdk.python_tools import PythonTool
 
 _DETACH_SECONDS = 2.0
 _MAX_HANDLED = 10_000
+_DECISIONS: tuple[ApprovalDecision, ...] = get_args(ApprovalDecision)
 _log = logging.getLogger("holdfast.sdk")
 
 
@@ -219,20 +220,23 @@ class EventHandlers:
         if self.on_approval is None:
             if approval.root_session_id in self._shared_sessions:
                 return
-            reply: AnyApprovalReply = ApprovalReply("deny", "this program cannot decide that")
+            reply: ApprovalReply | None = ApprovalReply("deny", "this program cannot decide that")
         else:
             try:
-                reply = await _call(self.on_approval, approval)
+                reply = _checked_reply(await _call(self.on_approval, approval))
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a policy that fails must not allow anything
                 _log.exception("the approval handler failed; %r is denied", approval.title)
                 reply = ApprovalReply("deny", f"the program that decides failed with {type(error).__name__}")
         if reply is None:
             return
-        answer = ApprovalReply(reply) if isinstance(reply, str) else reply
         with suppress(Conflict, NotFound):  # another client was first, or the run has ended
-            await self._client.answer_approval(
-                approval.id, answer.decision, pattern=answer.pattern, scope=answer.scope, feedback=answer.feedback
-            )
+            try:
+                await self._client.answer_approval(
+                    approval.id, reply.decision, pattern=reply.pattern, scope=reply.scope, feedback=reply.feedback
+                )
+            except BadRequest as error:  # it must not wait for ever
+                _log.error("the reply of the approval handler is invalid; %r is denied: %s", approval.title, error)
+                await self._client.answer_approval(approval.id, "deny", feedback="the program that decides failed")
 
     async def _answer_question(self, question: Question) -> None:
         answers: QuestionReply = None
@@ -244,7 +248,11 @@ class EventHandlers:
         elif question.root_session_id in self._shared_sessions:
             return
         with suppress(Conflict, NotFound):
-            await self._client.answer_question(question.id, answers)
+            try:
+                await self._client.answer_question(question.id, answers)
+            except BadRequest as error:
+                _log.error("the reply of the question handler is invalid; it is dismissed: %s", error)
+                await self._client.answer_question(question.id, None)
 
     async def _run_call(self, call: ClientCall) -> None:
         tool = self._tools.get(call.tool)
@@ -253,6 +261,15 @@ class EventHandlers:
         result = await tool.run(call.arguments)
         with suppress(Conflict, NotFound, Forbidden):  # it was cancelled meanwhile
             await self._client.answer_call(call.id, result)
+
+
+def _checked_reply(reply: object) -> ApprovalReply | None:
+    if reply is None or isinstance(reply, ApprovalReply):
+        return reply
+    decision = next((one for one in _DECISIONS if one == reply), None)
+    if decision is None:
+        raise TypeError(f"an approval handler returns {', '.join(_DECISIONS)}, an ApprovalReply or None, not {reply!r}")
+    return ApprovalReply(decision)
 
 
 async def _call(handler: Callable[[Any], Any], value: Any) -> Any:

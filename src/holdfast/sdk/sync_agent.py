@@ -30,6 +30,9 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something on the loop and wait for it. It is cancelled if the wait is interrupted."""
+        if self._loop.is_closed():
+            work.close()
+            raise Unreachable("the client is closed; open another one, or stay in its `with` block")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.commands.doctor import _config_findings, _extension, _sandbox
+from holdfast.cli.commands.doctor import config_findings, extension_finding, sandbox_findings
 from holdfast.client.server_address import ServerAddress
 from holdfast.client.sync_client import SyncClient
 from holdfast.schema.api.response_bodies import ConfigView, SandboxView
@@ -38,13 +38,13 @@ def test_doctor_tells_what_the_server_and_the_settings_make_of_the_sandbox(
     settings: dict[str, Any], found: SandboxView, state: str, words: str
 ) -> None:
     server = {"sandbox": "auto", "sandbox_network": "allow", "sandbox_caches": True, "sandbox_writable": ["/x"]}
-    first = _sandbox(found, {**server, **settings})[0]
+    first = sandbox_findings(found, {**server, **settings})[0]
     assert (first.state, words in first.what) == (state, True), first
 
 
 def test_doctor_shows_the_managed_policy() -> None:
     view = ConfigView(policy_file="/etc/holdfast/policy.toml", policy=("providers: anthropic", "modes: ask"))
-    shown = [finding.what for finding in _config_findings(view)]
+    shown = [finding.what for finding in config_findings(view)]
     assert "managed policy /etc/holdfast/policy.toml: providers: anthropic; modes: ask" in shown
 
 
@@ -56,7 +56,7 @@ def test_doctor_names_what_landlock_does_not_cover() -> None:
         bubblewrap="not installed",
         not_covered=("chmod", "any network but TCP"),
     )
-    _, second = _sandbox(found, server)
+    _, second = sandbox_findings(found, server)
     assert second.what == "Landlock does not prevent: chmod, any network but TCP"
     assert "not installed" in second.advice
     assert "forbidden" in second.advice
@@ -84,6 +84,8 @@ def test_doctor_finds_a_broken_configuration() -> None:
 
 
 def test_doctor_tells_what_is_wrong_with_an_extension_and_where_it_is_configured() -> None:
-    failed = _extension(ExtensionStatus("mcp", "docs", "failed", "it exited with status 3", "/home/me/config.toml:4"))
+    failed = extension_finding(
+        ExtensionStatus("mcp", "docs", "failed", "it exited with status 3", "/home/me/config.toml:4")
+    )
     assert failed == ("extensions", "hint", "mcp docs: failed, it exited with status 3", "see /home/me/config.toml:4")
-    assert _extension(ExtensionStatus("mcp", "docs", "ready")) == ("extensions", "good", "mcp docs: ready", "")
+    assert extension_finding(ExtensionStatus("mcp", "docs", "ready")) == ("extensions", "good", "mcp docs: ready", "")

@@ -135,10 +135,10 @@ def _server(context: CommandContext) -> Iterator[Finding]:
 
 
 def _configuration(context: CommandContext) -> list[Finding]:
-    return _config_findings(context.client.config(context.workspace.id))
+    return config_findings(context.client.config(context.workspace.id))
 
 
-def _config_findings(found: ConfigView) -> list[Finding]:
+def config_findings(found: ConfigView) -> list[Finding]:
     files = ", ".join(found.files) or "no files"
     findings = [Finding("configuration", "good", f"read: {files}")]
     if found.policy_file:
@@ -198,10 +198,10 @@ def _tools() -> Iterator[Finding]:
 
 
 def _check_sandbox(context: CommandContext) -> list[Finding]:
-    return _sandbox(context.client.sandbox(), context.client.config(context.workspace.id).values["server"])
+    return sandbox_findings(context.client.sandbox(), context.client.config(context.workspace.id).values["server"])
 
 
-def _sandbox(found: SandboxView, server: dict[str, Any]) -> list[Finding]:
+def sandbox_findings(found: SandboxView, server: dict[str, Any]) -> list[Finding]:
     """What confines the agent's commands: what the server found when it tried, and the settings that it uses."""
     mode = server["sandbox"]
     problems = f"namespaces: {found.namespace}; bubblewrap: {found.bubblewrap}; Landlock: {found.landlock}"
@@ -226,10 +226,10 @@ def _sandbox(found: SandboxView, server: dict[str, Any]) -> list[Finding]:
 
 def _extensions(context: CommandContext) -> list[Finding]:
     found = context.client.extensions(context.workspace.id, wait=_EXTENSION_SECONDS).items
-    return [_extension(status) for status in found]
+    return [extension_finding(status) for status in found]
 
 
-def _extension(status: ExtensionStatus) -> Finding:
+def extension_finding(status: ExtensionStatus) -> Finding:
     what = f"{status.kind} {status.name}: {status.state.replace('_', ' ')}"
     if status.detail:
         what += f", {status.detail}"
