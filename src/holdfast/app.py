@@ -52,15 +52,19 @@ from holdfast.workspace.shared_parts import SharedParts
 from holdfast.workspace.turn_factory import WorkspaceTurns
 
 if TYPE_CHECKING:
+    from holdfast.fleet.fleet_member import FleetMember
     from holdfast.models.model_factory import ModelFactory
     from holdfast.models.model_script import ModelScript
     from holdfast.services.run_traces import RunTraces
     from holdfast.tools.process.tool_peers import ToolPeers
 
+
 _logger = logging.getLogger(__name__)
 
 _LOAD_SECONDS = 1.0
 """After the start, before what runs use is imported without a run: a server started for a prompt answers it first."""
+DEAD_STATUS = 75
+"""The exit status of a server of a fleet that the others have replaced. Whoever started it starts it again."""
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +78,8 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     open_workspaces: OpenWorkspaces
     services: Services
     shared: SharedParts
+    member: FleetMember | None = None
+    """This server as one of several on the same database."""
 
 
 @asynccontextmanager
@@ -86,8 +92,11 @@ async def open_app(
     engine_limits: EngineLimits | None = None,
     build: str = "",
     policy_file: PolicyFile | None = None,
+    on_dead: Callable[[], None] | None = None,
 ) -> AsyncIterator[App]:
     """Open everything except the sockets. Runs that a crash left are ended before this yields (`W6`).
+
+    ``on_dead`` is called when the other servers of a fleet have replaced this one.
 
     ``policy_file`` is for tests. It is an argument, so that nothing that a user can set leads around the policy.
     """
@@ -103,6 +112,9 @@ async def open_app(
         secrets = SecretStore(locations.secrets_file)
         keyring = Keyring(secrets, env=env)
         await keyring.learn(settings)
+        member = None
+        if settings.store is not None:
+            member = await _make_member(settings, locations, env, keyring=keyring, on_dead=on_dead or (lambda: None))
         shared = await _open_shared(
             closing,
             locations,
@@ -113,6 +125,7 @@ async def open_app(
             scripts=scripts,
             policy_file=policy_file,
             save_rules=save_rules,
+            member=member,
         )
         open_workspaces = OpenWorkspaces(shared)
         closing.push_async_callback(open_workspaces.close_all)
@@ -123,7 +136,7 @@ async def open_app(
             ids=shared.ids,
             clock=clock,
             limits=engine_limits or _configured_limits(settings),
-            intents=IntentFile(locations.intents_file),
+            intents=IntentFile(locations.intents_file) if member is None else None,
         )
         closing.push_async_callback(engine.stop)
         services = Services(
@@ -135,9 +148,15 @@ async def open_app(
             keep_audit=float(settings.server.keep_audit),
             traces=_open_traces(closing, shared, settings.server.traces),
             build=build,
+            ownership=member,
+            fleet=member,
         )
-        await engine.recover()
-        await mark_lost_jobs(shared)
+        if member is None:
+            await engine.recover()
+            await mark_lost_jobs(shared)
+        else:
+            await member.start(shared, engine, services)
+            closing.push_async_callback(_cancel, asyncio.create_task(member.adopt_periodically(), name="adopt"))
         for name, work in _background_work(shared, settings, open_workspaces, services):
             closing.push_async_callback(_cancel, asyncio.create_task(work, name=name))
         yield App(
@@ -148,7 +167,21 @@ async def open_app(
             open_workspaces=open_workspaces,
             services=services,
             shared=shared,
+            member=member,
         )
+
+
+async def _make_member(
+    settings: Settings, locations: Locations, env: Mapping[str, str], *, keyring: Keyring, on_dead: Callable[[], None]
+) -> FleetMember:
+    try:
+        from holdfast.fleet.fleet_setup import make_member
+    except ImportError as error:
+        raise ConfigError(
+            f"the setting 'store' names a PostgreSQL database, but psycopg is missing ({error}); run "
+            "\"pip install 'holdfast[fleet]'\", or remove the setting (HOLDFAST_STORE)"
+        ) from error
+    return await make_member(settings, keyring, env, home=locations.data_dir, on_dead=on_dead)
 
 
 async def _open_shared(
@@ -162,10 +195,13 @@ async def _open_shared(
     scripts: Mapping[str, ModelScript] | None,
     policy_file: PolicyFile,
     save_rules: Callable[[tuple[str, ...]], Awaitable[None]],
+    member: FleetMember | None,
 ) -> SharedParts:
     """Open the database and what else all workspaces share. ``closing`` closes it in reverse order."""
-    store = await _open_store(settings, locations, keyring)
+    store = await _open_store(settings, locations, keyring, member=member)
     closing.push_async_callback(store.close)
+    if member is not None:
+        closing.push_async_callback(member.aclose)
     hub = Hub(store, clock=clock, heartbeat_seconds=float(settings.server.heartbeat))
     closing.callback(hub.close)
     ids = Ids(clock=clock)
@@ -187,23 +223,31 @@ async def _open_shared(
     return shared
 
 
-async def _open_store(settings: Settings, locations: Locations, keyring: Keyring) -> Store:
+async def _open_store(
+    settings: Settings, locations: Locations, keyring: Keyring, *, member: FleetMember | None
+) -> Store:
     """Open the SQLite file, or the PostgreSQL database that the settings name."""
-    if settings.store is None:
+    if settings.store is None or member is None:
         return await open_store(locations.database)
-    try:
-        from holdfast.store.postgres import open_postgres_store
-    except ImportError as error:
-        raise ConfigError(
-            f"the setting 'store' names a PostgreSQL database, but psycopg is missing ({error}); run "
-            "\"pip install 'holdfast[fleet]'\", or remove the setting (HOLDFAST_STORE)"
-        ) from error
+    from holdfast.store.postgres import open_postgres_store
+
     password = settings.store.password or await keyring.read_stored(STORE_PASSWORD)
     if password:
         keyring.remember([password])
-    return await open_postgres_store(
-        str(settings.store), home=locations.data_dir, password=password.reveal() if password else None
+    store = await open_postgres_store(
+        str(settings.store),
+        home=locations.data_dir,
+        password=password.reveal() if password else None,
+        host_id=member.keeper.host_id,
+        shared=member.shared_directories,
+        fences=member.keeper,
     )
+    try:
+        await member.join(store)
+    except BaseException:
+        await store.close()
+        raise
+    return store
 
 
 def _make_models(keyring: Keyring, settings: Settings, scripts: Mapping[str, ModelScript] | None) -> ModelFactory:
@@ -304,7 +348,7 @@ async def run_server(
 
     await asyncio.to_thread(locations.prepare)
     with log_to_file(locations.logs_dir, redactor=redactor):
-        async with open_app(locations, env, build=await asyncio.to_thread(build_id)) as app:
+        async with open_app(locations, env, build=await asyncio.to_thread(build_id), on_dead=_exit_dead) as app:
             opened.append(app)
             listen = listen or ListenOptions()
             parts = ServerParts(
@@ -312,6 +356,11 @@ async def run_server(
             )
             listeners = await asyncio.to_thread(_listen_tcp, listen)
             listeners.append(await asyncio.to_thread(listen_unix, locations.socket))
+            if app.member is not None:
+                from holdfast.fleet.fleet_setup import in_fleet, own_address
+
+                app.member.keeper.address = own_address(app.settings, listeners)
+                parts = in_fleet(parts, app.member)
             listeners += await asyncio.to_thread(listen_for_crush, app, parts, listen.crush)
             return await serve(
                 parts,
@@ -321,6 +370,12 @@ async def run_server(
                 ready=lambda: ready(tuple(str(listener) for listener in listeners)) if ready else None,
                 owns_process=True,
             )
+
+
+def _exit_dead() -> None:
+    """Another server may own everything by now: nothing is cleaned up or written. Commands end with their server."""
+    logging.shutdown()
+    os._exit(DEAD_STATUS)
 
 
 def find_tool_peers(app: App, *, adopts_orphans: bool = False) -> Callable[[], ToolPeers | None]:

@@ -23,10 +23,12 @@
     │   ├── InternalError     500    internal
     │   ├── ServerStopping    503    stopping
     │   ├── OutOfDescriptors  503    no_descriptors: the server cannot open more files
+    │   ├── WorkspaceElsewhere 503   workspace_elsewhere: another server owns the workspace and cannot be reached
     │   └── CommitRefused            a commit failed and changed nothing
     │       ├── StoreUnwritable  507 store_unwritable: the disk is full, read-only or broken
     │       ├── StoreLocked   503    store_locked: another server or process holds a lock on the database
     │       └── StoreUnreachable 503 store_unreachable: the database server does not answer
+    │       └── LeaseLost     503    lease_lost: another server owns the workspace now
     ├── StoreError                   the user must look at the database
     │   ├── StoreDamaged      500    store_damaged
     │   ├── StoreNewer        500    store_newer: a newer Holdfast wrote it
@@ -151,6 +153,12 @@ class OutOfDescriptors(ServerError):
     code, status = "no_descriptors", 503
 
 
+class WorkspaceElsewhere(ServerError):
+    """Another server of the fleet owns the workspace, and the request did not reach it. Nothing was done."""
+
+    code, status = "workspace_elsewhere", 503
+
+
 class CommitRefused(ServerError):
     """A commit failed and changed nothing."""
 
@@ -171,6 +179,12 @@ class StoreUnreachable(CommitRefused):
     """The database server does not answer. Waiting helps: the connection is made again by itself."""
 
     code, status = "store_unreachable", 503
+
+
+class LeaseLost(CommitRefused):
+    """The server does not own the workspace any more: another one took it over, or may do so."""
+
+    code, status = "lease_lost", 503
 
 
 class StoreError(HoldfastError):

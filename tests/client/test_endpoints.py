@@ -146,6 +146,7 @@ EVERY = [
     extension_endpoints.answer_call("ccl_1", ClientResult("a", files=(File("b.png", "image/png", data="QUJD"),))),
     server_endpoints.find_ids("ses_1"),
     server_endpoints.find_ids("ru", kind="run"),
+    server_endpoints.fleet(),
     server_endpoints.stats(since="2026-01-01", until="2026-02-01"),
     server_endpoints.metrics(),
     server_endpoints.search("needle", workspace_id="wsp_1", limit=3),

@@ -29,10 +29,12 @@ def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pycache")
 
 
-StoreKind = Literal["sqlite", "postgres"]
+StoreKind = Literal["sqlite", "postgres", "fleet"]
+_FLEET = os.environ.get("HOLDFAST_E2E_FLEET")
+"""A seed: the servers of the suite are three on one database, and each request goes to one of them at random."""
 
 
-@pytest.fixture(scope="session", params=["sqlite"] if _URL else ["sqlite", "postgres"])
+@pytest.fixture(scope="session", params=["fleet"] if _FLEET else ["sqlite"] if _URL else ["sqlite", "postgres"])
 def store_kind(request: pytest.FixtureRequest) -> StoreKind:
     """Every test runs on both stores."""
     kind: StoreKind = request.param
@@ -53,6 +55,12 @@ def server(tmp_path_factory: pytest.TempPathFactory, pycache: Path, store_kind: 
     if _URL:
         assert _PORT, "HOLDFAST_E2E_PROVIDER_PORT must name the port of the server's provider 'e2e'"
         yield Server(ServerAddress.parse(_URL, name="HOLDFAST_E2E_URL"), token=_TOKEN, provider_port=int(_PORT))
+        return
+    if store_kind == "fleet":
+        from tests.fleet.fleet_servers import serving_fleet
+
+        with serving_fleet(tmp_path_factory.mktemp("fleet"), pycache=pycache, seed=_FLEET or "0") as servers:
+            yield servers
         return
     process = ServerProcess(tmp_path_factory.mktemp("server"), pycache=pycache, store=_new_store(store_kind))
     process.start()
@@ -105,7 +113,10 @@ async def join(tmp_path: Path) -> AsyncIterator[Join]:
     players: list[Player] = []
 
     def join(server: Server, name: str = "someone", *, address: ServerAddress | None = None) -> Player:
-        client = AsyncClient(address or server.address, token=server.token, name=name, retry_seconds=30.0)
+        if address is None:
+            client = server.new_client(name=name, retry_seconds=30.0)
+        else:
+            client = AsyncClient(address, token=server.token, name=name, retry_seconds=30.0)
         players.append(Player(client, work))
         return players[-1]
 

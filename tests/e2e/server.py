@@ -9,7 +9,9 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from holdfast.client import AsyncClient
 from holdfast.client.server_address import ServerAddress
 from holdfast.client.sync_client import SyncClient
 from holdfast.errors import Unreachable
@@ -34,6 +36,9 @@ context_window = 1000000
 
 [server]
 heartbeat = "2s"
+
+[fleet]
+{fleet}
 """
 
 
@@ -45,14 +50,23 @@ class Server:
         self.token = token
         self.provider_port = provider_port
 
+    def new_client(self, **options: Any) -> AsyncClient:
+        return AsyncClient(self.address, token=self.token, **options)
+
 
 class ServerProcess(Server):
     """``python -m holdfast serve`` in a home of its own."""
 
     def __init__(
-        self, home: Path, *, pycache: Path, provider_port: int | None = None, store: str | None = None
+        self,
+        home: Path,
+        *,
+        pycache: Path,
+        provider_port: int | None = None,
+        store: str | None = None,
+        fleet: str = 'lease = "30s"',
     ) -> None:
-        """``store``: the address of a PostgreSQL database; without it, a SQLite file."""
+        """``store``: the address of a PostgreSQL database; without it, a SQLite file. ``fleet``: further settings."""
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
@@ -68,7 +82,7 @@ class ServerProcess(Server):
             ServerAddress(path=str(self.locations.socket)), token=None, provider_port=provider_port or free_port()
         )
         self.locations.prepare()
-        self.locations.config_file.write_text(CONFIG.format(port=self.provider_port))
+        self.locations.config_file.write_text(CONFIG.format(port=self.provider_port, fleet=fleet))
         self._output = home / "output"
         self.command = [sys.executable, "-m", "holdfast", "serve"]
         self._process: subprocess.Popen[bytes] | None = None

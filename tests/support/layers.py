@@ -34,6 +34,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "extend": BASE | {"config", "tools"},
     "server": _CORE | {"agent", "runs", "workspace", "services", "extend"},
     "crush": _CORE | {"agent", "runs", "workspace", "services", "extend", "server"},
+    "fleet": _CORE | {"agent", "runs", "workspace", "services", "extend", "server"},
     "client": BASE,
     "sdk": _FACE,
     "sync": frozenset({"sdk"}),
@@ -75,6 +76,8 @@ PURE = (
     "tui/state.py",
     "crush/diff_contents.py",
     "crush/event_translation.py",
+    "fleet/lease_rules.py",
+    "fleet/request_places.py",
 )
 """Modules without I/O, clock or framework: what they decide follows from what they are given."""
 

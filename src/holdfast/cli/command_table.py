@@ -61,6 +61,7 @@ GROUPS: dict[str, tuple[CliCommand, ...]] = {
         CliCommand("serve", "serve:configure", "run the server in the foreground"),
         CliCommand("status", "server:configure_status", "show whether a server runs and what it does"),
         CliCommand("stop", "server:configure_stop", "stop the server; queued runs are kept"),
+        CliCommand("fleet", "fleet:configure", "list the servers that share a database, and what each owns"),
         CliCommand("logs", "server:configure_logs", "show the server's log"),
         CliCommand("backup", "server:configure_backup", "copy the database of the running server"),
         CliCommand("restore", "restore:configure", "list backups, or put one in the place of a damaged database"),

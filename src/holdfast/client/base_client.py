@@ -184,6 +184,7 @@ class BaseClient:
     set_key = EndpointMethod(setting_endpoints.set_key)
     try_provider = EndpointMethod(setting_endpoints.try_provider)
     find_ids = EndpointMethod(server_endpoints.find_ids)
+    fleet = EndpointMethod(server_endpoints.fleet)
     stats = EndpointMethod(server_endpoints.stats)
     metrics = EndpointMethod(server_endpoints.metrics)
     search = EndpointMethod(server_endpoints.search)

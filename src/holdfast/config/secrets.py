@@ -25,6 +25,9 @@ _MAX_KEY_BYTES = 1 << 16
 
 STORE_PASSWORD = "postgresql"
 """The name under which the password of the database is stored."""
+FLEET_TOKEN = "fleet"
+"""The name under which the token is stored that the servers of a fleet share."""
+FLEET_TOKEN_VARIABLE = "HOLDFAST_FLEET_TOKEN"
 
 
 class _KeyFile(msgspec.Struct):
@@ -183,7 +186,7 @@ def key_sources(settings: Settings) -> Iterator[tuple[KeyPath, KeySource]]:
 
 def secret_variables(settings: Settings) -> frozenset[str]:
     """Names of variables that hold keys. They are removed from the environment of tools, hooks and extensions (W8)."""
-    names = {"HOLDFAST_TOKEN", "HOLDFAST_STORE", "PGPASSWORD"}
+    names = {"HOLDFAST_TOKEN", FLEET_TOKEN_VARIABLE, "HOLDFAST_STORE", "PGPASSWORD"}
     names.update(variable for provider in PROVIDERS.values() for variable in provider.key_env)
     names.update(variable for variables in SEARCH_VARIABLES.values() for variable in variables)
     names.update(source.argument for _, source in key_sources(settings) if source.kind == "env")

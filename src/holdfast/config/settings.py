@@ -447,6 +447,30 @@ class NetworkSettings(Table, frozen=True):
     ] = None
 
 
+class FleetSettings(Table, frozen=True):
+    """Several servers on one PostgreSQL database (`store`). A project cannot change these settings."""
+
+    host: Annotated[
+        Text | None,
+        Meta(
+            description="The name of this machine in the fleet: directories belong to it. Without it, its machine id."
+        ),
+    ] = None
+    address: Annotated[
+        Url | None,
+        Meta(
+            description="Where the other servers reach this one; without it, the address of `holdfast serve --listen`."
+        ),
+    ] = None
+    lease: Annotated[
+        Duration, Meta(description="How long the others wait for a server that does not answer before they replace it.")
+    ] = Duration(3)
+    shared: Annotated[
+        tuple[Text, ...],
+        Meta(description="Directories that every host mounts at the same path: another host may continue in them."),
+    ] = ()
+
+
 class Settings(Table, frozen=True):
     """Holdfast's configuration."""
 
@@ -472,5 +496,6 @@ class Settings(Table, frozen=True):
     mcp: dict[str, McpServerSettings] = {}
     network: NetworkSettings = NetworkSettings()
     server: ServerSettings = ServerSettings()
+    fleet: FleetSettings = FleetSettings()
     tui: TuiSettings = TuiSettings()
     acp: AcpSettings = AcpSettings()

@@ -101,7 +101,8 @@ def accept_planner(engine_state: EngineState, acceptance: Acceptance) -> Planner
         command = replace(accept, same_settings_as=_same_settings_as(_active_run(engine_state, state), request))
         if state.lane.find(command.run_id) is None:
             _refuse_new_run(engine_state, state)
-        decision = decide(state.lane, command)
+        is_parked = state.session.workspace_id in engine_state.caretaken_workspaces
+        decision = decide(state.lane, replace(command, parked=True) if is_parked else command)
         if isinstance(decision.answer, Repeated):
             return CommitPlan(state, None)
         made = engine_state.plan_decision(state, decision, acceptance=acceptance)
@@ -157,7 +158,7 @@ def _refuse_new_run(engine_state: EngineState, state: LaneState) -> None:
         raise ServerStopping("the server is stopping; try again when it is back")
     if state.lane.lifecycle in ("deleting", "deleted"):
         raise Gone(f"session {state.session.id!r} is deleted")
-    if not engine_state.is_open(workspace_id):
+    if not engine_state.is_open(workspace_id) and workspace_id not in engine_state.caretaken_workspaces:
         raise WorkspaceClosing(f"workspace {workspace_id!r} is not open; open it, then try again")
     if len(state.lane.runs) >= engine_state.limits.unfinished_runs:
         raise TooMany(

@@ -88,7 +88,7 @@ class Engine:
             session = await self._session(session_id)
             validate_request(request)
             refuse_subagent_session(session)
-            prepared = self._with_id(await self._state.turns.prepare(session, request))
+            prepared = self._with_id(await self._prepare(session, request))
             await wait_for_host(self._state, session_id, prepared)
             acceptance = Acceptance(request=prepared, client=client, body_hash=body_hash)
             return await self._post(self._state.mailbox(session_id, session=session), acceptance)
@@ -110,7 +110,7 @@ class Engine:
             session = Session(
                 id=self._state.ids.new("ses"), workspace_id=workspace_id, title=title, created_at=at, updated_at=at
             )
-            prepared = self._with_id(await self._state.turns.prepare(session, request))
+            prepared = self._with_id(await self._prepare(session, request))
             if prepared.chooses_agent:
                 session = replace(session, agent=prepared.agent)
             acceptance = Acceptance(request=prepared, client=client, body_hash=body_hash, in_new_session=True)
@@ -236,6 +236,28 @@ class Engine:
         await take_intents(self._state)
         return await end_crashed_runs(self._state)
 
+    async def recover_workspace(self, workspace_id: str) -> int:
+        """End the runs that another server left active in a workspace that this one owns now. Starts nothing."""
+        return await end_crashed_runs(self._state, workspace_id=workspace_id)
+
+    def caretake(self, workspace_id: str) -> None:
+        """Accept runs of a workspace whose directory is on a host that is away. They wait until it is back."""
+        self._state.caretaken_workspaces.add(workspace_id)
+
+    async def stop_caretaking(self, workspace_id: str) -> None:
+        """Undo `caretake`, and forget the lanes of the workspace: another server may change them from now on."""
+        self._state.caretaken_workspaces.discard(workspace_id)
+        await self._state.wait_forgotten(workspace_id)
+
+    def stop_turns(self) -> None:
+        """Stop all active runs at once, whether or not that can be written. Their ends are written when possible."""
+        for active in tuple(self._state.active_runs.values()):
+            active.stop("server_stop")
+
+    def note_end(self, run: Run) -> None:
+        """Wake those who wait for a run that another server has ended."""
+        self._state.end_waiters.notify(EndedRun(run))
+
     async def open_workspace(self, workspace_id: str) -> None:
         """End the runs that a crash left active, then start queued runs (`W6`). Has no effect if it is open."""
         if self._state.stopping:
@@ -288,6 +310,12 @@ class Engine:
         if record is None:
             return None
         return repeat_answer(record, body_hash=body_hash, session_id=session_id, workspace_id=workspace_id)
+
+    async def _prepare(self, session: Session, request: RunRequest) -> RunRequest:
+        """Complete and check a request with the settings of its workspace. Where they are away, its start does."""
+        if session.workspace_id in self._state.caretaken_workspaces:
+            return request
+        return await self._state.turns.prepare(session, request)
 
     async def _session(self, session_id: str) -> Session:
         mailbox = self._state.mailboxes.get(session_id)

@@ -31,6 +31,8 @@ from holdfast.schema.sessions import Session
 from holdfast.store import Store
 from holdfast.tasks import OwnedTasks
 
+_LOOK_SECONDS = 0.01
+
 
 class EngineLimits(Value, frozen=True, kw_only=True):
     unfinished_runs: int
@@ -205,6 +207,8 @@ class EngineState:
         self.active_runs: dict[str, ActiveRun] = {}
         """By run id."""
         self.open_workspaces: set[str] = set()
+        self.caretaken_workspaces: set[str] = set()
+        """Those whose directory is on a host that is away: runs are accepted, and wait there."""
         self.stopping = False
         self.intents = intents
         """Where a cancel or a stop is noted that the database cannot take; `None`: nowhere."""
@@ -253,6 +257,15 @@ class EngineState:
     def mailbox(self, session_id: str, *, session: Session | None = None) -> Mailbox:
         """The mailbox of a session. Post to it at once: a mailbox without work is dropped."""
         return self.mailboxes.get(session_id) or self._add_mailbox(session_id, None, session)
+
+    async def wait_forgotten(self, workspace_id: str) -> None:
+        """Wait until no lane of the workspace is in memory. Nothing may be active in it, and nothing new may come."""
+        while any(self._is_of(mailbox, workspace_id) for mailbox in self.mailboxes.values()):  # noqa: ASYNC110 - rare
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _is_of(self, mailbox: Mailbox, workspace_id: str) -> bool:
+        session = mailbox.state.session if mailbox.state is not None else mailbox.session
+        return session is None or session.workspace_id == workspace_id
 
     def new_mailbox(self, session: Session) -> Mailbox:
         """The mailbox of a session that its first command creates."""

@@ -23,6 +23,7 @@ from holdfast.server.routes import (
     client_tools,
     devices,
     events,
+    fleet,
     mcp,
     metrics,
     people,
@@ -56,6 +57,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *web.ENDPOINTS,
     *server.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *fleet.ENDPOINTS,
     Endpoint("GET", "/v1/openapi.json", openapi, response=dict[str, Any]),
 )
 
@@ -74,7 +76,14 @@ def make_app(parts: ServerParts, *, tcp: TcpAccess | None = None) -> ErrorBounda
     page = StaticFiles(parts.static_files)
     router = Router({path: Resource(methods, redact=parts.redact) for path, methods in by_path.items()}, default=page)
     public_paths = [endpoint.path for endpoint in ENDPOINTS if endpoint.public]
-    guarded = AccessControl(router, parts.services, tcp=tcp, public_paths=public_paths, is_page=page.has)
+    guarded = AccessControl(
+        router if parts.around_routes is None else parts.around_routes(router),
+        parts.services,
+        tcp=tcp,
+        public_paths=public_paths,
+        is_page=page.has,
+        peer_access=parts.peer_access,
+    )
     return ErrorBoundary(guarded, is_stopping=lambda: parts.services.state.stopping, redact=parts.redact)
 
 

@@ -21,7 +21,7 @@ from holdfast.schema.base import Value
 from holdfast.schema.devices import Device
 from holdfast.server.device_cookie import browser_token
 from holdfast.server.http.connection_peer import PEER
-from holdfast.server.http.request_access import ACCESS, RequestAccess
+from holdfast.server.http.request_access import ACCESS, FORWARDED, RequestAccess
 from holdfast.server.http.request_parsing import HEADERS, Receive
 from holdfast.server.http.responses import AsgiApp, Scope, Send
 from holdfast.services import Services
@@ -51,8 +51,12 @@ class AccessControl:
         tcp: TcpAccess | None,
         public_paths: Collection[str] = (),
         is_page: Callable[[str], Awaitable[bool]] | None = None,
+        peer_access: Callable[[Mapping[bytes, bytes]], RequestAccess | None] | None = None,
     ) -> None:
-        """``is_page`` says whether a path is a file of the web page, which needs no token."""
+        """``is_page`` says whether a path is a file of the web page, which needs no token.
+
+        ``peer_access`` recognises requests that another server of the fleet forwarded.
+        """
         self._app = app
         self._tcp = tcp
         self._token = None if tcp is None or tcp.token is None else tcp.token.encode()
@@ -61,6 +65,7 @@ class AccessControl:
         self._people = services.people
         self._public_paths = frozenset(public_paths)
         self._is_page = is_page
+        self._peer_access = peer_access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (peer := scope.get(PEER)) is not None:
@@ -72,6 +77,11 @@ class AccessControl:
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").lower() != f"{self._scheme}://{host}":
             raise Forbidden("requests from pages of other sites are refused", code="foreign_origin")
+        if self._peer_access is not None and (access := self._peer_access(headers)) is not None:
+            scope[ACCESS] = access
+            scope[FORWARDED] = True
+            await self._app(scope, receive, send)
+            return
         if self._tcp is None or self._is_owner(headers):
             await self._app(scope, receive, send)
             return

@@ -27,6 +27,7 @@ ROUTE_SCOPES: Final[dict[str, AccessScope]] = {
     "GET /v1/ids": "watch",
     "GET /v1/stats": "watch",
     "GET /metrics": "watch",
+    "GET /v1/fleet": "watch",
     "GET /v1/search": "watch",
     "GET /v1/models": "watch",
     "GET /v1/config/schema": "watch",

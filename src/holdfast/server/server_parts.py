@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -13,7 +13,10 @@ from holdfast.schema.base import Value
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from holdfast.server.http.request_access import RequestAccess
+    from holdfast.server.http.responses import AsgiApp
     from holdfast.services import Services
+    from holdfast.services.event_service import AttachedStream, EventSource
     from holdfast.tools.process.tool_peers import ToolPeers
 
 
@@ -34,6 +37,21 @@ class ServerLimits(Value, frozen=True, kw_only=True):
     """To finish responses when everything else has stopped."""
 
 
+class EventRelay(Protocol):
+    def add(
+        self,
+        stream: AttachedStream,
+        *,
+        workspace_id: str | None,
+        session_id: str | None,
+        target: str,
+        headers: Mapping[bytes, bytes],
+        access: RequestAccess,
+    ) -> EventSource:
+        """Return the stream with the live events of other servers."""
+        ...
+
+
 class ServerParts(msgspec.Struct, frozen=True, kw_only=True):
     services: Services
     redactor: Callable[[], Redactor]
@@ -41,6 +59,13 @@ class ServerParts(msgspec.Struct, frozen=True, kw_only=True):
     limits: ServerLimits = ServerLimits()
     find_tool_peers: Callable[[], ToolPeers | None] = lambda: None
     """What recognises connections of the agent's own commands, which are refused; None while there are none."""
+
+    around_routes: Callable[[AsgiApp], AsgiApp] | None = None
+    """Makes an application around the routes; in a fleet it sends requests to the server that owns their workspace."""
+    peer_access: Callable[[Mapping[bytes, bytes]], RequestAccess | None] | None = None
+    """In a fleet: what the sender of a request may do that another server forwarded; ``None`` for other requests."""
+    relay: EventRelay | None = None
+    """In a fleet: adds the live events of other servers to a stream."""
 
     static_files: Traversable | None = None
     """The files of the web page; by default those of the package."""

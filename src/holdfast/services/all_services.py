@@ -27,11 +27,13 @@ from holdfast.workspace.open_workspaces import OpenWorkspaces
 if TYPE_CHECKING:
     from holdfast.services.client_tool_service import ClientToolService
     from holdfast.services.extension_service import ExtensionService
+    from holdfast.services.fleet_service import FleetReader, FleetService
     from holdfast.services.language_server_service import LanguageServerService
     from holdfast.services.mcp_service import McpService
     from holdfast.services.memory_service import MemoryService
     from holdfast.services.run_traces import RunTraces
     from holdfast.services.setting_service import SettingService
+    from holdfast.services.workspace_ownership import WorkspaceOwnership
 
 
 class Services:
@@ -48,16 +50,25 @@ class Services:
         keep_audit: float,
         build: str,
         traces: RunTraces | None = None,
+        ownership: WorkspaceOwnership | None = None,
+        fleet: FleetReader | None = None,
     ) -> None:
         shared = self._shared = open_workspaces.shared
         self._secrets = secrets
+        self._engine = engine
+        self._fleet_reader = fleet
         store, hub = shared.store, shared.hub
         self.state = ServerState()
         self.presence = Presence(hub, new_id=lambda: shared.ids.new("cli"), on_change=shared.client_calls.note_streams)
         self.idempotency = IdempotencyKeys(store, now=shared.now)
         self.workspace_paths = WorkspaceDirectories(store)
         self.workspaces = WorkspaceService(
-            open_workspaces, engine, presence=self.presence, state=self.state, paths=self.workspace_paths
+            open_workspaces,
+            engine,
+            presence=self.presence,
+            state=self.state,
+            paths=self.workspace_paths,
+            ownership=ownership,
         )
         self.sessions = SessionService(open_workspaces, engine, presence=self.presence, workspaces=self.workspaces)
         self.runs = RunService(store, hub, engine, workspaces=self.workspaces, state=self.state, redact=shared.redact)
@@ -79,6 +90,12 @@ class Services:
             keep_audit=keep_audit,
             build=build,
         )
+
+    @cached_property
+    def fleet(self) -> FleetService:
+        from holdfast.services.fleet_service import FleetService
+
+        return FleetService(self._engine, self.presence, self._fleet_reader)
 
     @cached_property
     def settings(self) -> SettingService:

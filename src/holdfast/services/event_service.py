@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from holdfast.errors import NotFound, TooMany
-from holdfast.events import Hub, StreamItem, Subscription
+from holdfast.events import Hub, StreamItem, Subscription, parse_cursor
 from holdfast.schema.base import encode
 from holdfast.schema.events import ApprovalRequested, QuestionAsked, event_kind
 from holdfast.services.presence import AttachedClient, Caller, Presence
 from holdfast.services.server_state import ServerState
 from holdfast.services.workspace_reach import WorkspaceReach
 from holdfast.store import Store
+
+
+class EventItems(Protocol):
+    """What a stream's reader pulls from; `Subscription` is one."""
+
+    async def read_batch(self) -> list[StreamItem]:
+        """Wait for one item and return it with all that are available. Empty if it is closed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class EventSource(Protocol):
+    """An open event stream. Close it when it is not read any more."""
+
+    @property
+    def subscription(self) -> EventItems: ...
+
+    def close(self) -> None: ...
 
 
 class AttachedStream:
@@ -60,6 +81,8 @@ class EventService:
                 if workspace_id not in (None, session.workspace_id):
                     raise NotFound(f"session {named!r} is not in this workspace", code="session_not_found")
         self._state.raise_if_stopping()
+        if after is not None and (cursor := parse_cursor(after)) and cursor.number > self._store.last_number:
+            await self._store.catch_up()  # another server of a fleet may have given it
         if self._presence.streams >= self._max_streams:
             raise TooMany(f"{self._max_streams} streams are open already; close some", code="too_many_streams")
         attached = self._presence.attach(caller, workspace_id=workspace_id, session_id=viewing)

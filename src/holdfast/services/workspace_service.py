@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.errors import BadRequest, Forbidden, HoldfastError, NotFound
+from holdfast.errors import BadRequest, Forbidden, HoldfastError, NotFound, StoreConflict
 from holdfast.extend.instructions import find_instructions
 from holdfast.runs import Engine
 from holdfast.schema.api.request_bodies import DiffQuery
@@ -27,6 +27,7 @@ from holdfast.workspace.open_workspaces import OpenWorkspaces
 from holdfast.workspace.workspace_setup import ConfiguredWorkspace
 
 if TYPE_CHECKING:
+    from holdfast.services.workspace_ownership import WorkspaceOwnership
     from holdfast.workspace.open_workspace import OpenWorkspace
 
 
@@ -41,12 +42,14 @@ class WorkspaceService:
         presence: Presence,
         state: ServerState,
         paths: WorkspaceDirectories,
+        ownership: WorkspaceOwnership | None = None,
     ) -> None:
         self._paths = paths
         self._open_workspaces = open_workspaces
         self._engine = engine
         self._presence = presence
         self._state = state
+        self._ownership = ownership
         self._shared = open_workspaces.shared
         self._opening = asyncio.Lock()
         self._idle_since: dict[str, float] = {}
@@ -88,6 +91,8 @@ class WorkspaceService:
     async def open_unfinished(self) -> int:
         """Open the workspaces that have unfinished runs, at the start of a server (`W6`). Returns how many."""
         count = 0
+        if self._ownership is not None:
+            return count  # the servers of a fleet divide them among themselves
         for workspace_id in await self._engine.unfinished_workspaces():
             try:
                 await self.configured(workspace_id)
@@ -268,6 +273,8 @@ class WorkspaceService:
         await self._engine.close_workspace(workspace_id)
         await self._open_workspaces.close(workspace_id)
         self._idle_since.pop(workspace_id, None)
+        if self._ownership is not None:
+            await self._ownership.disown(workspace_id)
         return await self.view(workspace_id)
 
     async def close_idle(self, *, watched: frozenset[str], linger: float, now: float) -> None:
@@ -292,10 +299,21 @@ class WorkspaceService:
     async def _register(self, directory: Path) -> Workspace:
         workspace = Workspace(id=self._shared.ids.new("wsp"), path=str(directory), created_at=self._shared.now())
         self._paths.add(workspace)
-        await self._shared.store.commit(Batch((PutWorkspace(workspace),)))
+        if self._ownership is not None:
+            await self._ownership.own(workspace.id)
+        try:
+            await self._shared.store.commit(Batch((PutWorkspace(workspace),)))
+        except StoreConflict:  # another server was faster
+            known = await self._shared.store.workspace_at(str(directory))
+            if known is None or self._ownership is None:
+                raise
+            await self._ownership.disown(workspace.id)
+            return known
         return workspace
 
     async def _enter(self, workspace: Workspace) -> ConfiguredWorkspace:
+        if self._ownership is not None:
+            await self._ownership.own(workspace.id)
         opened = self._open_workspaces.open(workspace)
         await self._engine.open_workspace(workspace.id)
         return opened

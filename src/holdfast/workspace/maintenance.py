@@ -30,9 +30,9 @@ _STORE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
-async def mark_lost_jobs(shared: SharedParts) -> None:
-    """Mark the jobs of a previous server as lost: they ended with it."""
-    lost = (await shared.store.jobs(running=True)).items
+async def mark_lost_jobs(shared: SharedParts, *, workspace_id: str | None = None) -> None:
+    """Mark the jobs of a previous server as lost, in one workspace or in all: they ended with it."""
+    lost = (await shared.store.jobs(workspace_id=workspace_id, running=True)).items
     now = shared.now()
     for job in lost:
         ended = replace(job, state="lost", finished_at=now)

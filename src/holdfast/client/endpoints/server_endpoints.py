@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.client.api_call import ApiCall, api_call, api_path, read_text, with_query
+from holdfast.schema.api.fleet_views import FleetView
 from holdfast.schema.api.response_bodies import (
     BackupView,
     CleanupView,
@@ -49,6 +50,10 @@ def find_ids(prefix: str, *, kind: IdKind | None = None) -> ApiCall[PageView[IdM
 def search(q: str, *, workspace_id: str | None = None, limit: int | None = None) -> ApiCall[PageView[SearchHit]]:
     query = {"q": q, "workspace": workspace_id, "limit": limit}
     return api_call("GET", api_path("search"), returns=PageView[SearchHit], query=query)
+
+
+def fleet() -> ApiCall[FleetView]:
+    return api_call("GET", api_path("fleet"), returns=FleetView)
 
 
 def stats(*, since: str | None = None, until: str | None = None) -> ApiCall[StatsView]:

@@ -187,7 +187,11 @@ def _accept(draft: _Draft, command: Accept) -> AcceptAnswer:
     lane = draft.lane
     if lane.find(command.run_id) is not None:
         return Repeated(command.run_id)
-    _require_open(lane)
+    if command.parked and lane.lifecycle in ("open", "closed"):
+        draft.set(lifecycle="closed")
+        lane = draft.lane
+    else:
+        _require_open(lane)
     host = _find_host(lane, command)
     run = LaneRun(
         id=command.run_id,

@@ -31,6 +31,8 @@ class Accept(Value, frozen=True, kw_only=True):
     settings: RunSettings = RunSettings()
     same_settings_as: str | None = None
     """For a steer: the active run that works with these settings, though they were given differently to it."""
+    parked: bool = False
+    """Accept it although nothing can start here: the server that has the directory is away. It waits in the queue."""
 
 
 class Edit(Value, frozen=True):

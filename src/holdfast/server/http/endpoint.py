@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,7 +17,7 @@ from holdfast.schema.api.request_bodies import NoParameters, QueryParameters, Re
 from holdfast.schema.devices import AccessScope
 from holdfast.schema.runs import Accepted
 from holdfast.server.http.audited_request import AuditedRequest, actor_of
-from holdfast.server.http.request_access import ACCESS, OWNER, RequestAccess
+from holdfast.server.http.request_access import ACCESS, FORWARDED, OWNER, RequestAccess
 from holdfast.server.http.request_parsing import (
     HEADERS,
     QueryReader,
@@ -102,6 +103,17 @@ class ApiRequest(Generic[B, Q]):
     def is_secure(self) -> bool:
         """Whether the request came over TLS."""
         return bool(self._scope.get("scheme") == "https")
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether another server of the fleet sent the request."""
+        return FORWARDED in self._scope
+
+    @property
+    def target(self) -> str:
+        """The path and the query of the request."""
+        query = self._scope["query_string"].decode("latin-1")
+        return quote(self._scope["path"]) + (f"?{query}" if query else "")
 
     def wait_for_disconnect(self) -> Coroutine[Any, Any, None]:
         return wait_for_disconnect(self._receive)

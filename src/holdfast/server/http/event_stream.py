@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from holdfast.server.http.request_parsing import Receive, wait_for_disconnect
 from holdfast.server.http.responses import Header, Scope, Send
-from holdfast.services.event_service import AttachedStream
+from holdfast.services.event_service import EventSource
 
 _HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream"),
@@ -26,7 +26,7 @@ _RETRY = b"retry: 1000\n\n"
 class EventStream:
     """Sends events until the subscription is closed or the client disconnects, then closes the stream."""
 
-    def __init__(self, stream: AttachedStream, *, redact: Callable[[bytes], bytes]) -> None:
+    def __init__(self, stream: EventSource, *, redact: Callable[[bytes], bytes]) -> None:
         self._stream = stream
         self._subscription = stream.subscription
         self._redact = redact

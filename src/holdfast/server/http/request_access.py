@@ -13,6 +13,10 @@ ACCESS: Final = "holdfast.access"
 """The key of a request's scope for its `RequestAccess`. Without it, the sender is the owner."""
 
 
+FORWARDED: Final = "holdfast.forwarded"
+"""The key of a request's scope that is set if another server of the fleet sent it."""
+
+
 class RequestAccess(Value, frozen=True):
     scope: AccessScope
     device: Device | None = None

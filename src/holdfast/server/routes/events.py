@@ -6,6 +6,7 @@ from holdfast.errors import Gone, NotFound, ServerStopping, TooMany
 from holdfast.schema.api.request_bodies import StreamQuery
 from holdfast.server.http.endpoint import ApiRequest, Endpoint
 from holdfast.server.http.event_stream import EventStream
+from holdfast.services.event_service import EventSource
 
 
 async def all_events(request: ApiRequest[None, StreamQuery]) -> EventStream:
@@ -28,7 +29,17 @@ async def _stream(request: ApiRequest[None, StreamQuery], *, workspace_id: str |
         viewing=query.viewing,
         reach=request.reach,
     )
-    return EventStream(stream, redact=request.parts.redact)
+    source: EventSource = stream
+    if request.parts.relay is not None and not request.is_forwarded:
+        source = request.parts.relay.add(
+            stream,
+            workspace_id=workspace_id,
+            session_id=query.session,
+            target=request.target,
+            headers=request.headers,
+            access=request.access,
+        )
+    return EventStream(source, redact=request.parts.redact)
 
 
 _STREAM = "text/event-stream"

@@ -113,7 +113,7 @@ class CommitThread:
         deliver: Callable[[Delivery], None],
         position: int,
         fences: Fences,
-        host_id: str,
+        host_of: Callable[[str], str],
         notifies: bool,
     ) -> None:
         self._open = open_connection
@@ -122,7 +122,7 @@ class CommitThread:
         self._position = position
         """The last number that was delivered."""
         self._fences = fences
-        self._host_id = host_id
+        self._host_of = host_of
         self._notifies = notifies
         self._queue: queue.SimpleQueue[PendingItem | None] = queue.SimpleQueue()
         self._sql: PostgresConnection | None = None
@@ -278,7 +278,7 @@ class CommitThread:
         return applied, refused, self._finish(sql, applied, refused, check=check, commit_id=commit_id)
 
     def _apply(self, sql: PostgresConnection, pending: PendingBatch, check: LeaseCheck) -> _Applied:
-        transaction = PostgresTransaction(sql, host_id=self._host_id)
+        transaction = PostgresTransaction(sql, host_of=self._host_of)
         for write in pending.batch.writes:
             apply_postgres_write(transaction, write)
         events = event_log.prepare(transaction, pending.batch.events)

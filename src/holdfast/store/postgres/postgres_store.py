@@ -50,12 +50,14 @@ async def open_postgres_store(
     home: Path,
     password: str | None = None,
     host_id: str = "",
+    shared: tuple[str, ...] = (),
     fences: Fences | None = None,
     readers: int = READERS,
 ) -> PostgresStore:
     """Open the database, and make or migrate its tables. ``home``: the directory of this server's own files.
 
-    ``password`` is used unless ``conninfo`` has one.
+    ``password`` is used unless ``conninfo`` has one. ``host_id`` names the host of the directories; those below
+    ``shared`` are on all hosts.
 
     Without ``fences`` the server is the only one: another gets `StoreLocked`. With ``fences`` several servers use the
     database, and each commit needs the leases of the workspaces that it changes. Raises `StoreUnreachable`,
@@ -69,12 +71,19 @@ async def open_postgres_store(
     if password is not None and not given.get("password"):
         conninfo = psycopg.conninfo.make_conninfo(conninfo, password=password)
     return await asyncio.to_thread(
-        _open, conninfo, home=home, host_id=host_id, fences=fences, readers=readers, loop=loop
+        _open, conninfo, home=home, host_id=host_id, shared=shared, fences=fences, readers=readers, loop=loop
     )
 
 
 def _open(
-    conninfo: str, *, home: Path, host_id: str, fences: Fences | None, readers: int, loop: asyncio.AbstractEventLoop
+    conninfo: str,
+    *,
+    home: Path,
+    host_id: str,
+    shared: tuple[str, ...],
+    fences: Fences | None,
+    readers: int,
+    loop: asyncio.AbstractEventLoop,
 ) -> PostgresStore:
     lock = OwnerLock(home / "postgres")
     owner = None if fences is not None else SingleOwner(home_id=read_home_id(home / "postgres.id"))
@@ -102,6 +111,7 @@ def _open(
         owner=owner,
         fences=fences,
         host_id=host_id,
+        shared=shared,
         readers=readers,
         identity=identity,
     )
@@ -121,6 +131,7 @@ class PostgresStore(LedgerReads):
         owner: SingleOwner | None,
         fences: Fences | None,
         host_id: str,
+        shared: tuple[str, ...],
         readers: int,
         identity: tuple[str, int, int],
     ) -> None:
@@ -144,7 +155,7 @@ class PostgresStore(LedgerReads):
             deliver=self._deliver,
             position=self._last,
             fences=held,
-            host_id=host_id,
+            host_of=partial(_host_of, host_id=host_id, shared=shared),
             notifies=owner is None,
         )
         self._thread.start()
@@ -307,6 +318,12 @@ class PostgresStore(LedgerReads):
     @property
     def oldest_number(self) -> int:
         return self._pruned + 1
+
+
+def _host_of(path: str, *, host_id: str, shared: tuple[str, ...]) -> str:
+    """The host that a directory is on; empty for one that all hosts mount."""
+    directory = Path(path)
+    return "" if any(directory.is_relative_to(root) for root in shared) else host_id
 
 
 def _prune_events(sql: PostgresConnection, *, before: str) -> tuple[int, int]:

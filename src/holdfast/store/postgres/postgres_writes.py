@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from holdfast.schema.base import encode
 from holdfast.schema.sessions import Workspace
 from holdfast.store import writes as w
@@ -24,12 +26,13 @@ _NO_COUNTERS = Counters(last=0, activity=0)
 class PostgresTransaction(Transaction):
     """What the writes and events of one batch share. The database computes its numbers."""
 
-    __slots__ = ("_workspaces", "host_id")
+    __slots__ = ("_workspaces", "host_of")
 
-    def __init__(self, sql: PostgresConnection, *, host_id: str) -> None:
+    def __init__(self, sql: PostgresConnection, *, host_of: Callable[[str], str]) -> None:
+        """``host_of`` says for the path of a directory on which host it is; empty: on all."""
         super().__init__(sql, counters=_NO_COUNTERS, search=WORD_INDEX)
         self.first = _NEXT_NUMBER
-        self.host_id = host_id
+        self.host_of = host_of
         self._workspaces: set[str] = set()
 
     def next_activity(self) -> Expression:
@@ -63,7 +66,7 @@ def _put_workspace(tx: PostgresTransaction, workspace: Workspace) -> None:
     tx.sql.execute(
         "INSERT INTO workspaces (id, path, body, host_id) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (id) DO UPDATE SET path = excluded.path, body = excluded.body",
-        (workspace.id, workspace.path, encode(workspace), tx.host_id),
+        (workspace.id, workspace.path, encode(workspace), tx.host_of(workspace.path)),
     )
 
 

@@ -1,0 +1,216 @@
+"""Keeps the leases of this server: registers it, renews, takes and releases, and watches the other servers.
+
+`LeaseKeeper` is the `Fences` of the store. It blocks nothing: its statements run in the store's threads. If it learns
+that the server was declared dead, or cannot renew in time, it says so (`on_dead`, `on_late`); it does not decide what
+follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.fleet.lease_rules import LeaseTimes, may_declare, must_stop
+from holdfast.store.postgres import lease_table
+from holdfast.store.postgres.connection import PostgresConnection
+from holdfast.store.postgres.lease_table import KnownServer, LeaseKind
+
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
+
+
+class LeaseStore(Protocol):
+    """What the keeper needs of the store."""
+
+    async def transact(self, work: Callable[[PostgresConnection], T]) -> T: ...
+
+
+class LeaseKeeper:
+    def __init__(
+        self,
+        *,
+        host_id: str,
+        times: LeaseTimes,
+        home: str,
+        on_dead: Callable[[], None],
+        server_id: str | None = None,
+    ) -> None:
+        self.server_id = server_id or f"srv_{secrets.token_hex(8)}"
+        """The id of this incarnation. A restarted server has another one."""
+        self.host_id = host_id
+        self.times = times
+        self.servers: dict[str, KnownServer] = {}
+        """All servers as of the last look, by id."""
+        self.leases: dict[str, str] = {}
+        """The holder of each lease as of the last look, by workspace."""
+        self.info: Callable[[], dict[str, Any]] = dict
+        """What this server tells about itself with each renewal."""
+        self.on_late: Callable[[], None] = lambda: None
+        """Called when the work must stop, because the leases could not be renewed in time."""
+        self.address: str | None = None
+        """Where other servers reach this one; told with the next renewal."""
+        self._home = home
+        self._on_dead = on_dead
+        self._fences: dict[str, tuple[int, LeaseKind]] = {}
+        self._renewed_at = 0.0
+        """When the last renewal was sent that succeeded, by the steady clock."""
+        self._is_late = False
+        self._dead = False
+        self._seen: dict[str, tuple[str, float]] = {}
+        """The last renewal of each other server that was seen, and since when."""
+        self._store: LeaseStore | None = None
+
+    # What the store asks
+
+    def fence(self, workspace_id: str) -> int | None:
+        """Part of `Fences`: the number of the lease; None if it is not held."""
+        held = self._fences.get(workspace_id)
+        return None if held is None or self._dead else held[0]
+
+    def lost(self) -> LeaseLost:
+        """Part of `Fences`. Called in another thread."""
+        return LeaseLost("this server does not own the workspace any more; try again")
+
+    # What the fleet asks
+
+    def kind(self, workspace_id: str) -> LeaseKind | None:
+        held = self._fences.get(workspace_id)
+        return None if held is None else held[1]
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        return tuple(self._fences)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the server must not begin anything: it could not renew its leases in time."""
+        return self._is_late or self._dead
+
+    async def take(self, workspace_id: str, kind: LeaseKind) -> bool:
+        """Take a lease that is free or whose holder is dead. True also if this server has it already."""
+        if workspace_id in self._fences:
+            return True
+        fence = await self.transact(
+            lambda sql: lease_table.take(sql, workspace_id, server_id=self.server_id, kind=kind)
+        )
+        if fence is None:
+            return False
+        self._fences[workspace_id] = (fence, kind)
+        _logger.info("owns workspace %s as %s, fence %d", workspace_id, kind, fence)
+        return True
+
+    async def release(self, workspace_id: str) -> None:
+        """Release a lease. Nothing of its workspace may be written any more."""
+        held = self._fences.pop(workspace_id, None)
+        if held is not None:
+            await self.transact(
+                lambda sql: lease_table.release(sql, workspace_id, server_id=self.server_id, fence=held[0])
+            )
+
+    # Life
+
+    async def register(self, store: LeaseStore) -> None:
+        """Enter this server into the table of servers."""
+        self._store = store
+        sent = asyncio.get_running_loop().time()
+        about = self._about()
+        await self.transact(
+            lambda sql: lease_table.register(
+                sql, self.server_id, host_id=self.host_id, lasts=self.times.lasts, info=about
+            )
+        )
+        self._renewed_at = sent
+        await self.look()
+
+    async def leave(self) -> None:
+        """Release everything and leave the table."""
+        self._fences.clear()
+        if not self._dead:
+            await self.transact(lambda sql: lease_table.leave(sql, self.server_id))
+
+    async def keep(self) -> None:
+        """Renew, and watch the other servers, until cancelled."""
+        watch = asyncio.create_task(self._watch_time(), name="lease time")
+        try:
+            while not self._dead:
+                try:
+                    await self._renew()
+                    await self._declare_dead()
+                except HoldfastError as error:
+                    _logger.warning("the leases cannot be renewed now: %s", error)
+                    self._seen.clear()  # what was seen before the database was away does not count
+                await asyncio.sleep(self.times.lasts / 6)
+        finally:
+            watch.cancel()
+
+    async def look(self) -> None:
+        """Read the table of servers."""
+        self.note_servers(await self.transact(lease_table.read_servers))
+
+    def note_servers(self, servers: tuple[KnownServer, ...]) -> None:
+        """Remember the servers as they were just read."""
+        self.servers = {server.id: server for server in servers}
+
+    async def _renew(self) -> None:
+        loop = asyncio.get_running_loop()
+        sent, about, address = loop.time(), self._about(), self.address
+
+        def renew_and_read(
+            sql: PostgresConnection,
+        ) -> tuple[bool, tuple[KnownServer, ...], tuple[lease_table.KnownLease, ...]]:
+            renewed = lease_table.renew(sql, self.server_id, lasts=self.times.lasts, address=address, info=about)
+            return renewed, lease_table.read_servers(sql), lease_table.read_leases(sql)
+
+        renewed, servers, leases = await self.transact(renew_and_read)
+        self.note_servers(servers)
+        self.leases = {lease.workspace_id: lease.server_id for lease in leases if lease.server_id is not None}
+        if not renewed:
+            self._dead = True
+            self._fences.clear()
+            _logger.critical("this server was declared dead: it did not renew its leases in time; it stops now")
+            self._on_dead()
+            return
+        self._renewed_at = sent
+        self._is_late = False
+
+    def _about(self) -> dict[str, Any]:
+        return {**self.info(), "home": f"{self.host_id}:{self._home}"}
+
+    async def _declare_dead(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for server in self.servers.values():
+            if server.dead or server.id == self.server_id:
+                self._seen.pop(server.id, None)
+                continue
+            renewals, since = self._seen.setdefault(server.id, (server.renewals, now))
+            if renewals != server.renewals:
+                self._seen[server.id] = (server.renewals, now)
+            elif server.expires_in <= 0 and may_declare(seen_for=now - since, times=self.times):
+                if await self.transact(partial(lease_table.declare_dead, server_id=server.id)):
+                    _logger.warning("server %s of host %s is dead: it did not renew", server.id, server.host_id)
+                await self.look()
+
+    async def _watch_time(self) -> None:
+        """Say when the work must stop, by the steady clock alone: the database may not answer."""
+        loop = asyncio.get_running_loop()
+        while True:
+            left = self._renewed_at + self.times.stops_after - loop.time()
+            if left > 0:
+                await asyncio.sleep(left)
+            elif must_stop(since_renewal=loop.time() - self._renewed_at, times=self.times):
+                if not self._is_late:
+                    self._is_late = True
+                    _logger.error("the leases could not be renewed in time; active runs are stopped")
+                    self.on_late()
+                await asyncio.sleep(self.times.lasts / 6)
+
+    async def transact(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Run the work in one transaction. Raises `StoreUnreachable` while the database is away."""
+        assert self._store is not None, "register first"
+        return await self._store.transact(work)

@@ -1,0 +1,142 @@
+"""A server that dies, hangs or goes away is replaced: exactly once, and it writes nothing afterwards."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.app import DEAD_STATUS
+from holdfast.schema.events import RunFinished
+from holdfast.schema.messages import Finish, text_of
+from holdfast.testing import Answer, Gate, Hang, Say, text
+from tests.e2e.player import Player
+from tests.e2e.provider import Provider
+from tests.fleet.fleet_servers import FleetServerProcess, fleet_of
+
+pytestmark = pytest.mark.timeout(180)
+
+_LEASE = "4s"
+
+
+@pytest.fixture
+def fleet(request: pytest.FixtureRequest, tmp_path: Path, pycache: Path) -> Iterator[list[FleetServerProcess]]:
+    """Servers on the hosts that the test names."""
+    (tmp_path / "project").mkdir()
+    with fleet_of(tmp_path, pycache=pycache, hosts=request.param, lease=_LEASE) as servers:
+        yield servers
+
+
+@pytest.fixture
+async def provider(fleet: list[FleetServerProcess]) -> AsyncIterator[Provider]:
+    provider = Provider()
+    await provider.start(fleet[0].provider_port)
+    yield provider
+    await provider.stop()
+
+
+@pytest.fixture
+async def players(fleet: list[FleetServerProcess], tmp_path: Path) -> AsyncIterator[list[Player]]:
+    """A person at each server, all in a directory of the first one's host."""
+    found = [Player(server.new_client(), tmp_path / "project") for server in fleet]
+    yield found
+    for player in found:
+        await player.leave()
+
+
+@pytest.mark.promise("W16", "W6", "R5", "R7")
+@pytest.mark.parametrize("fleet", [("one", "one")], indirect=True)
+async def test_a_killed_owner_is_replaced_and_its_queue_goes_on(
+    fleet: list[FleetServerProcess], players: list[Player], provider: Provider
+) -> None:
+    first_prompt = provider.tell("first", Answer(pieces=(Say("half a thought"), Hang())))
+    owner, other = players
+    session = await owner.session()
+    async with other.watching(session.id) as watch:
+        first = await owner.prompt(session.id, first_prompt)
+        second = await other.prompt(session.id, provider.tell("second", text("the second")))
+        assert (second.decision, second.position) == ("queued", 1)
+        await watch.until_text("half a thought")  # live text of the other server
+        await asyncio.to_thread(fleet[0].kill)
+        third = await other.prompt(session.id, provider.tell("third", text("the third")))
+        ends = [await watch.end_of(run.run.id) for run in (first, second, third)]
+
+    assert [(end.state, end.reason) for end in ends] == [
+        ("interrupted", "server_crash"),
+        ("completed", "end_turn"),
+        ("completed", "end_turn"),
+    ]
+    finished = [event.run.id for event in watch.seen if isinstance(event, RunFinished)]
+    assert finished == [first.run.id, second.run.id, third.run.id]
+    cut = (await other.messages(session.id))[1]
+    assert "half a thought".startswith(text_of(cut.parts))
+    assert isinstance(cut.parts[-1], Finish)
+    assert provider.count("first") == 1
+
+    await asyncio.to_thread(fleet[0].start)  # it comes back, and requests at it reach the new owner
+    again = await owner.run(session.id, "hello")
+    assert again.state == "completed"
+    view = await owner.client.fleet()
+    (workspace,) = view.workspaces
+    by_state = {server.id: server.state for server in view.servers}
+    assert sorted(by_state.values()) == ["alive", "alive", "dead"]
+    assert workspace.server_id != view.server_id
+    assert workspace.fence >= 2
+
+
+@pytest.mark.promise("W16", "R7")
+@pytest.mark.parametrize("fleet", [("one", "one")], indirect=True)
+async def test_an_owner_that_was_paused_past_its_lease_writes_nothing(
+    fleet: list[FleetServerProcess], players: list[Player], provider: Provider
+) -> None:
+    prompt = provider.tell("long", Answer(pieces=(Say("before"), Gate("later"), Say(" after"))))
+    owner, other = players
+    session = await owner.session()
+    async with other.watching(session.id) as watch:
+        run = (await owner.prompt(session.id, prompt)).run
+        await watch.until_text("before")
+        fleet[0].pause()
+        provider.open("later")
+        ended = await watch.end_of(run.id)
+        assert (ended.state, ended.reason) == ("interrupted", "server_crash")
+        assert (await other.run(session.id, "hello")).state == "completed"
+        before = _contents(fleet[0])
+        fleet[0].proceed()
+        assert await asyncio.to_thread(fleet[0].wait_gone) == DEAD_STATUS
+        assert _contents(fleet[0]) == before
+        assert await other.client.get_run(run.id) == ended
+
+
+@pytest.mark.promise("W16", "R1", "R5", "C1")
+@pytest.mark.parametrize("fleet", [("one", "two")], indirect=True)
+async def test_prompts_for_a_host_that_is_away_are_accepted_and_run_when_it_is_back(
+    fleet: list[FleetServerProcess], players: list[Player], provider: Provider
+) -> None:
+    hanging = provider.tell("hanging", Answer(pieces=(Say("half"), Hang())))
+    near, other = players
+    session = await near.session()
+    async with other.watching(session.id) as watch:
+        first = await other.prompt(session.id, hanging)
+        await watch.until_text("half")
+        await asyncio.to_thread(fleet[0].kill)
+        second = await other.prompt(session.id, provider.tell("second", text("the second")))
+        ended = await watch.end_of(first.run.id)
+        third = await other.prompt(session.id, "not this one")
+        receipt = await other.client.cancel_run(third.run.id)
+        assert (ended.state, ended.reason) == ("interrupted", "server_crash")
+        assert (second.decision, third.decision) == ("queued", "queued")
+        assert [(one.run_id, one.ended_as) for one in receipt.runs] == [(third.run.id, "cancelled")]
+        assert (await other.client.get_run(second.run.id)).state == "queued"
+        view = await other.client.fleet()
+        assert [(one.server_id, one.queued_runs) for one in view.workspaces] == [(None, 1)]
+        await asyncio.to_thread(fleet[0].start)
+        completed = await watch.end_of(second.run.id)
+        assert (completed.state, completed.text) == ("completed", "the second")
+
+
+def _contents(server: FleetServerProcess) -> tuple[tuple[object, ...], ...]:
+    """How much is in the database that only an owner writes."""
+    with psycopg.connect(server.env["HOLDFAST_STORE"]) as connection:
+        counts = "SELECT (SELECT last FROM log), (SELECT count(*) FROM commits), (SELECT count(*) FROM messages)"
+        return tuple(connection.execute(counts).fetchall())
