@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,6 +255,8 @@ def _make_models(keyring: Keyring, settings: Settings, scripts: Mapping[str, Mod
     from holdfast.models.model_script import read_script
 
     if scripts is None:
+        from importlib.resources import files
+
         name = "demo.toml"
         scripts = {"demo": read_script(files("holdfast.models").joinpath(name).read_bytes(), name=name)}
     return ModelFactory(keyring, network=settings.network, scripts=scripts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -34,6 +33,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Parse a document into plain values. The error never shows a value."""
     if found := _LONG_KEY.search(text):  # the parser needs memory quadratic in the depth of a key
         raise TomlError(f"a key has more than {_MAX_KEY_PARTS} parts", line=text.count("\n", 0, found.start()) + 1)
+    import tomllib  # most users have few files of this kind, or none
+
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -115,6 +116,8 @@ def _key_of(text: str) -> KeyPath | None:
         return tuple(text.split("."))
     if not text or text.startswith("#") or "\n" in text or _LONG_KEY.search(text):
         return None
+    import tomllib
+
     try:
         found: Any = tomllib.loads(f"{text} = 0")
     except (ValueError, RecursionError):

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.files import FileTooLarge
-from holdfast.schema.base import Value
+from holdfast.schema.base import LateDecoder, Value
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class StopIntent(Value, frozen=True, tag="stop"):
 
 Intent: TypeAlias = CancelIntent | StopIntent
 
-_decoder: msgspec.json.Decoder[Intent] = msgspec.json.Decoder(Intent)
+_decoder: LateDecoder[Intent] = LateDecoder(Intent)  # type: ignore[arg-type]
 
 
 class IntentFile:

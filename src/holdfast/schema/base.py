@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -80,11 +80,26 @@ def is_nested_deeper(value: object, depth: int) -> bool:
     return True
 
 
+class LateDecoder(Generic[T]):
+    """A JSON decoder that is made at its first use: making one costs more than most programs decode with it."""
+
+    __slots__ = ("_decoder", "_kind")
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._decoder: msgspec.json.Decoder[T] | None = None
+
+    def decode(self, raw: bytes | str | msgspec.Raw) -> T:
+        if self._decoder is None:
+            self._decoder = msgspec.json.Decoder(self._kind)
+        return self._decoder.decode(raw)
+
+
 class TaggedReader:
     """Decodes a tagged union. A tag or shape that this version does not know becomes `Unknown`."""
 
     def __init__(self, union: Any, tag_field: str) -> None:
-        self._decoder = msgspec.json.Decoder(union)
+        self._decoder: LateDecoder[Any] = LateDecoder(union)
         self._tag_field = tag_field
 
     def read(self, raw: bytes | msgspec.Raw) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from holdfast.schema.approvals import Approval, Question
-from holdfast.schema.base import TaggedReader, Unknown, Value
+from holdfast.schema.base import LateDecoder, TaggedReader, Unknown, Value
 from holdfast.schema.client_tools import ClientCall
 from holdfast.schema.devices import Device
 from holdfast.schema.extensions import ExtensionStatus
@@ -269,7 +269,7 @@ Live: TypeAlias = KnownLive | Unknown
 Event: TypeAlias = KnownDurable | KnownLive | Unknown
 
 _events = TaggedReader(KnownDurable | KnownLive, "kind")
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_fields = LateDecoder(dict[str, msgspec.Raw])
 
 
 _MESSAGE_KINDS: dict[str, type[MessageCreated | MessageUpdated | MessageFinished]] = {

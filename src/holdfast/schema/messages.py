@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.schema.base import TaggedReader, Unknown, Value, encode
+from holdfast.schema.base import LateDecoder, TaggedReader, Unknown, Value, encode
 from holdfast.schema.usage import Usage
 
 _MAIN_ARGUMENTS = ("command", "path", "pattern", "url", "query", "title", "prompt", "job")
@@ -161,9 +161,9 @@ class Message(Value, frozen=True):
         return text_of(self.parts)
 
 
-_message = msgspec.json.Decoder(Message)
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_part_list = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
+_message = LateDecoder(Message)
+_fields = LateDecoder(dict[str, msgspec.Raw])
+_part_list = LateDecoder(tuple[msgspec.Raw, ...])
 
 
 def read_parts(raw: bytes | msgspec.Raw) -> tuple[Part, ...]:

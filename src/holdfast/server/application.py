@@ -11,7 +11,6 @@ from holdfast.schema.base import encode
 from holdfast.server.auth import AccessControl, TcpAccess
 from holdfast.server.http.endpoint import ApiRequest, Endpoint, EndpointApp, Resource
 from holdfast.server.http.error_boundary import ErrorBoundary
-from holdfast.server.http.openapi import describe
 from holdfast.server.http.responses import RawResponse
 from holdfast.server.http.router import Router
 from holdfast.server.http.static_files import StaticFiles
@@ -89,4 +88,6 @@ def make_app(parts: ServerParts, *, tcp: TcpAccess | None = None) -> ErrorBounda
 
 @cache
 def _description() -> bytes:
+    from holdfast.server.http.openapi import describe
+
     return encode(describe(ENDPOINTS, version=__version__))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import os
 import secrets
 import stat
@@ -182,6 +181,8 @@ def _check_host(host: str, *, names: Collection[str]) -> None:
 
 
 def _is_address(name: str) -> bool:
+    import ipaddress
+
     try:
         ipaddress.ip_address(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
     except ValueError:

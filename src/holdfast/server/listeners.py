@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
 import stat
@@ -83,6 +82,8 @@ def parse_listen(text: str, *, allow_remote: bool = False) -> TcpAddress:
         raise ConfigError(f"--listen needs host:port, such as 127.0.0.1:0; got {text!r}", detail=_LISTEN)
     if host == "localhost":
         host = "127.0.0.1"
+    import ipaddress
+
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

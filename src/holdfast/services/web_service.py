@@ -7,7 +7,6 @@ open pages find it. `server/` opens the sockets.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from pathlib import Path
 from typing import Protocol
@@ -145,6 +144,8 @@ class WebService:
 
 
 def _checked_host(body: WebListenBody) -> str:
+    import ipaddress
+
     try:
         address = ipaddress.ip_address(body.host)
     except ValueError:

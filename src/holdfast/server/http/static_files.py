@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import hashlib
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import MethodNotAllowed, NotFound
 from holdfast.schema.base import Value
 from holdfast.server.http.request_parsing import HEADERS, Receive
 from holdfast.server.http.responses import Header, Scope, Send
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -82,9 +82,14 @@ class StaticFiles:
 
     async def _paths(self) -> dict[str, Traversable]:
         if self._files is None:
-            root = self._root or files("holdfast.web").joinpath("static")
-            self._files = await asyncio.to_thread(_find, root)
+            self._files = await asyncio.to_thread(_find, self._root or _own_files())
         return self._files
+
+
+def _own_files() -> Traversable:
+    from importlib.resources import files
+
+    return files("holdfast.web").joinpath("static")
 
 
 def _find(root: Traversable, prefix: str = "/") -> dict[str, Traversable]:
@@ -102,6 +107,8 @@ def _find(root: Traversable, prefix: str = "/") -> dict[str, Traversable]:
 
 
 def _load(path: str, source: Traversable) -> StaticFile:
+    import gzip
+
     content = source.read_bytes()
     ending = source.name.rpartition(".")[2]
     etag = b'"%b"' % hashlib.sha256(content).hexdigest()[:24].encode()

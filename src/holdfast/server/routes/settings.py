@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.config.config_schema import config_schema
 from holdfast.errors import ConfigError, NoModel, NotFound
 from holdfast.schema.api.request_bodies import ConfigPatch, KeyBody, ModelsQuery, NoParameters, ProviderTestBody
 from holdfast.schema.api.response_bodies import ConfigView, KeyView, ModelsView, ProviderTestView
@@ -31,6 +30,8 @@ async def change_config(request: ApiRequest[ConfigPatch, NoParameters]) -> Confi
 
 async def config_description(request: ApiRequest[None, NoParameters]) -> RawResponse:
     """Get the JSON Schema of the configuration."""
+    from holdfast.config.config_schema import config_schema
+
     return RawResponse(encode(config_schema()))
 
 

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from threading import Thread
 from typing import TypeAlias
 
-import msgspec
 import psycopg
 
-from holdfast.schema.base import encode
+from holdfast.schema.base import LateDecoder, encode
 from holdfast.store.open_drafts import DraftLookup, DraftPiece, OpenDraft, OpenDrafts, joined_pieces
 from holdfast.store.postgres.connection import PostgresConnection
 from holdfast.store.rows import messages
@@ -28,7 +27,7 @@ _RETRY_SECONDS = 0.5
 _STATEMENT_SECONDS = 5.0
 
 _logger = logging.getLogger(__name__)
-_piece = msgspec.json.Decoder(DraftPiece)
+_piece = LateDecoder(DraftPiece)
 
 
 class _Finished:

@@ -6,16 +6,16 @@ import msgspec
 
 from holdfast.errors import NotFound
 from holdfast.schema.approvals import Approval, Grant, Question
-from holdfast.schema.base import encode
+from holdfast.schema.base import LateDecoder, encode
 from holdfast.store.records import Page
 from holdfast.store.rows import event_log
 from holdfast.store.rows.sql import Sql
 from holdfast.store.rows.transaction import Transaction, conflict
 from holdfast.store.writes import RemoveGrants, ResolveApproval, ResolveQuestion
 
-_approval = msgspec.json.Decoder(Approval)
-_question = msgspec.json.Decoder(Question)
-_grant = msgspec.json.Decoder(Grant)
+_approval = LateDecoder(Approval)
+_question = LateDecoder(Question)
+_grant = LateDecoder(Grant)
 
 
 def open_approval(tx: Transaction, approval: Approval) -> None:

@@ -6,10 +6,11 @@ import hashlib
 
 import msgspec
 
+from holdfast.schema.base import LateDecoder
 from holdfast.store.rows.sql import Sql
 from holdfast.store.rows.transaction import Transaction
 
-_variables = msgspec.json.Decoder(dict[str, str])
+_variables = LateDecoder(dict[str, str])
 _canonical_json = msgspec.json.Encoder(order="sorted")
 
 

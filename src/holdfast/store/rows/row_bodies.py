@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import StoreDamaged
+from holdfast.schema.base import LateDecoder
 from holdfast.schema.messages import Message, read_message, text_of
 from holdfast.schema.runs import Run
 from holdfast.store.rows.sql import Sql
 
-_run = msgspec.json.Decoder(Run)
+_run = LateDecoder(Run)
 
 
 def referenced_message(sql: Sql, message_id: str) -> Message:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Gone, NotFound
-from holdfast.schema.base import encode
+from holdfast.schema.base import LateDecoder, encode
 from holdfast.schema.messages import text_of
 from holdfast.schema.runs import END_STATES, Run, RunState
 from holdfast.store.public_events import run_without_text
@@ -19,7 +19,7 @@ from holdfast.store.rows.sql import Sql
 from holdfast.store.rows.transaction import Transaction, conflict, require_session
 from holdfast.store.writes import EndRun, InsertRun, UpdateRun, apply_run_write
 
-_run = msgspec.json.Decoder(Run)
+_run = LateDecoder(Run)
 
 
 def insert(tx: Transaction, write: InsertRun) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from holdfast.errors import NotFound
-from holdfast.schema.base import encode
+from holdfast.schema.base import LateDecoder, encode
 from holdfast.schema.sessions import Session, Workspace
 from holdfast.schema.usage import Usage
 from holdfast.store.records import Page
@@ -17,8 +16,8 @@ from holdfast.store.rows.sql import Sql
 from holdfast.store.rows.transaction import Transaction, conflict, require_session
 from holdfast.store.writes import DeleteSession, UpdateSession
 
-_workspace = msgspec.json.Decoder(Workspace)
-_usage = msgspec.json.Decoder(Usage)
+_workspace = LateDecoder(Workspace)
+_usage = LateDecoder(Usage)
 
 _TREE = """WITH RECURSIVE tree (id) AS (
     SELECT id FROM sessions WHERE id = ?

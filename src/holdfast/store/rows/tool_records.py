@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.errors import NotFound
-from holdfast.schema.base import encode
+from holdfast.schema.base import LateDecoder, encode
 from holdfast.schema.sessions import Job, Todo
 from holdfast.store.records import CallOutput, FileSnapshot, Page
 from holdfast.store.rows import event_log
@@ -15,9 +15,9 @@ from holdfast.store.rows.sql import Sql
 from holdfast.store.rows.transaction import Transaction, conflict
 from holdfast.store.writes import MoveSnapshot, PutTodos, RecordRead
 
-_job = msgspec.json.Decoder(Job)
-_todos = msgspec.json.Decoder(tuple[Todo, ...])
-_snapshot = msgspec.json.Decoder(FileSnapshot)
+_job = LateDecoder(Job)
+_todos = LateDecoder(tuple[Todo, ...])
+_snapshot = LateDecoder(FileSnapshot)
 
 
 def put_job(tx: Transaction, job: Job) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from holdfast.schema.base import encode
+from holdfast.schema.base import LateDecoder, encode
 from holdfast.schema.usage import ToolRow, Usage, UsageRow
 from holdfast.store.rows.sql import Sql
 from holdfast.store.rows.transaction import Transaction
 from holdfast.store.writes import AddToolUse, AddUsage
 
-_usage = msgspec.json.Decoder(Usage)
+_usage = LateDecoder(Usage)
 
 
 def add_usage(tx: Transaction, write: AddUsage) -> None:

@@ -23,7 +23,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.files import write_atomic
-from holdfast.schema.base import encode
+from holdfast.schema.base import LateDecoder, encode
 from holdfast.store.open_drafts import DraftPiece, joined_pieces
 
 APPEND_SECONDS = 0.02
@@ -33,7 +33,7 @@ _COMPACT_BYTES = 4 << 20
 """A file of this size is rewritten with the open messages only, and again when it is twice as long as they were."""
 
 _logger = logging.getLogger(__name__)
-_piece = msgspec.json.Decoder(DraftPiece)
+_piece = LateDecoder(DraftPiece)
 
 
 class _Clear:

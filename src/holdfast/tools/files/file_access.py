@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import hashlib
 import os
@@ -68,6 +67,8 @@ def similar_paths(path: Path) -> tuple[Path, ...]:
         return ()
     by_key = {name.lower(): name for name in names}
     same_stem = [name for name in names if Path(name).stem.lower() == path.stem.lower()]
+    import difflib
+
     close = difflib.get_close_matches(path.name.lower(), by_key, n=3, cutoff=0.6)
     found = dict.fromkeys([*same_stem, *(by_key[key] for key in close)])
     return tuple(path.parent / name for name in list(found)[:3])
