@@ -1,5 +1,7 @@
 """`holdfast config` and `trust`."""
 
+import shutil
+
 from tests.cli.cli_shell import CliShell
 
 
@@ -30,6 +32,14 @@ def test_configuration_is_read_changed_and_edited(sh: CliShell) -> None:
 def test_trust_can_be_revoked(sh: CliShell) -> None:
     assert sh.ok("trust") == f"{sh.work} is trusted"
     assert not sh("trust", "--revoke", "--json").json["trusted"]
+    command = sh.work / ".claude" / "commands" / "deploy.md"
+    command.parent.mkdir(parents=True)
+    command.write_text("Deploy it.")
+    try:
+        assert f"used from now on: command deploy ({command})" in sh.ok("trust")
+        assert "deploy" not in sh.ok("trust", "--revoke")
+    finally:
+        shutil.rmtree(sh.work / ".claude")
 
 
 def test_a_known_setting_without_a_value_is_printed_as_not_set(sh: CliShell) -> None:

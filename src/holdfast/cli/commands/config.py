@@ -14,6 +14,7 @@ from holdfast.cli.argument_parser import Parser, add_json_argument, add_subcomma
 from holdfast.cli.command_context import CommandContext
 from holdfast.cli.exit_status import CommandError, Exit
 from holdfast.cli.formatting import json_text, table
+from holdfast.cli.screen import one_line
 from holdfast.locations import Locations
 from holdfast.schema.api.response_bodies import ConfigView
 
@@ -51,8 +52,9 @@ def configure(parser: Parser) -> None:
 
 def configure_trust(parser: Parser) -> None:
     parser.explain(
-        "Use this directory's own configuration (.holdfast/). It is not read before you trust the directory. "
-        "Instruction files such as AGENTS.md are sent to the model in any case; the output lists them.",
+        "Use what this directory brings along: its configuration (.holdfast/), MCP servers, hooks, language servers, "
+        "skills, commands and agents. None of it is read or run before you trust the directory. Instruction files "
+        "such as AGENTS.md are sent to the model in any case. The output lists what is used from now on.",
         examples=(
             ("holdfast trust", "trust this directory"),
             ("holdfast trust --revoke", "stop trusting it"),
@@ -232,10 +234,14 @@ def schema(args: argparse.Namespace) -> int:
 def trust(args: argparse.Namespace) -> int:
     with CommandContext() as context:
         view = context.client.trust(context.workspace.id, trusted=not args.revoke)
+        used = () if args.revoke or args.json else context.client.extensions(context.workspace.id).items
     if args.json:
         print(json_text(view))
         return Exit.COMPLETED
     print(f"{view.path} is {'trusted' if view.trusted else 'not trusted'}")
+    for one in used:
+        if one.source.startswith(os.path.join(view.path, "")):
+            print(f"used from now on: {one.kind} {one_line(one.name)} ({one_line(one.source)})")
     for file in view.instructions:
         print(f"sent to the model, trusted or not: {file}")
     for file in view.ignored_instructions:
