@@ -107,12 +107,14 @@ async def run_server(
     env: Mapping[str, str] | None = None,
     crush: str | None = None,
     traces: str | None = None,
+    config: str = "",
     static_files: Path | None = None,
     wrap_crush: Callable[[AsgiApp], AsgiApp] = lambda app: app,
 ) -> AsyncIterator[RunningServer]:
     """Run a server with a workspace open at ``directory/work``. At the end it has stopped.
 
-    ``crush`` is the address for the clients of Crush, and ``wrap_crush`` is applied to what answers there.
+    ``config`` has further tables of the settings. ``crush`` is the address for the clients of Crush, and ``wrap_crush``
+    is applied to what answers there.
     """
     work = directory / "work"
     work.mkdir(exist_ok=True)
@@ -123,7 +125,7 @@ async def run_server(
         if not locations.config_file.exists() or "[providers.test]" in locations.config_file.read_text():
             settings = CONFIG.format(url=provider.url(), key=KEY, heartbeat=heartbeat)
             more = "" if traces is None else f'traces = "{traces}"\n'
-            locations.config_file.write_text(f"{settings}max_streams = {max_streams}\n{more}")
+            locations.config_file.write_text(f"{settings}max_streams = {max_streams}\n{more}{config}")
         async with open_app(locations, environment, engine_limits=engine_limits, build="test-build") as app:
             parts = ServerParts(
                 services=app.services,

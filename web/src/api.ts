@@ -91,6 +91,16 @@ export async function readError(response: Response): Promise<ApiError> {
   }
 }
 
+const CONCURRENT_REQUESTS = 6;
+
+export async function inParallel(work: (() => Promise<void>)[]): Promise<void> {
+  const left = [...work];
+  const worker = async (): Promise<void> => {
+    for (let next = left.shift(); next; next = left.shift()) await next();
+  };
+  await Promise.all(Array.from({ length: CONCURRENT_REQUESTS }, worker));
+}
+
 const get = <T>(path: string): Promise<T> => request<T>("GET", path);
 const post = <T>(path: string, body: unknown = {}, seconds?: number): Promise<T> =>
   request<T>("POST", path, body, seconds);
@@ -115,8 +125,11 @@ export const api = {
   jobOutput: (job: string) => get<string>(`/v1/jobs/${id(job)}/output?last=65536`),
   killJob: (job: string) => post<Job>(`/v1/jobs/${id(job)}/kill`),
 
-  sessions: (workspace: string, limit: number) =>
-    get<Page<Session>>(`/v1/workspaces/${id(workspace)}/sessions?limit=${limit}`),
+  sessions: (workspace: string, page: { limit: number; archived: boolean; before?: string | null }) =>
+    get<Page<Session>>(
+      `/v1/workspaces/${id(workspace)}/sessions?limit=${page.limit}&archived=${page.archived}` +
+        (page.before ? `&before=${id(page.before)}` : ""),
+    ),
   session: (session: string) => get<SessionView>(`/v1/sessions/${id(session)}`),
   changeSession: (session: string, change: { title?: string; archived?: boolean }) =>
     request<Session>("PATCH", `/v1/sessions/${id(session)}`, change),

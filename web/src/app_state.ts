@@ -1,11 +1,13 @@
 /** The state of the page and what can be done with it. Components read it and draw again once a frame if it changed. */
 
-import { useEffect, useReducer } from "preact/hooks";
-import { api, ApiError, CLIENT_ID, keepPageKey, randomId, Unreachable } from "./api";
+import { api, ApiError, CLIENT_ID, inParallel, keepPageKey, randomId, Unreachable } from "./api";
+import { Drawn, useDrawn, type Topic } from "./drawing";
 import { EventStream, type StreamState } from "./event_stream";
 import { tellOutside } from "./notifications";
-import { ViewFold, type Aspect, type TranscriptFold } from "./view";
-import { clientKind, decisionWords, receiptWords, visible } from "./words";
+import { parseRoute, routeHash, type Route } from "./route";
+import { mergeSessions, SessionPages } from "./session_pages";
+import { ViewFold, type TranscriptFold } from "./view";
+import { clientKind, decisionWords, deviceName, receiptWords, visible } from "./words";
 import type {
   Approval,
   Changes,
@@ -21,13 +23,6 @@ import type {
   Workspace,
 } from "./wire_types";
 
-export type Topic = Aspect | "route" | "link" | "toasts" | "settings" | "changes" | "workspaces" | "dialog";
-
-export type Route =
-  | { page: "list" }
-  | { page: "new"; workspaceId: string | null }
-  | { page: "session"; sessionId: string; details: boolean };
-
 export interface Toast {
   id: number;
   text: string;
@@ -38,23 +33,17 @@ export type LinkState = "starting" | "pairing" | "live" | "connecting" | "lost";
 
 const MESSAGES_PER_PAGE = 100;
 const RUNS_PER_PAGE = 300;
-const SESSIONS_PER_WORKSPACE = 50;
-const CONCURRENT_REQUESTS = 6;
 
 /** Settings of the next prompts of a session. */
 export interface PromptSettings {
   mode: Mode | null;
   model: string | null;
+  effort: string | null;
 }
 
-export function parseRoute(hash: string): Route {
-  const [, first, second, third] = hash.split("/").map(decodeURIComponent);
-  if (first === "s" && second) return { page: "session", sessionId: second, details: third === "details" };
-  if (first === "new") return { page: "new", workspaceId: second || null };
-  return { page: "list" };
-}
+const NO_SETTINGS: PromptSettings = { mode: null, model: null, effort: null };
 
-export class AppState {
+export class AppState extends Drawn {
   fold = new ViewFold();
   route: Route = { page: "list" };
   link: LinkState = "starting";
@@ -71,6 +60,7 @@ export class AppState {
   /** Why the shown session cannot be shown. */
   sessionProblem = "";
   private readonly settings = new Map<string, PromptSettings>();
+  readonly sessionPages = new SessionPages();
   private readonly olderRuns = new Map<string, string | null>();
   private readonly sentPrompts = new Map<string, string>();
   private stream: EventStream | null = null;
@@ -79,41 +69,7 @@ export class AppState {
   private serverPid = 0;
   private loading: Promise<void> = Promise.resolve();
   private isLoaded = false;
-  private readonly listeners = new Set<{ topics: ReadonlySet<Topic>; draw: () => void }>();
-  private readonly dirty = new Set<Topic>();
-  private frame = 0;
   private nextToast = 1;
-
-  // Drawing.
-
-  subscribe(topics: ReadonlySet<Topic>, draw: () => void): () => void {
-    const listener = { topics, draw };
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  }
-
-  changed(...topics: readonly Topic[]): void {
-    for (const topic of topics) this.dirty.add(topic);
-    if (this.frame || !this.dirty.size) return;
-    // A hidden page draws no frames; it is kept up to date a few times a second.
-    this.frame =
-      document.visibilityState === "visible"
-        ? requestAnimationFrame(() => this.flush())
-        : window.setTimeout(() => this.flush(), 250);
-  }
-
-  private flush(): void {
-    this.frame = 0;
-    const dirty = new Set(this.dirty);
-    this.dirty.clear();
-    for (const { topics, draw } of [...this.listeners]) {
-      for (const topic of topics) {
-        if (!dirty.has(topic)) continue;
-        draw();
-        break;
-      }
-    }
-  }
 
   tell(text: string, kind: Toast["kind"] = "info"): void {
     const toast = { id: this.nextToast++, text, kind };
@@ -178,7 +134,7 @@ export class AppState {
   }
 
   promptSettings(): PromptSettings {
-    return this.settings.get(this.sessionId ?? "") ?? { mode: null, model: null };
+    return this.settings.get(this.sessionId ?? "") ?? NO_SETTINGS;
   }
 
   get mode(): Mode {
@@ -187,6 +143,18 @@ export class AppState {
 
   get modelName(): string {
     return this.promptSettings().model ?? this.models.get(this.workspaceId ?? "")?.large ?? "";
+  }
+
+  /** The levels of effort that the model of the next prompts has, from least to most. */
+  get efforts(): readonly string[] {
+    const models = this.models.get(this.workspaceId ?? "")?.models ?? [];
+    return models.find((model) => model.name === this.modelName)?.reasoning ?? [];
+  }
+
+  /** The effort of the next prompts; empty: as configured. */
+  get effort(): string {
+    const { effort } = this.promptSettings();
+    return effort !== null && this.efforts.includes(effort) ? effort : "";
   }
 
   choose(change: Partial<PromptSettings>): void {
@@ -258,7 +226,7 @@ export class AppState {
     const approvals: Approval[] = [];
     const questions: Question[] = [];
     const work = page.items.map((workspace) => async () => {
-      sessions.push(...(await api.sessions(workspace.id, SESSIONS_PER_WORKSPACE)).items);
+      sessions.push(...(await this.sessionPages.first(workspace.id)));
       if (workspace.pending_approvals) approvals.push(...(await api.approvals(workspace.id)).items);
       if (workspace.pending_questions) questions.push(...(await api.questions(workspace.id)).items);
     });
@@ -291,10 +259,10 @@ export class AppState {
   private noteEvent(event: Event): void {
     switch (event.kind) {
       case "approval.requested":
-        tellOutside("Needs your answer", event.approval.title);
+        tellOutside("Needs your answer", event.approval.title, this.opener(event.approval.root_session_id));
         break;
       case "question.asked":
-        tellOutside("Has a question", event.question.items[0]?.text ?? "");
+        tellOutside("Has a question", event.question.items[0]?.text ?? "", this.opener(event.question.root_session_id));
         break;
       case "approval.resolved":
         if (this.isElsewhere(event.approval.answered_by)) {
@@ -308,7 +276,8 @@ export class AppState {
         break;
       case "run.finished":
         if (!event.run.parent_run_id && event.run.kind === "prompt" && event.run.reason !== "user_cancel") {
-          tellOutside(capital(event.run.state ?? ""), event.run.text || event.run.prompt || "");
+          const text = event.run.text || event.run.prompt || "";
+          tellOutside(capital(event.run.state ?? ""), text, this.opener(event.session_id));
         }
         if (event.session_id === this.sessionId) {
           void this.loadChanges();
@@ -334,6 +303,11 @@ export class AppState {
         break;
       default:
     }
+  }
+
+  /** What a click on a notification does. */
+  private opener(sessionId: string): () => void {
+    return () => this.go({ page: "session", sessionId, details: false });
   }
 
   private isElsewhere(client: string | null): boolean {
@@ -391,15 +365,20 @@ export class AppState {
     }
   }
 
+  /** Add older sessions to the list, or the archived ones. */
+  async loadSessions(which: "older" | "archived"): Promise<void> {
+    await this.attempt(async () => {
+      const pages = this.sessionPages;
+      const found = await (which === "older" ? pages.older() : pages.archived(this.workspaces.keys()));
+      this.fold.loadSessions(mergeSessions(this.fold.sessions, found));
+    });
+    this.changed("sessions");
+  }
+
   // The shown session.
 
   go(route: Route): void {
-    const hash =
-      route.page === "session"
-        ? `#/s/${encodeURIComponent(route.sessionId)}${route.details ? "/details" : ""}`
-        : route.page === "new"
-          ? `#/new/${encodeURIComponent(route.workspaceId ?? "")}`
-          : "#/";
+    const hash = routeHash(route);
     if (location.hash !== hash) location.hash = hash;
     else this.follow();
   }
@@ -559,14 +538,17 @@ export class AppState {
    */
   async send(prompt: string, attachments: FilePart[], delivery: "queue" | "steer"): Promise<void> {
     const sessionId = this.sessionId;
-    const { mode, model } = this.promptSettings();
-    const what = JSON.stringify([sessionId ?? this.workspaceId, prompt, attachments, delivery, mode, model]);
+    const settings = this.promptSettings();
+    const { mode, model } = settings;
+    const effort = this.effort;
+    const what = JSON.stringify([sessionId ?? this.workspaceId, prompt, attachments, delivery, mode, model, effort]);
     const runId = this.sentPrompts.get(what) ?? `run_${randomId()}`;
     this.sentPrompts.set(what, runId);
     const body: PromptBody = { prompt, run_id: runId, delivery };
     if (attachments.length) body.attachments = attachments;
     if (mode) body.mode = mode;
     if (model) body.model = model;
+    if (effort) body.effort = effort;
     if (sessionId !== null) {
       const accepted = await api.start(sessionId, body);
       if (delivery === "steer" && accepted.decision === "queued") this.tell("Queued: the active run cannot be steered now.");
@@ -574,7 +556,7 @@ export class AppState {
       const workspaceId = this.workspaceId;
       if (workspaceId === null) throw new Error("choose a directory first");
       const accepted = await api.startSession(workspaceId, body);
-      this.settings.set(accepted.run.session_id, { mode, model });
+      this.settings.set(accepted.run.session_id, settings);
       this.go({ page: "session", sessionId: accepted.run.session_id, details: false });
     }
     this.sentPrompts.delete(what);
@@ -597,33 +579,14 @@ export class AppState {
 }
 
 
-
-async function inParallel(work: (() => Promise<void>)[]): Promise<void> {
-  const left = [...work];
-  const worker = async (): Promise<void> => {
-    for (let next = left.shift(); next; next = left.shift()) await next();
-  };
-  await Promise.all(Array.from({ length: CONCURRENT_REQUESTS }, worker));
-}
-
 function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function deviceName(): string {
-  const agent = navigator.userAgent;
-  const system = /iPhone|iPad|Android|Windows|Mac OS|Linux/.exec(agent)?.[0] ?? "browser";
-  const browser = /Firefox|Edg|Chrome|Safari/.exec(agent)?.[0]?.replace("Edg", "Edge") ?? "";
-  return `${browser} on ${system.replace("Mac OS", "Mac")}`.trim();
 }
 
 export const app = new AppState();
 
 /** The state of the page; the component is drawn again when one of the topics changes. */
 export function useApp(...topics: Topic[]): AppState {
-  const [, draw] = useReducer((count: number) => count + 1, 0);
-  useEffect(() => app.subscribe(new Set(topics), () => draw(undefined)), []);
+  useDrawn(app, topics);
   return app;
 }
-
-export { deviceName };

@@ -158,9 +158,11 @@ function ApprovalPanel({ approval }: { approval: Approval }) {
                 <button type="button" disabled={isOff} onClick={() => decide("always")}>
                   Always here
                 </button>
-                <button type="button" disabled={isOff} onClick={() => decide("always", "all")}>
-                  Always, in all projects
-                </button>
+                {app.can("admin") && (
+                  <button type="button" disabled={isOff} onClick={() => decide("always", "all")}>
+                    Always, in all projects
+                  </button>
+                )}
               </>
             )}
             <button type="button" class="danger" disabled={isOff} onClick={() => setDenying(true)}>

@@ -51,3 +51,30 @@ function base64(blob: Blob): Promise<string> {
     reader.readAsDataURL(blob);
   });
 }
+
+/** Take files that are dropped anywhere on the page: a browser would leave the page and open them. */
+export function acceptFiles(attach: (files: File[]) => void, setDropping: (dropping: boolean) => void): () => void {
+  const hasFiles = (event: DragEvent): boolean => event.dataTransfer?.types.includes("Files") ?? false;
+  const over = (event: DragEvent): void => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    setDropping(true);
+  };
+  const leave = (event: DragEvent): void => {
+    if (event.relatedTarget === null) setDropping(false);
+  };
+  const drop = (event: DragEvent): void => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    setDropping(false);
+    attach([...(event.dataTransfer?.files ?? [])]);
+  };
+  addEventListener("dragover", over);
+  addEventListener("dragleave", leave);
+  addEventListener("drop", drop);
+  return () => {
+    removeEventListener("dragover", over);
+    removeEventListener("dragleave", leave);
+    removeEventListener("drop", drop);
+  };
+}

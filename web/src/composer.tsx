@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api } from "./api";
 import { app, useApp } from "./app_state";
-import { readAttachment } from "./attachments";
+import { acceptFiles, readAttachment } from "./attachments";
 import { confirmDialog } from "./dialogs";
 import { receiptWords, visible } from "./words";
 import type { FilePart, Mode } from "./wire_types";
@@ -53,6 +53,7 @@ export function Composer({ busy }: { busy: boolean }) {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<FilePart[]>([]);
   const [sending, setSending] = useState(false);
+  const [dropping, setDropping] = useState(false);
   const [choices, setChoices] = useState<Choice[]>([]);
   const [selected, setSelected] = useState(0);
   const area = useRef<HTMLTextAreaElement>(null);
@@ -126,6 +127,11 @@ export function Composer({ busy }: { busy: boolean }) {
     }
   };
 
+  const attachRef = useRef(attach);
+  attachRef.current = attach;
+  const mayDrive = app.can("drive");
+  useEffect(() => (mayDrive ? acceptFiles((found) => void attachRef.current(found), setDropping) : undefined), [mayDrive]);
+
   const send = async (delivery: "queue" | "steer") => {
     const prompt = text.trim();
     if ((!prompt && !files.length) || sending) return;
@@ -179,21 +185,16 @@ export function Composer({ busy }: { busy: boolean }) {
     }
   };
 
-  if (!app.can("drive")) {
+  if (!mayDrive) {
     return <p class="composer-note">This device may {app.can("answer") ? "watch and answer" : "only watch"}.</p>;
   }
   const isEmpty = !text.trim() && !files.length;
   return (
     <form
-      class="composer"
+      class={`composer${dropping ? " dropping" : ""}`}
       onSubmit={(event) => {
         event.preventDefault();
         void send("queue");
-      }}
-      onDragOver={(event) => event.preventDefault()}
-      onDrop={(event) => {
-        event.preventDefault();
-        void attach(event.dataTransfer?.files ?? []);
       }}
     >
       {choices.length > 0 && (
@@ -275,6 +276,7 @@ export function Composer({ busy }: { busy: boolean }) {
         </button>
         <ModeSelect />
         <ModelSelect />
+        <EffortSelect />
         <span class="spring" />
         {busy && (
           <button type="button" disabled={isEmpty || sending} onClick={() => send("steer")} title="Ctrl+Enter">
@@ -358,6 +360,26 @@ function ModelSelect() {
         {models.models.map((model) => (
           <option key={model.name} value={model.name} selected={model.name === app.modelName}>
             {visible(model.title || model.name)}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function EffortSelect() {
+  const { efforts, effort } = app;
+  if (!efforts.length) return null;
+  return (
+    <label class="select">
+      <span class="hidden">How hard it thinks</span>
+      <select value={effort} onChange={(event) => app.choose({ effort: event.currentTarget.value || null })}>
+        <option value="" selected={!effort}>
+          Effort
+        </option>
+        {efforts.map((name) => (
+          <option key={name} value={name} selected={name === effort}>
+            {visible(name)}
           </option>
         ))}
       </select>

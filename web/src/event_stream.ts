@@ -15,6 +15,9 @@ export type StreamState =
   | { state: "unauthorized" };
 
 const FIRST_SILENCE = 15;
+const SHORTEST_FIRST_SILENCE = 4;
+const PROBES = 5;
+const PROBE_MILLISECONDS = 3000;
 const MISSED_HEARTBEATS = 2.5;
 const LONGEST_WAIT = 10;
 const SLICE_MILLISECONDS = 8;
@@ -54,6 +57,19 @@ function nextTask(): Promise<void> {
   });
 }
 
+/**
+ * After a sleep or a change of the network, the browser may hold connections that are dead without knowing it, and would use
+ * them for the next requests. Each of these requests takes one of them and gives it up.
+ */
+function dropDeadConnections(): void {
+  for (let number = 0; number < PROBES; number++) {
+    const signal = AbortSignal.timeout(PROBE_MILLISECONDS);
+    fetch("/v1/health", { cache: "no-store", credentials: "same-origin", signal })
+      .then((answer) => answer.text())
+      .catch(() => undefined);
+  }
+}
+
 export class EventStream {
   cursor: string;
   private viewing: string | null = null;
@@ -61,6 +77,9 @@ export class EventStream {
   private wake: (() => void) | null = null;
   private stopped = false;
   private failures = 0;
+  /** Connections that were tried since the last one that worked. */
+  private tries = 0;
+  private mayHaveDeadConnections = false;
   private silence = FIRST_SILENCE;
   private heardAt = 0;
   private watchdog = 0;
@@ -99,6 +118,8 @@ export class EventStream {
   /** Drop the connection, if there is one, and connect now. */
   readonly reconnect = (): void => {
     this.failures = 0;
+    this.tries = 0;
+    this.mayHaveDeadConnections = true;
     this.abort?.abort(new Error(navigator.onLine ? "the network changed" : "this device is offline"));
     this.wake?.();
   };
@@ -112,11 +133,16 @@ export class EventStream {
 
   private async connectOnce(): Promise<void> {
     const abort = (this.abort = new AbortController());
-    this.silence = FIRST_SILENCE;
+    this.silence = Math.min(SHORTEST_FIRST_SILENCE * 2 ** this.tries, FIRST_SILENCE);
+    this.tries++;
     this.heard();
     this.watchdog = window.setInterval(() => {
-      if (performance.now() - this.heardAt > this.silence * 1000) abort.abort(new Error("the connection is silent"));
+      if (performance.now() - this.heardAt <= this.silence * 1000) return;
+      this.mayHaveDeadConnections = true;
+      abort.abort(new Error("the connection is silent"));
     }, 1000);
+    if (this.mayHaveDeadConnections && navigator.onLine) dropDeadConnections();
+    this.mayHaveDeadConnections = false;
     try {
       const viewing = this.viewing === null ? "" : `?viewing=${encodeURIComponent(this.viewing)}`;
       const response = await fetch(`/v1/events${viewing}`, {
@@ -172,6 +198,7 @@ export class EventStream {
   private connected(heartbeatSeconds: number): void {
     this.silence = Math.max(heartbeatSeconds * MISSED_HEARTBEATS, 1);
     this.failures = 0;
+    this.tries = 0;
     this.tell({ state: "live" });
   }
 

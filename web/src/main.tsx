@@ -2,13 +2,13 @@
 
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { app, deviceName, useApp } from "./app_state";
+import { app, useApp } from "./app_state";
 import { Details } from "./details";
 import { confirmLink, DialogHost } from "./dialogs";
 import { onLink } from "./markdown";
 import { SessionList } from "./session_list";
 import { SessionPane } from "./session_pane";
-import { span } from "./words";
+import { deviceName, span } from "./words";
 
 function Page() {
   useApp("route", "link");

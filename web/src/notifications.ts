@@ -49,7 +49,8 @@ function showTitle(): void {
   document.title = unseen ? `(${unseen}) Holdfast` : "Holdfast";
 }
 
-export function tellOutside(title: string, text: string): void {
+/** `open` is called when the notification is clicked. */
+export function tellOutside(title: string, text: string, open: () => void): void {
   const settings = notifySettings();
   if (document.visibilityState === "visible" && document.hasFocus()) return;
   unseen++;
@@ -61,6 +62,7 @@ export function tellOutside(title: string, text: string): void {
     notification.onclick = () => {
       window.focus();
       notification.close();
+      open();
     };
   } catch {
     // phones allow notifications only from service workers

@@ -6,9 +6,15 @@ import { notifySettings, setNotify } from "./notifications";
 import { ago, cost, joined, lastName, visible } from "./words";
 import type { Session } from "./wire_types";
 
+/** So many sessions are drawn at first, and so many more with each click. */
+const ROWS = 100;
+
 export function SessionList() {
   useApp("sessions", "asks", "workspaces", "route", "link");
   const [filter, setFilter] = useState("");
+  const [rows, setRows] = useState(ROWS);
+  const [showsArchived, setShowsArchived] = useState(false);
+  const [loading, setLoading] = useState(false);
   const [, tick] = useState(0);
   useEffect(() => {
     const timer = window.setInterval(() => tick((count) => count + 1), 30_000);
@@ -20,12 +26,26 @@ export function SessionList() {
     waiting.set(root, (waiting.get(root) ?? 0) + 1);
   }
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const sessions = app.fold.sessions.filter((session) => {
-    if (session.archived) return false;
+  const load = async (which: "older" | "archived") => {
+    setLoading(true);
+    await app.loadSessions(which);
+    setLoading(false);
+  };
+  const more = async () => {
+    if (rest.length - rows < ROWS && app.sessionPages.hasOlder) await load("older");
+    setRows((count) => count + ROWS);
+  };
+  const toggleArchived = async () => {
+    if (!showsArchived && !app.sessionPages.withArchived) await load("archived");
+    setShowsArchived(!showsArchived);
+  };
+  const matching = app.fold.sessions.filter((session) => {
     const path = app.workspaces.get(session.workspace_id)?.path ?? "";
     const text = `${session.title} ${path}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
+  const sessions = matching.filter((session) => !session.archived);
+  const archived = matching.filter((session) => session.archived);
   const first = sessions.filter((session) => waiting.has(session.id));
   const rest = sessions.filter((session) => !waiting.has(session.id));
   return (
@@ -61,13 +81,34 @@ export function SessionList() {
           </>
         )}
         <ul>
-          {rest.map((session) => (
+          {rest.slice(0, rows).map((session) => (
             <SessionRow key={session.id} session={session} asks={0} />
           ))}
         </ul>
+        {showsArchived && (
+          <>
+            <h2 class="list-heading">Archived</h2>
+            <ul>
+              {archived.map((session) => (
+                <SessionRow key={session.id} session={session} asks={0} />
+              ))}
+            </ul>
+            {!archived.length && <p class="empty">{filter ? "No archived session matches." : "No session is archived."}</p>}
+          </>
+        )}
         {!sessions.length && app.link !== "starting" && (
           <p class="empty">{filter ? "No session matches." : "No sessions yet."}</p>
         )}
+        <p class="list-more">
+          {(rest.length > rows || app.sessionPages.hasOlder) && (
+            <button type="button" class="quiet" disabled={loading} onClick={more}>
+              {loading ? "Loading…" : "Older sessions"}
+            </button>
+          )}
+          <button type="button" class="quiet" disabled={loading} aria-pressed={showsArchived} onClick={toggleArchived}>
+            {showsArchived ? "Hide archived" : "Show archived"}
+          </button>
+        </p>
       </div>
       <footer class="list-footer">
         <NotifyToggles />

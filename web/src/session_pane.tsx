@@ -11,7 +11,7 @@ import { QueueList } from "./queue_list";
 import type { ActiveTurn, Block, TranscriptFold } from "./view";
 import { VirtualList, type ListItem } from "./virtual_list";
 import { lastName, phaseWords, span, visible } from "./words";
-import type { FilePart, Message } from "./wire_types";
+import type { FilePart, Message, Session } from "./wire_types";
 
 interface BlockItem extends ListItem {
   block: Block;
@@ -105,7 +105,7 @@ function ChatHeader() {
         <h1>{session ? visible(session.title) || "Untitled session" : " "}</h1>
         <p>{visible(lastName(path))}</p>
       </div>
-      {session && app.can("drive") && <SessionMenu sessionId={id} title={session.title} />}
+      {session && app.can("drive") && <SessionMenu session={session} />}
       <button
         type="button"
         class="icon details-button"
@@ -120,7 +120,8 @@ function ChatHeader() {
   );
 }
 
-function SessionMenu({ sessionId, title }: { sessionId: string; title: string }) {
+function SessionMenu({ session }: { session: Session }) {
+  const { id: sessionId, title, archived } = session;
   const menu = useRef<HTMLDetailsElement>(null);
   const act = (what: () => void) => () => {
     menu.current?.removeAttribute("open");
@@ -138,8 +139,8 @@ function SessionMenu({ sessionId, title }: { sessionId: string; title: string })
     void app.attempt(async () => app.go({ page: "session", sessionId: (await api.fork(sessionId)).id, details: false }));
   const archive = () =>
     void app.attempt(async () => {
-      await api.changeSession(sessionId, { archived: true });
-      app.go({ page: "list" });
+      await api.changeSession(sessionId, { archived: !archived });
+      if (!archived) app.go({ page: "list" });
     });
   const save = () =>
     void app.attempt(async () => saveText(await api.exportMarkdown(sessionId), `${fileName(title) || "session"}.md`));
@@ -164,7 +165,7 @@ function SessionMenu({ sessionId, title }: { sessionId: string; title: string })
           Fork
         </button>
         <button type="button" onClick={act(archive)}>
-          Archive
+          {archived ? "Restore from the archive" : "Archive"}
         </button>
         <button type="button" onClick={act(save)}>
           Export

@@ -224,3 +224,11 @@ export function receiptWords(receipt: Receipt): string {
   if (receipt.durable === false) parts.push("The server could not store it yet and keeps trying.");
   return parts.join(" ");
 }
+
+/** How this browser calls itself when it is paired. */
+export function deviceName(): string {
+  const agent = navigator.userAgent;
+  const system = /iPhone|iPad|Android|Windows|Mac OS|Linux/.exec(agent)?.[0] ?? "browser";
+  const browser = /Firefox|Edg|Chrome|Safari/.exec(agent)?.[0]?.replace("Edg", "Edge") ?? "";
+  return `${browser} on ${system.replace("Mac OS", "Mac")}`.trim();
+}

@@ -28,6 +28,8 @@ NO_CHROMIUM = "Chromium is not installed; install it, or name it in HOLDFAST_TES
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 DESKTOP = {"viewport": {"width": 1360, "height": 860}}
 SIZES = {"phone": PHONE, "desktop": DESKTOP}
+REBOUND = "--host-resolver-rules=MAP evil.example 127.0.0.1"
+"""A name of somebody else that was pointed at this machine."""
 REPORT_VIOLATIONS = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`refused by the policy: ${event.violatedDirective} ${event.blockedURI}`));"""
 FETCH = """async ([method, path, body]) => {
@@ -73,6 +75,10 @@ class WebPage:
 
     async def click(self, name: str) -> None:
         await self.button(name).first.click(timeout=20_000)
+
+    async def told(self, text: str) -> None:
+        """A note appears with this text."""
+        await playwright.expect(self.page.locator(".toast", has_text=text)).to_be_visible(timeout=20_000)
 
     async def send(self, text: str, button: str = "Send") -> None:
         await self.page.locator(".composer textarea").fill(text)
@@ -142,7 +148,7 @@ async def launch(home: Path) -> AsyncIterator[Any]:
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(
             executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-dev-shm-usage", "--mute-audio"],
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--mute-audio", REBOUND],
             env={**os.environ, "HOME": str(home)},
         )
         try:

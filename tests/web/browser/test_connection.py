@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,87 @@ async def test_what_happens_while_a_device_is_offline_is_shown_when_it_is_back(o
         await window.hides("This device is offline.")
         await window.click("Send")
         await expect(window.page.locator(".prompt", has_text="typed in a tunnel")).to_have_count(1, timeout=20_000)
+
+
+class DeadProxy:
+    """Forwards connections until it is cut: then those that are open stay open, and nothing comes through any more.
+
+    So a connection looks after a sleep, or when a phone has changed its network.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._epoch = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> DeadProxy:
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        self._epoch += 1
+
+    def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer), name="proxy")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        epoch = self._epoch
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        try:
+            with suppress(ConnectionError):
+                await asyncio.gather(
+                    self._forward(epoch, reader, server_writer), self._forward(epoch, server_reader, writer)
+                )
+        finally:
+            server_writer.close()
+            writer.close()
+
+    async def _forward(self, epoch: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if epoch == self._epoch:
+                writer.write(data)
+                await writer.drain()
+        if epoch == self._epoch:
+            writer.close()
+
+
+@pytest.mark.parametrize("asleep", [True, False], ids=["asleep", "awake"])
+async def test_a_connection_that_died_in_silence_is_replaced_and_what_was_missed_is_shown(
+    open_web: OpenWeb, asleep: bool
+) -> None:
+    slow = Answer(pieces=(Say("Before. "), Gate("go"), Say("While you slept.")))
+    async with (
+        open_web(slow, text("The next one too."), heartbeat="1s") as web,
+        DeadProxy(int(web.address.rpartition(":")[2])) as proxy,
+    ):
+        web.address = f"http://127.0.0.1:{proxy.port}"
+        window = await web.window("phone")
+        await window.new_session()
+        await window.send("begin")
+        await window.shows("Before.")
+        session = await window.session_id()
+        lifecycle = await window.context.new_cdp_session(window.page)
+        if asleep:
+            await lifecycle.send("Page.setWebLifecycleState", {"state": "frozen"})
+        proxy.cut()
+        web.server.provider.open("go")
+        await web.server.ended((await web.server.prompt(session, "and more"))["run"]["id"])
+        if asleep:
+            await lifecycle.send("Page.setWebLifecycleState", {"state": "active"})
+        await window.shows("Before. While you slept.")
+        await window.shows("The next one too.")
+        await expect(window.page.locator(".markdown", has_text="While you slept.")).to_have_count(1)
+        await expect(window.page.locator(".banner")).to_have_count(0, timeout=20_000)
+        await window.context.close()
 
 
 async def _start(home: Path, work: Path) -> str:

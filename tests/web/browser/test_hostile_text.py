@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+
 import pytest
 
+from holdfast.extend.mcp.tool_definitions import tool_name
 from holdfast.testing import Answer, Call, Say, Think, calls, text
+from tests.support.running_server import until
+from tests.web.browser.hostile_mcp_server import TOOL
 from tests.web.browser.page_harness import OpenWeb, playwright
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
@@ -82,6 +89,45 @@ async def test_no_payload_runs_wherever_text_of_others_appears(open_web: OpenWeb
         assert await page.locator(".scroll a[href]:not([href^='http'])").count() == 0
         assert outside == []
         # Scripts that ran would have opened a dialog, and refused ones are violations: both fail in `open_web`.
+
+
+async def test_a_violation_of_the_policy_is_seen_by_these_tests(open_web: OpenWeb) -> None:
+    async with open_web() as web:
+        window = await web.window("desktop")
+        await window.page.evaluate("document.body.append(Object.assign(new Image(), {src: 'https://evil.example/x'}))")
+        inline = "document.body.append(Object.assign(document.createElement('script'), {textContent: 'alert(1)'}))"
+        await window.page.evaluate(inline)
+        await until(lambda: len([one for one in window.problems if "refused by the policy" in one]) == 2)
+        assert not [one for one in window.problems if "dialog" in one]
+        window.problems.clear()
+
+
+async def test_names_and_results_of_an_mcp_server_are_only_text(open_web: OpenWeb) -> None:
+    server = Path(__file__).parent / "hostile_mcp_server.py"
+    config = f"[mcp.docs]\ncommand = {json.dumps([sys.executable, '-I', '-S', str(server)])}\n"
+    name = tool_name("docs", TOOL)
+    answers = (calls(Call(name, {"<b>text</b>": ONE_LINE})), text("Called it."))
+    async with open_web(*answers, config=config) as web:
+        outside: list[str] = []
+        window = await web.window("desktop")
+        page = window.page
+        page.on("request", lambda request: None if request.url.startswith(web.address) else outside.append(request.url))
+        await web.server.http.get(f"/v1/workspaces/{web.server.workspace_id}/extensions?wait=30")
+        await window.new_session()
+        await window.send("call it")
+        ask = page.get_by_role("region", name="Needs your answer")
+        await expect(ask).to_contain_text("docs", timeout=20_000)
+        await expect(ask).to_contain_text("<b>text</b>")
+        await window.click("Allow once")
+        await window.shows("Called it.")
+        await page.locator(".call-head").first.click()
+        await expect(page.locator(".call-body .output")).to_contain_text("<script>alert(42)</script>", timeout=20_000)
+        await page.reload()
+        await window.shows("Called it.")
+        await page.locator(".composer textarea").press_sequentially("/docs")
+        await expect(page.locator(".choices li").first).to_contain_text("<svg onload=alert(41)>", timeout=20_000)
+        assert await page.locator(".choices :is(svg, img), .call :is(script, img, b), .ask :is(img, b)").count() == 0
+        assert outside == []
 
 
 async def test_a_link_of_the_model_leaves_only_after_its_address_was_confirmed(open_web: OpenWeb) -> None:
