@@ -108,15 +108,16 @@ async def run_server(
     crush: str | None = None,
     traces: str | None = None,
     config: str = "",
+    work_name: str = "work",
     static_files: Path | None = None,
     wrap_crush: Callable[[AsgiApp], AsgiApp] = lambda app: app,
 ) -> AsyncIterator[RunningServer]:
-    """Run a server with a workspace open at ``directory/work``. At the end it has stopped.
+    """Run a server with a workspace open at ``directory/work_name``. At the end it has stopped.
 
     ``config`` has further tables of the settings. ``crush`` is the address for the clients of Crush, and ``wrap_crush``
     is applied to what answers there.
     """
-    work = directory / "work"
+    work = directory / work_name
     work.mkdir(exist_ok=True)
     environment = {**os.environ, "HOLDFAST_HOME": str(directory / "home"), **(env or {})}
     locations = Locations.from_env(environment)

@@ -277,15 +277,16 @@ export function Composer({ busy }: { busy: boolean }) {
         <ModeSelect />
         <ModelSelect />
         <EffortSelect />
-        <span class="spring" />
-        {busy && (
-          <button type="button" disabled={isEmpty || sending} onClick={() => send("steer")} title="Ctrl+Enter">
-            Steer
+        <span class="composer-actions">
+          {busy && (
+            <button type="button" disabled={isEmpty || sending} onClick={() => send("steer")} title="Ctrl+Enter">
+              Steer
+            </button>
+          )}
+          <button type="submit" class="primary" disabled={isEmpty || sending}>
+            {sending ? "Sending…" : busy ? "Queue" : "Send"}
           </button>
-        )}
-        <button type="submit" class="primary" disabled={isEmpty || sending}>
-          {sending ? "Sending…" : busy ? "Queue" : "Send"}
-        </button>
+        </span>
       </div>
     </form>
   );

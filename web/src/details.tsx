@@ -98,7 +98,7 @@ export function Details() {
             </ul>
           </section>
         )}
-        <section>
+        <section class="keyboard">
           <h3>Keys</h3>
           <dl class="keys">
             <dt>Enter</dt>

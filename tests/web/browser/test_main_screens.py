@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.testing import Answer, Call, Say, Think, calls, text
-from tests.web.browser.page_harness import OpenWeb, WebPage, playwright
+from tests.web.browser.page_harness import WebPage, open_web_at, playwright
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 expect = playwright.expect
@@ -52,11 +55,16 @@ async def check(window: WebPage, name: str) -> None:
     assert serious == [], name
 
 
-async def test_the_main_screens_are_accessible(open_web: OpenWeb, tmp_path: Path) -> None:
-    work = tmp_path / "work"
+def make_project(work: Path) -> None:
     work.mkdir()
     (work / "slug.py").write_text(BEFORE)
     (work / "test_slug.py").write_text(TEST)
+    for command in (("init", "-q"), ("config", "user.name", "Ada"), ("config", "user.email", "ada@example.org")):
+        subprocess.run(("git", *command), cwd=work, check=True, timeout=30)
+
+
+async def test_the_main_screens_are_accessible(browser: Any, home: Path) -> None:
+    await asyncio.to_thread(make_project, home / "slug")
     edit = {"path": "slug.py", "old_text": 'kept.split(" ")', "new_text": "kept.split()"}
     answers = (
         Answer(
@@ -71,8 +79,9 @@ async def test_the_main_screens_are_accessible(open_web: OpenWeb, tmp_path: Path
         Answer(pieces=(Say("The blanks are the problem."), Call("edit", edit))),
         calls(Call("bash", {"command": "git add slug.py && git commit -m 'slug: any white space separates words'"})),
         text(SUMMARY),
+        text("The changelog has an entry for it now."),
     )
-    async with open_web(*answers) as web:
+    async with open_web_at(browser, home, *answers, work_name="slug") as web:
         for title in ("Upgrade the dependencies", "Why is the import slow?"):
             await web.server.session(title=title)
         desk = await web.window("desktop")
@@ -82,6 +91,10 @@ async def test_the_main_screens_are_accessible(open_web: OpenWeb, tmp_path: Path
         await check(desk, "web-new")
         await desk.send("why does test_slug.py fail? fix it and commit")
         await expect(desk.button("Allow once")).to_be_enabled(timeout=20_000)
+        await expect(desk.page.locator(".titles h1")).to_have_text("A title", timeout=20_000)
+        title = {"title": "Two blanks in slug()"}
+        (await web.server.http.send("PATCH", f"/v1/sessions/{await desk.session_id()}", title)).ok()
+        await expect(desk.page.locator(".titles h1")).to_have_text(title["title"], timeout=20_000)
         await desk.send("then update the changelog", "Queue")
         await expect(desk.page.locator(".queue li")).to_have_count(1)
         await check(desk, "web-approval")
@@ -94,8 +107,8 @@ async def test_the_main_screens_are_accessible(open_web: OpenWeb, tmp_path: Path
         await check(phone, "web-phone-details")
         await phone.page.get_by_role("button", name="Back to the session").click()
         await phone.click("Allow once")
-        await phone.shows("The script has ended.")
-        await desk.shows("The script has ended.")
+        await phone.shows("The changelog has an entry for it now.")
+        await desk.shows("The changelog has an entry for it now.")
         await expect(desk.page.locator(".changes .row")).to_have_count(1, timeout=20_000)
         await expect(desk.page.locator(".toast")).to_have_count(0, timeout=20_000)
         await desk.page.locator(".call-head", has_text="edit").scroll_into_view_if_needed()
