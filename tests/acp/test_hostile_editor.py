@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from acp.exceptions import RequestError
 
-from holdfast.acp.acp_connection import LARGEST_MESSAGE, LineSplitter, read_json, shape_problem
+from holdfast.acp.acp_connection import LARGEST_MESSAGE, LineSplitter, LineTransport, read_json, shape_problem
 from tests.acp.acp_peer import editor_in_process, editor_server, start_agent
 from tests.support.running_server import RunningServer
 from tests.support.stress import StressShare
@@ -118,6 +119,24 @@ def _opening(server: RunningServer) -> bytes:
     return INITIALIZE + _line(id=2, method="session/new", params={"cwd": str(server.work), "mcpServers": []})
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b'\n{"method":', b'\n{"method": "second"}'])
+async def test_the_last_message_needs_no_end_of_its_line(end: bytes) -> None:
+    reads, given = os.pipe()
+    taken, writes = os.pipe()
+    transport = LineTransport(reads=reads, writes=writes)
+    transport.start()
+    os.write(given, b'{"method": "first"}' + end)
+    os.close(given)
+    found = []
+    while (message := await transport.receive()) is not None:
+        found.append(message["method"])
+    assert found == (["first", "second"] if b"second" in end else ["first"])
+    assert await transport.receive() is None
+    await transport.close()
+    for descriptor in (reads, taken):
+        os.close(descriptor)
+
+
 STEPS = ["nothing", "half a line", "initialize", "new", "prompt", "text", "permission", "cancel"]
 
 
@@ -180,7 +199,9 @@ async def test_the_editor_closes_stdin(server: RunningServer, step: str) -> None
 async def test_the_editor_closes_stdin_at_any_point(server: RunningServer, share: StressShare) -> None:
     for number in share.rounds(at_least=len(STEPS)):
         await _leave_after(server, STEPS[number % len(STEPS)])
-        await _leave_inside(server, share.random.randrange(len(_opening(server)) + 1))
+        ends = [len(INITIALIZE) - 1, len(INITIALIZE), len(_opening(server)) - 1, len(_opening(server))]
+        inside = share.random.randrange(len(_opening(server)))
+        await _leave_inside(server, share.random.choice([*ends, inside, inside]))
         share.count("editors that left", 2)
 
 

@@ -92,6 +92,8 @@ class LineTransport:
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue(_CHUNKS_AHEAD)
         self._lines = LineSplitter(LARGEST_MESSAGE)
         self._messages: list[JsonObject] = []
+        self._has_ended = False
+        """Whether the editor has closed its side. Its last line may be a message without an end."""
         self._outgoing: queue.SimpleQueue[tuple[bytes, asyncio.Future[None] | None] | None] = queue.SimpleQueue()
         self._ids: dict[int, RequestId] = {}
         """The ids of requests to the editor, by the identity of their parameters."""
@@ -104,11 +106,12 @@ class LineTransport:
 
     async def receive(self) -> JsonObject | None:
         while not self._messages:
+            if self._has_ended:
+                return None
             chunk = await self._chunks.get()
+            self._has_ended = not chunk
             for line in self._lines.feed(chunk):
                 self._take(line)
-            if not chunk and not self._messages:
-                return None
         message = self._messages.pop(0)
         request_id.set(message.get("id"))
         return message
