@@ -84,6 +84,7 @@ class OpenWorkspaces:
             raise
 
     def _import_code(self) -> None:
+        from holdfast.models import http_model as _models  # noqa: F401 - nearly all runs use it
         from holdfast.tools.registry import import_tools
         from holdfast.tools.search.shipped_programs import link_shipped_programs
         from holdfast.workspace import workspace_turn as _turns  # noqa: F401 - the turns import the rest
