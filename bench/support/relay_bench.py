@@ -281,6 +281,8 @@ class Subject(Protocol):
     events: str
     process: subprocess.Popen[bytes]
 
+    def launch(self) -> None: ...
+
     async def prepare(self) -> None: ...
 
     async def start(self, connection: Connection, kind: str, run_id: str) -> Any: ...
@@ -294,8 +296,12 @@ class Relay:
 
     def __init__(self, provider: int) -> None:
         self.port = free_port()
-        command = [sys.executable, PROGRAM, "--relay", str(self.port), f"http://127.0.0.1:{provider}"]
-        self.process = subprocess.Popen(command)
+        self._command = [sys.executable, PROGRAM, "--relay", str(self.port), f"http://127.0.0.1:{provider}"]
+        self.launch()
+
+    def launch(self) -> None:
+        """Start it, also again after a stop."""
+        self.process = subprocess.Popen(self._command)
 
     async def prepare(self) -> None:
         pass
